@@ -1,0 +1,86 @@
+"""The ways envgen fails.
+
+* EnvgenError
+  x ConfigError (also ValueError)    the caller asked for something impossible
+  x SandboxError
+    - SandboxUnavailableError        the backend is missing or can't give what was asked
+    - SandboxTimeoutError            a sandboxed worker did not answer in time
+    - WorkerDiedError                a sandboxed worker ended without an answer
+  x VerifierError                    the verifier itself is broken
+  x EnvError                         the environment itself is broken (never the agent's fault)
+  x PipelineError                    a stage could not run
+  x StoreError
+    - DatasetError                   a dataset folder is corrupt, hostile or unproven
+    - ResumeError                    a run folder belongs to another config or dataset
+  x PolicyError                      a model server failed for good
+  x ContractError                    an implementation breaks its contract
+
+A failed program is an ``ExecResult``; a wrong answer is a ``Score``; neither is an error.
+Subclasses define no ``__init__``, so every error survives pickling.
+"""
+
+from __future__ import annotations
+
+
+class EnvgenError(Exception):
+    """Base of every error that envgen raises on purpose."""
+
+    @property
+    def hint(self) -> str:
+        """What the reader can do about it: the second argument, or nothing."""
+        return str(self.args[1]) if len(self.args) > 1 else ""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ConfigError(EnvgenError, ValueError):
+    """Raised when a setting or argument can't be honoured."""
+
+
+class SandboxError(EnvgenError):
+    """Raised when a sandbox (not the program in it) fails."""
+
+
+class SandboxUnavailableError(SandboxError):
+    """Raised when a backend is missing here or can't give a required guarantee."""
+
+
+class SandboxTimeoutError(SandboxError):
+    """Raised when a worker gave no answer in time; the worker has been killed."""
+
+
+class WorkerDiedError(SandboxError):
+    """Raised when a worker ended without an answer."""
+
+
+class VerifierError(EnvgenError):
+    """Raised when a verifier crashes, hangs or breaks its contract."""
+
+
+class EnvError(EnvgenError):
+    """Raised when an environment breaks through no fault of the agent."""
+
+
+class PipelineError(EnvgenError):
+    """Raised when a pipeline stage can't run."""
+
+
+class StoreError(EnvgenError):
+    """Raised when stored data can't be read or written."""
+
+
+class DatasetError(StoreError):
+    """Raised when a dataset folder is corrupt, hostile, too new or unproven."""
+
+
+class ResumeError(StoreError):
+    """Raised when a run folder was made with another config or dataset."""
+
+
+class PolicyError(EnvgenError):
+    """Raised when a policy can't answer (server down, budget spent, nonsense replies)."""
+
+
+class ContractError(EnvgenError):
+    """Raised by the checkers when an implementation breaks its contract."""

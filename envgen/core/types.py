@@ -1,0 +1,385 @@
+"""The records that every room shares: what an environment, a task and a trajectory are.
+
+All are frozen pydantic models; on disk they are canonical JSON (``envgen.core.canonical``).
+Long texts and binaries stand beside them as files, named by ``FileRef``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Schema = dict[str, JsonValue]
+"""A JSON Schema. Leaves may carry the public hints ``x-source`` and ``x-where`` (``docs/ir.md``)."""
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, and strict about unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(Record):
+    """One call of a tool as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: dict[str, JsonValue] | None = None
+    """None when the model's text was no JSON object; then ``arguments_text`` holds it."""
+    arguments_text: str | None = None
+
+
+class Message(Record):
+    """One message of a conversation."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+class FileRef(Record):
+    """A file beside a record: its path below the record's folder and its hash."""
+
+    path: str
+    sha256: Sha256
+
+
+class ToolErrorSpec(Record):
+    """A documented error of a tool."""
+
+    code: str
+    when: str
+
+
+class ToolSpec(Record):
+    """What an agent is told about one tool."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+    description: str
+    parameters: Schema
+    returns: Schema = Field(default_factory=dict)
+    mutates: bool = False
+    errors: tuple[ToolErrorSpec, ...] = ()
+
+    def openai(self) -> dict[str, Any]:
+        """The tool in the form of OpenAI's ``tools`` parameter."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
+        return {"type": "function", "function": function}
+
+
+SUBMIT_TOOL = "submit_result"
+"""The tool that ends an episode; it takes ``answer_text``, a JSON text."""
+
+
+class EnvironmentSpec(Record):
+    """A database and the tools over it."""
+
+    id: Id
+    category: Id
+    title: str
+    description: str = ""
+    language: str = "en"
+    tools: tuple[ToolSpec, ...]
+    """Without the submit tool, which the environment adds when ``submit_tool`` is set."""
+    submit_tool: str | None = SUBMIT_TOOL
+    policy_text: str = ""
+    database: FileRef | None = None
+    tools_source: FileRef | None = None
+    blueprint: FileRef | None = None
+    author: str = "procedural"
+    seed: int = 0
+    parents: tuple[Id, ...] = ()
+    licence: str = "CC0-1.0"
+    sources: tuple[str, ...] = ()
+    """Where rows come from, with each source's licence."""
+    version: int = 1
+
+
+class Limits(Record):
+    """What an episode may use."""
+
+    turns: int = Field(default=32, ge=1)
+    tokens: int = Field(default=32_768, ge=1)
+    seconds: float = Field(default=600.0, gt=0)
+
+
+class Density(Record):
+    """The share of a task's answer space that its verifier accepts."""
+
+    value: float
+    low: float
+    high: float
+    method: str
+    space: float
+    """Number of structurally valid answers (1 walk = 1 answer for workflows)."""
+    n: int = 0
+    """Samples drawn; 0 for an exact count."""
+
+
+class LineageStep(Record):
+    """One hardening step."""
+
+    operator: str
+    problem_id: str
+    density: Density | None = None
+
+
+class Difficulty(Record):
+    """How hard a task is, as far as can be said without a model."""
+
+    level: int = Field(ge=1, le=10)
+    lineage: tuple[LineageStep, ...] = ()
+    density: Density | None = None
+    minimum_calls: int = 0
+    """Tool calls of the gold run."""
+    distinct_tools: int = 0
+
+
+class GateStatus(StrEnum):
+    """The four outcomes of a gate."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_APPLICABLE = "not_applicable"
+    NOT_RUN = "not_run"
+
+
+class GateResult(Record):
+    """What one gate found."""
+
+    gate: str
+    status: GateStatus
+    n: int = 0
+    """Trials made; a gate with n = 0 never passes."""
+    figure: float | None = None
+    reason: str = ""
+    inherited_from: str | None = None
+    """Task id of the parent on which the gate was run (variants)."""
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+Evidence = tuple[GateResult, ...]
+
+
+class PublicRule(Record):
+    """A rule of the task as the prompt states it, in parts a simple policy can read.
+
+    ``compare``: every slot of ``slots`` (an entity) has ``column`` ``cmp`` ``value``.
+    ``different``: the values of ``slots`` are pairwise different.
+    ``other``: only ``text`` says it.
+    """
+
+    text: str
+    kind: Literal["compare", "different", "other"] = "other"
+    slots: tuple[str, ...] = ()
+    """JSON pointers into the submission, e.g. ``/0/hotel``."""
+    column: str | None = None
+    """A field that tools return for the entity, or None for the value itself."""
+    cmp: Literal["=", "!=", "<", "<=", ">", ">=", "in"] | None = None
+    value: JsonValue = None
+
+
+class PassAt(Record):
+    """Measured pass rates of one policy on one task."""
+
+    policy: str
+    n: int
+    c: int
+    seed: int
+
+
+class PublicTask(Record):
+    """The only form of a task that policies, agents and public exports get."""
+
+    id: Id
+    environment_id: Id
+    family: Literal["general", "code", "search", "interpreter", "proof"]
+    prompt: str
+    policy_text: str = ""
+    submit_schema: Schema | None = None
+    rules: tuple[PublicRule, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    limits: Limits = Limits()
+    split: str = "train"
+    level: int | None = None
+
+
+class TaskSpec(Record):
+    """A task: prompt, what may be submitted, its solution, its verifier, its proof."""
+
+    id: Id
+    environment_id: Id
+    family: Literal["general", "code", "search", "interpreter", "proof"] = "general"
+    prompt: str
+    submit_schema: Schema | None = None
+    rules: tuple[PublicRule, ...] = ()
+    solution: FileRef | None = None
+    verifier: FileRef | None = None
+    constraints: FileRef | None = None
+    gold: FileRef | None = None
+    probes: FileRef | None = None
+    limits: Limits = Limits()
+    split: Literal["train", "validation", "test"] = "train"
+    variant_of: Id | None = None
+    difficulty: Difficulty
+    evidence: Evidence = ()
+    pass_at: tuple[PassAt, ...] = ()
+
+    def public(self, environment: EnvironmentSpec) -> PublicTask:
+        """What an agent may know of this task in ``environment``."""
+        return PublicTask(
+            id=self.id,
+            environment_id=self.environment_id,
+            family=self.family,
+            prompt=self.prompt,
+            policy_text=environment.policy_text,
+            submit_schema=self.submit_schema,
+            rules=self.rules,
+            tools=environment.tools,
+            limits=self.limits,
+            split=self.split,
+            level=self.difficulty.level,
+        )
+
+
+class CallRecord(Record):
+    """One tool call as the host logged it."""
+
+    name: str
+    arguments: dict[str, JsonValue]
+    result: JsonValue = None
+    error: str | None = None
+    """The code of a documented tool error, else None."""
+    mutates: bool = False
+
+
+class Submission(Record):
+    """What an episode produced, as a verifier gets it."""
+
+    answer: JsonValue = None
+    raw: str | None = None
+    """The submitted text; None when nothing was submitted."""
+    initial: str | None = None
+    """Path of the database before the episode."""
+    final: str | None = None
+    """Path of the database after it; equal to ``initial`` when nothing was written."""
+    calls: tuple[CallRecord, ...] = ()
+
+
+class Score(Record):
+    """A verdict. ``passed`` iff ``value`` is 1 for rule-based verifiers."""
+
+    value: float = Field(ge=0.0, le=1.0)
+    passed: bool
+    reasons: tuple[str, ...] = ()
+
+
+class Sampling(Record):
+    """How a policy draws its reply."""
+
+    temperature: float = Field(default=1.0, ge=0.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_k: int = Field(default=-1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    seed: int | None = None
+
+
+class Usage(Record):
+    """What replies cost."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    estimated: bool = False
+    """True when the server did not report tokens and they were estimated."""
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum of both; estimated if either is."""
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+class Turn(Record):
+    """One model reply in a trajectory: where its message and its token arrays are."""
+
+    message_index: int
+    usage: Usage = Usage()
+    capture: Literal["exact", "text"] = "text"
+    tokens: FileRef | None = None
+    """An npz artefact with prompt_ids, completion_ids, logprobs, ... (``capture: exact``)."""
+
+
+class ContextEvent(Record):
+    """One context-management step."""
+
+    strategy: str
+    at_message: int
+    tokens_before: int
+    tokens_after: int
+    dropped_pairs: int = 0
+    summary_tokens: int = 0
+
+
+class StopReason(StrEnum):
+    """Why an episode ended."""
+
+    SUBMITTED = "submitted"
+    ANSWERED = "answered"
+    TURN_LIMIT = "turn_limit"
+    NO_SUBMISSION = "no_submission"
+    """Plain text twice in a row where a submit tool was expected."""
+    TOKEN_LIMIT = "token_limit"
+    TIME_LIMIT = "time_limit"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+class TrajectoryError(Record):
+    """An error that spoiled an episode; such an episode counts neither way."""
+
+    kind: str
+    """Class name: EnvError, VerifierError, PolicyError, ..."""
+    text: str
+
+
+class Trajectory(Record):
+    """The record of one rollout."""
+
+    task_id: Id
+    sample: int
+    policy: str
+    policy_version: str = ""
+    seed: int
+    messages: tuple[Message, ...]
+    turns: tuple[Turn, ...] = ()
+    context_events: tuple[ContextEvent, ...] = ()
+    score: Score | None = None
+    stop: StopReason
+    num_calls: int = 0
+    reached_verifier: bool = False
+    usage: Usage = Usage()
+    started_at: float = 0.0
+    wall_s: float = 0.0
+    error: TrajectoryError | None = None
+
+
+class SourceKind(StrEnum):
+    """Where a task's code comes from, for trust decisions."""
+
+    PACKAGE = "package"
+    LOCAL = "local"
+    FOREIGN = "foreign"

@@ -1,0 +1,1 @@
+"""Who answers: model servers and offline policies behind one protocol."""

@@ -1,0 +1,1 @@
+"""Reports, plots and data cards for people."""

@@ -1,0 +1,1 @@
+"""Run policies in environments; trajectories, pass@k and filtering."""

@@ -1,0 +1,1 @@
+"""Spread work over machines."""

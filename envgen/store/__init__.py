@@ -1,0 +1,1 @@
+"""Keep datasets (folders) and runs (SQLite or PostgreSQL)."""

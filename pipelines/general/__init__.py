@@ -1,0 +1,1 @@
+"""Synthesis of general-agent <environment, tools, task, verifier> tuples."""
