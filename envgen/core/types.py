@@ -383,3 +383,22 @@ class SourceKind(StrEnum):
     PACKAGE = "package"
     LOCAL = "local"
     FOREIGN = "foreign"
+
+
+class GoldRun(Record):
+    """The host's log of the gold solution's run, and its answer."""
+
+    calls: tuple[CallRecord, ...]
+    answer: JsonValue
+
+
+class Probe(Record):
+    """A submission with a known verdict. Workflows are probed by calls, the rest by an answer."""
+
+    answer: JsonValue = None
+    calls: tuple[CallRecord, ...] | None = None
+    """Tool calls to make on the initial database before submitting; None: no calls."""
+    expected: bool
+    origin: Literal["gold", "alternative", "near_miss", "attack", "mutant", "other"]
+    clause: str | None = None
+    """The one clause that a near-miss breaks."""
