@@ -1,0 +1,42 @@
+# The same commands run in CI. PYTHON is the interpreter that makes .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: quickstart install dev test check bench format clean
+
+quickstart: install  ## synthesize, prove, step and filter a small dataset; ends with a report
+	$(BIN)/envgen quickstart --out runs/quickstart
+
+install: $(VENV)/.installed  ## a virtual environment with envgen in it
+
+$(VENV)/.installed: pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+dev: $(VENV)/.dev  ## the same with the tools that tests and checks need
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+test: dev  ## all tests; parts whose service is missing skip and say so
+	$(BIN)/python -P -m pytest
+
+check: dev  ## format, lint, import direction, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+bench: dev  ## measure; every figure is printed beside its target or a peer
+	$(BIN)/python -P -m benchmarks
+
+format: dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
