@@ -212,7 +212,7 @@ class Template:
             parts.append(re.escape(self.text[end : match.start()]))
             end = match.end()
             name = match["name"]
-            if name in seen:
+            if name and name in seen:
                 parts.append(f"(?P=f_{name})")
                 continue
             group = f"f_{name}" if name else f"p_{i}"
