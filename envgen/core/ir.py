@@ -490,7 +490,7 @@ class Optimise(Record):
 class WriteSet(Record):
     """Cells that may change: ``columns`` of the rows of ``relation`` that ``rows`` gives (initial state).
 
-    ``inserts`` allows new rows in ``relation``.
+    ``inserts`` allows new rows in ``relation``. A row may be deleted iff its key is among ``columns``.
     """
 
     relation: str

@@ -1,0 +1,375 @@
+"""The meaning of an expression: a slow, total, three-valued interpreter over rows.
+
+``None`` is unknown. Nothing here raises on a well-formed ``Problem``, whatever the answer holds.
+Choices where SQL and this differ or SQL leaves room: ``in`` is unknown when its left side is, even
+over an empty list; unlike types are never equal and their order is unknown; aggregates skip unknown
+values; a negative operand or a divisor <= 0 of ``//`` gives unknown.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from envgen.core import ir
+from envgen.core.ir import Node, Problem
+from envgen.pipelines.general.dispatch import Dispatch
+from envgen.pipelines.general.tables import Row, Tables
+
+Value = Any
+"""A JSON value: a scalar, an interval object, a list (query, set, sequence), a dict (map)."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an expression may read."""
+
+    problem: Problem
+    initial: Tables
+    final: Tables
+    slots: Mapping[str, Value] = field(default_factory=dict)
+    args: Mapping[str, Value] = field(default_factory=dict)
+    variables: Mapping[str, Value] = field(default_factory=dict)
+    in_final: bool = False
+
+    def bind(self, var: str, value: Value) -> Scope:
+        """This scope with one more variable."""
+        return replace(self, variables={**self.variables, var: value})
+
+    def relation(self, name: str) -> dict[str, Row]:
+        """The rows of a relation in the state that is being read."""
+        return (self.final if self.in_final else self.initial).get(name, {})
+
+
+def interpret(expr: Node, scope: Scope) -> Value:
+    """The value of ``expr`` in ``scope``; None if it is unknown."""
+    return _EVAL[type(expr)](expr, scope)
+
+
+def clause_holds(clause: ir.Clause, scope: Scope) -> bool:
+    """Whether ``guard -> expr`` is true; an unknown guard or expression makes it false."""
+    if clause.guard is not None:
+        guard = interpret(clause.guard, scope)
+        if guard is False:
+            return True
+        if guard is not True:
+            return False
+    return interpret(clause.expr, scope) is True
+
+
+_EVAL: Dispatch[Callable[[Any, Scope], Value]] = Dispatch("evaluate")
+
+
+@_EVAL.on(ir.Const)
+def _const(node: ir.Const, scope: Scope) -> Value:
+    return list(node.value) if isinstance(node.value, tuple) else node.value
+
+
+@_EVAL.on(ir.Param)
+def _param(node: ir.Param, scope: Scope) -> Value:
+    return scope.problem.params.get(node.name)
+
+
+@_EVAL.on(ir.Var)
+def _var(node: ir.Var, scope: Scope) -> Value:
+    return scope.variables.get(node.name)
+
+
+@_EVAL.on(ir.Arg)
+def _arg(node: ir.Arg, scope: Scope) -> Value:
+    return scope.args.get(node.name)
+
+
+@_EVAL.on(ir.SlotRef)
+def _slot(node: ir.SlotRef, scope: Scope) -> Value:
+    value = scope.slots.get(node.slot)
+    if node.index is None:
+        return value
+    index = interpret(node.index, scope)
+    if isinstance(value, list) and type(index) is int:
+        return value[index] if 0 <= index < len(value) else None
+    if isinstance(value, dict) and isinstance(index, str):
+        return value.get(index)
+    return None
+
+
+@_EVAL.on(ir.Get)
+def _get(node: ir.Get, scope: Scope) -> Value:
+    key = interpret(node.entity, scope)
+    row = scope.relation(node.relation).get(key) if isinstance(key, str) else None
+    return None if row is None else row.get(node.column)
+
+
+@_EVAL.on(ir.Arith)
+def _arith(node: ir.Arith, scope: Scope) -> Value:
+    left, right = interpret(node.left, scope), interpret(node.right, scope)
+    if type(left) is not int or type(right) is not int:
+        return None
+    if node.fn == "+":
+        return left + right
+    if node.fn == "-":
+        return left - right
+    if node.fn == "//":
+        return left // right if left >= 0 and right > 0 else None
+    return left * right
+
+
+def equal(left: Value, right: Value) -> bool | None:
+    """Three-valued equality of two values; lists and objects compare as JSON."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right  # a bool column is an INTEGER in SQLite
+    return type(left) is type(right) and left == right
+
+
+def less(left: Value, right: Value) -> bool | None:
+    """Three-valued ``left < right``; unlike types have no order."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left < right
+    if isinstance(left, str) and isinstance(right, str):
+        return left < right
+    return None
+
+
+def negate(value: bool | None) -> bool | None:
+    """Three-valued negation."""
+    return None if value is None else not value
+
+
+def any_of(values: Iterable[Value]) -> bool | None:
+    """True if one is true, else unknown if one is not false, else false."""
+    unknown = False
+    for value in values:
+        if value is True:
+            return True
+        unknown = unknown or value is not False
+    return None if unknown else False
+
+
+def all_of(values: Iterable[Value]) -> bool | None:
+    """False if one is false, else unknown if one is not true, else true."""
+    unknown = False
+    for value in values:
+        if value is False:
+            return False
+        unknown = unknown or value is not True
+    return None if unknown else True
+
+
+def compare(fn: str, left: Value, right: Value) -> bool | None:
+    """One comparison of the IR on two values."""
+    if fn == "in":
+        if left is None or not isinstance(right, list | dict):
+            return None
+        return any_of(equal(left, item) for item in right)
+    if fn == "=":
+        return equal(left, right)
+    if fn == "!=":
+        return negate(equal(left, right))
+    if fn == "<":
+        return less(left, right)
+    if fn == ">":
+        return less(right, left)
+    return negate(less(right, left) if fn == "<=" else less(left, right))
+
+
+@_EVAL.on(ir.Cmp)
+def _cmp(node: ir.Cmp, scope: Scope) -> Value:
+    return compare(node.fn, interpret(node.left, scope), interpret(node.right, scope))
+
+
+@_EVAL.on(ir.And)
+def _and(node: ir.And, scope: Scope) -> Value:
+    return all_of(interpret(item, scope) for item in node.items)
+
+
+@_EVAL.on(ir.Or)
+def _or(node: ir.Or, scope: Scope) -> Value:
+    return any_of(interpret(item, scope) for item in node.items)
+
+
+@_EVAL.on(ir.Not)
+def _not(node: ir.Not, scope: Scope) -> Value:
+    value = interpret(node.item, scope)
+    return (not value) if isinstance(value, bool) else None
+
+
+@_EVAL.on(ir.If)
+def _if(node: ir.If, scope: Scope) -> Value:
+    test = interpret(node.test, scope)
+    if not isinstance(test, bool):
+        return None
+    return interpret(node.then if test else node.other, scope)
+
+
+def _sort_key(value: Value) -> tuple[int, Any]:
+    if value is None:  # SQLite sorts NULL first
+        return (0, 0)
+    return (1, int(value)) if isinstance(value, int) else (2, value)
+
+
+def query_values(node: ir.Query, scope: Scope) -> list[Value]:
+    """The selected values of a query's rows, in its order, before any aggregate."""
+    keys = sorted(scope.relation(node.relation))
+    keys = [k for k in keys if interpret(node.where, scope.bind(node.var, k)) is True]
+    for order in reversed(node.order):  # stable sorts: the last key first, ties stay in key order
+        ranks = {k: _sort_key(interpret(order.by, scope.bind(node.var, k))) for k in keys}
+        keys.sort(key=ranks.__getitem__, reverse=order.descending)
+    if node.limit is not None:
+        keys = keys[: node.limit]
+    if node.select is None:
+        return list(keys)
+    return [interpret(node.select, scope.bind(node.var, k)) for k in keys]
+
+
+def fold(agg: str, values: list[Value]) -> Value:
+    """An aggregate of the known values."""
+    known = [value for value in values if value is not None]
+    if agg == "count":
+        return len(known)
+    if agg in ("sum", "mean") and not all(isinstance(value, int) for value in known):
+        return None
+    if agg == "sum":
+        return sum(known)
+    if not known:
+        return None
+    if agg == "mean":
+        return sum(known) // len(known)
+    return (min if agg == "min" else max)(known, key=_sort_key)
+
+
+@_EVAL.on(ir.Query)
+def _query(node: ir.Query, scope: Scope) -> Value:
+    values = query_values(node, scope)
+    if node.agg != "none":
+        return fold(node.agg, values)
+    if node.limit == 1:
+        return values[0] if values else None
+    return values
+
+
+def elements(over: Node, scope: Scope) -> list[Value]:
+    """What a Sum, Count, All or Any runs over; a map gives its keys."""
+    if isinstance(over, ir.Query):
+        return query_values(over, scope) if over.agg == "none" else [interpret(over, scope)]
+    if isinstance(over, ir.Range):
+        low, high = interpret(over.low, scope), interpret(over.high, scope)
+        if type(low) is not int or type(high) is not int or over.step < 1:
+            return []
+        return list(range(low, high + 1, over.step))
+    value = interpret(over, scope)
+    return list(value) if isinstance(value, list | dict) else []
+
+
+def _bodies(node: ir.Sum | ir.Count | ir.All | ir.Any, scope: Scope) -> Iterable[Value]:
+    for element in elements(node.over, scope):
+        yield interpret(node.body, scope.bind(node.var, element))
+
+
+@_EVAL.on(ir.Sum)
+def _sum(node: ir.Sum, scope: Scope) -> Value:
+    values = list(_bodies(node, scope))
+    return sum(values) if all(isinstance(value, int) for value in values) else None
+
+
+@_EVAL.on(ir.Count)
+def _count(node: ir.Count, scope: Scope) -> Value:
+    values = list(_bodies(node, scope))
+    return values.count(True) if all(isinstance(value, bool) for value in values) else None
+
+
+@_EVAL.on(ir.All)
+def _all(node: ir.All, scope: Scope) -> Value:
+    return all_of(_bodies(node, scope))
+
+
+@_EVAL.on(ir.Any)
+def _any(node: ir.Any, scope: Scope) -> Value:
+    return any_of(_bodies(node, scope))
+
+
+@_EVAL.on(ir.AllDifferent)
+def _all_different(node: ir.AllDifferent, scope: Scope) -> Value:
+    values = [interpret(item, scope) for item in node.items]
+    return all_of(negate(equal(a, b)) for i, a in enumerate(values) for b in values[i + 1 :])
+
+
+def bounds(interval: Value) -> tuple[int, int] | None:
+    """(start, end) of an interval value, None if it is none."""
+    if not isinstance(interval, dict):
+        return None
+    start, end = interval.get("start"), interval.get("end")
+    return (start, end) if type(start) is int and type(end) is int else None
+
+
+def disjoint(left: Value, right: Value) -> bool | None:
+    """Whether two intervals, half-open, share no minute."""
+    a, b = bounds(left), bounds(right)
+    return None if a is None or b is None else a[1] <= b[0] or b[1] <= a[0]
+
+
+@_EVAL.on(ir.NoOverlap)
+def _no_overlap(node: ir.NoOverlap, scope: Scope) -> Value:
+    spans = [interpret(item, scope) for item in node.intervals]
+    places = [interpret(item, scope) for item in node.resources]
+    pairs = [(i, j) for i in range(len(spans)) for j in range(i + 1, len(spans))]
+    if not places:
+        return all_of(disjoint(spans[i], spans[j]) for i, j in pairs)
+    return all_of(
+        any_of((negate(equal(places[i], places[j])), disjoint(spans[i], spans[j])))
+        for i, j in pairs
+    )
+
+
+@_EVAL.on(ir.Before)
+def _before(node: ir.Before, scope: Scope) -> Value:
+    left, right = (bounds(interpret(item, scope)) for item in (node.left, node.right))
+    lag = interpret(node.lag, scope)
+    if left is None or right is None or type(lag) is not int:
+        return None
+    return left[1] + lag <= right[0]
+
+
+@_EVAL.on(ir.Start)
+def _start(node: ir.Start, scope: Scope) -> Value:
+    span = bounds(interpret(node.interval, scope))
+    return None if span is None else span[0]
+
+
+@_EVAL.on(ir.End)
+def _end(node: ir.End, scope: Scope) -> Value:
+    span = bounds(interpret(node.interval, scope))
+    return None if span is None else span[1]
+
+
+def day_number(value: Value) -> int | None:
+    """The ordinal of a date or datetime text, None if it is neither."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.date.fromisoformat(value[:10]).toordinal()
+    except ValueError:
+        return None
+
+
+@_EVAL.on(ir.Days)
+def _days(node: ir.Days, scope: Scope) -> Value:
+    left = day_number(interpret(node.left, scope))
+    right = day_number(interpret(node.right, scope))
+    return None if left is None or right is None else right - left
+
+
+@_EVAL.on(ir.Old)
+def _old(node: ir.Old, scope: Scope) -> Value:
+    return interpret(node.item, replace(scope, in_final=False))
+
+
+@_EVAL.on(ir.New)
+def _new(node: ir.New, scope: Scope) -> Value:
+    return interpret(node.item, replace(scope, in_final=True))
+
+
+_EVAL.complete()
