@@ -1,0 +1,148 @@
+"""Zygote role: restricted solutions, which hold tool proxies and nothing else (docs/ir.md)."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from importlib import import_module
+from typing import Any
+
+toolbox = import_module("toolbox")
+
+CALL, DONE = 1, 0
+"""Kinds of a worker's frame: ``[CALL, tool, arguments]``; ``[DONE, answer]``; ``[FAULT, text]``."""
+
+CAP = 10**6
+BUILTINS = (
+    "abs all any bool dict enumerate float int len list max min range reversed round set sorted "
+    "str sum tuple zip"
+).split()
+METHODS = frozenset(
+    "append extend insert pop remove sort add discard update get items keys values setdefault copy "
+    "index count split strip lower upper startswith endswith replace join".split()
+)
+FORBIDDEN = (
+    ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Raise, ast.With,
+    ast.AsyncWith, ast.AsyncFor, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom,
+    ast.Match, ast.Global, ast.Nonlocal, ast.Delete, ast.NamedExpr, ast.Starred, ast.AnnAssign,
+    ast.Assert,
+)  # fmt: skip
+
+
+def check(tree: ast.AST) -> None:
+    """Refuse what could reach an object's insides; the full language check is the host's."""
+    methods = set()
+    for node in ast.walk(tree):
+        if isinstance(node, FORBIDDEN):
+            raise SyntaxError(f"line {node.lineno}: {type(node).__name__} is not allowed")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            methods.add(id(node.func))
+        name = (
+            getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", None)
+        )
+        if isinstance(name, str) and name.startswith("_"):
+            raise SyntaxError(f"name {name!r} is not allowed")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (
+            id(node) not in methods or node.attr not in METHODS
+        ):
+            raise SyntaxError(f"line {node.lineno}: attribute {node.attr!r} is not allowed")
+
+
+def date_add(day: str, days: int) -> str:
+    """The date ``days`` after ``day``, as YYYY-MM-DD."""
+    return (date.fromisoformat(day[:10]) + timedelta(days=days)).isoformat()
+
+
+def days_between(left: str, right: str) -> int:
+    """Whole days from ``left`` to ``right`` (negative if right is earlier)."""
+    return (date.fromisoformat(right[:10]) - date.fromisoformat(left[:10])).days
+
+
+def minutes(clock: str) -> int:
+    """Minutes since midnight of "HH:MM", alone or at the end of a date and time."""
+    hours, _, rest = clock[-5:].partition(":")
+    return int(hours) * 60 + int(rest)
+
+
+def weekday(day: str) -> int:
+    """Day of the week, Monday being 0."""
+    return date.fromisoformat(day[:10]).weekday()
+
+
+def _capped(items: Iterator[Any]) -> Iterator[Any]:
+    for number, item in enumerate(items):
+        if number >= CAP:
+            raise OverflowError(f"more than {CAP} items")
+        yield item
+
+
+def combinations(items: Any, size: int) -> Iterator[Any]:
+    """``itertools.combinations``, capped."""
+    return _capped(itertools.combinations(items, size))
+
+
+def permutations(items: Any, size: int | None = None) -> Iterator[Any]:
+    """``itertools.permutations``, capped."""
+    return _capped(itertools.permutations(items, size))
+
+
+def product(*parts: Any) -> Iterator[Any]:
+    """``itertools.product``, capped."""
+    return _capped(itertools.product(*parts))
+
+
+PRELUDE: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        date_add, days_between, minutes, weekday, combinations, permutations, product,
+    )
+}  # fmt: skip
+NAMES = {name: getattr(builtins, name) for name in BUILTINS} | PRELUDE
+
+
+def prepare(config: dict[str, Any], files: list[int]) -> None:
+    """Nothing to load: solutions get no file and no database."""
+
+
+def _proxy(pipe: Any, name: str, order: list[str]) -> Callable[..., Any]:
+    def tool(*values: Any, **arguments: Any) -> Any:
+        for parameter, value in zip(order, values, strict=False):
+            if parameter in arguments:
+                raise TypeError(f"{name}() got two values for {parameter!r}")
+            arguments[parameter] = value
+        if len(values) > len(order):
+            raise TypeError(f"{name}() takes {len(order)} arguments")
+        pipe.send([CALL, name, arguments])
+        return pipe.recv()
+
+    return tool
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """``value`` as JSON would carry it; refuses what JSON would silently change."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if depth < 50 and isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    if depth < 50 and isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _plain(item, depth + 1) for key, item in value.items()}
+    raise TypeError(f"the answer holds a {type(value).__name__} that is not JSON")
+
+
+def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
+    """Run one solution: its source is the first frame, its tools are in the request."""
+    source = pipe.recv()
+    tree = ast.parse(source, "solution.py")
+    check(tree)
+    space: dict[str, Any] = {
+        name: _proxy(pipe, name, order) for name, order in request["tools"].items()
+    }
+    space["__builtins__"] = dict(NAMES)
+    exec(compile(tree, "solution.py", "exec", dont_inherit=True), space)
+    if not callable(space.get("solve")):
+        raise LookupError("solution.py lacks solve()")
+    pipe.send([DONE, _plain(space["solve"]())])

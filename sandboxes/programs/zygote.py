@@ -1,0 +1,184 @@
+"""The zygote: loads a role once, then forks a worker per request. Standard library only.
+
+``python zygote.py FD``: the control socket is FD. Its first frame is the configuration; each later
+one asks for a fork (with the worker's socket as a file descriptor) or for a kill. Run as a program
+of its own, so that no thread and no lock of the host can be in it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from importlib import import_module
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+wire = import_module("wire")
+toolbox = import_module("toolbox")
+
+PRINT_LIMIT = 1 << 20
+
+
+class Sink:
+    """Where prints go: nowhere, and not without end."""
+
+    encoding = "utf-8"
+    closed = False
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def write(self, text: str) -> int:
+        """Count the text and drop it."""
+        self.size += len(text)
+        if self.size > PRINT_LIMIT:
+            raise OSError("printed too much")
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing to flush."""
+
+    def isatty(self) -> bool:
+        """Never a terminal."""
+        return False
+
+
+def limit(kind: int, value: int) -> None:
+    """Lower a resource limit to ``value`` at most."""
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def settle(config: dict[str, Any]) -> None:
+    """Drop privileges and set the limits of the zygote itself."""
+    if config.get("die_with_parent"):  # no bubblewrap around us that would see to it
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    uid = config.get("uid")
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, config["disk_bytes"])
+    limit(resource.RLIMIT_NOFILE, 256)
+    if config.get("pids"):
+        limit(resource.RLIMIT_NPROC, config["pids"])
+    null = os.open(os.devnull, os.O_RDWR)
+    for target in (0, 1, 2):
+        os.dup2(null, target)
+    os.close(null)
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = Sink()  # type: ignore[misc, assignment]  # a counting stand-in
+    os.umask(0o077)
+
+
+def confine(config: dict[str, Any], cpu_s: int) -> None:
+    """Set the limits of a worker: memory, CPU, and no process or thread of its own."""
+    if config.get("memory_bytes"):
+        limit(resource.RLIMIT_AS, config["memory_bytes"])
+    limit(resource.RLIMIT_CPU, cpu_s)
+    if config.get("pids"):
+        limit(resource.RLIMIT_NPROC, 0)
+
+
+def work(role: Any, config: dict[str, Any], request: dict[str, Any], files: list[int]) -> None:
+    """Be the worker: serve one socket until it ends. Never returns."""
+    try:
+        pipe = wire.Pipe(socket.socket(fileno=files[0]))
+        try:
+            confine(config, int(request.get("cpu_s") or config["cpu_s"]))
+            role.serve(pipe, request, files[1:])
+        except EOFError:
+            pass
+        except BaseException as error:  # the last stop of a worker: report, then end
+            pipe.send([toolbox.FAULT, toolbox.explain(error, config["filename"])])
+    finally:
+        os._exit(0)
+
+
+class Zygote:
+    """The loop of the parent process."""
+
+    def __init__(self, control: socket.socket, role: Any, config: dict[str, Any]) -> None:
+        self.control, self.role, self.config = control, role, config
+        self.workers: dict[int, int] = {}
+        self.pids: dict[int, int] = {}
+
+    def run(self) -> None:
+        """Serve until the host is gone."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        while True:
+            ready = poll.poll(1000)
+            self.reap()
+            if not ready:
+                continue
+            request, files = wire.recv_with_files(self.control)
+            if request["op"] == "fork":
+                self.fork(request, files)
+            elif request["op"] == "kill" and request["id"] in self.workers:
+                os.kill(self.workers[request["id"]], signal.SIGKILL)
+            elif request["op"] == "source":
+                self.role.add_source(request["key"], request["source"])
+            for file in files:
+                os.close(file)
+
+    def fork(self, request: dict[str, Any], files: list[int]) -> None:
+        """Start a worker; if that fails, say so on its socket."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            reply = wire.pack([toolbox.FAULT, f"can't fork: {error}"])
+            os.write(files[0], reply)
+            return
+        if pid == 0:
+            self.control.close()
+            work(self.role, self.config, request, files)
+        self.workers[request["id"]] = pid
+        self.pids[pid] = request["id"]
+
+    def reap(self) -> None:
+        """Forget the workers that have ended."""
+        while self.pids:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            number = self.pids.pop(pid, None)
+            if number is not None:
+                del self.workers[number]
+
+
+def main() -> None:
+    """Start from the configuration on the control socket."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    config, files = wire.recv_with_files(control)
+    pipe = wire.Pipe(control)
+    try:
+        role = import_module(config["role"])
+        settle(config)
+        role.prepare(config, files)
+    except BaseException as error:  # tools.py may raise anything; the host is told what
+        pipe.send([toolbox.FAULT, toolbox.explain(error, config["filename"])])
+        return
+    for file in files:
+        os.close(file)
+    gc.collect()
+    gc.freeze()
+    pipe.send([toolbox.VALUE, None])
+    try:
+        Zygote(control, role, config).run()
+    except (EOFError, ConnectionError):
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Run solutions: a restricted program that reaches its tools through the host, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import JsonValue
+
+from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
+from envgen.core.types import ToolSpec
+from envgen.sandboxes.channel import Channel
+from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
+
+MEMORY_BYTES = 256 << 20
+
+ToolCaller = Callable[[str, dict[str, JsonValue]], JsonValue]
+
+
+class SolutionRun(NamedTuple):
+    """What a solution did: its answer, or why there is none."""
+
+    answer: JsonValue
+    num_calls: int
+    wall_s: float
+    fault: str | None
+
+
+class SolutionHost(Protocol):
+    """Runs solutions, each in a fresh fork. Thread-safe."""
+
+    def run(
+        self,
+        source: str,
+        call: ToolCaller,
+        tools: Sequence[ToolSpec],
+        *,
+        max_calls: int = 20_000,
+        cpu_s: float = 5.0,
+    ) -> SolutionRun:
+        """Run ``solve()``. Its tool calls are answered by ``call``, whose exceptions pass through."""
+
+    def close(self) -> None:
+        """End everything."""
+
+
+def solution_host(
+    *, hash_seed: int = 0, backend: WorkerBackend = "auto", trusted: bool = False
+) -> SolutionHost:
+    """A host for solutions; sets and hashes are ordered by ``hash_seed``."""
+    if backend == "inline":
+        backend = "process"
+    return WorkerSolutionHost(choose(backend, trusted), hash_seed)
+
+
+def parameter_order(tool: ToolSpec) -> list[str]:
+    """The order in which positional arguments fill a tool's parameters: required ones first."""
+    properties = tool.parameters.get("properties")
+    required = tool.parameters.get("required")
+    names = list(properties) if isinstance(properties, dict) else []
+    first = [str(name) for name in required] if isinstance(required, list) else []
+    return first + [name for name in names if name not in first]
+
+
+class WorkerSolutionHost:
+    """Solutions in a zygote that holds neither tools nor database."""
+
+    def __init__(self, backend: str, hash_seed: int) -> None:
+        self.backend, self.hash_seed = backend, hash_seed
+        self._lock = threading.Lock()
+        self._closed = False
+        self._zygote = self._start()
+
+    def _start(self) -> Zygote:
+        config = {"memory_bytes": MEMORY_BYTES, "disk_bytes": 1 << 20}
+        return Zygote("solution", backend=self.backend, config=config, hash_seed=self.hash_seed)
+
+    def run(
+        self,
+        source: str,
+        call: ToolCaller,
+        tools: Sequence[ToolSpec],
+        *,
+        max_calls: int = 20_000,
+        cpu_s: float = 5.0,
+    ) -> SolutionRun:
+        """Run ``solve()`` in a fresh fork."""
+        started = time.perf_counter()
+        orders: dict[str, Any] = {tool.name: parameter_order(tool) for tool in tools}
+        zygote, number, channel = self._fork(
+            {"tools": orders, "cpu_s": max(1, round(cpu_s))}, 2 * cpu_s + 5
+        )
+        made = 0
+        answer: JsonValue = None
+        fault: str | None = None
+        try:
+            channel.send(source)
+            while True:
+                reply = channel.recv()
+                if reply[0] != 1:
+                    break
+                if made >= max_calls:
+                    fault = f"more than {max_calls} tool calls"
+                    break
+                name, arguments = reply[1], reply[2]
+                if name not in orders or not isinstance(arguments, dict):
+                    raise ValueError(f"a call of {name!r}")
+                made += 1
+                channel.send(call(name, arguments))
+            if fault is None:
+                answer, fault = (reply[1], None) if reply[0] == 0 else (None, str(reply[1])[:4000])
+        except (SandboxTimeoutError, WorkerDiedError) as error:
+            fault = f"{error} (the limits are {cpu_s:g} s of CPU and {MEMORY_BYTES >> 20} MB)"
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            fault = f"the worker answered nonsense: {error}"
+        finally:
+            channel.close()
+            zygote.kill(number)
+        return SolutionRun(answer, made, time.perf_counter() - started, fault)
+
+    def _fork(self, request: dict[str, Any], timeout_s: float) -> tuple[Zygote, int, Channel]:
+        for attempt in (1, 2):
+            with self._lock:
+                if self._closed:
+                    raise SandboxError("the solution host is closed")
+                if not self._zygote.alive:
+                    self._zygote.close()
+                    self._zygote = self._start()
+                zygote = self._zygote
+            try:
+                return zygote, *zygote.fork(timeout_s, request)
+            except WorkerDiedError:
+                zygote.close()
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """End the zygote."""
+        with self._lock:
+            self._closed = True
+            self._zygote.close()

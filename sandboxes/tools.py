@@ -1,0 +1,224 @@
+"""Run the tools of an environment: one zygote per environment, one forked worker per episode."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import JsonValue
+
+from envgen.core.errors import EnvError, SandboxError, SandboxTimeoutError, WorkerDiedError
+from envgen.core.types import ToolSpec
+from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
+
+MAX_DATABASE = 256 << 20
+
+
+class ToolReply(NamedTuple):
+    """What a tool answered."""
+
+    value: JsonValue
+    error: str | None
+    """Code of a documented error, else None."""
+    message: str
+
+
+class ToolSession(Protocol):
+    """One episode's tools on its own database. One thread at a time."""
+
+    changed: bool
+    """Whether a mutating call has succeeded."""
+
+    def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolReply:
+        """Call a tool. An undocumented exception, a dead or a hung worker raises EnvError."""
+
+    def snapshot(self, path: Path) -> None:
+        """Write the database as it is now to ``path``."""
+
+    def close(self) -> None:
+        """End the episode; nothing of it keeps running."""
+
+
+class ToolHost(Protocol):
+    """The tools of one environment, ready for episodes. Thread-safe."""
+
+    isolated: bool
+    """Whether the tools can't reach this machine."""
+
+    def open(self, database: Path | None = None) -> ToolSession:
+        """Start an episode, on another database of the same schema if one is given."""
+
+    def close(self) -> None:
+        """End every episode and the zygote."""
+
+
+def tool_host(
+    source: str,
+    tools: Sequence[ToolSpec],
+    database: Path,
+    *,
+    backend: WorkerBackend = "auto",
+    trusted: bool = False,
+    timeout_s: float = 10.0,
+) -> ToolHost:
+    """Load a tools.py on a database; ``timeout_s`` bounds each call.
+
+    ``inline`` runs trusted tools in this very process, ``process`` in a plain one. Raises EnvError
+    when the tools or the database don't load, SandboxUnavailableError when no backend fits.
+    """
+    chosen = choose(backend, trusted)
+    if chosen == "inline":
+        from envgen.sandboxes.inline import InlineToolHost
+
+        return InlineToolHost(source, tools, database)
+    return WorkerToolHost(source, tools, database, backend=chosen, timeout_s=timeout_s)
+
+
+class WorkerToolHost:
+    """Tools in a zygote, which is started again when it is lost."""
+
+    def __init__(
+        self,
+        source: str,
+        tools: Sequence[ToolSpec],
+        database: Path,
+        *,
+        backend: str,
+        timeout_s: float,
+    ) -> None:
+        self.isolated = backend != "process"
+        self.backend = backend
+        self.database = Path(database)
+        self.mutates = {tool.name: tool.mutates for tool in tools}
+        self.timeout_s = timeout_s
+        self._source = source
+        self._lock = threading.Lock()
+        self._zygote: Zygote | None = self._start()
+
+    def _start(self) -> Zygote:
+        config = {"tools": self.mutates}
+        with ExitStack() as stack:
+            try:
+                data = stack.enter_context(open(self.database, "rb"))
+            except OSError as error:
+                raise EnvError(f"can't read {self.database}: {error}") from error
+            code = stack.enter_context(tempfile.TemporaryFile())
+            code.write(self._source.encode(errors="surrogatepass"))
+            code.seek(0)
+            files = [data.fileno(), code.fileno()]
+            try:
+                return Zygote("tools", backend=self.backend, config=config, files=files)
+            except ValueError as error:
+                raise EnvError(f"the environment does not load: {error}") from error
+
+    def _alive(self) -> Zygote:
+        with self._lock:
+            if self._zygote is None:
+                raise EnvError("the tool host is closed")
+            if not self._zygote.alive:
+                self._zygote.close()
+                self._zygote = self._start()
+            return self._zygote
+
+    def open(self, database: Path | None = None) -> WorkerToolSession:
+        """Start an episode; a lost zygote is started again."""
+        for attempt in (1, 2):
+            zygote = self._alive()
+            try:
+                return WorkerToolSession(self, zygote, database)
+            except WorkerDiedError as error:
+                zygote.close()
+                if attempt == 2:
+                    raise EnvError(f"no worker: {error}") from error
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """End every episode and the zygote."""
+        with self._lock:
+            zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            zygote.close()
+
+
+class WorkerToolSession:
+    """An episode in a forked worker."""
+
+    def __init__(self, host: WorkerToolHost, zygote: Zygote, database: Path | None) -> None:
+        self.changed = False
+        self._mutates = host.mutates
+        self._database = database or host.database
+        self._zygote = zygote
+        self._open = True
+        if database is None:
+            self._number, self._channel = zygote.fork(host.timeout_s)
+        else:
+            try:
+                with open(database, "rb") as handle:
+                    files = [handle.fileno()]
+                    self._number, self._channel = zygote.fork(host.timeout_s, files=files)
+            except OSError as error:
+                raise EnvError(f"can't read {database}: {error}") from error
+
+    def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolReply:
+        """Call a tool. Any failure but a documented error closes the session with an EnvError."""
+        if name not in self._mutates:
+            raise EnvError(f"there is no tool {name!r}")
+        reply = self._ask(name, [name, arguments])
+        if reply[0] == 0:
+            self.changed = self.changed or self._mutates[name]
+            return ToolReply(reply[1], None, "")
+        return ToolReply(None, str(reply[1]), str(reply[2]))
+
+    def _ask(self, name: str, request: object) -> list[Any]:
+        if not self._open:
+            raise EnvError("the session is closed")
+        try:
+            self._channel.send(request)
+            reply = self._channel.recv()
+            if reply[0] == 2:
+                raise EnvError(f"the environment failed: {reply[1]}")
+            if reply[0] == 0 or len(reply) > 2:
+                return list(reply)
+            raise EnvError(f"{name}: the worker answered nonsense")
+        except (SandboxTimeoutError, WorkerDiedError) as error:
+            self.close()
+            raise EnvError(f"{name}: {error}") from error
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            self.close()
+            raise EnvError(f"{name}: the worker answered nonsense: {error}") from error
+        except BaseException:  # the stream may stand anywhere in a frame: it can't be used again
+            self.close()
+            raise
+
+    def snapshot(self, path: Path) -> None:
+        """Write the database as it is now to ``path``."""
+        if not self._open:
+            raise EnvError("the session is closed")
+        if not self.changed:
+            shutil.copyfile(self._database, path)
+            return
+        size = self._ask("snapshot", "snapshot")[1]
+        if not isinstance(size, int) or not 0 <= size <= MAX_DATABASE:
+            self.close()
+            raise EnvError(f"snapshot: a database of {size} bytes")
+        try:
+            with open(path, "wb") as target:
+                self._channel.take(size, sink=target.write)
+        except SandboxError as error:
+            self.close()
+            raise EnvError(f"snapshot: {error}") from error
+        except BaseException:  # as above
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Kill the worker."""
+        if self._open:
+            self._open = False
+            self._channel.close()
+            self._zygote.kill(self._number)

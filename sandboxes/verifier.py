@@ -1,0 +1,194 @@
+"""Run verifiers: any source, many submissions in one forked worker, faults told from verdicts."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import JsonValue
+
+from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
+from envgen.sandboxes.channel import Channel
+from envgen.sandboxes.runtime import INSIDE
+from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose, remove, scratch_folder
+
+
+class VerifierInput(NamedTuple):
+    """One submission to judge."""
+
+    answer: JsonValue
+    initial: Path
+    final: Path
+
+
+class VerifierReply(NamedTuple):
+    """A verdict or a fault: exactly one is not None."""
+
+    broken: tuple[str, ...] | None
+    """Ids of the broken rules; empty when the submission passes."""
+    fault: str | None
+    """What is wrong with the verifier itself."""
+
+
+class VerifierHost(Protocol):
+    """Judges submissions with the verifiers it is given. Thread-safe."""
+
+    def verify_many(
+        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10
+    ) -> list[VerifierReply]:
+        """One reply per input, in order; ``timeout_s`` bounds each input."""
+
+    def close(self) -> None:
+        """End everything."""
+
+
+def verifier_host(*, backend: WorkerBackend = "auto", trusted: bool = False) -> VerifierHost:
+    """A host for verifiers; databases reach them as files on a read-only mount."""
+    if backend == "inline":
+        backend = "process"
+    return WorkerVerifierHost(choose(backend, trusted))
+
+
+class WorkerVerifierHost:
+    """Verifiers in a generic zygote."""
+
+    KEEP = 32
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self._lock = threading.Lock()
+        self._folder, self._scratch = scratch_folder()
+        self._inside = Path(INSIDE) / "scratch" if backend != "process" else self._scratch
+        self._names = itertools.count()
+        self._known: dict[tuple[object, ...], str] = {}
+        self._told: set[str] = set()
+        self._closed = False
+        try:
+            self._zygote = self._start()
+        except BaseException:
+            remove(self._folder)
+            raise
+
+    def _start(self) -> Zygote:
+        self._told.clear()
+        return Zygote("verifier", backend=self.backend, scratch=self._scratch)
+
+    def verify_many(
+        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10
+    ) -> list[VerifierReply]:
+        """Judge all inputs in one worker; an input that kills it is judged again alone."""
+        replies: list[VerifierReply] = []
+        alone = False
+        while len(replies) < len(inputs):
+            rest = inputs[len(replies) : len(replies) + 1] if alone else inputs[len(replies) :]
+            done, death = self._batch(source, rest, timeout_s)
+            replies += done
+            if death is not None and (alone or (len(rest) == 1 and not replies)):
+                replies.append(VerifierReply(None, death))
+                alone = False
+            else:
+                alone = death is not None
+        return replies
+
+    def _batch(
+        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float
+    ) -> tuple[list[VerifierReply], str | None]:
+        """Replies until the worker dies, and how it died."""
+        replies: list[VerifierReply] = []
+        zygote, number, channel = self._fork(source, timeout_s)
+        try:
+            for item in inputs:
+                initial, final, owned = self._publish(item)
+                try:
+                    channel.send([item.answer, initial, final])
+                    replies.append(_reply(channel.recv()))
+                except (SandboxTimeoutError, WorkerDiedError) as error:
+                    return replies, str(error)
+                except (ValueError, TypeError, LookupError, RecursionError) as error:
+                    return replies, f"the worker answered nonsense: {error}"
+                finally:
+                    for path in owned:
+                        path.unlink(missing_ok=True)
+        finally:
+            channel.close()
+            zygote.kill(number)
+        return replies, None
+
+    def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
+        key = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
+        for attempt in (1, 2):
+            with self._lock:
+                if self._closed:
+                    raise SandboxError("the verifier host is closed")
+                try:
+                    if not self._zygote.alive:
+                        raise WorkerDiedError("the zygote is gone")
+                    if key not in self._told:
+                        if len(self._told) >= self.KEEP:
+                            self._told.clear()
+                        self._zygote.tell({"op": "source", "key": key, "source": source})
+                        self._told.add(key)
+                    number, channel = self._zygote.fork(timeout_s, {"key": key})
+                    return self._zygote, number, channel
+                except WorkerDiedError:
+                    self._zygote.close()
+                    if attempt == 2:
+                        raise
+                    self._zygote = self._start()
+        raise AssertionError("unreachable")
+
+    def _publish(self, item: VerifierInput) -> tuple[str, str, list[Path]]:
+        """Paths that the worker can read, and the files to delete when it is done."""
+        initial = self._initial(Path(item.initial))
+        if item.final == item.initial:
+            return str(self._inside / initial), str(self._inside / initial), []
+        with self._lock:
+            name = f"final-{next(self._names)}.sqlite"
+        self._copy(Path(item.final), name)
+        return (
+            str(self._inside / initial),
+            str(self._inside / name),
+            [self._scratch / name],
+        )
+
+    def _initial(self, path: Path) -> str:
+        """Copy a database once; the copy is known by its path, size and times."""
+        info = path.stat()
+        key = (str(path), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        with self._lock:
+            known = self._known.get(key)
+            if known is None:
+                known = f"initial-{next(self._names)}.sqlite"
+                self._copy(path, known)
+                while len(self._known) >= self.KEEP:
+                    old = self._known.pop(next(iter(self._known)))
+                    (self._scratch / old).unlink(missing_ok=True)
+                self._known[key] = known
+        return known
+
+    def _copy(self, path: Path, name: str) -> None:
+        target = self._scratch / name
+        shutil.copyfile(path, target)
+        os.chmod(target, 0o444)
+
+    def close(self) -> None:
+        """End the zygote and delete the scratch folder."""
+        with self._lock:
+            self._closed = True
+            self._zygote.close()
+        remove(self._folder)
+
+
+def _reply(reply: Any) -> VerifierReply:
+    kind, value = reply
+    if kind == 0:
+        if not isinstance(value, list) or not all(isinstance(rule, str) for rule in value):
+            raise ValueError("no list of rules")
+        return VerifierReply(tuple(value), None)
+    return VerifierReply(None, str(value)[:4000])

@@ -1,0 +1,203 @@
+"""The host's side of a zygote: start it in a sandbox, ask it for workers, end it for good."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from envgen.core.errors import (
+    SandboxError,
+    SandboxTimeoutError,
+    SandboxUnavailableError,
+    WorkerDiedError,
+)
+from envgen.sandboxes import bubblewrap, runtime
+from envgen.sandboxes.channel import Channel, socket_pair
+from envgen.sandboxes.launcher import launch
+from envgen.sandboxes.programs.wire import pack
+
+WorkerBackend = Literal["auto", "bubblewrap", "docker", "process", "inline"]
+START_TIMEOUT_S = 30.0
+DEFAULTS: dict[str, Any] = {
+    "memory_bytes": 512 << 20,
+    "disk_bytes": 64 << 20,
+    "pids": 4096,
+    "cpu_s": 120,
+}
+
+
+def choose(backend: WorkerBackend, trusted: bool) -> str:
+    """The backend to run workers with. Raises SandboxUnavailableError with a hint."""
+    if backend == "auto":
+        reason = bubblewrap.unavailable()
+        if not reason:
+            return "bubblewrap"
+        if trusted:
+            return "process"
+        raise SandboxUnavailableError(
+            f"this code is not trusted and no isolating sandbox works here: {reason}",
+            "install bubblewrap (apt install bubblewrap), or use backend='docker'",
+        )
+    if backend in ("process", "inline") and not trusted:
+        raise SandboxUnavailableError(
+            f"backend {backend!r} isolates nothing and this code is not trusted",
+            "use backend='bubblewrap', or say trusted=True if you wrote or read the code",
+        )
+    if backend == "bubblewrap" and (reason := bubblewrap.unavailable()):
+        raise SandboxUnavailableError(reason, "apt install bubblewrap, or use backend='docker'")
+    return backend
+
+
+def scratch_folder() -> tuple[Path, Path]:
+    """A private folder and, in it, one that a sandbox may read."""
+    private = Path(tempfile.mkdtemp(prefix="envgen-"))
+    scratch = private / "scratch"
+    scratch.mkdir()
+    scratch.chmod(0o755)
+    return private, scratch
+
+
+class Zygote:
+    """A process that has loaded one role and forks a worker whenever it is asked to."""
+
+    def __init__(
+        self,
+        role: str,
+        *,
+        backend: str,
+        config: Mapping[str, Any] = {},
+        files: Sequence[int] = (),
+        scratch: Path | None = None,
+        hash_seed: int = 0,
+    ) -> None:
+        """Start it and wait until it has loaded ``files``.
+
+        Raises SandboxError when the sandbox fails, ValueError when the role refuses its files.
+        """
+        self._lock = threading.Lock()
+        self._next = 0
+        self.backend = backend
+        settings = DEFAULTS | dict(config)
+        settings |= {"role": f"role_{role}", "filename": f"{role}.py"}
+        near, far = socket_pair()
+        near.settimeout(START_TIMEOUT_S)
+        try:
+            with far:
+                self.process = self._start(far, settings, scratch, hash_seed)
+        except OSError as error:
+            near.close()
+            raise SandboxUnavailableError(f"can't start a worker: {error}") from error
+        self._socket = near
+        self._finalizer = weakref.finalize(self, _end, self.process, near)
+        try:
+            self._load(settings, files)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(
+        self, far: socket.socket, settings: dict[str, Any], scratch: Path | None, hash_seed: int
+    ) -> subprocess.Popen[bytes]:
+        programs = runtime.PROGRAMS
+        if self.backend == "bubblewrap":
+            programs = Path(runtime.INSIDE) / "programs"
+            settings["uid"] = runtime.sandbox_uid()
+        else:
+            settings |= {"die_with_parent": os.uname().sysname == "Linux", "pids": 0}
+        inner = [runtime.python(), *runtime.python_flags(), f"{programs}/zygote.py"]
+        inner.append(str(far.fileno()))
+        if self.backend == "bubblewrap":
+            inner = bubblewrap.worker_command(inner, scratch, settings["disk_bytes"])
+        env = runtime.clean_env(hash_seed)
+        return launch(inner, env=env, stderr=subprocess.PIPE, pass_fds=[far.fileno()])
+
+    def _load(self, settings: dict[str, Any], files: Sequence[int]) -> None:
+        try:
+            socket.send_fds(self._socket, [pack(settings)], list(files))
+            channel = Channel(self._socket, START_TIMEOUT_S)
+            reply = channel.recv()
+        except WorkerDiedError:
+            raise SandboxError(f"the sandbox did not start: {self._complaint()}") from None
+        except SandboxTimeoutError:
+            raise ValueError(f"loading took more than {START_TIMEOUT_S:g} s") from None
+        except OSError as error:
+            raise SandboxError(
+                f"the sandbox did not start: {error}; {self._complaint()}"
+            ) from error
+        if not isinstance(reply, list) or reply[:1] != [0]:
+            raise ValueError(str(reply[1]) if isinstance(reply, list) and len(reply) > 1 else reply)
+
+    def _complaint(self) -> str:
+        self.process.kill()
+        assert self.process.stderr is not None
+        return self.process.stderr.read(4096).decode(errors="replace").strip() or "no message"
+
+    def fork(
+        self, timeout_s: float, request: Mapping[str, Any] = {}, files: Sequence[int] = ()
+    ) -> tuple[int, Channel]:
+        """A new worker: its number and its channel. Raises WorkerDiedError if the zygote is gone."""
+        near, far = socket_pair()
+        with far:
+            with self._lock:
+                number = self._next = self._next + 1
+                message = {"op": "fork", "id": number, **request}
+                try:
+                    self._send(message, [far.fileno(), *files])
+                except (OSError, WorkerDiedError) as error:
+                    near.close()
+                    raise WorkerDiedError(f"the zygote is gone: {error}") from error
+        return number, Channel(near, timeout_s)
+
+    def kill(self, number: int) -> None:
+        """End a worker, whatever it is doing."""
+        with self._lock:
+            try:
+                self._send({"op": "kill", "id": number}, [])
+            except (OSError, WorkerDiedError):
+                return  # the zygote is gone, and its workers with it
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send the zygote itself a message. Raises WorkerDiedError if it is gone."""
+        with self._lock:
+            try:
+                self._send(message, [])
+            except OSError as error:
+                raise WorkerDiedError(f"the zygote is gone: {error}") from error
+
+    def _send(self, message: Mapping[str, Any], files: Sequence[int]) -> None:
+        if self._socket.fileno() < 0:
+            raise WorkerDiedError("the zygote is closed")
+        frame = pack(message)
+        sent = socket.send_fds(self._socket, [frame], list(files))
+        if sent < len(frame):
+            self._socket.sendall(frame[sent:])
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process still runs."""
+        return self._finalizer.alive and self.process.poll() is None
+
+    def close(self) -> None:
+        """End the zygote and every worker it made."""
+        self._finalizer()
+
+
+def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    control.close()
+    process.kill()
+    if process.stderr is not None:
+        process.stderr.close()
+    process.wait()
+
+
+def remove(folder: Path) -> None:
+    """Delete a scratch folder."""
+    shutil.rmtree(folder, ignore_errors=True)
