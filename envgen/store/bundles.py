@@ -1,0 +1,126 @@
+"""What goes into a dataset and comes out of it: records with their files' contents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from envgen.core.canonical import dumps
+from envgen.core.errors import DatasetError
+from envgen.core.types import (
+    CallRecord,
+    Density,
+    EnvironmentSpec,
+    Evidence,
+    GoldRun,
+    Id,
+    Probe,
+    PublicRule,
+    Record,
+    Schema,
+    TaskSpec,
+)
+
+
+class EnvironmentBundle(Record):
+    """An environment as a pipeline hands it to the writer, which fills in the file references."""
+
+    spec: EnvironmentSpec
+    database: bytes | None = None
+    """A whole SQLite file."""
+    tools_source: str = ""
+    blueprint: JsonValue = None
+
+
+class EnvironmentFiles(Record):
+    """An environment as the reader hands it out: the database is a path, to be opened read-only."""
+
+    spec: EnvironmentSpec
+    database: Path | None = None
+    tools_source: str = ""
+    blueprint: JsonValue = None
+
+
+class TaskBundle(Record):
+    """A task with its secrets: solution, verifier, rules, gold run and probes."""
+
+    spec: TaskSpec
+    solution: str = ""
+    verifier: str = ""
+    constraints: JsonValue = None
+    gold: GoldRun | None = None
+    probes: tuple[Probe, ...] = ()
+
+
+class VariantRow(Record):
+    """A proven task on other rows, with re-bound parameters; everything else is its parent's.
+
+    A field left None is the parent's. ``solution`` and ``verifier`` are whole texts (see
+    ``with_params``); the writer keeps only what differs from the parent.
+    """
+
+    task_id: Id
+    seed: int
+    prompt: str | None = None
+    solution: str | None = None
+    verifier: str | None = None
+    constraints: JsonValue = None
+    submit_schema: Schema | None = None
+    rules: tuple[PublicRule, ...] | None = None
+    gold: GoldRun
+    database: bytes | None = Field(default=None, repr=False)
+    """A whole SQLite file with the parent's schema."""
+    density: Density | None = None
+    split: Literal["train", "validation", "test"] | None = None
+    """None: the writer derives it from the database's content."""
+    evidence: Evidence = ()
+    """Gates run on this variant; the parent's others are recorded as inherited."""
+
+
+PARAMS_PREFIX = "PARAMS = "
+
+
+def with_params(source: str, params_line: str) -> str:
+    """``source`` with its one top-level ``PARAMS = {...}`` line replaced by ``params_line``.
+
+    Raises:
+        DatasetError: if there is not exactly one such line.
+    """
+    lines = source.split("\n")
+    places = [i for i, line in enumerate(lines) if line.startswith(PARAMS_PREFIX)]
+    if len(places) != 1:
+        raise DatasetError(f"a source needs exactly one PARAMS line, this one has {len(places)}")
+    lines[places[0]] = params_line.rstrip("\n")
+    return "\n".join(lines)
+
+
+def gold_lines(gold: GoldRun) -> str:
+    """``gold.jsonl``: one line a call, the answer on the last line."""
+    lines = [dumps({"call": call.model_dump(mode="json")}) for call in gold.calls]
+    return "\n".join([*lines, dumps({"answer": gold.answer})]) + "\n"
+
+
+def parse_gold(text: str) -> GoldRun:
+    """The gold run in a ``gold.jsonl``.
+
+    Raises:
+        DatasetError: if the text is no gold log.
+    """
+    lines = [json.loads(line) for line in text.splitlines()]
+    if not lines or set(lines[-1]) != {"answer"} or any(set(x) != {"call"} for x in lines[:-1]):
+        raise DatasetError("gold.jsonl holds no gold run")
+    calls = tuple(CallRecord.model_validate(line["call"]) for line in lines[:-1])
+    return GoldRun(calls=calls, answer=lines[-1]["answer"])
+
+
+def probe_lines(probes: tuple[Probe, ...]) -> str:
+    """``probes.jsonl``: one probe a line."""
+    return "".join(dumps(probe) + "\n" for probe in probes)
+
+
+def parse_probes(text: str) -> tuple[Probe, ...]:
+    """The probes in a ``probes.jsonl``."""
+    return tuple(Probe.model_validate_json(line) for line in text.splitlines())

@@ -1,0 +1,416 @@
+"""Read a dataset folder: every byte is checked before anything in it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from envgen.core.errors import DatasetError
+from envgen.core.types import EnvironmentSpec, Evidence, PassAt, Record, SourceKind, TaskSpec
+from envgen.store import trust
+from envgen.store.bundles import (
+    EnvironmentFiles,
+    TaskBundle,
+    parse_gold,
+    parse_probes,
+)
+from envgen.store.manifest import (
+    FORMAT_VERSION,
+    MANIFEST,
+    Manifest,
+    canary_guid,
+    check_member_name,
+    check_proof,
+    dataset_hash,
+    environment_hash,
+    task_hash,
+    walk_files,
+)
+from envgen.store.pack import VariantPack
+from envgen.store.splits import SplitUse, crossings
+from envgen.store.sqlite_files import DatabaseContent, Snapshot, build, inspect, snapshot
+from envgen.store.variants import unpack, unpack_tables
+
+_MAX_MANIFEST = 512 * 1024 * 1024
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+class EvidenceFile(Record):
+    """The content of ``evidence.json``: what was measured, not what the task is."""
+
+    gates: Evidence = ()
+    pass_at: tuple[PassAt, ...] = ()
+
+
+class _Task(NamedTuple):
+    """Where a task stands: its folder, or its pack."""
+
+    environment_id: str
+    spec: TaskSpec | None
+    pack: VariantPack | None
+
+
+class Dataset:
+    """A dataset folder whose every file matched its hash when it was opened.
+
+    Open one with ``Dataset.open(path)``. Objects are safe to share between threads and survive
+    pickling by opening the folder again.
+
+    Attributes:
+        path: the folder.
+        manifest: ``dataset.json``.
+        environments: id -> spec.
+        tasks: id -> spec; the variants' specs are made when asked for.
+        source: who vouches for the code in it.
+    """
+
+    path: Path
+    manifest: Manifest
+    environments: Mapping[str, EnvironmentSpec]
+    tasks: Mapping[str, TaskSpec]
+    source: SourceKind
+
+    def __init__(self, path: Path, *, unproven: bool = False) -> None:
+        self.path = path
+        self._unproven = unproven
+        self._lock = threading.Lock()
+        self._snapshots: dict[str, Snapshot] = {}
+        self.manifest = _read_manifest(path)
+        self._check_members()
+        self._databases: dict[str, DatabaseContent] = {}
+        self.environments = self._read_environments()
+        self._index: dict[str, _Task] = {}
+        self._packs: dict[str, VariantPack] = {}
+        self._read_tasks()
+        self._read_packs()
+        self.tasks = _Tasks(list(self._index), self._spec)
+        self._check_identity()
+        self.source = trust.source_kind(self.manifest.content_hash)
+
+    @classmethod
+    def open(cls, path: str | Path, *, unproven: bool = False) -> Dataset:
+        """Open and check the dataset folder at ``path``.
+
+        Args:
+            path: the folder.
+            unproven: also accept tasks whose evidence is missing or negative.
+
+        Raises:
+            DatasetError: if the folder is missing, corrupt, hostile, too new or unproven.
+        """
+        try:
+            return cls(Path(path), unproven=unproven)
+        except OSError as error:
+            raise DatasetError(f"can't read the dataset in {str(path)!r}: {error}") from error
+        except (ValidationError, ValueError, RecursionError) as error:
+            raise DatasetError(f"the dataset in {str(path)!r} is corrupt: {error}") from error
+
+    def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Path, bool, str]]:
+        return _reopen, (self.path, self._unproven, self.manifest.content_hash)
+
+    def __repr__(self) -> str:
+        counts = self.manifest.counts
+        return f"<Dataset {self.manifest.name!r} {counts.environments} environments {counts.tasks} tasks>"
+
+    @cached_property
+    def own_task_ids(self) -> tuple[str, ...]:
+        """The tasks that count: all but the variants."""
+        return tuple(name for name, task in self._index.items() if task.pack is None)
+
+    def environment_files(self, env_id: str) -> EnvironmentFiles:
+        """An environment with its files' contents; its database as a path, never to be written.
+
+        Raises:
+            DatasetError: if a file changed since the dataset was opened.
+        """
+        spec = self.environments[env_id]
+        folder = f"environments/{env_id}"
+        tools = (
+            "" if spec.tools_source is None else self._text(f"{folder}/{spec.tools_source.path}")
+        )
+        blueprint: JsonValue = None
+        if spec.blueprint is not None:
+            blueprint = _JSON.validate_json(self._text(f"{folder}/{spec.blueprint.path}"))
+        return EnvironmentFiles(
+            spec=spec,
+            database=None if spec.database is None else self.path / folder / spec.database.path,
+            tools_source=tools,
+            blueprint=blueprint,
+        )
+
+    def task_files(self, task_id: str) -> TaskBundle:
+        """A task with its secrets.
+
+        Raises:
+            DatasetError: if a file changed since the dataset was opened.
+        """
+        task = self._index[task_id]
+        if task.spec is None:
+            assert task.pack is not None
+            return unpack(task.pack.base, task.pack.read(task_id))
+        spec = task.spec
+        texts = {
+            name: self._text(f"{_task_folder(spec)}/{getattr(spec, name).path}")
+            for name in ("solution", "verifier", "constraints", "gold", "probes")
+            if getattr(spec, name) is not None
+        }
+        return TaskBundle(
+            spec=spec,
+            solution=texts.get("solution", ""),
+            verifier=texts.get("verifier", ""),
+            constraints=_JSON.validate_json(texts["constraints"])
+            if "constraints" in texts
+            else None,
+            gold=parse_gold(texts["gold"]) if "gold" in texts else None,
+            probes=parse_probes(texts["probes"]) if "probes" in texts else (),
+        )
+
+    def database(self, task_id: str) -> Path | None:
+        """The initial database of a task, never to be written; a variant's is made on demand.
+
+        A variant's database goes to a cache folder of this user, named by its content.
+        """
+        task = self._index[task_id]
+        environment = self.environments[task.environment_id]
+        if environment.database is None:
+            return None
+        own = self.path / "environments" / task.environment_id / environment.database.path
+        if task.pack is None:
+            return own
+        entry = task.pack.entries[task_id]
+        folder = trust.cache_folder() / "variants" / entry.database[:2]
+        path = folder / f"{entry.database}.sqlite"
+        if not path.exists():
+            parent = self._snapshot(task.environment_id, own)
+            tables = unpack_tables(parent, task.pack.read(task_id))
+            _materialise(parent, tables, path, entry.database)
+        return path
+
+    def database_hash(self, task_id: str) -> str:
+        """Content hash of a task's initial database; empty if it has none."""
+        task = self._index[task_id]
+        if task.pack is not None:
+            return task.pack.entries[task_id].database
+        return self._databases.get(task.environment_id, DatabaseContent("", "")).content
+
+    def split_crossings(self) -> list[str]:
+        """What stands in more than one split (a database, a schema), as sentences."""
+        uses = []
+        for name, task in self._index.items():
+            if task.spec is not None:
+                schema = self._databases.get(task.environment_id, DatabaseContent("", "")).schema
+                uses.append(SplitUse(name, task.spec.split, self.database_hash(name), schema))
+            elif task.pack is not None:
+                entry = task.pack.entries[name]
+                uses.append(SplitUse(name, entry.split, entry.database, ""))
+        return crossings(uses)
+
+    def packs(self) -> Mapping[str, VariantPack]:
+        """The packed variants, by parent task id."""
+        return self._packs
+
+    def _spec(self, task_id: str) -> TaskSpec:
+        task = self._index[task_id]
+        return self.task_files(task_id).spec if task.spec is None else task.spec
+
+    def _snapshot(self, env_id: str, path: Path) -> Snapshot:
+        with self._lock:
+            if env_id not in self._snapshots:
+                self._snapshots[env_id] = snapshot(path)
+            return self._snapshots[env_id]
+
+    def _check_members(self) -> None:
+        present = set(walk_files(self.path)) - {MANIFEST}
+        listed = set(self.manifest.members)
+        for name in sorted(listed):
+            check_member_name(name)
+        if missing := sorted(listed - present):
+            raise DatasetError(f"{self.path} lacks {missing[0]!r} ({len(missing)} files missing)")
+        strangers = sorted(name for name in present - listed if name.startswith("environments/"))
+        if strangers:
+            raise DatasetError(
+                f"{self.path} holds {strangers[0]!r}, which dataset.json doesn't list"
+            )
+        for name in sorted(listed):
+            if _file_hash(self.path / name) != self.manifest.members[name]:
+                raise DatasetError(
+                    f"{self.path / name} does not match its hash in dataset.json",
+                    "get the dataset again from where it came from",
+                )
+
+    def _text(self, name: str) -> str:
+        content = (self.path / name).read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.manifest.members[name]:
+            raise DatasetError(f"{self.path / name} changed after the dataset was opened")
+        return content.decode()
+
+    def _read_environments(self) -> dict[str, EnvironmentSpec]:
+        specs = {}
+        for name in sorted(self.manifest.members):
+            parts = name.split("/")
+            if len(parts) != 3 or parts[2] != "environment.json":
+                continue
+            spec = EnvironmentSpec.model_validate_json(self._text(name))
+            if spec.id != parts[1]:
+                raise DatasetError(f"{name} is about environment {spec.id!r}")
+            self._check_references(spec, f"environments/{spec.id}")
+            if spec.database is not None:
+                path = self.path / "environments" / spec.id / spec.database.path
+                self._databases[spec.id] = inspect(path)
+            specs[spec.id] = spec
+        return specs
+
+    def _read_tasks(self) -> None:
+        for name in sorted(self.manifest.members):
+            parts = name.split("/")
+            if len(parts) != 5 or parts[2] != "tasks" or parts[4] != "task.json":
+                continue
+            folder = name.removesuffix("/task.json")
+            for needed in ("prompt.md", "evidence.json"):
+                if f"{folder}/{needed}" not in self.manifest.members:
+                    raise DatasetError(f"task {parts[3]!r} has no {needed}")
+            evidence = EvidenceFile.model_validate_json(self._text(f"{folder}/evidence.json"))
+            content = _JSON.validate_json(self._text(name))
+            if not isinstance(content, dict) or {"prompt", "evidence", "pass_at"} & set(content):
+                raise DatasetError(f"{name} is no task record")
+            prompt = self._text(f"{folder}/prompt.md")
+            measured = {"evidence": evidence.gates, "pass_at": evidence.pass_at}
+            spec = TaskSpec.model_validate({**content, "prompt": prompt, **measured})
+            if spec.id != parts[3] or spec.environment_id != parts[1]:
+                raise DatasetError(f"{name} is about task {spec.id!r} of {spec.environment_id!r}")
+            self._check_references(spec, folder)
+            self._add(spec.id, _Task(spec.environment_id, spec, None))
+            if not self._unproven:
+                check_proof(spec.id, spec.evidence)
+
+    def _read_packs(self) -> None:
+        for name in sorted(self.manifest.members):
+            parts = name.split("/")
+            if len(parts) != 4 or parts[2] != "variants":
+                continue
+            pack = VariantPack(self.path / name)
+            if pack.base.environment_id != parts[1] or pack.base.parent != parts[3][:-5]:
+                raise DatasetError(f"{name} is about the variants of {pack.base.parent!r}")
+            self._packs[pack.base.parent] = pack
+            for task_id in pack.entries:
+                self._add(task_id, _Task(parts[1], None, pack))
+            if not self._unproven:
+                check_proof(pack.base.parent, pack.base.evidence)
+
+    def _add(self, task_id: str, task: _Task) -> None:
+        if task_id in self._index:
+            raise DatasetError(f"task {task_id!r} stands twice in the dataset")
+        if task.environment_id not in self.environments:
+            raise DatasetError(
+                f"task {task_id!r} is of unknown environment {task.environment_id!r}"
+            )
+        self._index[task_id] = task
+
+    def _check_references(self, spec: EnvironmentSpec | TaskSpec, folder: str) -> None:
+        for field in type(spec).model_fields:
+            reference: Any = getattr(spec, field)
+            if not hasattr(reference, "sha256"):
+                continue
+            listed = self.manifest.members.get(f"{folder}/{reference.path}")
+            if "/" in reference.path or listed != reference.sha256:
+                raise DatasetError(
+                    f"{field} of {spec.id!r} is {reference.path!r}, which is not the file of that hash"
+                )
+
+    def _check_identity(self) -> None:
+        environments = {
+            name: environment_hash(spec, self._databases.get(name, DatabaseContent("", "")).content)
+            for name, spec in self.environments.items()
+        }
+        tasks = {
+            name: task_hash(task.spec)
+            for name, task in self._index.items()
+            if task.spec is not None
+        }
+        packs = {name: pack.identity() for name, pack in self._packs.items()}
+        found = dataset_hash(environments, tasks, packs)
+        if found != self.manifest.content_hash:
+            raise DatasetError(f"the content of {self.path} does not match its content hash")
+        if self.manifest.canary != canary_guid(found):
+            raise DatasetError(f"the canary of {self.path} is not the one of its content")
+
+
+class _Tasks(Mapping[str, TaskSpec]):
+    """Task specs by id, made when asked for."""
+
+    def __init__(self, ids: list[str], make: Callable[[str], TaskSpec]) -> None:
+        self._ids = dict.fromkeys(ids)
+        self._make = make
+
+    def __getitem__(self, key: str) -> TaskSpec:
+        return self._make(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._ids
+
+
+def _task_folder(spec: TaskSpec) -> str:
+    return f"environments/{spec.environment_id}/tasks/{spec.id}"
+
+
+def _read_manifest(path: Path) -> Manifest:
+    if not path.is_dir():
+        raise DatasetError(f"there is no dataset folder at {str(path)!r}")
+    file = path / MANIFEST
+    if file.is_symlink() or not file.is_file():
+        raise DatasetError(f"{str(path)!r} is no dataset: it has no {MANIFEST}")
+    if file.stat().st_size > _MAX_MANIFEST:
+        raise DatasetError(f"{file} is larger than {_MAX_MANIFEST} bytes")
+    content = _JSON.validate_json(file.read_bytes())
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if type(version) is not int or version < 1:
+        raise DatasetError(f"{file} names no format version")
+    if version > FORMAT_VERSION:
+        raise DatasetError(
+            f"{path} has dataset format {version}; this envgen reads up to {FORMAT_VERSION}",
+            "upgrade envgen",
+        )
+    return Manifest.model_validate(content)
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _materialise(
+    parent: Snapshot, tables: dict[str, list[list[object]]], path: Path, content: str
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        temporary.unlink()
+        build(parent.statements, tables, temporary)
+        if inspect(temporary).content != content:
+            raise DatasetError(f"variant database {content[:12]} does not match its hash")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _reopen(path: Path, unproven: bool, identity: str) -> Dataset:
+    dataset = Dataset.open(path, unproven=unproven)
+    if dataset.manifest.content_hash != identity:
+        raise DatasetError(f"{path} now holds another dataset")
+    return dataset

@@ -1,0 +1,137 @@
+"""``dataset.json``, the names that may stand in a dataset folder, and what identifies its parts."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue
+
+from envgen.core.canonical import content_hash
+from envgen.core.errors import DatasetError
+from envgen.core.types import EnvironmentSpec, Evidence, Id, Record, Sha256, TaskSpec
+
+FORMAT_VERSION = 1
+MANIFEST = "dataset.json"
+CARD = "README.md"
+ENVIRONMENT_FILES = ("environment.json", "database.sqlite", "tools.py", "blueprint.json")
+TASK_FILES = (
+    "task.json",
+    "prompt.md",
+    "solution.py",
+    "verifier.py",
+    "constraints.json",
+    "gold.jsonl",
+    "probes.jsonl",
+    "evidence.json",
+)
+
+_ID = "[a-z0-9][a-z0-9_-]{0,63}"
+_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_MEMBER = re.compile(
+    rf"README\.md|environments/{_ID}/(?:{_NAME}|tasks/{_ID}/{_NAME}|variants/{_ID}\.pack)"
+)
+
+
+class Counts(Record):
+    """How much a dataset holds. Variants count neither as tasks nor as environments."""
+
+    environments: int = 0
+    tasks: int = 0
+    variants: int = 0
+
+
+class Manifest(Record):
+    """The content of ``dataset.json``."""
+
+    format_version: int = FORMAT_VERSION
+    name: Id
+    version: int = 1
+    content_hash: Sha256
+    """Identity: environments, tasks and variants without evidence, pass rates or file layout."""
+    counts: Counts
+    funnel: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the pipeline drew, rejected (with reasons) and kept."""
+    config_hash: str = ""
+    seed: int = 0
+    licences: dict[str, tuple[Id, ...]] = Field(default_factory=dict)
+    """Licence -> the environments under it."""
+    evidence: Evidence = ()
+    """Gates about the dataset as a whole."""
+    canary: str = ""
+    """A GUID made from the content hash, to find the dataset in scraped training text."""
+    members: dict[str, Sha256]
+    """Path -> SHA-256 of every other file in the folder."""
+
+
+def canary_guid(identity: str) -> str:
+    """The canary GUID of the dataset with this content hash."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"envgen:dataset:{identity}"))
+
+
+def check_member_name(name: str) -> None:
+    """Refuse a member path that is not of the dataset format (so also one that leaves the folder).
+
+    Raises:
+        DatasetError: naming it.
+    """
+    if not _MEMBER.fullmatch(name):
+        raise DatasetError(f"dataset.json lists {name!r}, which is no path of a dataset folder")
+
+
+def environment_hash(spec: EnvironmentSpec, database: str) -> str:
+    """Identity of an environment; ``database`` is its content hash (not that of its bytes)."""
+    content: dict[str, Any] = spec.model_dump(mode="json")
+    if content["database"] is not None:
+        content["database"] = database
+    return content_hash(content)
+
+
+def task_hash(spec: TaskSpec) -> str:
+    """Identity of a task: all that defines it, so neither evidence nor measured pass rates."""
+    return content_hash(spec.model_dump(mode="json", exclude={"evidence", "pass_at"}))
+
+
+def dataset_hash(
+    environments: Mapping[str, str], tasks: Mapping[str, str], packs: Mapping[str, str]
+) -> str:
+    """Identity of a dataset from the hashes of its parts (id -> hash)."""
+    return content_hash(
+        {"environments": dict(environments), "tasks": dict(tasks), "variants": dict(packs)}
+    )
+
+
+def walk_files(root: Path) -> Iterator[str]:
+    """Relative paths of all files below ``root``.
+
+    Raises:
+        DatasetError: on a symbolic link or anything else that is neither file nor folder.
+    """
+    for path in sorted(root.iterdir()):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise DatasetError(f"{path} is no regular file or folder; links are refused")
+        if path.is_file():
+            yield path.name
+        else:
+            yield from (f"{path.name}/{name}" for name in walk_files(path))
+
+
+def check_proof(name: str, evidence: Evidence) -> None:
+    """Refuse a task without proof.
+
+    Raises:
+        DatasetError: if no gate passed, one failed, or one claims to have passed on no trials.
+    """
+    failed = [gate.gate for gate in evidence if gate.status == "failed"]
+    empty = [gate.gate for gate in evidence if gate.status == "passed" and gate.n < 1]
+    if failed or empty:
+        what = f"failed {failed}" if failed else f"passed {empty} on no trials"
+        raise DatasetError(f"task {name!r} is not proven: it {what}", _UNPROVEN)
+    if not any(gate.status == "passed" for gate in evidence):
+        raise DatasetError(f"task {name!r} has no evidence", _UNPROVEN)
+
+
+_UNPROVEN = "run `envgen validate` on it, or read it as it is with unproven=True (--unproven)"
