@@ -1,0 +1,147 @@
+"""The words of the order domain."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from envgen.core.ir import Clause
+from envgen.pipelines.general.domains import orders_rules as rules
+from envgen.pipelines.general.lexicon import Lexicon, Phrase
+from envgen.pipelines.general.wording import Fields, Words
+
+_DESK = "You work at the service desk of an online shop"
+_DONE = "When all of it is done, the outcome is done."
+
+
+def _rule(rule: str, _: Fields) -> Clause:
+    return rules.item_rule(rule)
+
+
+def _policy(rule: str, template: str) -> Phrase:
+    return Phrase(template, partial(_rule, rule))
+
+
+_ASK = "Refund every delivered item of order {param:order_{n}} that the rules about {rules:list} allow"
+_BY_TIER = "{param:%s_standard} %s for customers of the tier standard, {param:%s_silver} %s for silver and {param:%s_gold} %s for gold"  # noqa: E501
+
+
+def _tiers(name: str, unit: str) -> str:
+    return _BY_TIER % (name, unit, name, unit, name, unit)
+
+
+LEXICON = Lexicon(
+    id="orders",
+    title="Order management",
+    openings={
+        "queue": "You look after the queue of open orders of an online shop.",
+        "items": f"{_DESK} and look something up for a colleague.",
+        "cancel": (
+            f"{_DESK}. Customer {{param:customer}} writes: I changed my mind, please stop whatever you "
+            f"have not shipped yet. {_DONE}"
+        ),
+        "refund_one": (
+            f"{_DESK}; today is {{param:today|date}}. Customer {{param:customer}} wants to return what "
+            f"came with order {{param:order_1}}. {_DONE}"
+        ),
+        "refund_two": (
+            f"{_DESK}; today is {{param:today|date}}. Customer {{param:customer}} wants to return what "
+            f"came with the two orders {{param:order_1}} and {{param:order_2}}. {_DONE}"
+        ),
+    },
+    frame=rules.frame,
+    reach=rules.reach,
+    phrases={
+        "rank": Phrase(
+            "Which order has the {sense} {attribute:word}?", rules.rank_goal, kind="goal"
+        ),
+        "filter": Phrase(
+            "Among the orders with the status {param:status}, which one has the {sense} {attribute:word}?",
+            rules.filter_goal,
+            kind="goal",
+        ),
+        "hop": Phrase(
+            "Take the {pick} order (by the day it was placed) with the status {param:status} of customer "
+            "{param:customer}: which of its items has the {sense} {attribute:word}?",
+            rules.hop_goal,
+            kind="goal",
+        ),
+        "cancel": Phrase(
+            "Cancel every order of customer {param:customer} that is still pending.",
+            rules.cancel_effect,
+            kind="effect",
+        ),
+        "cancel_allowed": Phrase(
+            "Cancel every order of customer {param:customer} that is still pending and that the rule "
+            "about cancelling allows.",
+            rules.cancel_allowed_effect,
+            kind="effect",
+        ),
+        "refund": Phrase(f"{_ASK}.", rules.refund_effect, kind="effect"),
+        "refund_fee": Phrase(
+            f"{_ASK}; the amount is what was paid (unit price times quantity) minus a handling fee of "
+            f"{_tiers('fee', 'percent')}, the fee rounded down to whole cents.",
+            rules.refund_fee_effect,
+            kind="effect",
+        ),
+        "exchange": Phrase(
+            "Exchange item {param:item} for the product {param:product}.",
+            rules.exchange_effect,
+            kind="effect",
+        ),
+        "window": _policy(
+            "window",
+            "Refund windows: an item can be refunded up to {param:window} days after its delivery, the "
+            "last day included.",
+        ),
+        "tier_window": _policy(
+            "tier_window",
+            "Refund windows by tier: after its delivery an item can be refunded up to "
+            f"{_tiers('window', 'days')}, the last day included.",
+        ),
+        "short_window": _policy(
+            "short_window",
+            "Short refund windows: an item whose product is of the category {param:category} can be "
+            "refunded only up to {param:short_window} days after its delivery.",
+        ),
+        "final_sale": _policy(
+            "final_sale",
+            "Final sale: an item whose product is marked as final sale can't be refunded.",
+        ),
+        "minimum": _policy(
+            "minimum",
+            "Small amounts: an item for which less than {param:minimum} cents were paid (unit price times "
+            "quantity) can't be refunded.",
+        ),
+        "cancel_window": Phrase(
+            "Cancelling: an order can be cancelled up to {param:cancel_days} days after it was placed.",
+            rules.cancel_rule,
+        ),
+        "one_exchange": Phrase(
+            "Exchanges: at most one item of an order can be exchanged.", rules.exchange_rule
+        ),
+        "escalate": Phrase(
+            "Escalation: if the rules about {rules:list} allow no refund at all for the request, change "
+            "nothing, whatever else was asked, and give the outcome {escalation}.",
+            rules.escalation,
+            kind="escalate",
+        ),
+        "escalate_cancel": Phrase(
+            "Escalation: if there is nothing to cancel, change nothing and give the outcome {escalation}.",
+            rules.escalation,
+            kind="escalate",
+        ),
+    },
+    words=Words(
+        nouns={
+            "priority": "priority number",
+            "parcels": "number of parcels",
+            "days_waiting": "number of days in the queue",
+            "unit_price": "unit price",
+            "orders.id": "order id",
+            "order_items.id": "item id",
+        },
+    ),
+    units={"cents": "Prices, amounts and refunds are whole cents."},
+    placeholders={"order": "order id", "item": "item id"},
+)
+"""How order tasks are worded."""
