@@ -21,13 +21,22 @@ def _policy(rule: str, template: str) -> Phrase:
     return Phrase(template, partial(_rule, rule))
 
 
-_ASK = "Refund every delivered item of order {param:order_{n}} that the rules about {rules:list} allow"
-_BY_TIER = "{param:%s_standard} %s for customers of the tier standard, {param:%s_silver} %s for silver and {param:%s_gold} %s for gold"  # noqa: E501
+_ALLOWED = "every delivered item that the rules about {rules:list} allow"
+_ONE = f"For order {{param:order_1}}: refund {_ALLOWED}"
+_NTH = f"For request number {{n}}, order {{param:order_{{n}}}}: refund {_ALLOWED}"
 
 
 def _tiers(name: str, unit: str) -> str:
-    return _BY_TIER % (name, unit, name, unit, name, unit)
+    return (
+        f"{{param:{name}_standard}} {unit} for customers of the tier standard, {{param:{name}_silver}} "
+        f"{unit} for silver and {{param:{name}_gold}} {unit} for gold"
+    )
 
+
+_FEE = (
+    "; the amount is what was paid (unit price times quantity) minus a handling fee of "
+    f"{_tiers('fee', 'percent')}, the fee rounded down to whole cents."
+)
 
 LEXICON = Lexicon(
     id="orders",
@@ -45,7 +54,7 @@ LEXICON = Lexicon(
         ),
         "refund_two": (
             f"{_DESK}; today is {{param:today|date}}. Customer {{param:customer}} wants to return what "
-            f"came with the two orders {{param:order_1}} and {{param:order_2}}. {_DONE}"
+            f"came with the orders {{param:order_1}} (number 1) and {{param:order_2}} (number 2). {_DONE}"
         ),
     },
     frame=rules.frame,
@@ -76,13 +85,10 @@ LEXICON = Lexicon(
             rules.cancel_allowed_effect,
             kind="effect",
         ),
-        "refund": Phrase(f"{_ASK}.", rules.refund_effect, kind="effect"),
-        "refund_fee": Phrase(
-            f"{_ASK}; the amount is what was paid (unit price times quantity) minus a handling fee of "
-            f"{_tiers('fee', 'percent')}, the fee rounded down to whole cents.",
-            rules.refund_fee_effect,
-            kind="effect",
-        ),
+        "refund": Phrase(f"{_ONE}.", rules.refund_effect, kind="effect"),
+        "refund_nth": Phrase(f"{_NTH}.", rules.refund_effect, kind="effect"),
+        "refund_fee": Phrase(f"{_ONE}{_FEE}", rules.refund_fee_effect, kind="effect"),
+        "refund_fee_nth": Phrase(f"{_NTH}{_FEE}", rules.refund_fee_effect, kind="effect"),
         "exchange": Phrase(
             "Exchange item {param:item} for the product {param:product}.",
             rules.exchange_effect,

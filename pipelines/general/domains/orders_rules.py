@@ -116,7 +116,11 @@ def cancel_rule(_: Fields) -> Clause:
         body=either(negate(fresh), _cancellable()),
     )
     return Clause(
-        id="cancel_window", family="policy_order", expr=expr, source="policy", text_key="cancel_window"
+        id="cancel_window",
+        family="policy_order",
+        expr=expr,
+        source="policy",
+        text_key="cancel_window",
     )
 
 
@@ -127,9 +131,7 @@ def _cancellable() -> Expr:
 
 def exchange_rule(_: Fields) -> Clause:
     """At most one item of an order ends up exchanged."""
-    inner = Query(
-        var="i", relation="order_items", where=eq(item("order_id"), var("o"))
-    )
+    inner = Query(var="i", relation="order_items", where=eq(item("order_id"), var("o")))
     exchanged = Count(var="i", over=inner, body=eq(new(item("status")), const("exchanged")))
     expr = All(
         var="o",
@@ -137,7 +139,11 @@ def exchange_rule(_: Fields) -> Clause:
         body=cmp(exchanged, "<=", const(1)),
     )
     return Clause(
-        id="one_exchange", family="policy_count", expr=expr, source="policy", text_key="one_exchange"
+        id="one_exchange",
+        family="policy_count",
+        expr=expr,
+        source="policy",
+        text_key="one_exchange",
     )
 
 
@@ -177,7 +183,7 @@ def refund_fee_effect(fields: Fields) -> Clause:
 
 
 def _refund(fields: Fields, body: Expr) -> Clause:
-    n = _number(fields["n"])
+    n = _number(fields.get("n", 1))
     over = eligible(n, _rules(fields["rules"]))
     expr = All(var="i", over=over, body=body)
     return Clause(id=f"refund_{n}", family="refund", expr=expr, text_key="refund")

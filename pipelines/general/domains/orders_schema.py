@@ -80,7 +80,9 @@ def relations(recipe: Recipe) -> tuple[Relation, ...]:
 def access(recipe: Recipe) -> tuple[Access, ...]:
     """The tools of a task: enough to read what it needs, and to do it."""
     if recipe.task == "rank":
-        return (_list("list_orders", "orders", "All orders in the queue.", ("id", recipe.attribute)),)
+        return (
+            _list("list_orders", "orders", "All orders in the queue.", ("id", recipe.attribute)),
+        )
     if recipe.task == "filter":
         columns = ("status", *(c.name for c in QUEUE.columns[2:]))
         return (
@@ -106,13 +108,17 @@ def access(recipe: Recipe) -> tuple[Access, ...]:
 def _refund_access(recipe: Recipe) -> tuple[Access, ...]:
     tools = list(_items_access(ids_only=recipe.has("lookup")))
     if recipe.has("tier_window") or recipe.has("fee"):
-        columns = ("name", "tier")
-        tools.append(_one("get_customer", "customers", "customer_id", "Facts about a customer.", columns))
+        columns: tuple[str, ...] = ("name", "tier")
+        tools.append(
+            _one("get_customer", "customers", "customer_id", "Facts about a customer.", columns)
+        )
         columns = ("customer_id", "status", "ordered_on")
         tools.append(_one("get_order", "orders", "order_id", "Facts about an order.", columns))
     if recipe.features & {"short_window", "final_sale", "exchange"}:
         columns = ("name", "category", "price", "stock", "final_sale")
-        tools.append(_one("get_product", "products", "product_id", "Facts about a product.", columns))
+        tools.append(
+            _one("get_product", "products", "product_id", "Facts about a product.", columns)
+        )
     if recipe.has("exchange"):
         tools.append(_list("list_products", "products", "The ids of all products.", ("id",)))
     tools.append(REFUND_AMOUNT if recipe.has("fee") else REFUND_ITEM)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from envgen.core.ir import Problem
+from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.domains.orders import Orders
+from envgen.pipelines.general.domains.orders_recipe import FEATURES, Recipe, recipe_of
+from envgen.pipelines.general.prompt import parse, prompt
+from envgen.pipelines.general.tables import Tables
+
+BLUEPRINT = Orders()
+
+
+def climb(seed: int, level: int) -> tuple[Problem, Tables]:
+    """A task of ``level``, hardened step by step from level 1."""
+    rng = Random(seed)
+    tables = BLUEPRINT.tables(rng, 1)
+    problem = BLUEPRINT.problem(rng, tables)
+    assert problem is not None
+    for step in range(1, level):
+        operators = [op for op in BLUEPRINT.operators if op.applies(step)]
+        rng.shuffle(operators)
+        found = (op.harden(problem, tables, rng) for op in operators)
+        hardened = next(h for h in found if h is not None)
+        problem, tables = hardened
+    return problem, tables
+
+
+def test_the_registry_finds_the_domain() -> None:
+    assert load_blueprint("orders").category == "order-management"
+
+
+@pytest.mark.parametrize("level", range(1, 11))
+def test_the_same_seed_gives_the_same_task(level: int) -> None:
+    assert climb(5, level) == climb(5, level)
+    assert climb(5, level) != climb(6, level)
+
+
+@pytest.mark.parametrize("level", range(1, 11))
+def test_prompts_read_back(level: int) -> None:
+    for seed in range(5):
+        problem, _ = climb(seed, level)
+        rendered = prompt(problem, BLUEPRINT.lexicon)
+        parsed = parse(
+            rendered.text,
+            problem.relations,
+            BLUEPRINT.lexicon,
+            policy_text=rendered.policy_text,
+        )
+        assert parsed.params == problem.params
+        assert parsed.goal == problem.goal
+
+
+@pytest.mark.parametrize("level", range(1, 11))
+def test_a_recipe_is_read_off_its_problem(level: int) -> None:
+    for seed in range(5):
+        problem, _ = climb(seed, level)
+        recipe = recipe_of(problem)
+        assert len(recipe.features) == max(0, level - 5)
+        tasks = {1: "rank", 2: "filter", 3: "hop", 4: "cancel"}
+        assert recipe.task == tasks.get(level, "refund")
+
+
+def test_every_feature_can_be_added_to_every_other() -> None:
+    rng = Random(0)
+    operators = {op.name: op for op in BLUEPRINT.operators}
+    problem, tables = climb(0, 5)
+    for first in FEATURES:
+        one = operators[f"add_{first}"].harden(problem, tables, rng)
+        assert one is not None
+        for second in FEATURES:
+            two = operators[f"add_{second}"].harden(*one, rng)
+            assert (two is None) == (first == second)
+            if two is not None:
+                assert recipe_of(two.problem) == Recipe(
+                    "refund", features=frozenset({first, second})
+                )
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5, 7, 10])
+def test_rebinding_changes_params_only(level: int) -> None:
+    problem, _ = climb(3, level)
+    for seed in range(4):
+        rng = Random(seed)
+        tables = BLUEPRINT.reseed(rng, problem, level)
+        again = BLUEPRINT.rebind(problem, tables, rng)
+        assert again is not None
+        assert again.model_copy(update={"params": problem.params}) == problem
+        prompt(again, BLUEPRINT.lexicon)
+
+
+def test_the_winner_of_level_one_stands_anywhere() -> None:
+    places: dict[tuple[int, int], int] = {}
+    for seed in range(600):
+        problem, tables = climb(seed, 1)
+        recipe = recipe_of(problem)
+        rows = sorted(tables["orders"].values(), key=lambda row: str(row["id"]))
+        values = [int(str(row[recipe.attribute])) for row in rows]
+        best = max(values) if recipe.sense == "highest" else min(values)
+        assert values.count(best) == 1
+        place = (len(rows), values.index(best))
+        places[place] = places.get(place, 0) + 1
+    assert len(places) == 2 + 3 + 4
+    assert min(places.values()) > 600 / 3 / 4 * 0.6
