@@ -99,8 +99,9 @@ LEXICON = Lexicon(
         "find-c": "My friends ask me about {of:word}, and they only care about {param:city}.",
         "search-a": "I have not settled on a city yet, so please look at the {of:word} everywhere.",
         "search-b": "For a travel guide I compare {of:word} all over the country.",
-        "number-a": "For a travel guide I need one number.",
-        "number-b": "Our travel agency is counting what it has on offer.",
+        "number-a": "For a travel guide I need one number, which I know is {most} or less.",
+        "number-b": "Our travel agency is counting what it has on offer. The result is a "
+        "whole number, at most {most}.",
         "day-a": "Please plan my day trip on {start:date}: a city, a hotel, an attraction for the "
         "afternoon, and a restaurant each for the afternoon and the evening.",
         "day-b": "I have {start:date} off. Suggest a city for that day, with a hotel, a restaurant and "

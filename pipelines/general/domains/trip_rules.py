@@ -42,8 +42,6 @@ PARTS: Mapping[str, str] = {
     "evening_restaurant": "restaurants",
 }
 """What a day of an itinerary holds besides its city -> the relation."""
-MAX_COUNT = 60
-"""Upper end of the range that "how many" tasks answer in."""
 RAIN = "rain"
 
 _ROW = Var(name="x")
@@ -110,8 +108,9 @@ def frame(fields: Fields) -> Frame:
     if opening == "day":
         return _itinerary(1, _text(fields, "start"))
     if opening == "number":
-        number = Slot(name="number", kind="value", domain=IntRange(low=0, high=MAX_COUNT))
-        return Frame(slots=(number,), layout={"number": {"$slot": "number"}})
+        whole = IntRange(low=0, high=_int(fields, "most"))
+        slot = Slot(name="number", kind="value", domain=whole)
+        return Frame(slots=(slot,), layout={"number": {"$slot": "number"}})
     relation = _text(fields, "of")
     domain = Query(var="x", relation=relation)
     if opening == "find":
