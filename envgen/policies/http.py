@@ -1,0 +1,350 @@
+"""HTTP for model servers: deadlines, cancellation, retries with back-off, one pool for 8 threads.
+
+Replies are read in short waits, so that a server that hangs costs a deadline and not the run. What may
+pass with time (a dropped stream, 408/425/429/5xx, a body that is no JSON) is tried again; what won't
+(401, 404, 422, ...) is a PolicyError at once.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import itertools
+import json
+import logging
+import random
+import select
+import ssl
+import threading
+import time
+import urllib.parse
+import urllib.request
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import httpcore
+from pydantic import Field
+
+from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.types import Record
+from envgen.policies.base import CancelledPolicyError, DeadlineExceededError
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+THREADS_PER_POOL = 8
+_SLICE_S = 0.1
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_MAX_BODY_BYTES = 64 << 20
+
+
+class HttpConfig(Record):
+    """How a model server is reached."""
+
+    base_url: str
+    timeout_s: float = Field(default=300.0, gt=0)
+    """Longest silence of the server before a request counts as dropped."""
+    connect_timeout_s: float = Field(default=10.0, gt=0)
+    max_retries: int = Field(default=6, ge=0)
+    backoff_s: float = Field(default=0.5, gt=0)
+    """First wait; it doubles with each retry, with jitter, unless the server says Retry-After."""
+    max_backoff_s: float = Field(default=60.0, gt=0)
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+class TransientError(Exception):
+    """A failure that may pass with time; ``retry_after_s`` is what the server asked for."""
+
+    def __init__(self, text: str, retry_after_s: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+
+
+class Waiter:
+    """When to give up: the caller's deadline and cancel event, and the server's silence."""
+
+    def __init__(
+        self, deadline: float | None, cancel: threading.Event | None, silence_s: float
+    ) -> None:
+        self.deadline = deadline
+        self.cancel = cancel
+        self.silence_s = silence_s
+
+    def check(self) -> None:
+        """Raise if the caller gave up or the deadline has passed."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise CancelledPolicyError("the request was cancelled")
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise DeadlineExceededError("the model server gave no reply before the deadline")
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, but not past the deadline or a cancel."""
+        end = time.monotonic() + seconds
+        if self.deadline is not None and end >= self.deadline:
+            raise DeadlineExceededError("the model server asks to wait past the deadline")
+        while (left := end - time.monotonic()) > 0:
+            self.check()
+            time.sleep(min(left, _SLICE_S))
+
+    def readable(self, sock: Any) -> None:
+        """Wait until ``sock`` has bytes to read."""
+        end = time.monotonic() + self.silence_s
+        while not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
+            self.check()
+            if select.select([sock], [], [], _SLICE_S)[0]:
+                return
+            if time.monotonic() >= end:
+                raise httpcore.ReadTimeout(f"no byte for {self.silence_s:g} s")
+
+
+_current = threading.local()
+
+
+class _WatchedStream(httpcore.NetworkStream):
+    """A connection whose reads obey the calling thread's Waiter."""
+
+    def __init__(self, inner: httpcore.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        waiter: Waiter | None = getattr(_current, "waiter", None)
+        if waiter is not None:
+            waiter.readable(self._inner.get_extra_info("socket"))
+        return self._inner.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        return _WatchedStream(self._inner.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+class _WatchedBackend(httpcore.SyncBackend):
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore.NetworkStream:
+        return _WatchedStream(super().connect_tcp(*args, **kwargs))
+
+
+class Http:
+    """JSON over HTTP to one server; thread-safe, one connection pool for every 8 threads."""
+
+    def __init__(self, config: HttpConfig, api_key: str | None = None) -> None:
+        parts = urllib.parse.urlsplit(config.base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"{config.base_url!r} is no http(s) URL", "write it as http://host:port/v1"
+            )
+        self._config = config
+        self._base = config.base_url.rstrip("/")
+        self._headers: dict[bytes | str, bytes | str] = {
+            "Content-Type": "application/json",
+            "User-Agent": "envgen",
+        }
+        self._headers.update(config.headers.items())
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._local = threading.local()
+        self._numbers = itertools.count()
+        self._pools: dict[int, httpcore.ConnectionPool] = {}
+        self._lock = threading.Lock()
+        self._jitter = random.Random()
+        weakref.finalize(self, _close_pools, self._pools)
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            _close_pools(self._pools)
+
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        parse: Callable[[Iterable[bytes]], T],
+        *,
+        deadline: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> T:
+        """POST ``body`` and parse the reply's chunks, trying again where that may help.
+
+        Args:
+            path: joined to the base URL; one that starts with ``/`` replaces the base URL's path.
+            body: sent as JSON.
+            parse: raises ``TransientError`` for a reply that is cut off or nonsense.
+            deadline: ``time.monotonic()`` by which to give up.
+            cancel: set to give up at once.
+
+        Raises:
+            PolicyError: for good, with the server's words.
+        """
+        waiter = Waiter(deadline, cancel, self._config.timeout_s)
+        content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        for attempt in itertools.count():
+            waiter.check()
+            try:
+                return self._once(path, content, parse, waiter)
+            except TransientError as error:
+                if attempt >= self._config.max_retries:
+                    raise PolicyError(
+                        f"{self._base}: {error} ({attempt + 1} attempts)",
+                        "check the server, or raise max_retries",
+                    ) from error
+                wait = self._config.backoff_s * 2**attempt * self._jitter.uniform(0.75, 1.25)
+                if error.retry_after_s is not None:
+                    wait = error.retry_after_s
+                wait = min(wait, self._config.max_backoff_s)
+                logger.info("%s: %s; again in %.1f s", self._base, error, wait)
+                waiter.sleep(wait)
+        raise AssertionError("unreachable")
+
+    def _once(
+        self, path: str, content: bytes, parse: Callable[[Iterable[bytes]], T], waiter: Waiter
+    ) -> T:
+        _current.waiter = waiter
+        limits = {"connect": self._config.connect_timeout_s, "write": 60.0, "pool": 60.0}
+        if waiter.deadline is not None:
+            left = max(0.001, waiter.deadline - time.monotonic())
+            limits = {name: min(limit, left) for name, limit in limits.items()}
+        try:
+            with self._pool().stream(
+                "POST",
+                self._url(path),
+                headers=self._headers,
+                content=content,
+                extensions={"timeout": limits},
+            ) as response:
+                if response.status != 200:
+                    self._refuse(response)
+                return parse(_capped(response.iter_stream()))
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            waiter.check()
+            raise TransientError(f"{type(error).__name__}: {error}") from error
+        finally:
+            _current.waiter = None
+
+    def _url(self, path: str) -> str:
+        if path.startswith("/"):
+            return urllib.parse.urljoin(self._base, path)
+        return f"{self._base}/{path}"
+
+    def _refuse(self, response: httpcore.Response) -> None:
+        body = b"".join(itertools.islice(response.iter_stream(), 16))[:2_000]
+        text = body.decode("utf-8", "replace").strip()
+        headers = {name.lower(): value for name, value in response.headers}
+        said = f"HTTP {response.status}: {text[:300]}"
+        if response.status in _RETRIED:
+            raise TransientError(said, _retry_after(headers))
+        raise PolicyError(f"{self._base}: {said}", _HINTS.get(response.status, "see the reply"))
+
+    def _pool(self) -> httpcore.ConnectionPool:
+        """This thread's pool."""
+        if not hasattr(self._local, "shard"):
+            self._local.shard = next(self._numbers) // THREADS_PER_POOL
+        with self._lock:
+            pool = self._pools.get(self._local.shard)
+            if pool is None:
+                pool = self._pools[self._local.shard] = _new_pool(self._base)
+            return pool
+
+
+_HINTS = {
+    401: "set the API key's environment variable (api_key_env)",
+    403: "the key may not use this model",
+    404: "check the model's name and that the URL ends in /v1",
+    413: "the conversation is longer than the server takes",
+}
+
+
+def _close_pools(pools: dict[int, httpcore.ConnectionPool]) -> None:
+    for pool in pools.values():
+        pool.close()
+    pools.clear()
+
+
+def _new_pool(base_url: str) -> httpcore.ConnectionPool:
+    parts = urllib.parse.urlsplit(base_url)
+    settings: dict[str, Any] = {
+        "max_connections": None,
+        "max_keepalive_connections": THREADS_PER_POOL,
+        "network_backend": _WatchedBackend(),
+    }
+    if parts.scheme == "https":
+        settings["ssl_context"] = ssl.create_default_context()
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy and not urllib.request.proxy_bypass(parts.netloc):
+        return httpcore.HTTPProxy(proxy_url=proxy, **settings)
+    return httpcore.ConnectionPool(**settings)
+
+
+def _capped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The reply's chunks, up to a size that no sane reply reaches."""
+    total = 0
+    for chunk in chunks:
+        total += len(chunk)
+        if total > _MAX_BODY_BYTES:
+            raise PolicyError(f"the reply is longer than {_MAX_BODY_BYTES >> 20} MiB")
+        yield chunk
+
+
+def _retry_after(headers: Mapping[bytes, bytes]) -> float | None:
+    """Seconds that the server asks to wait: ``retry-after-ms``, or Retry-After as seconds or a date."""
+    text = headers.get(b"retry-after", b"").decode("ascii", "replace").strip()
+    millis = headers.get(b"retry-after-ms", b"").decode("ascii", "replace").strip()
+    try:
+        return max(0.0, float(millis) / 1000 if millis else float(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
+    """A whole JSON object.
+
+    Raises:
+        TransientError: for anything else, such as a proxy's HTML page.
+    """
+    body = b"".join(chunks)
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        start = body[:80].decode("utf-8", "replace")
+        raise TransientError(f"the reply is no JSON: {start!r}") from None
+    if not isinstance(value, dict):
+        raise TransientError("the reply is no JSON object")
+    if isinstance(value.get("error"), dict | str) and "choices" not in value:
+        raise TransientError(f"the server reports: {str(value['error'])[:300]}")
+    return value
+
+
+def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a server-sent event stream, up to ``[DONE]``.
+
+    Raises:
+        TransientError: when an event is no JSON or reports an error.
+    """
+    pending = b""
+    for chunk in itertools.chain(chunks, (b"\n",)):
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            field, _, value = line.strip().partition(b":")
+            if field != b"data":
+                if line.lstrip()[:1] in (b"<", b"{"):
+                    raise TransientError(
+                        f"no event stream: {line[:80].decode('utf-8', 'replace')!r}"
+                    )
+                continue
+            if value.strip() == b"[DONE]":
+                return
+            yield parse_json([value])

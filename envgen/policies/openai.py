@@ -1,0 +1,317 @@
+"""``openai``: any server that speaks OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Event
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue
+
+from envgen.core import seeding
+from envgen.core.environ import secret
+from envgen.core.errors import ConfigError
+from envgen.core.types import Message, PublicTask, Sampling, ToolCall, Usage
+from envgen.policies.base import PolicyReply, Tool, assistant_turns, tool_name
+from envgen.policies.budget import Budget, Price, estimated_tokens
+from envgen.policies.context import retain_thinking
+from envgen.policies.http import Http, HttpConfig, TransientError, parse_events, parse_json
+from envgen.policies.text_tools import instructions, parse_text
+
+
+class OpenAIConfig(HttpConfig):
+    """A model behind an OpenAI-compatible URL."""
+
+    base_url: str = "https://api.openai.com/v1"
+    model: str
+    api_key_env: str | None = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; the key itself is never stored."""
+    stream: bool = True
+    tool_mode: Literal["auto", "native", "text"] = "auto"
+    """auto: native calls, and calls written in text are read too. text: tools go into the prompt."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    send_seed: bool = True
+    send_reasoning: bool = True
+    """Give retained reasoning back as ``reasoning_content``."""
+    price: Price | None = None
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class OpenAIPolicy:
+    """Asks a chat completions server; thread-safe."""
+
+    def __init__(self, config: OpenAIConfig, *, budget: Budget | None = None) -> None:
+        self.name = f"openai:{config.model}"
+        self.version = ""
+        self._config = config
+        self._budget = budget or Budget()
+        require_price(config.price, self._budget)
+        self._http = Http(config, secret(config.api_key_env))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def respond(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        sampling: Sampling,
+        *,
+        deadline: float | None = None,
+        cancel: Event | None = None,
+        seed: int,
+        task: PublicTask,
+    ) -> PolicyReply:
+        """One chat completion."""
+        self._budget.check()
+        turn = assistant_turns(messages)
+        body = self._body(messages, tools, sampling, seed, turn)
+        choice, usage = self._http.post(
+            "chat/completions",
+            body,
+            parse_stream if self._config.stream else parse_whole,
+            deadline=deadline,
+            cancel=cancel,
+        )
+        names = [tool_name(tool) for tool in tools]
+        message = read_message(
+            choice, messages, names, read_text=self._config.tool_mode != "native"
+        )
+        counted = count_usage(usage, messages, message, self._config.price)
+        self._budget.charge(counted)
+        return PolicyReply(message, counted)
+
+    def _body(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        sampling: Sampling,
+        seed: int,
+        turn: int,
+    ) -> dict[str, Any]:
+        config = self._config
+        native = config.tool_mode != "text"
+        body: dict[str, Any] = {
+            "model": config.model,
+            "messages": wire_messages(
+                messages, None if native else tools, send_reasoning=config.send_reasoning
+            ),
+            **sampling_fields(sampling, config.max_tokens_field),
+        }
+        if config.send_seed:
+            base = sampling.seed if sampling.seed is not None else seed
+            body["seed"] = seeding.derive(base, turn) & 0x7FFFFFFF
+        if native and tools:
+            body["tools"] = list(tools)
+        if config.stream:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+        return {**body, **config.extra_body}
+
+
+def require_price(price: Price | None, budget: Budget) -> None:
+    """Refuse a cost limit that can't be kept, since nobody says what tokens cost."""
+    if budget.max_cost_usd is not None and price is None:
+        raise ConfigError(
+            "a maximum cost needs the model's price",
+            "give price.prompt and price.completion in USD per million tokens (0 for your own server)",
+        )
+
+
+def sampling_fields(sampling: Sampling, max_tokens_field: str = "max_tokens") -> dict[str, Any]:
+    """Sampling settings as request fields; defaults that servers share are left out."""
+    fields: dict[str, Any] = {"temperature": sampling.temperature}
+    if sampling.top_p < 1:
+        fields["top_p"] = sampling.top_p
+    if sampling.top_k > 0:
+        fields["top_k"] = sampling.top_k
+    if sampling.max_tokens is not None:
+        fields[max_tokens_field] = sampling.max_tokens
+    return fields
+
+
+def wire_messages(
+    messages: Sequence[Message], text_tools: Sequence[Tool] | None, *, send_reasoning: bool = True
+) -> list[dict[str, Any]]:
+    """The conversation in OpenAI's form; with ``text_tools``, tools and calls are written as text."""
+    wire = [
+        _wire_message(message, text_tools is not None, send_reasoning)
+        for message in retain_thinking(messages)
+    ]
+    if text_tools:
+        told = instructions(text_tools)
+        if wire and wire[0]["role"] == "system":
+            wire[0]["content"] += f"\n\n{told}"
+        else:
+            wire.insert(0, {"role": "system", "content": told})
+    return wire
+
+
+def _wire_message(message: Message, as_text: bool, send_reasoning: bool) -> dict[str, Any]:
+    wire: dict[str, Any] = {"role": message.role, "content": message.content}
+    if as_text and message.role == "tool":
+        # Not a user turn to the retention rule: that looked at the messages before they came here.
+        return {
+            "role": "user",
+            "content": f"<tool_response>\n{message.content}\n</tool_response>",
+        }
+    if as_text and message.tool_calls:
+        blocks = [
+            "<tool_call>\n"
+            + json.dumps({"name": call.name, "arguments": call.arguments or {}}, ensure_ascii=False)
+            + "\n</tool_call>"
+            for call in message.tool_calls
+        ]
+        wire["content"] = "\n".join([*([message.content] if message.content else []), *blocks])
+    elif message.tool_calls:
+        wire["tool_calls"] = [_wire_call(call) for call in message.tool_calls]
+    if message.role == "tool":
+        wire["tool_call_id"] = message.tool_call_id or ""
+    if send_reasoning and message.reasoning is not None:
+        wire["reasoning_content"] = message.reasoning
+    return wire
+
+
+def _wire_call(call: ToolCall) -> dict[str, Any]:
+    text = call.arguments_text
+    if call.arguments is not None:
+        text = json.dumps(call.arguments, ensure_ascii=False)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": text or "{}"},
+    }
+
+
+def parse_whole(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(choice, usage) of a reply that was not streamed."""
+    value = parse_json(chunks)
+    return first_choice(value), dict(value.get("usage") or {})
+
+
+def first_choice(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The first choice of a completion; a reply without one is nonsense."""
+    choices = value.get("choices")
+    if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
+        raise TransientError("the reply has no choices")
+    if not isinstance(choices[0].get("message"), dict):
+        raise TransientError("the choice has no message")
+    return dict(choices[0])
+
+
+def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(choice, usage) put together from a stream; a stream that ends early is a TransientError."""
+    message: dict[str, Any] = {"content": "", "reasoning_content": ""}
+    calls: dict[int, dict[str, str]] = {}
+    usage: dict[str, Any] = {}
+    finish: str | None = None
+    for event in parse_events(chunks):
+        usage = dict(event.get("usage") or usage)
+        for choice in event.get("choices") or ():
+            if choice.get("index", 0) != 0:
+                continue
+            delta = choice.get("delta") or choice.get("message") or {}
+            finish = choice.get("finish_reason") or finish
+            message["content"] += _text(delta.get("content"))
+            thought = delta.get("reasoning_content") or delta.get("reasoning")
+            message["reasoning_content"] += _text(thought)
+            _merge_calls(calls, delta.get("tool_calls") or ())
+    if finish is None:
+        raise TransientError("the stream ended before the reply did")
+    if calls:
+        message["tool_calls"] = [
+            {"id": call["id"], "function": {"name": call["name"], "arguments": call["arguments"]}}
+            for _, call in sorted(calls.items())
+        ]
+    return {"message": message, "finish_reason": finish}, usage
+
+
+def _merge_calls(calls: dict[int, dict[str, str]], deltas: Iterable[Mapping[str, Any]]) -> None:
+    for position, delta in enumerate(deltas):
+        index = delta.get("index")
+        place = index if isinstance(index, int) else len(calls) if delta.get("id") else position
+        call = calls.setdefault(place, {"id": "", "name": "", "arguments": ""})
+        function = delta.get("function") or {}
+        call["id"] = call["id"] or str(delta.get("id") or "")
+        call["name"] += str(function.get("name") or "")
+        arguments = function.get("arguments")
+        call["arguments"] += (
+            arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+        )
+
+
+def read_message(
+    choice: Mapping[str, Any],
+    messages: Sequence[Message],
+    names: Sequence[str],
+    *,
+    read_text: bool = True,
+) -> Message:
+    """A choice of a completion as a Message; calls written in text are read if there are no others."""
+    wire = choice["message"]
+    turn = assistant_turns(messages)
+    content = _text(wire.get("content"))
+    reasoning = _text(wire.get("reasoning_content") or wire.get("reasoning")) or None
+    written = list(wire.get("tool_calls") or ())
+    if isinstance(wire.get("function_call"), Mapping):
+        written.append({"function": wire["function_call"]})
+    if not written and read_text:
+        return parse_text(content, names, turn=turn, reasoning=reasoning)
+    taken = {call.id for message in messages for call in message.tool_calls}
+    calls: list[ToolCall] = []
+    for i, item in enumerate(written):
+        call = _read_call(item, f"call_{turn}_{i}", taken)
+        taken.add(call.id)
+        calls.append(call)
+    return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=tuple(calls))
+
+
+def _read_call(item: Any, fallback_id: str, taken: set[str]) -> ToolCall:
+    function = (item.get("function") if isinstance(item, Mapping) else None) or {}
+    name = str(function.get("name") or "")
+    call_id = str(item.get("id") or fallback_id) if isinstance(item, Mapping) else fallback_id
+    if call_id in taken:
+        call_id = fallback_id
+    given = function.get("arguments")
+    if isinstance(given, dict):
+        return ToolCall(id=call_id, name=name, arguments=given)
+    text = given if isinstance(given, str) else ""
+    try:
+        arguments = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        return ToolCall(id=call_id, name=name, arguments_text=text)
+    return ToolCall(id=call_id, name=name, arguments=arguments)
+
+
+def _text(content: Any) -> str:
+    """Content as text; a list of parts is joined."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [part.get("text", "") for part in content if isinstance(part, Mapping)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+def count_usage(
+    usage: Mapping[str, Any], messages: Sequence[Message], reply: Message, price: Price | None
+) -> Usage:
+    """What the server reported, else an estimate that says so; cost by price, else as reported."""
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    estimated = not (isinstance(prompt, int) and isinstance(completion, int))
+    if estimated:
+        prompt = estimated_tokens(messages)
+        completion = max(1, estimated_tokens([reply]))
+    assert isinstance(prompt, int)
+    assert isinstance(completion, int)
+    reported = usage.get("cost")
+    cost = price.cost(prompt, completion) if price else 0.0
+    if price is None and isinstance(reported, int | float):
+        cost = float(reported)
+    return Usage(
+        prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost, estimated=estimated
+    )

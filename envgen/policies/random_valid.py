@@ -1,0 +1,94 @@
+"""``random-valid``: answers drawn uniformly from a task's answer space, found through tools alone.
+
+It tests density, environment and verifier together: its success rate must agree with the density that
+was computed from the tables. Workflows (``x-walk``) are random walks over the write tools.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import JsonValue
+
+from envgen.core.errors import PolicyError
+from envgen.core.types import PublicTask, ToolSpec
+from envgen.policies.answers import Leaf, draw_subset, filled, options, pointed, template, waves
+from envgen.policies.programs import Call, Program, ProgramPolicy, gather
+from envgen.policies.sources import Reader, parameters
+
+
+class RandomValidPolicy(ProgramPolicy):
+    """Draws each leaf uniformly from its domain, later leaves conditioned on earlier ones."""
+
+    name = "random-valid"
+
+    def answer(self, task: PublicTask, rng: random.Random) -> Program[JsonValue]:
+        """List every leaf's domain through tools, draw, and return the submission."""
+        if task.submit_schema is None:
+            raise PolicyError(f"task {task.id!r} has no submit schema to draw answers from")
+        reader = Reader(task)
+        walk = task.submit_schema.get("x-walk")
+        if isinstance(walk, int):
+            yield from _walk(task, reader, rng, walk)
+        blank, leaves = template(task.submit_schema)
+        values: dict[str, JsonValue] = {}
+        for wave in waves(leaves):
+            partial = filled(blank, values)
+            domains = yield from gather([_domain(reader, leaf, partial) for leaf in wave])
+            for leaf, domain in zip(wave, domains, strict=True):
+                values[leaf.pointer] = _draw(leaf, domain, rng)
+        return filled(blank, values)
+
+
+def _domain(reader: Reader, leaf: Leaf, partial: JsonValue) -> Program[list[JsonValue]]:
+    values = options(leaf.element)
+    if values is not None:
+        return values
+    if leaf.source is None:
+        raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
+    where = {column: pointed(partial, pointer) for column, pointer in leaf.where.items()}
+    rows = yield from reader.rows(leaf.source, where)
+    return [row.value for row in rows]
+
+
+def _draw(leaf: Leaf, domain: list[JsonValue], rng: random.Random) -> JsonValue:
+    if leaf.is_set:
+        return draw_subset(leaf, domain, rng)
+    return rng.choice(domain) if domain else None
+
+
+def _walk(
+    task: PublicTask, reader: Reader, rng: random.Random, max_calls: int
+) -> Program[list[JsonValue]]:
+    """Make m write calls, m uniform in 0..max_calls, each uniform over tools and then arguments."""
+    writes = [tool for tool in task.tools if tool.mutates]
+    num_calls = rng.randint(0, max_calls)
+    plan = [rng.choice(writes) for _ in range(num_calls if writes else 0)]
+    needed = {tool.name: tool for tool in plan}
+    domains = yield from gather([_arguments(reader, tool) for tool in needed.values()])
+    by_tool = dict(zip(needed, domains, strict=True))
+    calls = [
+        Call(tool.name, {name: rng.choice(values) for name, values in by_tool[tool.name].items()})
+        for tool in plan
+    ]
+    return (yield calls) if calls else []
+
+
+def _arguments(reader: Reader, tool: ToolSpec) -> Program[dict[str, list[JsonValue]]]:
+    needed = parameters(tool)
+    domains = yield from gather([_argument(reader, tool, name, needed[name]) for name in needed])
+    return dict(zip(needed, domains, strict=True))
+
+
+def _argument(
+    reader: Reader, tool: ToolSpec, name: str, schema: Mapping[str, Any]
+) -> Program[list[JsonValue]]:
+    values = options(schema)
+    if values is None and "x-source" in schema:
+        rows = yield from reader.rows(schema["x-source"])
+        values = [row.value for row in rows]
+    if not values:
+        raise PolicyError(f"no values are known for argument {name!r} of {tool.name!r}")
+    return values

@@ -1,0 +1,97 @@
+"""Make a policy from what a user writes: ``random``, ``openai:MODEL@URL``, ``replay:PATH``, ..."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue, ValidationError
+
+from envgen.core.errors import ConfigError
+from envgen.core.types import Record
+from envgen.policies.base import Policy
+from envgen.policies.budget import Budget
+
+OFFLINE = ("random", "random-valid", "greedy")
+_KINDS = (*OFFLINE, "openai", "vllm", "sglang", "replay", "record", "scripted")
+
+
+class PolicyConfig(Record):
+    """A policy that can be made in any process."""
+
+    spec: str
+    """``random``, ``random-valid``, ``greedy``, ``openai:MODEL@URL``, ``vllm:MODEL@URL``,
+    ``sglang:MODEL@URL``, ``scripted:PATH``, ``replay:PATH`` or ``record:PATH:SPEC``."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Fields of the model client's config, e.g. ``tool_mode``, ``price``, ``api_key_env``."""
+
+
+def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) -> Policy:
+    """Make the policy that ``config`` names.
+
+    Raises:
+        ConfigError: for an unknown kind or a malformed spec.
+    """
+    if isinstance(config, str):
+        config = PolicyConfig(spec=config)
+    kind, _, rest = config.spec.partition(":")
+    if kind in OFFLINE:
+        return _offline(kind)
+    if kind in ("openai", "vllm", "sglang"):
+        return _model(kind, rest, config, budget)
+    if kind in ("replay", "scripted") and rest:
+        return _from_file(kind, Path(rest))
+    if kind == "record" and ":" in rest:
+        from envgen.policies.replay import RecordPolicy
+
+        path, _, inner = rest.partition(":")
+        made = parse_policy(config.model_copy(update={"spec": inner}), budget=budget)
+        return RecordPolicy(made, Path(path))
+    near = difflib.get_close_matches(kind, _KINDS, 1)
+    raise ConfigError(
+        f"unknown policy {config.spec!r}",
+        f"did you mean {near[0]!r}?" if near else f"one of {', '.join(_KINDS)}",
+    )
+
+
+def _offline(kind: str) -> Policy:
+    from envgen.policies.greedy import GreedyPolicy
+    from envgen.policies.random_policy import RandomPolicy
+    from envgen.policies.random_valid import RandomValidPolicy
+
+    made: dict[str, Policy] = {
+        "random": RandomPolicy(),
+        "random-valid": RandomValidPolicy(),
+        "greedy": GreedyPolicy(),
+    }
+    return made[kind]
+
+
+def _from_file(kind: str, path: Path) -> Policy:
+    from envgen.policies.replay import ReplayPolicy
+    from envgen.policies.scripted import ScriptedPolicy
+
+    return ReplayPolicy(path) if kind == "replay" else ScriptedPolicy.load(path)
+
+
+def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) -> Policy:
+    from envgen.policies.openai import OpenAIConfig, OpenAIPolicy
+    from envgen.policies.tokens_http import TokenConfig, TokenPolicy
+
+    model, at, url = rest.rpartition("@") if "@" in rest else (rest, "", "")
+    if not model or (kind != "openai" and not url):
+        raise ConfigError(
+            f"policy {config.spec!r} names no model or server", f"write {kind}:MODEL@URL"
+        )
+    fields: dict[str, Any] = {**config.options, "model": model}
+    if at:
+        fields["base_url"] = url
+    try:
+        if kind == "openai":
+            return OpenAIPolicy(OpenAIConfig(**fields), budget=budget)
+        return TokenPolicy(TokenConfig(engine=kind, **fields), budget=budget)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"policy option {where!r}: {first['msg']}") from error

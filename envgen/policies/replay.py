@@ -1,0 +1,166 @@
+"""Record what a policy replied and play it back without it: one JSON line per request.
+
+A line is keyed by a hash of everything that the reply depends on (messages, tools, sampling, seed), so a
+changed prompt or tool is a miss and never a wrong answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envgen.core.canonical import content_hash, dumps
+from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.types import Message, PublicTask, Sampling, Usage
+from envgen.policies.base import Policy, PolicyReply, SamplingMask, Tokens, Tool
+
+
+def request_key(
+    messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, seed: int
+) -> str:
+    """The hash under which a reply is recorded."""
+    return content_hash(
+        {
+            "messages": [message.model_dump(mode="json") for message in messages],
+            "tools": list(tools),
+            "sampling": sampling.model_dump(mode="json"),
+            "seed": seed,
+        }
+    )
+
+
+class RecordPolicy:
+    """Passes requests on to ``policy`` and appends each reply to a JSONL file."""
+
+    def __init__(self, policy: Policy, path: Path) -> None:
+        self.name = policy.name
+        self.version = policy.version
+        self._policy = policy
+        self._path = path
+        self._lock = Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def respond(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        sampling: Sampling,
+        *,
+        deadline: float | None = None,
+        cancel: Event | None = None,
+        seed: int,
+        task: PublicTask,
+    ) -> PolicyReply:
+        """The inner policy's reply, after it is on disk."""
+        reply = self._policy.respond(
+            messages, tools, sampling, deadline=deadline, cancel=cancel, seed=seed, task=task
+        )
+        line = {
+            "key": request_key(messages, tools, sampling, seed),
+            "policy": self.name,
+            "version": self.version,
+            "task": task.id,
+            "message": reply.message.model_dump(mode="json"),
+            "usage": reply.usage.model_dump(mode="json"),
+            "tokens": _packed(reply.tokens) if reply.tokens else None,
+        }
+        with self._lock, self._path.open("a", encoding="utf-8") as file:
+            file.write(dumps(line) + "\n")
+        return reply
+
+
+class ReplayPolicy:
+    """Plays a recording back. A request that was not recorded is a PolicyError."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = "replay"
+        self.version = ""
+        self._path = path
+        self._lines: dict[str, dict[str, Any]] = {}
+        for line in _lines(path):
+            self._lines[str(line["key"])] = line
+            self.name = str(line.get("policy", self.name))
+            self.version = str(line.get("version", self.version))
+
+    def respond(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        sampling: Sampling,
+        *,
+        deadline: float | None = None,
+        cancel: Event | None = None,
+        seed: int,
+        task: PublicTask,
+    ) -> PolicyReply:
+        """The recorded reply to this very request."""
+        line = self._lines.get(request_key(messages, tools, sampling, seed))
+        if line is None:
+            raise PolicyError(
+                f"{str(self._path)!r} holds no reply to this request of task {task.id!r}",
+                "record again: prompt, tools, sampling or seed differ from the recording",
+            )
+        return PolicyReply(
+            Message.model_validate(line["message"]),
+            Usage.model_validate(line["usage"]),
+            _unpacked(line["tokens"]) if line["tokens"] else None,
+        )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The recording's lines; a last one that was cut off is left out."""
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"no recording at {str(path)!r}: {error}") from error
+    lines = []
+    for i, text in enumerate(texts):
+        try:
+            lines.append(json.loads(text))
+        except ValueError as error:
+            if i == len(texts) - 1:
+                break
+            raise ConfigError(f"line {i + 1} of {str(path)!r} is no JSON") from error
+    return lines
+
+
+def _packed(tokens: Tokens) -> str:
+    buffer = io.BytesIO()
+    arrays: Mapping[str, NDArray[Any]] = {
+        **tokens.arrays(),
+        "stopped": np.array(tokens.stopped),
+    }
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _unpacked(text: str) -> Tokens:
+    with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
+        return unpack_tokens({name: arrays[name] for name in arrays.files})
+
+
+def unpack_tokens(arrays: Mapping[str, NDArray[Any]]) -> Tokens:
+    """The inverse of ``Tokens.arrays``."""
+    mask = None
+    if "mask_ids" in arrays:
+        mask = SamplingMask(arrays["mask_offsets"], arrays["mask_ids"])
+    return Tokens(
+        prompt_ids=arrays["prompt_ids"],
+        completion_ids=arrays["completion_ids"],
+        logprobs=arrays.get("logprobs"),
+        full_logprobs=arrays.get("full_logprobs"),
+        mask=mask,
+        routing=arrays.get("routing"),
+        topk=arrays.get("topk"),
+        policy_version=str(arrays["policy_version"]) if "policy_version" in arrays else "",
+        raw_logprobs=bool(arrays.get("raw_logprobs", False)),
+        stopped=bool(arrays.get("stopped", True)),
+    )

@@ -1,0 +1,190 @@
+"""Tool calls written in plain text: how models are told to write them, and how they are read.
+
+Read are the conventions that open models use:
+
+* ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>`` (Hermes, Qwen);
+* ``<function=NAME>{...}</function>``, or with ``<parameter=KEY>VALUE</parameter>`` (Llama, Qwen-Coder);
+* ``[TOOL_CALLS] [{"name": ..., "arguments": {...}}]`` (Mistral);
+* fenced JSON with ``name`` and ``arguments``;
+* a DSML block: ``<|DSML|invoke name="..."><|DSML|parameter name="..." string="true|false">`` (DeepSeek-V3.2;
+  its fullwidth bars are read too);
+* ``<think>...</think>`` in front is reasoning.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from envgen.core.types import Message, ToolCall
+from envgen.policies.base import Tool
+
+_THINK = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
+_HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+_FUNCTION = re.compile(r"<function=([\w.-]+)>(.*?)(?:</function>|$)", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_FENCE = re.compile(r"```(?:json|tool_call)?\s*\n(.*?)\n?```", re.DOTALL)
+_MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*(\[.*)", re.DOTALL)
+_BAR = r"[|\uff5c]"
+_DSML = re.compile(
+    rf'<{_BAR}DSML{_BAR}invoke name="([^"]+)">(.*?)</{_BAR}DSML{_BAR}invoke>', re.DOTALL
+)
+_DSML_PARAMETER = re.compile(
+    rf'<{_BAR}DSML{_BAR}parameter name="([^"]+)" string="(true|false)">(.*?)'
+    rf"</{_BAR}DSML{_BAR}parameter>",
+    re.DOTALL,
+)
+_DSML_BLOCK = re.compile(rf"<{_BAR}DSML{_BAR}function_calls>.*", re.DOTALL)
+
+
+class Written(NamedTuple):
+    """A call as found in text."""
+
+    name: str
+    arguments: dict[str, Any] | None
+    text: str
+
+
+def instructions(tools: Sequence[Tool]) -> str:
+    """The system text that tells a model without native tool calls how to make one."""
+    listed = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+    return (
+        "You can call these tools; each line is a JSON description:\n"
+        f"{listed}\n\n"
+        "To call tools, write one block for each call and nothing after the last block:\n"
+        '<tool_call>\n{"name": "tool_name", "arguments": {"argument": "value"}}\n</tool_call>'
+    )
+
+
+def parse_text(
+    text: str, names: Collection[str] = (), *, turn: int = 0, reasoning: str | None = None
+) -> Message:
+    """Split a model's text into reasoning, content and tool calls.
+
+    Args:
+        text: what the model wrote.
+        names: known tools; fenced JSON counts as a call only if it names one of them.
+        turn: makes the call ids unique within the episode.
+        reasoning: reasoning that the server already split off.
+    """
+    thought = _THINK.match(text)
+    if reasoning is None and thought:
+        reasoning, text = thought.group(1).strip(), text[thought.end() :].lstrip("\n")
+    content, written = text, list[Written]()
+    for reader in _READERS:
+        found = reader(text, names)
+        if found is not None:
+            content, written = found
+            break
+    calls = tuple(
+        ToolCall(
+            id=f"call_{turn}_{i}",
+            name=call.name,
+            arguments=call.arguments,
+            arguments_text=None if call.arguments is not None else call.text,
+        )
+        for i, call in enumerate(written)
+    )
+    content = content.strip() if calls else content
+    return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls)
+
+
+Found = tuple[str, list[Written]]
+
+
+def _read_dsml(text: str, names: Collection[str]) -> Found | None:
+    calls = []
+    for name, body in _DSML.findall(text):
+        arguments: dict[str, Any] = {}
+        for key, is_text, value in _DSML_PARAMETER.findall(body):
+            arguments[key] = value if is_text == "true" else _loose(value)
+        calls.append(Written(name, arguments, body))
+    return (_DSML_BLOCK.sub("", text), calls) if calls else None
+
+
+def _read_hermes(text: str, names: Collection[str]) -> Found | None:
+    bodies = _HERMES.findall(text)
+    if not bodies:
+        return None
+    calls = []
+    for body in bodies:
+        inner = _read_functions(body, names)
+        calls += inner[1] if inner else _json_calls(body) or [Written("", None, body)]
+    return _HERMES.sub("", text), calls
+
+
+def _read_functions(text: str, names: Collection[str]) -> Found | None:
+    calls = []
+    for name, body in _FUNCTION.findall(text):
+        pairs = _PARAMETER.findall(body)
+        arguments = {key: _loose(value) for key, value in pairs} if pairs else _object(body)
+        calls.append(Written(name, arguments, body))
+    return (_FUNCTION.sub("", text), calls) if calls else None
+
+
+def _read_mistral(text: str, names: Collection[str]) -> Found | None:
+    found = _MISTRAL.search(text)
+    if not found:
+        return None
+    try:
+        items, _ = json.JSONDecoder().raw_decode(found.group(1))
+    except (ValueError, RecursionError):
+        return text[: found.start()], [Written("", None, found.group(1))]
+    return text[: found.start()], [call for item in items for call in _json_calls(json.dumps(item))]
+
+
+def _read_fenced(text: str, names: Collection[str]) -> Found | None:
+    calls = []
+    for body in _FENCE.findall(text):
+        calls += [call for call in _json_calls(body) if call.name in names]
+    if calls:
+        return _FENCE.sub("", text), calls
+    bare = [call for call in _json_calls(text) if call.name in names]
+    return ("", bare) if bare else None
+
+
+_READERS: tuple[Callable[[str, Collection[str]], Found | None], ...] = (
+    _read_dsml,
+    _read_hermes,
+    _read_functions,
+    _read_mistral,
+    _read_fenced,
+)
+
+
+def _json_calls(text: str) -> list[Written]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    calls = []
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, dict) and isinstance(item.get("function"), dict):
+            item = item["function"]
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            return []
+        arguments = item.get("arguments", item.get("parameters", {}))
+        if isinstance(arguments, str):
+            calls.append(Written(item["name"], _object(arguments), arguments))
+        else:
+            whole = arguments if isinstance(arguments, dict) else None
+            calls.append(Written(item["name"], whole, json.dumps(arguments)))
+    return calls
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _loose(text: str) -> Any:
+    """A parameter's value: JSON where it is JSON, else the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

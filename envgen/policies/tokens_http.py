@@ -1,0 +1,317 @@
+"""Token-in, token-out policies over vLLM and SGLang: what training needs, exactly as it was sampled.
+
+The first turn is rendered by the model's chat template; each later turn *extends* the ids that the engine
+saw and produced by the ids of the new messages, and never renders the past again. The ids between two
+turns come from rendering a two-message dummy with and without the new messages.
+
+Wire formats:
+
+* vLLM: ``POST /tokenize`` (messages -> ids), ``POST /detokenize``, ``POST /inference/v1/generate`` with
+  ``token_ids``; or ``POST /v1/completions`` with ids as the prompt and ``return_token_ids``. Routed
+  experts are a base64 ``.npy`` [P + T - 1, layers, k]; the sampling mask is a list of ids per token.
+* SGLang: ``POST /tokenize`` (text -> ids), ``POST /generate`` with ``input_ids``. Log-probabilities are
+  ``[logprob, id, text]`` triples in ``meta_info.output_token_logprobs``; routed experts are base64 int32;
+  ``output_token_sampling_mask`` and ``output_token_sampling_logprobs`` come where they are offered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any, Literal, Protocol
+
+import jinja2.sandbox
+import numpy as np
+from pydantic import Field
+
+from envgen.core import seeding
+from envgen.core.canonical import content_hash
+from envgen.core.environ import secret
+from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.types import Message, PublicTask, Sampling, Usage
+from envgen.policies.base import PolicyReply, Tokens, Tool, assistant_turns, tool_name
+from envgen.policies.budget import Budget
+from envgen.policies.http import Http, parse_json
+from envgen.policies.openai import OpenAIConfig, require_price, wire_messages
+from envgen.policies.text_tools import parse_text
+from envgen.policies.token_wire import Completion, sglang_completion, vllm_completion
+
+_REMEMBERED = 8_192
+
+
+class TokenConfig(OpenAIConfig):
+    """A vLLM or SGLang server, used by token ids."""
+
+    engine: Literal["vllm", "sglang"]
+    endpoint: Literal["generate", "completions"] = "generate"
+    """vLLM only: ``completions`` works with servers older than 0.20, but gives no routed experts."""
+    chat_template: str | None = None
+    """Path of the model's Jinja chat template; SGLang needs it, vLLM renders by itself."""
+    logprobs_mode: Literal["raw", "processed"] | None = None
+    """What the server's log-probabilities belong to (vLLM: ``--logprobs-mode``); None: the default."""
+    routed_experts: bool = False
+    sampling_mask: bool = False
+    experts_per_token: int | None = Field(default=None, ge=1)
+    """Needed to give SGLang's flat routing its shape."""
+    max_new_tokens: int = Field(default=4096, ge=1)
+    """Used where the sampling settings name no limit."""
+    policy_version: str = ""
+
+
+class Renderer(Protocol):
+    """A chat template and a tokenizer."""
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, generate: bool
+    ) -> list[int]:
+        """Ids of the conversation, with the assistant's opening where ``generate``."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ``ids``, special tokens included."""
+        ...
+
+
+class VllmRenderer:
+    """Lets a vLLM server render and tokenize."""
+
+    def __init__(self, http: Http, model: str) -> None:
+        self._http = http
+        self._model = model
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, generate: bool
+    ) -> list[int]:
+        """``POST /tokenize`` with messages."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": wire_messages(messages, None),
+            "add_generation_prompt": generate,
+        }
+        if tools:
+            body["tools"] = list(tools)
+        return [int(i) for i in self._http.post("/tokenize", body, parse_json)["tokens"]]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """``POST /detokenize``."""
+        body = {"model": self._model, "tokens": list(ids)}
+        return str(self._http.post("/detokenize", body, parse_json)["prompt"])
+
+
+class TemplateRenderer:
+    """Renders with a local Jinja template and lets an SGLang server tokenize the text."""
+
+    def __init__(self, http: Http, model: str, template: str) -> None:
+        self._http = http
+        self._model = model
+        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True
+        )
+        self._template = environment.from_string(template)
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, generate: bool
+    ) -> list[int]:
+        """Template, then ``POST /tokenize``."""
+        text = self._template.render(
+            messages=wire_messages(messages, None),
+            tools=list(tools) or None,
+            add_generation_prompt=generate,
+        )
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        return [int(i) for i in self._http.post("/tokenize", body, parse_json)["tokens"]]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """``POST /detokenize``."""
+        body = {"model": self._model, "tokens": list(ids), "skip_special_tokens": False}
+        return str(self._http.post("/detokenize", body, parse_json)["text"])
+
+
+class TokenPolicy:
+    """Samples token ids from vLLM or SGLang and keeps them; thread-safe.
+
+    It remembers the ids of conversations under way; one it does not know is rendered from its messages.
+    """
+
+    def __init__(
+        self, config: TokenConfig, *, budget: Budget | None = None, renderer: Renderer | None = None
+    ) -> None:
+        self.name = f"{config.engine}:{config.model}"
+        self.version = config.policy_version
+        self._config = config
+        self._budget = budget or Budget()
+        require_price(config.price, self._budget)
+        self._http = Http(config, secret(config.api_key_env))
+        self._renderer = renderer or _renderer(config, self._http)
+        self._seen: OrderedDict[str, list[int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def respond(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        sampling: Sampling,
+        *,
+        deadline: float | None = None,
+        cancel: Event | None = None,
+        seed: int,
+        task: PublicTask,
+    ) -> PolicyReply:
+        """Sample one turn by token ids."""
+        self._budget.check()
+        turn = assistant_turns(messages)
+        prompt = self._prompt_ids(messages, tools, seed, turn)
+        base = sampling.seed if sampling.seed is not None else seed
+        path, body = self._request(prompt, sampling, seeding.derive(base, turn) & 0x7FFFFFFF)
+        done = self._http.post(
+            path,
+            body,
+            lambda chunks: self._completion(parse_json(chunks), len(prompt), sampling),
+            deadline=deadline,
+            cancel=cancel,
+        )
+        text = self._text(done)
+        names = [tool_name(tool) for tool in tools]
+        message = parse_text(text, names, turn=turn)
+        usage = Usage(
+            prompt_tokens=len(prompt),
+            completion_tokens=len(done.ids),
+            cost_usd=self._config.price.cost(len(prompt), len(done.ids))
+            if self._config.price
+            else 0.0,
+        )
+        self._budget.charge(usage)
+        self._remember(_key(messages, seed, turn + 1), [*prompt, *done.ids])
+        return PolicyReply(message, usage, self._tokens(prompt, done))
+
+    def _request(
+        self, prompt: list[int], sampling: Sampling, seed: int
+    ) -> tuple[str, dict[str, Any]]:
+        config = self._config
+        limit = sampling.max_tokens or config.max_new_tokens
+        params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        if sampling.top_k > 0:
+            params["top_k"] = sampling.top_k
+        if config.engine == "sglang":
+            params |= {"max_new_tokens": limit, "sampling_seed": seed, "skip_special_tokens": False}
+            body = {"input_ids": prompt, "sampling_params": params, "return_logprob": True}
+            body |= _flags(config)
+            return "/generate", body | config.extra_body
+        params |= {"max_tokens": limit, "seed": seed}
+        if config.endpoint == "completions":
+            body = {"model": config.model, "prompt": prompt, "logprobs": 1, **params}
+            body |= {"return_token_ids": True, "skip_special_tokens": False}
+            return "completions", body | config.extra_body
+        params |= {"logprobs": 1, "skip_special_tokens": False}
+        body = {"model": config.model, "token_ids": prompt, "sampling_params": params}
+        return "/inference/v1/generate", body | _flags(config) | config.extra_body
+
+    def _completion(self, value: dict[str, Any], num_prompt: int, sampling: Sampling) -> Completion:
+        config = self._config
+        truncated = sampling.top_p < 1 or sampling.top_k > 0
+        if config.engine == "vllm":
+            plain = sampling.temperature == 1 and not truncated
+            raw = config.logprobs_mode != "processed" and not plain
+            return vllm_completion(value, num_prompt, raw=raw)
+        raw = config.logprobs_mode == "raw" or (config.logprobs_mode is None and truncated)
+        return sglang_completion(value, num_prompt, config.experts_per_token, raw=raw)
+
+    def _text(self, done: Completion) -> str:
+        ids = done.ids[:-1] if done.stopped else done.ids
+        if done.text is not None:
+            return done.text
+        return self._renderer.decode(ids) if ids else ""
+
+    def _tokens(self, prompt: list[int], done: Completion) -> Tokens:
+        return Tokens(
+            prompt_ids=np.array(prompt, np.int32),
+            completion_ids=np.array(done.ids, np.int32),
+            logprobs=done.logprobs,
+            mask=done.mask,
+            routing=done.routing,
+            policy_version=done.version or self.version,
+            raw_logprobs=done.raw,
+            stopped=done.stopped,
+        )
+
+    def _prompt_ids(
+        self, messages: Sequence[Message], tools: Sequence[Tool], seed: int, turn: int
+    ) -> list[int]:
+        last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
+        with self._lock:
+            seen = self._seen.get(_key(messages[: last + 1], seed, turn)) if turn else None
+        if seen is None:
+            return self._renderer.render(messages, tools, generate=True)
+        return [*seen, *self._between(messages[last], messages[last + 1 :], tools, seen[-1])]
+
+    def _between(
+        self, reply: Message, new: Sequence[Message], tools: Sequence[Tool], last_id: int
+    ) -> list[int]:
+        """The ids from the end of ``reply`` to the opening of the next one."""
+        asked = Message(role="user", content="x")
+        said = reply.model_copy(update={"content": "y", "reasoning": None})
+        other = said.model_copy(update={"content": "z", "tool_calls": ()})
+        plain = said.model_copy(update={"tool_calls": ()})
+        before = self._renderer.render([asked, said], tools, generate=False)
+        after = self._renderer.render([asked, said, *new], tools, generate=True)
+        if after[: len(before)] != before:
+            raise PolicyError(
+                "the chat template changes earlier turns when messages follow, so ids can't be extended",
+                "use the openai policy (capture: text) for this model",
+            )
+        first = self._renderer.render([asked, plain], tools, generate=False)
+        second = self._renderer.render([asked, other], tools, generate=False)
+        closing = _common_tail(first, second)
+        if closing and closing[0] == last_id:
+            closing = closing[1:]
+        return [*closing, *after[len(before) :]]
+
+    def _remember(self, key: str, ids: list[int]) -> None:
+        with self._lock:
+            self._seen[key] = ids
+            while len(self._seen) > _REMEMBERED:
+                self._seen.popitem(last=False)
+
+
+def _renderer(config: TokenConfig, http: Http) -> Renderer:
+    if config.chat_template is None:
+        if config.engine == "sglang":
+            raise ConfigError(
+                "SGLang has no endpoint that renders a chat template",
+                "give chat_template: the path of the model's chat_template.jinja",
+            )
+        return VllmRenderer(http, config.model)
+    try:
+        template = Path(config.chat_template).read_text(encoding="utf-8")
+        return TemplateRenderer(http, config.model, template)
+    except (OSError, UnicodeDecodeError, jinja2.TemplateSyntaxError) as error:
+        raise ConfigError(f"no chat template at {config.chat_template!r}: {error}") from error
+
+
+def _flags(config: TokenConfig) -> dict[str, Any]:
+    flags: dict[str, Any] = {}
+    if config.routed_experts:
+        flags["return_routed_experts"] = True
+    if config.sampling_mask and config.engine == "sglang":
+        flags["return_sampling_mask"] = True  # vLLM has it as a server flag only
+    return flags
+
+
+def _key(messages: Sequence[Message], seed: int, turn: int) -> str:
+    """Names a conversation by what the policy did not write itself."""
+    given = [m.model_dump(mode="json") for m in messages if m.role != "assistant"]
+    return content_hash([seed, turn, given])
+
+
+def _common_tail(first: list[int], second: list[int]) -> list[int]:
+    n = 0
+    while n < min(len(first), len(second)) and first[-1 - n] == second[-1 - n]:
+        n += 1
+    return first[len(first) - n :]

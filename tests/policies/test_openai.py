@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from model_server import Drop, Hang, ModelServer, Raw, chat, deltas
+from toy_world import SUBMIT, town_task
+
+from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.types import Message, Sampling, ToolCall
+from envgen.policies import Budget, Price, parse_policy
+from envgen.policies.base import (
+    BudgetExceededError,
+    CancelledPolicyError,
+    DeadlineExceededError,
+    PolicyReply,
+)
+from envgen.policies.openai import OpenAIConfig, OpenAIPolicy
+from envgen.policies.registry import PolicyConfig
+
+ASK = (Message(role="user", content="hi"),)
+
+
+def policy(server: ModelServer, budget: Budget | None = None, **options: Any) -> OpenAIPolicy:
+    fields: dict[str, Any] = {"stream": False, "backoff_s": 0.01, "max_retries": 3, **options}
+    return OpenAIPolicy(OpenAIConfig(base_url=server.url, model="m", **fields), budget=budget)
+
+
+def ask(made: OpenAIPolicy, messages: Sequence[Message] = ASK, **options: Any) -> PolicyReply:
+    return made.respond(messages, [SUBMIT], Sampling(), seed=1, task=town_task(), **options)
+
+
+def call(name: str, arguments: str, call_id: str = "a") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_native_calls_reasoning_and_usage() -> None:
+    reply = chat(
+        "ok",
+        reasoning_content="hm",
+        tool_calls=[call("f", '{"x": 1}'), call("g", "not json", "b"), call("h", "", "a")],
+    )
+    with ModelServer([reply]) as server:
+        got = ask(policy(server, price=Price(prompt=1.0, completion=10.0)))
+        sent = server.generations[0]
+    assert got.message.content == "ok"
+    assert got.message.reasoning == "hm"
+    assert [c.arguments for c in got.message.tool_calls] == [{"x": 1}, None, {}]
+    assert got.message.tool_calls[1].arguments_text == "not json"
+    assert len({c.id for c in got.message.tool_calls}) == 3
+    assert (got.usage.prompt_tokens, got.usage.completion_tokens) == (100, 10)
+    assert got.usage.cost_usd == pytest.approx(200e-6)
+    assert not got.usage.estimated
+    assert sent["tools"] == [SUBMIT]
+    assert sent["seed"] == ask_seed()
+
+
+def ask_seed() -> int:
+    from envgen.core import seeding
+
+    return seeding.derive(1, 0) & 0x7FFFFFFF
+
+
+def test_streams_are_put_together() -> None:
+    parts = (
+        {"role": "assistant", "reasoning_content": "th"},
+        {"reasoning": "ink"},
+        {"content": "a"},
+        {"content": "b"},
+        {"tool_calls": [{"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a"'}}]},
+        {"tool_calls": [{"index": 1, "id": "y", "function": {"name": "g", "arguments": "{}"}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ": 2}"}}]},
+    )
+    with ModelServer([deltas(*parts, finish="tool_calls")]) as server:
+        got = ask(policy(server, stream=True))
+    assert (got.message.content, got.message.reasoning) == ("ab", "think")
+    assert [(c.name, c.arguments) for c in got.message.tool_calls] == [("f", {"a": 2}), ("g", {})]
+    assert got.usage.prompt_tokens == 100
+
+
+def test_missing_usage_is_estimated_and_says_so() -> None:
+    reply = {key: value for key, value in chat("four").items() if key != "usage"}
+    with ModelServer([reply]) as server:
+        got = ask(policy(server))
+    assert got.usage.estimated
+    assert got.usage.completion_tokens >= 1
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Raw(429, "slow down", {"Retry-After": "0"}),
+        Raw(429, "slow down", {"retry-after-ms": "5"}),
+        Raw(503, "busy"),
+        Raw(500, "{}"),
+        Raw(200, "<html>gateway</html>"),
+        Raw(200, "[]"),
+        Raw(200, '{"choices": []}'),
+        Raw(200, '{"error": {"message": "overloaded"}}'),
+        Raw(200, '{"choices": [{"message": null}]}'),
+        Drop(),
+    ],
+    ids=str,
+)
+def test_what_may_pass_is_tried_again(first: Any) -> None:
+    with ModelServer([first, chat("fine")]) as server:
+        assert ask(policy(server)).message.content == "fine"
+        assert len(server.generations) == 2
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Drop([{"choices": [{"index": 0, "delta": {"content": "half"}}]}]),
+        [{"choices": [{"index": 0, "delta": {"content": "no finish reason"}}]}],
+        [{"error": {"message": "died"}}],
+        Raw(200, "<html>gateway</html>", {"Content-Type": "text/html"}),
+    ],
+    ids=["dropped", "unfinished", "error event", "html"],
+)
+def test_broken_streams_are_tried_again(first: Any) -> None:
+    with ModelServer([first, deltas({"content": "fine"})]) as server:
+        assert ask(policy(server, stream=True)).message.content == "fine"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_what_will_not_pass_fails_at_once(status: int) -> None:
+    with ModelServer([Raw(status, "the reason")]) as server:
+        with pytest.raises(PolicyError, match="the reason"):
+            ask(policy(server))
+        assert len(server.generations) == 1
+
+
+def test_retries_end() -> None:
+    with ModelServer([Raw(502, "bad gateway")]) as server:
+        with pytest.raises(PolicyError, match="4 attempts"):
+            ask(policy(server))
+        assert len(server.generations) == 4
+
+
+def test_a_hanging_server_costs_the_deadline() -> None:
+    with ModelServer([Hang()]) as server:
+        start = time.monotonic()
+        with pytest.raises(DeadlineExceededError):
+            ask(policy(server), deadline=start + 0.3)
+        assert time.monotonic() - start < 2
+
+
+def test_silence_counts_as_dropped() -> None:
+    with ModelServer([Hang(), chat("fine")]) as server:
+        assert ask(policy(server, timeout_s=0.2)).message.content == "fine"
+
+
+def test_cancel_ends_a_request_and_a_wait() -> None:
+    for entry in (Hang(), Raw(429, "", {"Retry-After": "30"})):
+        cancel = threading.Event()
+        threading.Timer(0.2, cancel.set).start()
+        with ModelServer([entry]) as server:
+            start = time.monotonic()
+            with pytest.raises(CancelledPolicyError):
+                ask(policy(server), cancel=cancel)
+            assert time.monotonic() - start < 2
+
+
+def test_wait_past_the_deadline_is_refused() -> None:
+    with ModelServer([Raw(429, "", {"Retry-After": "30"})]) as server:
+        start = time.monotonic()
+        with pytest.raises(DeadlineExceededError):
+            ask(policy(server), deadline=start + 5)
+        assert time.monotonic() - start < 2
+
+
+def test_no_server_is_a_policy_error() -> None:
+    with ModelServer([chat()]) as server:
+        url = server.url
+    config = OpenAIConfig(base_url=url, model="m", max_retries=1, backoff_s=0.01)
+    with pytest.raises(PolicyError, match="ConnectError"):
+        ask(OpenAIPolicy(config))
+
+
+def test_budget_is_shared_over_threads() -> None:
+    budget = Budget(0.001)
+    with ModelServer([chat("x")]) as server:
+        made = policy(server, budget, price=Price(prompt=1.0, completion=0.0))  # 100e-6 a reply
+
+        def one(_: int) -> bool:
+            try:
+                ask(made)
+            except BudgetExceededError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            answered = sum(pool.map(one, range(40)))
+    assert 10 <= answered <= 13  # open requests are still paid
+    assert budget.spent_usd == pytest.approx(answered * 1e-4)
+
+
+def test_a_cost_limit_needs_a_price() -> None:
+    with ModelServer([chat()]) as server, pytest.raises(ConfigError, match="price"):
+        policy(server, Budget(1.0))
+
+
+def test_key_comes_from_the_environment_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "s3cret")
+    with ModelServer([chat()]) as server:
+        ask(policy(server, api_key_env="MY_KEY"))
+        assert server.requests[0][2]["Authorization"] == "Bearer s3cret"
+
+
+def test_text_mode_writes_tools_into_the_prompt() -> None:
+    said = Message(
+        role="assistant",
+        content="let me see",
+        reasoning="why",
+        tool_calls=(ToolCall(id="c", name="f", arguments={"x": 1}),),
+    )
+    conversation = (*ASK, said, Message(role="tool", content="7", tool_call_id="c"))
+    text = 'Now:\n<tool_call>\n{"name": "f", "arguments": {"x": 2}}\n</tool_call>'
+    with ModelServer([chat(text)]) as server:
+        got = ask(policy(server, tool_mode="text"), conversation)
+        sent = server.generations[0]
+    assert "tools" not in sent
+    assert [m["role"] for m in sent["messages"]] == ["system", "user", "assistant", "user"]
+    assert "submit_result" in sent["messages"][0]["content"]
+    assert sent["messages"][2]["reasoning_content"] == "why"  # a tool result is no new user message
+    assert got.message.content == "Now:"
+    assert got.message.tool_calls[0].arguments == {"x": 2}
+    assert got.message.tool_calls[0].id == "call_1_0"
+
+
+def test_reasoning_goes_when_a_new_user_message_comes() -> None:
+    said = Message(role="assistant", content="a", reasoning="why")
+    with ModelServer([chat()]) as server:
+        ask(policy(server), (*ASK, said, Message(role="user", content="more")))
+        assert "reasoning_content" not in server.generations[0]["messages"][1]
+
+
+def test_many_threads_share_one_policy() -> None:
+    with ModelServer([chat("x")]) as server, ThreadPoolExecutor(12) as pool:
+        made = policy(server)
+        got = list(pool.map(lambda _: ask(made).message.content, range(60)))
+    assert got == ["x"] * 60
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "told"),
+    [
+        ("rndom", {}, "did you mean 'random'"),
+        ("openai:", {}, "MODEL@URL"),
+        ("vllm:m", {}, "MODEL@URL"),
+        ("openai:m@ftp://x", {}, "http"),
+        ("openai:m@http://x", {"timeout_s": -1}, "timeout_s"),
+        ("sglang:m@http://x", {}, "chat_template"),
+        ("replay:/nowhere", {}, "nowhere"),
+    ],
+)
+def test_bad_specs_say_what_to_do(spec: str, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_policy(PolicyConfig(spec=spec, options=options))
+    assert told in f"{caught.value} {caught.value.hint}"
+
+
+def test_model_names_may_hold_an_at_sign() -> None:
+    made = parse_policy("openai:org/model@v1@http://localhost:1/v1")
+    assert made.name == "openai:org/model@v1"

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_world import play, town_functions, town_task
+
+from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.types import Message, Sampling
+from envgen.policies import parse_policy
+from envgen.policies.base import SamplingMask, Tokens
+from envgen.policies.random_valid import RandomValidPolicy
+from envgen.policies.replay import RecordPolicy, ReplayPolicy, unpack_tokens
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "recording.jsonl"
+    recorded = RecordPolicy(RandomValidPolicy(), path)
+    live = [play(recorded, town_task(), town_functions(), seed) for seed in range(3)]
+    again = ReplayPolicy(path)
+    assert (again.name, again.version) == ("random-valid", "1")
+    replayed = [play(again, town_task(), town_functions(), seed) for seed in range(3)]
+    assert [e.messages for e in replayed] == [e.messages for e in live]
+
+
+def test_another_request_is_a_miss(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    play(RecordPolicy(RandomValidPolicy(), path), town_task(), town_functions(), 0)
+    with pytest.raises(PolicyError, match="holds no reply"):
+        play(ReplayPolicy(path), town_task(prompt="Another."), town_functions(), 0)
+    with pytest.raises(PolicyError, match="holds no reply"):
+        play(ReplayPolicy(path), town_task(), town_functions(), 0, Sampling(temperature=0.5))
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    policy = parse_policy(f"record:{path}:greedy")
+    play(policy, town_task(), town_functions(), 0)
+    whole = path.read_text()
+    path.write_text(whole[:-20])
+    ReplayPolicy(path)
+    path.write_text("nonsense\n" + whole)
+    with pytest.raises(ConfigError, match="line 1"):
+        ReplayPolicy(path)
+
+
+def test_tokens_survive(tmp_path: Path) -> None:
+    tokens = Tokens(
+        prompt_ids=np.array([1, 2], np.int32),
+        completion_ids=np.array([3], np.int32),
+        logprobs=np.array([-0.1], np.float32),
+        mask=SamplingMask.from_rows([[3, 4]]),
+        routing=np.ones((2, 1, 1), np.uint16),
+        policy_version="v",
+        raw_logprobs=True,
+    )
+    back = unpack_tokens(tokens.arrays())
+    assert back.raw_logprobs
+    assert back.policy_version == "v"
+    for name, array in tokens.arrays().items():
+        np.testing.assert_array_equal(back.arrays()[name], array)
+
+
+def test_context_rule() -> None:
+    from envgen.policies.context import retain_thinking
+
+    said = Message(role="assistant", content="a", reasoning="r")
+    tool = Message(role="tool", content="t", tool_call_id="x")
+    user = Message(role="user", content="u")
+    assert retain_thinking([user, said, tool]) == [user, said, tool]
+    assert [m.reasoning for m in retain_thinking([user, said, user, said])] == [
+        None,
+        None,
+        None,
+        "r",
+    ]
