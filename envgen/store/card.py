@@ -126,7 +126,7 @@ def _gates(tasks: Sequence[TaskSpec]) -> str:
 def _kill_rates(tasks: Sequence[TaskSpec]) -> str:
     rates = [rate for rate in map(kill_rate, tasks) if rate is not None]
     bounds = [(0.0, 0.95), (0.95, 0.97), (0.97, 0.99), (0.99, 1.0)]
-    rows = [(f"{a:g} to < {b:g}", sum(a <= x < b for x in rates)) for a, b in bounds]
+    rows = [(f"{a:g} to below {b:g}", sum(a <= x < b for x in rates)) for a, b in bounds]
     rows += [("1", sum(x >= 1 for x in rates)), ("not measured", len(tasks) - len(rates))]
     return _table(("kill rate", "tasks"), rows)
 
@@ -136,7 +136,8 @@ def _densities(tasks: Sequence[TaskSpec]) -> str:
     powers = Counter(-99 if x <= 0 else math.floor(math.log10(x)) for x in known)
     names = {-99: "0"}
     rows: list[tuple[object, ...]] = [
-        (names.get(p, f"1e{p} to < 1e{p + 1}"), n) for p, n in sorted(powers.items(), reverse=True)
+        (names.get(p, f"1e{p} to below 1e{p + 1}"), n)
+        for p, n in sorted(powers.items(), reverse=True)
     ]
     return _table(("density", "tasks"), [*rows, ("not measured", len(tasks) - len(known))])
 

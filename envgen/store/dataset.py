@@ -22,24 +22,20 @@ from envgen.store.bundles import (
     parse_gold,
     parse_probes,
 )
+from envgen.store.checks import check_members, read_manifest
 from envgen.store.manifest import (
-    FORMAT_VERSION,
-    MANIFEST,
     Manifest,
     canary_guid,
-    check_member_name,
     check_proof,
     dataset_hash,
     environment_hash,
     task_hash,
-    walk_files,
 )
 from envgen.store.pack import VariantPack
 from envgen.store.splits import SplitUse, crossings
 from envgen.store.sqlite_files import DatabaseContent, Snapshot, build, inspect, snapshot
 from envgen.store.variants import unpack, unpack_tables
 
-_MAX_MANIFEST = 512 * 1024 * 1024
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -83,8 +79,8 @@ class Dataset:
         self._unproven = unproven
         self._lock = threading.Lock()
         self._snapshots: dict[str, Snapshot] = {}
-        self.manifest = _read_manifest(path)
-        self._check_members()
+        self.manifest = read_manifest(path)
+        check_members(path, self.manifest)
         self._databases: dict[str, DatabaseContent] = {}
         self.environments = self._read_environments()
         self._index: dict[str, _Task] = {}
@@ -227,25 +223,6 @@ class Dataset:
                 self._snapshots[env_id] = snapshot(path)
             return self._snapshots[env_id]
 
-    def _check_members(self) -> None:
-        present = set(walk_files(self.path)) - {MANIFEST}
-        listed = set(self.manifest.members)
-        for name in sorted(listed):
-            check_member_name(name)
-        if missing := sorted(listed - present):
-            raise DatasetError(f"{self.path} lacks {missing[0]!r} ({len(missing)} files missing)")
-        strangers = sorted(name for name in present - listed if name.startswith("environments/"))
-        if strangers:
-            raise DatasetError(
-                f"{self.path} holds {strangers[0]!r}, which dataset.json doesn't list"
-            )
-        for name in sorted(listed):
-            if _file_hash(self.path / name) != self.manifest.members[name]:
-                raise DatasetError(
-                    f"{self.path / name} does not match its hash in dataset.json",
-                    "get the dataset again from where it came from",
-                )
-
     def _text(self, name: str) -> str:
         content = (self.path / name).read_bytes()
         if hashlib.sha256(content).hexdigest() != self.manifest.members[name]:
@@ -365,31 +342,6 @@ class _Tasks(Mapping[str, TaskSpec]):
 
 def _task_folder(spec: TaskSpec) -> str:
     return f"environments/{spec.environment_id}/tasks/{spec.id}"
-
-
-def _read_manifest(path: Path) -> Manifest:
-    if not path.is_dir():
-        raise DatasetError(f"there is no dataset folder at {str(path)!r}")
-    file = path / MANIFEST
-    if file.is_symlink() or not file.is_file():
-        raise DatasetError(f"{str(path)!r} is no dataset: it has no {MANIFEST}")
-    if file.stat().st_size > _MAX_MANIFEST:
-        raise DatasetError(f"{file} is larger than {_MAX_MANIFEST} bytes")
-    content = _JSON.validate_json(file.read_bytes())
-    version = content.get("format_version") if isinstance(content, dict) else None
-    if type(version) is not int or version < 1:
-        raise DatasetError(f"{file} names no format version")
-    if version > FORMAT_VERSION:
-        raise DatasetError(
-            f"{path} has dataset format {version}; this envgen reads up to {FORMAT_VERSION}",
-            "upgrade envgen",
-        )
-    return Manifest.model_validate(content)
-
-
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _materialise(

@@ -6,7 +6,6 @@ otherwise) and ``tokens/`` (one npz file per captured model reply).
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
@@ -36,15 +35,14 @@ from sqlalchemy import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from envgen.core.canonical import content_hash, dumps, pretty, sha256
-from envgen.core.errors import ConfigError, ResumeError, StoreError
+from envgen.core.canonical import content_hash, dumps, sha256
+from envgen.core.errors import ConfigError, StoreError
 from envgen.core.types import FileRef, Trajectory
+from envgen.store.run_folder import RUN_FILE, identify, load, lock_folder
 from envgen.store.run_tables import prepare, runs, stages, trajectories
 from envgen.store.run_writer import RunWriter, Write
 
-RUN_FILE = "run.json"
 DATABASE = "run.sqlite"
-_FORMAT = 1
 
 Tokens = Mapping[int, Mapping[str, np.ndarray[Any, Any]]]
 """Turn number -> array name -> array."""
@@ -105,11 +103,11 @@ class RunStore:
         wanted = {"config": dict(config), "dataset_hash": dataset_hash}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = _lock_folder(folder)
+            lock = lock_folder(folder)
         except OSError as error:
             raise StoreError(f"can't open the run folder {str(folder)!r}: {error}") from error
         try:
-            identity = _identify(folder, wanted)
+            identity = identify(folder, wanted)
             engine = _engine(folder, db_url)
             try:
                 prepare(engine)
@@ -139,7 +137,7 @@ class RunStore:
         engine = _engine(folder, db_url)
         try:
             prepare(engine)
-            return cls(folder, engine, _load(folder), None)
+            return cls(folder, engine, load(folder), None)
         except SQLAlchemyError as error:
             raise StoreError(f"can't read the run database: {_first_line(error)}") from error
 
@@ -360,63 +358,6 @@ def _trajectory(record: bytes) -> Trajectory:
         return Trajectory.model_validate_json(zlib.decompress(record))
     except (zlib.error, ValueError) as error:
         raise StoreError(f"a stored trajectory is corrupt: {error}") from error
-
-
-def _identify(folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The folder's run, or a new one if there is none."""
-    path = folder / RUN_FILE
-    if not path.exists():
-        identity = {"format_version": _FORMAT, "run_id": uuid4().hex, **wanted}
-        partial = folder / f".{RUN_FILE}.partial"
-        try:
-            partial.write_text(pretty(identity))
-            partial.replace(path)
-        except OSError as error:
-            raise StoreError(f"can't write {str(path)!r}: {error}") from error
-        return identity
-    found = _load(folder)
-    for what, hint in (
-        ("config", "use another folder, or the same config to resume"),
-        ("dataset_hash", "use another folder, or the dataset the run was started on"),
-    ):
-        if content_hash(found[what]) != content_hash(wanted[what]):
-            raise ResumeError(
-                f"the run in {str(folder)!r} has another {what.split('_')[0]}"
-                + (f" ({_differences(found[what], wanted[what])})" if what == "config" else ""),
-                hint,
-            )
-    return found
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    names = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
-    return ", ".join(f"{name}: {old.get(name)!r} -> {new.get(name)!r}" for name in names)[:500]
-
-
-def _load(folder: Path) -> dict[str, Any]:
-    path = folder / RUN_FILE
-    try:
-        identity = json.loads(path.read_text())
-        version = identity["format_version"]
-        if not isinstance(version, int) or version > _FORMAT:
-            raise StoreError(f"{path} is of run format {version}", "upgrade envgen")
-        if not all(isinstance(identity[x], str) for x in ("run_id", "dataset_hash")):
-            raise ValueError("fields of a wrong type")
-        identity["config"] = dict(identity["config"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is corrupt: {error!r}") from error
-    result: dict[str, Any] = identity
-    return result
-
-
-def _lock_folder(folder: Path) -> int:
-    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise StoreError(f"another process is running in {str(folder)!r}") from error
-    return handle
 
 
 def _engine(folder: Path, db_url: str | None) -> Engine:

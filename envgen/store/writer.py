@@ -8,7 +8,6 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +29,13 @@ from envgen.store import trust
 from envgen.store.bundles import EnvironmentBundle, TaskBundle, VariantRow, gold_lines, probe_lines
 from envgen.store.card import data_card
 from envgen.store.dataset import Dataset
+from envgen.store.folders import (
+    disk_errors,
+    is_empty_folder,
+    remove_abandoned,
+    sync_folder,
+    write_new,
+)
 from envgen.store.manifest import (
     CARD,
     MANIFEST,
@@ -94,11 +100,11 @@ class DatasetWriter:
         self._bases: dict[str, PackBase] = {}
         self._rows: dict[str, dict[str, CompressedRow]] = {}
         self._task_ids: set[str] = set()
-        if self.path.is_symlink() or (self.path.exists() and not _is_empty_folder(self.path)):
+        if self.path.is_symlink() or (self.path.exists() and not is_empty_folder(self.path)):
             raise StoreError(f"{str(self.path)!r} exists", "choose another folder or remove it")
-        with _disk_errors(self.path):
+        with disk_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(self.path)
+            remove_abandoned(self.path)
             self._folder = self.path.parent / f".{self.path.name}.partial-{uuid4().hex}"
             self._folder.mkdir()
             self._handle = os.open(self._folder, os.O_RDONLY)
@@ -254,20 +260,20 @@ class DatasetWriter:
             if found := crossings(self._split_uses()):
                 raise StoreError(f"splits leak: {found[0]} ({len(found)} in all)")
             manifest = self._manifest(dict(funnel or {}), dataset_evidence)
-            with _disk_errors(self.path):
+            with disk_errors(self.path):
                 tasks = [self._tasks[name] for name in sorted(self._tasks)]
                 environments = [self._environments[name] for name in sorted(self._environments)]
                 card = data_card(manifest, environments, tasks, self._variant_splits())
                 self._put("", CARD, card)
                 members = dict(sorted(self._members.items()))
                 text = pretty(manifest.model_copy(update={"members": members}))
-                _write(self._folder / MANIFEST, text.encode(), durable=True)
+                write_new(self._folder / MANIFEST, text.encode(), durable=True)
                 if self._register:
                     trust.register(manifest.content_hash)
                 if self.path.exists():
                     self.path.rmdir()
                 self._folder.rename(self.path)
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
             self._open = False
             os.close(self._handle)
         return Dataset.open(self.path, unproven=True)
@@ -278,7 +284,7 @@ class DatasetWriter:
             base = self._bases[parent]
             name = f"environments/{base.environment_id}/variants/{parent}.pack"
             path = self._folder / name
-            with _disk_errors(self.path):
+            with disk_errors(self.path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_pack(path, base, rows.values())
                 self._members[name] = sha256(path.read_bytes())
@@ -365,10 +371,10 @@ class DatasetWriter:
         if isinstance(content, str):
             content = content.encode()
         member = f"{folder}/{name}" if folder else name
-        with _disk_errors(self.path):
+        with disk_errors(self.path):
             path = self._folder / member
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, content)
+            write_new(path, content)
         self._members[member] = sha256(content)
         return FileRef(path=name, sha256=self._members[member])
 
@@ -392,48 +398,3 @@ def _dataset_evidence(evidence: Evidence, num_tasks: int) -> Evidence:
 
 def _json(value: JsonValue) -> str | None:
     return None if value is None else pretty(value)
-
-
-def _write(path: Path, content: bytes, *, durable: bool = False) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove what writers to ``path`` left that died: their folders are not locked any more."""
-    for folder in path.parent.glob(f".{path.name}.partial-*"):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        else:
-            logger.info("removing the unfinished %s", folder)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(handle)
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"can't write the dataset {str(path)!r}: {error.strerror or error}"
-        ) from error

@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
 from pydantic import JsonValue
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from store_samples import trajectory
 
 from envgen.core.errors import ConfigError, ResumeError, StoreError
@@ -31,11 +32,14 @@ def db_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
         return
     if not POSTGRES:
         pytest.skip("ENVGEN_TEST_POSTGRES names no PostgreSQL server")
-    yield POSTGRES
-    engine = create_engine(POSTGRES.replace("postgresql://", "postgresql+psycopg://"))
+    schema = f"envgen_test_{uuid4().hex}"
+    engine = create_engine(make_url(POSTGRES).set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
-        for table in ("stages", "trajectories", "runs", "alembic_version"):
-            connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
+        connection.execute(text(f"CREATE SCHEMA {schema}"))
+    query = {"options": f"-csearch_path={schema}"}
+    yield make_url(POSTGRES).update_query_dict(query).render_as_string(hide_password=False)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
     engine.dispose()
 
 
