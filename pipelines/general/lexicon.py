@@ -137,6 +137,15 @@ class Lexicon:
             raise ConfigError(f"lexicon {self.id!r} has no phrase {key!r}", f"it has: {near}")
         return self.phrases[key]
 
+    def outline(self, rule: Clause | Equals | Optimise) -> str:
+        """The sentence of a rule with its parameters named, not stated."""
+        return self.phrase(rule.text_key).sentence.outline(rule.fields, self.words)
+
+
+def outline(lexicon_id: str, rule: Clause | Equals | Optimise) -> str:
+    """``Lexicon.outline`` by id, for comments in generated code; "" if the lexicon is not registered."""
+    return lexicon(lexicon_id).outline(rule) if lexicon_id in LEXICONS else ""
+
 
 def _refuse_ambiguous(lexicon_id: str, sentences: Mapping[str, Template], words: Words) -> None:
     for name, template in sentences.items():

@@ -239,6 +239,16 @@ class Template:
 
         return _TOKEN.sub(fill, self.text)
 
+    def outline(self, fields: Fields, words: Words) -> str:
+        """The sentence with its parameters named, not stated: the same for every re-seed."""
+
+        def fill(match: re.Match[str]) -> str:
+            if match["param"]:
+                return f"<{match['param'].format(**fields)}>"
+            return TYPES[match["type"] or "auto"].write(fields[match["name"]], words)
+
+        return _TOKEN.sub(fill, self.text)
+
     def read(self, text: str, words: Words) -> Reading | None:
         """The fields and parameters of ``text``, or None if it is not this sentence."""
         match = self._pattern.fullmatch(text)

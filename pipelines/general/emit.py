@@ -1,0 +1,164 @@
+"""Layout of generated code: blocks that go on one line where they fit, else one item a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pprint import pformat
+
+from pydantic import JsonValue
+
+from envgen.core.ir import Scalar
+
+WIDTH = 100
+"""Columns of generated code."""
+
+_KEYWORDS = frozenset(
+    """abort action add after all alter always analyze and as asc attach autoincrement before begin
+    between by cascade case cast check collate column commit conflict constraint create cross current
+    current_date current_time current_timestamp database default deferrable deferred delete desc detach
+    distinct do drop each else end escape except exclude exclusive exists explain fail filter first
+    following for foreign from full generated glob group groups having if ignore immediate in index
+    indexed initially inner insert instead intersect into is isnull join key last left like limit match
+    materialized natural no not nothing notnull null nulls of offset on or order others outer over
+    partition plan pragma preceding primary query raise range recursive references regexp reindex release
+    rename replace restrict returning right rollback row rows savepoint select set table temp temporary
+    then ties to transaction trigger unbounded union unique update using vacuum values view virtual when
+    where window with without""".split()
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Text in brackets or after a keyword: ``open``, items with ``join`` between them, ``close``.
+
+    Broken over lines, ``join`` starts the next line, or ends each line if not ``lead``; ``last`` then
+    follows the last item (Python's trailing comma).
+    """
+
+    open: str
+    items: tuple[Doc, ...]
+    join: str = " "
+    close: str = ""
+    lead: bool = True
+    last: str = ""
+
+
+Doc = str | Block
+
+
+def flat(doc: Doc) -> str:
+    """``doc`` on one line."""
+    if isinstance(doc, str):
+        return doc
+    return doc.open + doc.join.join(flat(item) for item in doc.items) + doc.close
+
+
+def layout_text(doc: Doc, indent: int = 0, used: int = 0) -> str:
+    """``doc`` in lines of at most ``WIDTH`` columns where it can be.
+
+    Args:
+        doc: what to write.
+        indent: column at which continuation lines start (the first line's start is the caller's).
+        used: columns taken on the first line before and after ``doc``, beyond ``indent``.
+    """
+    line = flat(doc)
+    if isinstance(doc, str) or indent + used + len(line) <= WIDTH:
+        return line
+    deeper = indent + 4 if doc.open else indent
+    pad = "\n" + " " * deeper
+    lead, trail = (doc.join.lstrip(), "") if doc.lead else ("", doc.join.rstrip())
+    parts = []
+    for i, item in enumerate(doc.items):
+        head = lead if i else ""
+        tail = trail if i < len(doc.items) - 1 else doc.last
+        body = layout_text(item, deeper, len(head) + len(tail))
+        parts.append(f"{head}{body}{tail}")
+    close = f"\n{' ' * indent}{doc.close.lstrip()}" if doc.close and doc.open else doc.close
+    opening = doc.open.rstrip() + pad if doc.open else ""
+    return f"{opening}{pad.join(parts)}{close}"
+
+
+def identifier(name: str) -> str:
+    """``name`` as an SQL identifier, quoted where it must be."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.lower() not in _KEYWORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def sql_literal(value: Scalar) -> str:
+    """``value`` as an SQL literal."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return str(value)
+    return "'" + value.replace("'", "''") + "'"
+
+
+def python_literal(value: JsonValue) -> str:
+    """``value`` as a one-line Python literal, strings in double quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_string(k)}: {python_literal(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(python_literal(item) for item in value) + "]"
+    return _string(value) if isinstance(value, str) else repr(value)
+
+
+def _string(text: str) -> str:
+    quoted = json.dumps(text, ensure_ascii=False)
+    return quoted if text.isprintable() else pformat(text, width=10**6)
+
+
+def params_line(params: dict[str, Scalar]) -> str:
+    """The one line that variants replace: ``PARAMS = {...}``."""
+    return f"PARAMS = {python_literal(dict(params))}"
+
+
+def replace_params(source: str, params: dict[str, Scalar]) -> str:
+    """``source`` (a solution or verifier) with other parameters."""
+    line = params_line(params)
+    return re.sub(r"(?m)^PARAMS = \{.*\}$", lambda _: line, source, count=1)
+
+
+def comment(text: str, indent: int = 0) -> list[str]:
+    """``text`` as comment lines."""
+    return [" " * indent + "# " + line for line in wrap(text, WIDTH - indent - 2)]
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """``text`` broken at spaces into lines of at most ``width``."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
+
+
+def call(opening: str, items: Iterable[Doc], closing: str = ")") -> Block:
+    """A Python call, list or dict of code fragments: commas between them, one at the end when broken."""
+    return Block(opening, tuple(items), ", ", closing, lead=False, last=",")
+
+
+def sequence(items: Iterable[str]) -> Block:
+    """A Python tuple literal of code fragments."""
+    parts = tuple(items)
+    return call("(", parts, ",)" if len(parts) == 1 else ")")
+
+
+def statement(query: Doc, prefix: str, suffix: str = "", indent: int = 4) -> list[str]:
+    """Lines of Python that hold a query: as a plain string where it fits, else in triple quotes."""
+    pad, line = " " * indent, flat(query)
+    if len(pad + prefix + line + suffix) + 2 <= WIDTH and '"' not in line:
+        return [f'{pad}{prefix}"{line}"{suffix}']
+    inner = " " * (indent + 4)
+    return [f'{pad}{prefix}"""', f"{inner}{layout_text(query, indent + 4)}", f'{inner}"""{suffix}']
+
+
+def join_lines(parts: Sequence[str]) -> str:
+    """A file from its parts, two blank lines between them, one newline at the end."""
+    return "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"

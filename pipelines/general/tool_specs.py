@@ -1,0 +1,208 @@
+"""What an agent is told about each tool, from its ``Access``."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from envgen.core import ir
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Access, Column, Relation
+from envgen.core.types import Schema, ToolErrorSpec, ToolSpec
+
+_SCALES = {1: "tenths (40 means 4.0)", 2: "hundredths (450 means 4.50)", 3: "thousandths"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a tool."""
+
+    name: str
+    column: Column
+    """Type and unit; ``column.name`` is the column it filters by."""
+    source: str | None
+    """ "relation.key" if the argument names an entity."""
+
+
+def tool_specs(relations: Sequence[Relation], access: Sequence[Access]) -> tuple[ToolSpec, ...]:
+    """What an agent is told: signatures with units and sources, returns, documented errors.
+
+    Raises:
+        PipelineError: if an access can't be a tool (unknown columns, hidden relation, bad names).
+    """
+    schema = {relation.name: relation for relation in relations}
+    return tuple(_spec(item, schema) for item in access)
+
+
+def arguments_of(access: Access, schema: dict[str, Relation]) -> list[Argument]:
+    """The arguments of a tool, its projection and page number left out."""
+    found = []
+    for name, target in access.args.items():
+        if not name.isidentifier() or keyword.iskeyword(name) or name == "db":
+            raise PipelineError(f"{access.tool}: {name!r} can't be an argument's name")
+        if access.mode == "write" and "." not in target:
+            found.append(Argument(name, Column(name=name, type=target), None))
+            continue
+        relation, column = schema[access.relation], target
+        if access.mode == "write":
+            relation, column = schema[target.partition(".")[0]], target.partition(".")[2]
+        found.append(
+            Argument(
+                name, relation.column(column), _source(relation, relation.column(column), schema)
+            )
+        )
+    return found
+
+
+def _source(relation: Relation, column: Column, schema: dict[str, Relation]) -> str | None:
+    if column.name == relation.key and not column.type.startswith("entity:"):
+        return f"{relation.name}.{relation.key}"
+    if column.type.startswith("entity:"):
+        target = schema[column.type.removeprefix("entity:")]
+        return f"{target.name}.{target.key}"
+    return None
+
+
+def checked(access: Access, schema: dict[str, Relation]) -> Access:
+    """``access``, or PipelineError if it can't be a tool."""
+    relation = schema[access.relation]
+    if not relation.visible:
+        raise PipelineError(f"{access.tool}: the relation {relation.name!r} is hidden")
+    for name in access.returned_columns:
+        relation.column(name)
+    if access.mode == "info" and (access.projection is None or not access.args):
+        raise PipelineError(f"{access.tool}: an info tool needs arguments and a projection")
+    if access.mode == "inverse" and not (access.args and access.returned_columns):
+        raise PipelineError(f"{access.tool}: an inverse tool needs arguments and columns")
+    for node in (node for root in _roots(access) for node in root.walk()):
+        if isinstance(node, ir.Param | ir.SlotRef | ir.Old | ir.New):
+            raise PipelineError(f"{access.tool}: a tool can't depend on {type(node).__name__}")
+    return access
+
+
+def _roots(access: Access) -> Iterable[ir.Node]:
+    for pre in access.pre:
+        yield pre.expr
+    for effect in access.effects:
+        yield effect.key
+        yield from effect.set.values()
+
+
+def errors_of(access: Access, arguments: list[Argument]) -> tuple[ToolErrorSpec, ...]:
+    """The documented errors of a tool."""
+    errors = []
+    if arguments or access.mode == "page":
+        errors.append(
+            ToolErrorSpec(code="bad_argument", when="an argument has a wrong type or value")
+        )
+    if access.mode in ("inverse", "info") or any(argument.source for argument in arguments):
+        errors.append(ToolErrorSpec(code="not_found", when="no row has the given key"))
+    errors += [ToolErrorSpec(code=pre.code, when=pre.text) for pre in access.pre]
+    if any(effect.kind == "insert" for effect in access.effects):
+        errors.append(ToolErrorSpec(code="already_exists", when="the new row exists already"))
+    codes = [error.code for error in errors]
+    return tuple(error for i, error in enumerate(errors) if error.code not in codes[:i])
+
+
+def _spec(access: Access, schema: dict[str, Relation]) -> ToolSpec:
+    checked(access, schema)
+    arguments = arguments_of(access, schema)
+    properties: dict[str, JsonValue] = {}
+    if access.projection is not None:
+        columns: list[JsonValue] = list(access.returned_columns)
+        properties[access.projection] = {
+            "type": "array",
+            "items": {"type": "string", "enum": columns},
+            "minItems": 1,
+            "uniqueItems": True,
+            "description": "Which facts to return.",
+        }
+    for argument in arguments:
+        properties[argument.name] = _argument_schema(argument)
+    if access.mode == "page":
+        properties["page"] = {"type": "integer", "minimum": 1, "description": "Page, from 1."}
+    names: list[JsonValue] = list(properties)
+    parameters: Schema = {
+        "type": "object",
+        "properties": properties,
+        "required": names,
+        "additionalProperties": False,
+    }
+    return ToolSpec(
+        name=access.tool,
+        description=_description(access, schema),
+        parameters=parameters,
+        returns=_returns(access, schema),
+        mutates=access.mode == "write",
+        errors=errors_of(access, arguments),
+    )
+
+
+def _argument_schema(argument: Argument) -> Schema:
+    leaf = _leaf(argument.column, argument.source)
+    if isinstance(leaf["type"], list):
+        leaf["type"] = leaf["type"][0]
+    words = argument.name.replace("_", " ")
+    unit = leaf.get("description")
+    leaf["description"] = f"{words[:1].upper()}{words[1:]}{f', {unit}' if unit else ''}."
+    return leaf
+
+
+def _leaf(column: Column, source: str | None) -> Schema:
+    kinds = {"bool": "boolean", "int": "integer", "minutes": "integer"}
+    kind = "integer" if column.type.startswith("decimal:") else kinds.get(column.type, "string")
+    leaf: Schema = {"type": [kind, "null"] if column.nullable else kind}
+    if source is not None:
+        leaf["x-source"] = source
+    unit = _unit(column)
+    if unit:
+        leaf["description"] = unit
+    return leaf
+
+
+def _unit(column: Column) -> str:
+    if column.type.startswith("decimal:"):
+        scale = _SCALES.get(int(column.type.removeprefix("decimal:")), "scaled")
+        return f"in {scale}" + (
+            f" of {column.unit}" if column.unit and column.unit not in scale else ""
+        )
+    named = {
+        "date": "as YYYY-MM-DD",
+        "datetime": "as YYYY-MM-DDTHH:MM",
+        "minutes": "in minutes after midnight",
+    }
+    return f"in {column.unit}" if column.unit else named.get(column.type, "")
+
+
+def _description(access: Access, schema: dict[str, Relation]) -> str:
+    text = access.description
+    units = {name: _unit(schema[access.relation].column(name)) for name in access.returned_columns}
+    noted = [f"{name} {unit}" for name, unit in units.items() if unit]
+    if noted:
+        text += f" Values: {'; '.join(noted)}."
+    for pre in access.pre:
+        text += f" {pre.text}"
+    return text
+
+
+def _returns(access: Access, schema: dict[str, Relation]) -> Schema:
+    if access.mode == "write":
+        return {"type": "object", "properties": {"ok": {"const": True}}}
+    relation = schema[access.relation]
+    leaves: dict[str, JsonValue] = {}
+    for name in access.returned_columns:
+        column = relation.column(name)
+        leaves[name] = _leaf(column, _source(relation, column, schema))
+    row: JsonValue = {"type": "object", "properties": leaves}
+    if access.mode != "info" and len(leaves) == 1:
+        row = next(iter(leaves.values()))
+    if access.mode in ("inverse", "info"):
+        return row if isinstance(row, dict) else {}
+    rows: Schema = {"type": "array", "items": row}
+    if access.mode != "page":
+        return rows
+    count: JsonValue = {"type": "integer"}
+    return {"type": "object", "properties": {"items": rows, "page": count, "pages": count}}
