@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
+from envgen.environments.registration import register_envs
+
 __version__ = "0.1.0"
+
+register_envs()

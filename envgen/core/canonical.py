@@ -35,3 +35,8 @@ def sha256(content: bytes | str) -> str:
 def content_hash(value: Any) -> str:
     """Hex SHA-256 of the canonical JSON of ``value``."""
     return sha256(dumps(value))
+
+
+def compact(value: Any) -> str:
+    """JSON without spaces that keeps the order of keys: what agents read."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

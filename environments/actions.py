@@ -1,0 +1,144 @@
+"""From what an agent wrote to a message with tool calls; nothing malformed raises."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import dumps
+from envgen.core.jsonvalues import JsonError, clean_text, kind_of, strict_loads
+from envgen.core.types import Message, ToolCall
+
+MAX_ACTION_CHARS = 262_144
+MAX_CALLS = 64
+MAX_NAME = 128
+SHOWN_CHARS = 2_000
+"""Of a refused text, as much is kept in the conversation."""
+_KEYS = frozenset(
+    {"role", "content", "tool_calls", "reasoning", "reasoning_content", "refusal", "name"}
+)
+
+
+class Action(NamedTuple):
+    """What an agent did in one turn.
+
+    Attributes:
+        message: as it enters the conversation, safe to store.
+        faults: per tool call, why its arguments can't be used, or None.
+        problem: why the whole text is no message, or None.
+    """
+
+    message: Message
+    faults: tuple[str | None, ...] = ()
+    problem: str | None = None
+
+
+def parse_action(action: object, turn: int = 0) -> Action:
+    """Read an action: plain text, or the JSON of an assistant message.
+
+    Args:
+        action: ``{"content": text, "tool_calls": [{"name": ..., "arguments": {...}}]}`` (OpenAI's
+            nested form is read too), or any text.
+        turn: numbers the ids of calls that come without one.
+    """
+    if not isinstance(action, str):
+        return _refused("", f"an action is a text, not {kind_of(action)}")
+    if len(action) > MAX_ACTION_CHARS:
+        return _refused(action, f"an action has at most {MAX_ACTION_CHARS} characters")
+    if action.lstrip()[:1] != "{":
+        return Action(_message(action))
+    try:
+        value = strict_loads(action, max_bytes=4 * MAX_ACTION_CHARS)
+    except JsonError as error:
+        if '"tool_calls"' in action:
+            return _refused(action, f"the message {error}")
+        return Action(_message(action))
+    if not isinstance(value, dict) or not _is_message(value):
+        return Action(_message(action))
+    return _parse_message(action, value, turn)
+
+
+def encode_message(message: Message) -> str:
+    """The action that says the same as an assistant message."""
+    value: dict[str, JsonValue] = {"content": message.content}
+    if message.reasoning is not None:
+        value["reasoning"] = message.reasoning
+    if message.tool_calls:
+        value["tool_calls"] = [
+            {
+                "id": call.id,
+                "name": call.name,
+                "arguments": call.arguments_text if call.arguments is None else call.arguments,
+            }
+            for call in message.tool_calls
+        ]
+    elif not value.get("reasoning"):
+        return message.content
+    return dumps(value)
+
+
+def _is_message(value: dict[str, JsonValue]) -> bool:
+    return "tool_calls" in value or ("content" in value and value.keys() <= _KEYS)
+
+
+def _parse_message(action: str, value: dict[str, JsonValue], turn: int) -> Action:
+    content = value.get("content")
+    reasoning = value.get("reasoning", value.get("reasoning_content"))
+    calls = value.get("tool_calls")
+    if content is not None and not isinstance(content, str):
+        return _refused(action, f"'content' must be a text, not {kind_of(content)}")
+    if reasoning is not None and not isinstance(reasoning, str):
+        return _refused(action, f"'reasoning' must be a text, not {kind_of(reasoning)}")
+    if calls is not None and not isinstance(calls, list):
+        return _refused(action, f"'tool_calls' must be an array, not {kind_of(calls)}")
+    if calls is not None and len(calls) > MAX_CALLS:
+        return _refused(action, f"a message has at most {MAX_CALLS} tool calls")
+    pairs = [_parse_call(call, f"call_{turn}_{i}") for i, call in enumerate(calls or [])]
+    message = Message.model_construct(
+        role="assistant",
+        content=content or "",
+        reasoning=reasoning,
+        tool_calls=tuple(call for call, _ in pairs),
+        tool_call_id=None,
+    )
+    return Action(message, tuple(fault for _, fault in pairs))
+
+
+def _parse_call(call: JsonValue, default_id: str) -> tuple[ToolCall, str | None]:
+    if not isinstance(call, dict):
+        text = clean_text(dumps(call), SHOWN_CHARS)
+        fault = f"a tool call must be an object, not {kind_of(call)}"
+        return ToolCall(id=default_id, name="invalid", arguments_text=text), fault
+    given = call.get("id")
+    call_id = given if isinstance(given, str) and 0 < len(given) <= MAX_NAME else default_id
+    inner = call.get("function")
+    body = inner if isinstance(inner, dict) else call
+    name, arguments = body.get("name"), body.get("arguments", {})
+    if not isinstance(name, str) or not name or len(name) > MAX_NAME:
+        text = clean_text(dumps(call), SHOWN_CHARS)
+        fault = f"a tool call needs a 'name' of at most {MAX_NAME} characters"
+        return ToolCall(id=call_id, name="invalid", arguments_text=text), fault
+    if isinstance(arguments, str):
+        given_text = arguments
+        try:
+            arguments = strict_loads(given_text or "{}", max_bytes=4 * MAX_ACTION_CHARS)
+        except JsonError as error:
+            return _unusable(call_id, name, given_text), f"the arguments are a text that {error}"
+    if not isinstance(arguments, dict):
+        fault = f"the arguments must be an object, not {kind_of(arguments)}"
+        return _unusable(call_id, name, dumps(arguments)), fault
+    made = ToolCall.model_construct(id=call_id, name=name, arguments=arguments, arguments_text=None)
+    return made, None
+
+
+def _unusable(call_id: str, name: str, text: str) -> ToolCall:
+    return ToolCall(id=call_id, name=name, arguments_text=clean_text(text, SHOWN_CHARS))
+
+
+def _message(text: str) -> Message:
+    return Message(role="assistant", content=clean_text(text, MAX_ACTION_CHARS))
+
+
+def _refused(text: str, problem: str) -> Action:
+    return Action(Message(role="assistant", content=clean_text(text, SHOWN_CHARS)), (), problem)

@@ -1,0 +1,270 @@
+"""What episodes of one process share: open datasets, running tools and verifiers.
+
+Everything is keyed by process id, because vector environments fork. In a forked child the
+parent's objects are neither used nor closed; the child starts its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from multiprocessing import util
+from pathlib import Path
+from typing import NamedTuple
+
+from envgen.core.errors import ConfigError, EnvError
+from envgen.core.registry import near_names
+from envgen.core.types import PublicTask, SourceKind
+from envgen.environments.toolbox import Toolbox
+from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
+from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.dataset import Dataset
+from envgen.verifiers.general import GeneralVerifier
+
+MAX_TOOL_HOSTS = 64
+"""Idle environments beyond this many are shut down, the least recently used first."""
+MAX_TASKS = 4_096
+PACKAGE_PREFIX = "package:"
+PACKAGE_DATA = Path(__file__).parent / "data"
+
+
+class Task(NamedTuple):
+    """A task as an episode needs it."""
+
+    public: PublicTask
+    toolbox: Toolbox
+    verifier: GeneralVerifier
+    database: Path
+    own_database: bool
+    """Whether the database is another than the environment's (a variant's)."""
+
+
+class Lease:
+    """An episode's tools; closing it lets the environment become idle."""
+
+    def __init__(self, session: ToolSession, hosts: DatasetHosts, environment_id: str) -> None:
+        self.session = session
+        self._hosts = hosts
+        self._environment_id = environment_id
+        self._open = True
+
+    def close(self) -> None:
+        """End the episode's tools; harmless a second time."""
+        if self._open:
+            self._open = False
+            try:
+                self.session.close()
+            finally:
+                self._hosts.release(self._environment_id)
+
+
+class _Running(NamedTuple):
+    host: ToolHost
+    leases: list[int]
+    """One element per open lease."""
+
+
+class DatasetHosts:
+    """Tools and verifiers of one dataset, started when first needed. Thread-safe."""
+
+    def __init__(self, dataset: Dataset, backend: WorkerBackend) -> None:
+        self.dataset = dataset
+        self._backend = backend
+        self._trusted = dataset.source in (SourceKind.PACKAGE, SourceKind.LOCAL)
+        self._lock = threading.RLock()
+        self._running: OrderedDict[str, _Running] = OrderedDict()
+        self._verifiers = _LazyVerifierHost(backend, self._trusted)
+        self._toolboxes: dict[str, Toolbox] = {}
+        self._tasks: OrderedDict[str, Task] = OrderedDict()
+
+    def toolbox(self, environment_id: str) -> Toolbox:
+        """The compiled tools of an environment; starts nothing."""
+        with self._lock:
+            if environment_id not in self._toolboxes:
+                spec = self.dataset.environments[environment_id]
+                self._toolboxes[environment_id] = Toolbox(spec)
+            return self._toolboxes[environment_id]
+
+    def task(self, task_id: str) -> Task:
+        """A task, ready to be played.
+
+        Raises:
+            ConfigError: if the dataset has no such task, or it is of another family.
+        """
+        with self._lock:
+            if task_id not in self._tasks:
+                self._tasks[task_id] = self._load(task_id)
+                if len(self._tasks) > MAX_TASKS:
+                    self._tasks.popitem(last=False)
+            return self._tasks[task_id]
+
+    def _load(self, task_id: str) -> Task:
+        if task_id not in self.dataset.tasks:
+            known = self.dataset.own_task_ids
+            raise ConfigError(f"unknown task {task_id!r}{near_names(task_id, known)}")
+        files = self.dataset.task_files(task_id)
+        spec = files.spec
+        if spec.family != "general":
+            raise ConfigError(f"task {task_id!r} is of family {spec.family!r}, not 'general'")
+        database = self.dataset.database(task_id)
+        if database is None:
+            raise EnvError(f"environment {spec.environment_id!r} has no database")
+        return Task(
+            public=spec.public(self.dataset.environments[spec.environment_id]),
+            toolbox=self.toolbox(spec.environment_id),
+            verifier=GeneralVerifier(files.verifier, spec.submit_schema, self._verifiers),
+            database=database,
+            own_database=spec.variant_of is not None,
+        )
+
+    def open(self, task: Task) -> Lease:
+        """Start the tools of an episode.
+
+        Raises:
+            EnvError: if the environment does not load.
+            SandboxUnavailableError: if untrusted tools can't be isolated here.
+        """
+        environment_id = task.public.environment_id
+        with self._lock:
+            running = self._running.get(environment_id) or self._start(environment_id)
+            self._running.move_to_end(environment_id)
+            running.leases.append(1)
+        try:
+            session = running.host.open(task.database if task.own_database else None)
+        except BaseException:
+            self.release(environment_id)
+            raise
+        return Lease(session, self, environment_id)
+
+    def release(self, environment_id: str) -> None:
+        """Note the end of a lease."""
+        with self._lock:
+            running = self._running.get(environment_id)
+            if running is not None and running.leases:
+                running.leases.pop()
+
+    def _start(self, environment_id: str) -> _Running:
+        files = self.dataset.environment_files(environment_id)
+        if files.database is None:
+            raise EnvError(f"environment {environment_id!r} has no database")
+        host = tool_host(
+            files.tools_source,
+            files.spec.tools,
+            files.database,
+            backend=self._backend,
+            trusted=self._trusted,
+        )
+        running = _Running(host, [])
+        self._running[environment_id] = running
+        idle = [name for name, one in self._running.items() if not one.leases]
+        for name in idle[: max(0, len(self._running) - MAX_TOOL_HOSTS)]:
+            if name != environment_id:
+                self._running.pop(name).host.close()
+        return running
+
+    def close(self) -> None:
+        """Shut everything down; open episodes lose their tools."""
+        with self._lock:
+            running, self._running = list(self._running.values()), OrderedDict()
+        for one in running:
+            one.host.close()
+        self._verifiers.close()
+
+
+class _LazyVerifierHost:
+    """A verifier host that starts at the first submission."""
+
+    def __init__(self, backend: WorkerBackend, trusted: bool) -> None:
+        self._backend = backend
+        self._trusted = trusted
+        self._lock = threading.Lock()
+        self._host: VerifierHost | None = None
+
+    def verify_many(
+        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10
+    ) -> list[VerifierReply]:
+        """Pass on to the host."""
+        with self._lock:
+            if self._host is None:
+                self._host = verifier_host(backend=self._backend, trusted=self._trusted)
+            host = self._host
+        return host.verify_many(source, inputs, timeout_s)
+
+    def close(self) -> None:
+        """Shut the host down."""
+        with self._lock:
+            host, self._host = self._host, None
+        if host is not None:
+            host.close()
+
+
+class _Process:
+    """The shared objects of one process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+        self.datasets: dict[tuple[str, bool, int], Dataset] = {}
+        self.hosts: dict[tuple[str, str, str], DatasetHosts] = {}
+        # Runs at exit of the main process, and of multiprocessing's children (atexit does not).
+        util.Finalize(None, self.close, exitpriority=100)
+
+    def close(self) -> None:
+        if self.pid != os.getpid():
+            return
+        with self.lock:
+            hosts, self.hosts = list(self.hosts.values()), {}
+            self.datasets.clear()
+        for one in hosts:
+            one.close()
+
+
+_processes: list[_Process] = []
+"""The last is this process's; a parent's stay, so that a child never finalizes their workers."""
+
+
+def _process() -> _Process:
+    if not _processes or _processes[-1].pid != os.getpid():
+        _processes.append(_Process())
+    return _processes[-1]
+
+
+def open_dataset(dataset: str | Path | Dataset, *, unproven: bool = False) -> Dataset:
+    """Open a dataset folder once per process; ``package:NAME`` is one shipped with envgen.
+
+    Raises:
+        DatasetError: if it is missing, corrupt, hostile or (without ``unproven``) unproven.
+    """
+    if isinstance(dataset, Dataset):
+        return dataset
+    text = str(dataset)
+    if text.startswith(PACKAGE_PREFIX):
+        path = PACKAGE_DATA / text.removeprefix(PACKAGE_PREFIX)
+    else:
+        path = Path(text).absolute()
+    manifest = path / "dataset.json"
+    stamp = manifest.stat().st_mtime_ns if manifest.is_file() else 0
+    key = (str(path), unproven, stamp)
+    process = _process()
+    with process.lock:
+        if key not in process.datasets:
+            process.datasets[key] = Dataset.open(path, unproven=unproven)
+        return process.datasets[key]
+
+
+def hosts_for(dataset: Dataset, backend: WorkerBackend = "auto") -> DatasetHosts:
+    """The tools and verifiers of a dataset that this process's episodes share."""
+    process = _process()
+    key = (str(dataset.path.absolute()), dataset.manifest.content_hash, backend)
+    with process.lock:
+        if key not in process.hosts:
+            process.hosts[key] = DatasetHosts(dataset, backend)
+        return process.hosts[key]
+
+
+def close_hosts() -> None:
+    """Shut down every tool and verifier that this process's episodes share."""
+    _process().close()

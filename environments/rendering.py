@@ -1,0 +1,42 @@
+"""Conversations as text for people and for text-only policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envgen.core.canonical import dumps
+from envgen.core.types import Message, ToolSpec
+
+
+def render_messages(messages: Sequence[Message]) -> str:
+    """A conversation: a line per role, then what was said and called."""
+    return "\n\n".join(map(render_message, messages))
+
+
+def render_message(message: Message) -> str:
+    """One message, its tool calls as JSON."""
+    parts = [f"[{message.role}]"]
+    if message.reasoning:
+        parts.append(f"<think>{message.reasoning}</think>")
+    if message.content:
+        parts.append(message.content)
+    for call in message.tool_calls:
+        arguments = call.arguments_text if call.arguments is None else dumps(call.arguments)
+        parts.append(f"{call.name}({arguments})")
+    return "\n".join(parts)
+
+
+def render_tools(tools: Sequence[ToolSpec]) -> str:
+    """The tools with their parameters, one per line."""
+    lines = [f"- {tool.name}: {tool.description} {dumps(tool.parameters)}" for tool in tools]
+    return "\n".join(lines)
+
+
+def clip(text: str, limit: int) -> str:
+    """``text`` cut in its middle to ``limit`` characters, saying how much is gone."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n... [{len(text) - limit} characters cut] ...\n"
+    keep = max(0, limit - len(mark) - 16)
+    head = keep // 3
+    return (text[:head] + mark + text[len(text) - (keep - head) :])[:limit]
