@@ -8,6 +8,7 @@ from envgen.core.ir import Problem
 from envgen.pipelines.general.blueprint import Operator
 from envgen.pipelines.general.domains import trip_find as find
 from envgen.pipelines.general.domains import trip_plan as plan
+from envgen.pipelines.general.domains import trip_tune as tune
 from envgen.pipelines.general.domains.trip_lexicon import LEXICON
 from envgen.pipelines.general.domains.trip_rows import KIND_OF, SOURCES
 from envgen.pipelines.general.tables import Tables
@@ -51,12 +52,18 @@ class Trip:
 
     def reseed(self, rng: Random, problem: Problem, level: int) -> Tables:
         """Rows as the operator that made ``problem`` draws them."""
-        if plan.num_days(problem):
+        if tune.num_days(problem):
             return plan.redraw(rng, problem)
         return find.draw_tables(rng, find.asked(problem), level)
 
     def rebind(self, problem: Problem, tables: Tables, rng: Random) -> Problem | None:
         """New city, floors, limits and budgets; None if the rows make the question unfair."""
-        if plan.num_days(problem):
-            return plan.tune(problem, tables, rng)
+        if tune.num_days(problem):
+            return tune.tune(problem, tables, rng)
         return find.bind(problem, tables, rng)
+
+    def sibling(self, rng: Random, problem: Problem, tables: Tables) -> Problem | None:
+        """Another task of the same level over the same rows and tools."""
+        if tune.num_days(problem):
+            return plan.sibling(rng, problem, tables)
+        return find.sibling(rng, problem, tables)

@@ -25,6 +25,8 @@ TIER_PARAMS: Mapping[str, Scalar] = {
     "fair_rating": 32,
 }
 """The bounds of the paper's example."""
+MAX_DENSITY = {1: 0.05, 2: 0.02, 3: 1e-3}
+"""Days of the trip -> largest share of itineraries that may pass."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,26 @@ class CityDays:
     space: int
 
 
-def city_days(tables: Tables) -> dict[str, CityDays]:
-    """City -> its days, under ``TIER_PARAMS``."""
+def city_days(tables: Tables, bounds: Mapping[str, Scalar] = TIER_PARAMS) -> dict[str, CityDays]:
+    """City -> its days, under the tiers' ``bounds``."""
+    limit = {name: number(bounds[name]) for name in TIER_PARAMS}
     by_city: dict[str, dict[str, list[Row]]] = {}
     for relation in ("hotels", "restaurants", "attractions"):
         for row in tables[relation].values():
             kinds = by_city.setdefault(str(row["city"]), {})
             kinds.setdefault(relation, []).append(row)
     return {
-        city: _days(kinds["hotels"], kinds["restaurants"], kinds["attractions"])
+        city: _days(kinds["hotels"], kinds["restaurants"], kinds["attractions"], limit)
         for city, kinds in sorted(by_city.items())
     }
 
 
 def _days(
-    hotels: Sequence[Row], restaurants: Sequence[Row], attractions: Sequence[Row]
+    hotels: Sequence[Row],
+    restaurants: Sequence[Row],
+    attractions: Sequence[Row],
+    limit: Mapping[str, int],
 ) -> CityDays:
-    limit = {name: number(value) for name, value in TIER_PARAMS.items()}
     prices = [number(h["price"]) for h in hotels]
     tickets = tuple(number(a["ticket"]) for a in attractions)
     pairs = [
@@ -130,3 +135,10 @@ def plan_density(days: Mapping[str, CityDays], num_days: int) -> float:
                 product *= days[city].free.count
             found += product
     return found / float(space) ** num_days
+
+
+def scarce(days: Mapping[str, CityDays], num_days: int) -> bool:
+    """Whether every tier can be met, and few enough itineraries pass."""
+    if min(tier_counts(days).values()) == 0:
+        return False
+    return plan_density(days, num_days) <= MAX_DENSITY[num_days]

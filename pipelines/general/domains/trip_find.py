@@ -219,3 +219,27 @@ def _over_new_rows(problem: Problem, level: int, rng: Random) -> Hardened | None
         if bound is not None:
             return Hardened(bound, tables)
     return None
+
+
+def sibling(rng: Random, problem: Problem, tables: Tables) -> Problem | None:
+    """Another question of the same kind about the same rows."""
+    of, goal = asked(problem), problem.goal
+    assert isinstance(goal, Equals)
+    score, price = SCORE_OF[of], PRICE_OF[of]
+    ranked = [("kept_least", price), ("kept_most", "rating"), ("kept_most", price)]
+    if goal.text_key in ("city_most", "city_least"):
+        choices = [(name, {"by": score}) for name in ("city_most", "city_least")]
+        kind = "find"
+    elif goal.text_key.startswith("city"):
+        choices = [(f"city_{name}", {"keep": score, "by": by}) for name, by in ranked]
+        kind = "find"
+    else:
+        kind = rng.choice(["search", "number"])
+        choices = [("count", {"keep": score}), ("count", {"keep": "rating"})]
+        choices += [("sum", {"keep": "rating", "by": score})]
+        if kind == "search":
+            choices = [(f"big_{name}", {"keep": score, "by": by}) for name, by in ranked]
+    name, fields = rng.choice(choices)
+    other = find_problem(of, 5, opening(rng, kind), name, fields)
+    same = {"relations": problem.relations, "access": problem.access}
+    return bind(other.model_copy(update=same), tables, rng)

@@ -6,36 +6,31 @@ itineraries pass although most cities offer nothing wrong. Every tier can be met
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import permutations
 from random import Random
-from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from envgen.core.ir import Problem, Relation, Scalar
+from envgen.core.ir import Problem, Relation
 from envgen.pipelines.general.blueprint import Hardened
 from envgen.pipelines.general.domains import trip_rows as rows
 from envgen.pipelines.general.domains.trip_days import (
     TIER_PARAMS,
     TIERS,
-    CityDays,
     city_days,
-    number,
-    plan_density,
-    tier_counts,
+    scarce,
 )
 from envgen.pipelines.general.domains.trip_lexicon import LEXICON
-from envgen.pipelines.general.domains.trip_rules import RAIN, iso_day
+from envgen.pipelines.general.domains.trip_rules import iso_day
 from envgen.pipelines.general.domains.trip_tools import plan_tools
+from envgen.pipelines.general.domains.trip_tune import num_days, start_date, tune
 from envgen.pipelines.general.tables import Row, Tables
 
 START = "2025-10-01"
-_TRIES = 60
-_SAMPLES = 600
-_BUDGET_SHARE = 0.03
-_LEGS_SHARE = 0.25
+_TRIES = 100
+_SIBLING_TRIES = 12
+_EXTRA = ("budget", "legs", "dry")
 _FORECAST_DAYS = 5
 
 
@@ -51,8 +46,6 @@ class Size:
     hotels: int
     restaurants: int
     attractions: int
-    density: float
-    """Largest share of itineraries that may pass."""
 
     def jittered(self, rng: Random) -> Size:
         """A size a little above this one."""
@@ -65,11 +58,19 @@ class Size:
 
 
 SIZES = {
-    1: Size(4, 1, 1, 6, 7, 5, 0.05),
-    2: Size(6, 1, 1, 8, 9, 7, 0.02),
-    3: Size(12, 2, 1, 14, 16, 10, 1e-3),
+    1: Size(4, 1, 1, 6, 7, 5),
+    2: Size(6, 1, 1, 8, 9, 7),
+    3: Size(12, 2, 1, 14, 16, 10),
 }
 """Days of the trip -> size."""
+_OTHER_BOUNDS: Mapping[str, tuple[int, ...]] = {
+    "luxury_meals": (280, 300, 320, 350, 380),
+    "luxury_ticket": (80, 100, 110, 120, 150),
+    "mid_ticket": (140, 160, 170, 180),
+    "good_rating": (39, 40, 41, 42),
+    "fair_rating": (32, 33, 34),
+}
+"""What the tiers' bounds may be in further tasks over the same rows."""
 
 
 def plan_relations(days: int) -> tuple[Relation, ...]:
@@ -82,17 +83,6 @@ def plan_relations(days: int) -> tuple[Relation, ...]:
             rows.relation(name) for name in ("city_transport", "inter_city_transport", "weather")
         ]
     return tuple(found)
-
-
-def draw_plan_tables(rng: Random, days: int, start: str) -> Tables:
-    """Rows under which every tier can be met, but seldom."""
-    for _ in range(_TRIES):
-        tables = _draw(rng, days, start)
-        offered = city_days(tables)
-        if min(tier_counts(offered).values()) > 0:
-            if plan_density(offered, days) <= SIZES[days].density:
-                return tables
-    raise AssertionError(f"no {days}-day tables in {_TRIES} tries")
 
 
 def _draw(rng: Random, days: int, start: str) -> Tables:
@@ -158,14 +148,14 @@ def _hotel_price(rng: Random, low: int) -> int:
 # --- problems ------------------------------------------------------------------------------------
 
 
-def plan_problem(opening: str, days: int, start: str) -> Problem:
-    """An itinerary of ``days`` days."""
+def plan_problem(opening: str, days: int, start: str, *, tiers: int | None = None) -> Problem:
+    """An itinerary of ``days`` days; the budget tiers are about day ``tiers`` (default: the second)."""
     fields: dict[str, JsonValue] = {"opening": opening, "start": start}
     rules = [LEXICON.clause("meals_differ"), LEXICON.clause("located_one")]
     if days > 1:
         fields |= {"days": days, "end": iso_day(start, days - 1)}
         rules = [LEXICON.clause("no_repeat", days=days), LEXICON.clause("located", days=days)]
-    rules += [LEXICON.clause(tier, day=min(days, 2)) for tier in TIERS]
+    rules += [LEXICON.clause(tier, day=tiers or min(days, 2)) for tier in TIERS]
     frame = LEXICON.frame(fields)
     return Problem(
         id=f"trip-{days}-days",
@@ -181,119 +171,18 @@ def plan_problem(opening: str, days: int, start: str) -> Problem:
     )
 
 
-def num_days(problem: Problem) -> int:
-    """Days of an itinerary task."""
-    return len(problem.layout) if isinstance(problem.layout, list) else 0
-
-
-def start_date(problem: Problem) -> str:
-    """First day of an itinerary task."""
-    return str(problem.fields["start"])
-
-
-# --- bounds of levels 9 and 10 -------------------------------------------------------------------
-
-
-class Route(NamedTuple):
-    """Cities of the three days with the tier of day 2, and the least that such a trip costs."""
-
-    cities: tuple[str, str, str]
-    tier: str
-    cheapest: int
-
-
-def tune(problem: Problem, tables: Tables, rng: Random) -> Problem | None:
-    """Bounds under which every tier can still be met, but seldom; None if the weather forbids it."""
-    offered = city_days(tables)
-    if min(tier_counts(offered).values()) == 0:
-        return None
-    params = dict(TIER_PARAMS)
-    families = {clause.family for clause in problem.clauses}
-    if num_days(problem) < 3 or not families & {"budget", "legs", "dry"}:
-        return problem.model_copy(update={"params": params})
-    routes = _routes(offered)
-    if "budget" in families:
-        budget = max(
-            _cheap_trip(offered, routes, rng), _reach_all(routes, [r.cheapest for r in routes])
-        )
-        params["budget"] = -(-budget // 10) * 10
-        routes = [route for route in routes if route.cheapest <= number(params["budget"])]
-    if "dry" in families:
-        wet = _wet(tables, start_date(problem))
-        routes = [r for r in routes if not any(pair in wet for pair in enumerate(r.cities))]
-    if {route.tier for route in routes} != set(TIERS):
-        return None
-    if "legs" in families:
-        fares = _fares(tables)
-        costs = [fares[a, b] + fares[b, c] for (a, b, c), _, _ in routes]
-        common = sorted(costs)[int(len(costs) * _LEGS_SHARE)]
-        params["legs"] = max(common, _reach_all(routes, costs))
-    return problem.model_copy(update={"params": params})
-
-
-def _routes(offered: Mapping[str, CityDays]) -> list[Route]:
-    return [
-        Route(
-            (first, middle, last),
-            tier,
-            offered[first].free.cheapest
-            + offered[middle].tiers[tier].cheapest
-            + offered[last].free.cheapest,
-        )
-        for first, middle, last in permutations(offered, 3)
-        for tier in TIERS
-        if offered[middle].tiers[tier].count
-    ]
-
-
-def _reach_all(routes: Sequence[Route], costs: Sequence[int]) -> int:
-    """The least bound on ``costs`` under which every tier keeps a route."""
-    return max(
-        min(cost for route, cost in zip(routes, costs, strict=True) if route.tier == tier)
-        for tier in TIERS
-    )
-
-
-def _cheap_trip(offered: Mapping[str, CityDays], routes: Sequence[Route], rng: Random) -> int:
-    """What only the cheapest ``_BUDGET_SHARE`` of the itineraries that pass stay under (sampled)."""
-    weights = [offered[route.cities[1]].tiers[route.tier].count for route in routes]
-    drawn = rng.choices(routes, weights, k=_SAMPLES)
-    costs = sorted(
-        offered[a].free.draw(rng) + offered[b].tiers[tier].draw(rng) + offered[c].free.draw(rng)
-        for (a, b, c), tier, _ in drawn
-    )
-    return costs[int(len(costs) * _BUDGET_SHARE)]
-
-
-def _fares(tables: Tables) -> dict[tuple[Scalar, Scalar], int]:
-    """Fare of the cheapest connection between two cities."""
-    best: dict[tuple[Scalar, Scalar], int] = {}
-    for row in tables["inter_city_transport"].values():
-        pair = (row["from_city"], row["to_city"])
-        best[pair] = min(number(row["fare"]), best.get(pair, number(row["fare"])))
-    return best
-
-
-def _wet(tables: Tables, start: str) -> set[tuple[int, Scalar]]:
-    """(day offset, city) with rain."""
-    offsets = {iso_day(start, n): n for n in range(_FORECAST_DAYS)}
-    return {
-        (offsets[str(row["date"])], row["city"])
-        for row in tables["weather"].values()
-        if row["condition"] == RAIN and str(row["date"]) in offsets
-    }
-
-
 # --- operators -----------------------------------------------------------------------------------
 
 
 def redraw(rng: Random, problem: Problem) -> Tables:
-    """New rows for ``problem``, under which it can be tuned."""
+    """New rows for ``problem``; after some tries, such that it can be tuned."""
+    days = num_days(problem)
     for _ in range(_TRIES):
-        tables = draw_plan_tables(rng, num_days(problem), start_date(problem))
-        if tune(problem, tables, rng) is not None:
-            return tables
-    raise AssertionError(f"no rows for {problem.id} in {_TRIES} tries")
+        tables = _draw(rng, days, start_date(problem))
+        if scarce(city_days(tables, problem.params), days):
+            if tune(problem, tables, rng) is not None:
+                break
+    return tables
 
 
 def _planned(problem: Problem, rng: Random) -> Hardened | None:
@@ -343,6 +232,21 @@ def _with_clause(
     )
     tuned = tune(extended, tables, rng)
     return _planned(extended, rng) if tuned is None else Hardened(tuned, tables)
+
+
+def sibling(rng: Random, problem: Problem, tables: Tables) -> Problem | None:
+    """Another itinerary over the same rows: other bounds, and the tiers on another day."""
+    days = num_days(problem)
+    opening = _opening(rng, str(problem.fields["opening"]).partition("-")[0])
+    extra = tuple(clause for clause in problem.clauses if clause.family in _EXTRA)
+    for _ in range(_SIBLING_TRIES):
+        other = plan_problem(opening, days, start_date(problem), tiers=rng.randint(1, days))
+        bounds = {name: rng.choice(values) for name, values in _OTHER_BOUNDS.items()}
+        update = {"params": {**TIER_PARAMS, **bounds}, "clauses": (*other.clauses, *extra)}
+        tuned = tune(other.model_copy(update=update), tables, rng)
+        if tuned is not None:
+            return tuned
+    return None
 
 
 def _opening(rng: Random, kind: str) -> str:

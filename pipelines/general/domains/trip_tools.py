@@ -100,11 +100,9 @@ def city_tool(relation: str) -> Access:
 
 
 def plan_tools(days: int) -> tuple[Access, ...]:
-    """The tools of itinerary tasks: lists and facts, from two days on the way back, from three on all."""
+    """The tools of itinerary tasks: lists, facts and the way back; from three days on all."""
     tools = [ALL_CITIES, INFOS_BY_CITY]
-    tools += [make(relation) for make in (list_tool, info_tool) for relation in KIND_OF]
-    if days >= 2:
-        tools += [city_tool(relation) for relation in KIND_OF]
+    tools += [make(name) for make in (list_tool, info_tool, city_tool) for name in KIND_OF]
     if days >= 3:
         tools += MOVING
     return tuple(sorted(tools, key=lambda access: access.tool))
