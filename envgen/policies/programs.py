@@ -20,6 +20,9 @@ from envgen.policies.base import PolicyReply, Tool, submit_argument, submit_tool
 
 T = TypeVar("T")
 
+CALLS_PER_TURN = 64
+"""Environments refuse longer messages; a program's longer list is made over several turns."""
+
 
 class Call(NamedTuple):
     """A tool call that a program wants made."""
@@ -85,11 +88,14 @@ class ProgramPolicy:
         program = self.answer(task, seeding.rng(seed, self.name))
         try:
             calls = next(program)
+            known: list[JsonValue] = []
             for results in rounds:
-                calls = program.send(results[: len(calls)])
+                known += results[: len(calls) - len(known)]
+                if len(known) >= len(calls):
+                    calls, known = program.send(known), []
         except StopIteration as stop:
             return PolicyReply(submit_message(stop.value, tools, task, len(rounds)))
-        return PolicyReply(call_message(calls, len(rounds)))
+        return PolicyReply(call_message(calls[len(known) :][:CALLS_PER_TURN], len(rounds)))
 
 
 def call_message(calls: Sequence[Call], turn: int) -> Message:

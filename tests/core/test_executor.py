@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envgen.core.errors import ConfigError, WorkerDiedError
+from envgen.core.executor import LocalExecutor, WorkerSpec
+
+SQUARES = WorkerSpec("workers:squares")
+FORMS = [LocalExecutor(), LocalExecutor(threads=3), LocalExecutor(processes=2, threads=2)]
+
+
+@pytest.mark.parametrize("executor", FORMS, ids=str)
+def test_every_item_has_one_outcome(executor: LocalExecutor, tmp_path: Path) -> None:
+    spec = WorkerSpec("workers:squares", {"folder": str(tmp_path)})
+    outcomes = list(executor.run(spec, iter([*range(30), -1])))
+    values = {o.item: o.value[0] for o in outcomes if o.error is None}
+    assert values == {i: i * i for i in range(30)}
+    errors = [o for o in outcomes if o.error is not None]
+    assert [o.item for o in errors] == [-1]
+    assert isinstance(errors[0].error, ValueError)
+    pids = {o.value[1] for o in outcomes if o.error is None}
+    assert len(pids) == max(1, executor.processes)
+    assert {int(path.name) for path in tmp_path.iterdir()} == pids  # each worker was closed
+
+
+@pytest.mark.parametrize("executor", FORMS, ids=str)
+def test_items_are_taken_lazily_and_work_can_be_stopped(executor: LocalExecutor) -> None:
+    taken = itertools.count()
+    running = executor.run(SQUARES, taken)
+    for _ in range(5):
+        next(running)
+    running.close()  # type: ignore[attr-defined]  # every form is a generator
+    assert next(taken) < 60
+
+
+def test_a_dead_worker_costs_its_items_only() -> None:
+    outcomes = list(LocalExecutor(processes=1).run(SQUARES, [1, 2, 666, *range(10, 30)]))
+    assert len(outcomes) == 23
+    died = [o for o in outcomes if isinstance(o.error, WorkerDiedError)]
+    assert 666 in [o.item for o in died]
+    assert len(died) <= 6
+
+
+@pytest.mark.parametrize("executor", FORMS, ids=str)
+def test_a_worker_that_cannot_open_is_an_error(executor: LocalExecutor) -> None:
+    with pytest.raises(RuntimeError, match="no luck"):
+        list(executor.run(WorkerSpec("workers:broken"), [1]))
+
+
+def test_results_that_cannot_travel_say_so() -> None:
+    outcomes = list(LocalExecutor(processes=1).run(WorkerSpec("workers:unpicklable"), [1]))
+    assert isinstance(outcomes[0].error, ConfigError)
+
+
+def test_specs_travel() -> None:
+    assert pickle.loads(pickle.dumps(SQUARES)) == SQUARES
+
+
+def test_impossible_forms_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        LocalExecutor(processes=-1)
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "from envgen.core.executor import LocalExecutor, WorkerSpec\n"
+        "import itertools\n"
+        "if __name__ == '__main__':\n"
+        "    spec = WorkerSpec('workers:squares')\n"
+        "    for o in LocalExecutor(processes=2).run(spec, itertools.count()):\n"
+        "        print(o.value[1], flush=True)\n"
+    )
+    paths = os.pathsep.join([*sys.path, str(Path(__file__).parents[1] / "helpers")])
+    parent = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert parent.stdout is not None
+    pids: set[int] = set()
+    for line in parent.stdout:
+        pids.add(int(line))
+        if len(pids) == 2:
+            break
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(5)
+    parent.stdout.close()
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
