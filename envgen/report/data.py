@@ -1,0 +1,179 @@
+"""What a report shows. Pipelines fill it; ``envgen.report.html`` renders it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from pydantic import Field
+
+from envgen.core.types import PublicTask, Record, TaskSpec, Trajectory
+from envgen.store.card import kill_rate
+
+
+class FunnelStage(Record):
+    """One step of a funnel."""
+
+    name: str
+    num_in: int = Field(ge=0)
+    num_out: int = Field(ge=0)
+    reasons: dict[str, int] = Field(default_factory=dict)
+    """Why the others were dropped, and how many for each reason."""
+
+
+class TaskPoint(Record):
+    """One task in the plots."""
+
+    task_id: str
+    level: int
+    density: float | None = None
+    density_low: float | None = None
+    density_high: float | None = None
+    kill_rate: float | None = None
+    minimum_calls: int = 0
+    distinct_tools: int = 0
+    split: str = "train"
+
+
+class PassRow(Record):
+    """A pass@k estimate over the tasks of one level."""
+
+    policy: str
+    level: int | None = None
+    """None: all levels."""
+    k: int = Field(ge=1)
+    estimate: float
+    low: float
+    high: float
+    n: int
+    """Error-free samples."""
+    num_tasks: int
+
+
+class FilterRow(Record):
+    """What a pass@k filter did on one level."""
+
+    level: int
+    kept: int
+    dropped: int
+    undecided: int = 0
+    """Too few error-free samples: kept out, but not for being too hard or too easy."""
+    reasons: dict[str, int] = Field(default_factory=dict)
+
+
+class StageTime(Record):
+    """How long a stage took."""
+
+    name: str
+    seconds: float = Field(ge=0)
+
+
+class GateRow(Record):
+    """What one gate found over all tasks."""
+
+    gate: str
+    passed: int = 0
+    failed: int = 0
+    not_applicable: int = 0
+    not_run: int = 0
+    num_trials: int = 0
+    lowest_figure: float | None = None
+    reason: str = ""
+    """The most common reason where it did not pass."""
+
+
+class ReportData(Record):
+    """All that ``report.html`` shows; empty parts are left out of the page."""
+
+    title: str
+    summary: str = ""
+    facts: dict[str, str] = Field(default_factory=dict)
+    """Small print of the header: versions, seed, host, config hash."""
+    commands: tuple[str, ...] = ()
+    """The commands that make this run again."""
+    counts: dict[str, int | float] = Field(default_factory=dict)
+    """The big numbers, by what they count."""
+    funnel: tuple[FunnelStage, ...] = ()
+    tasks: tuple[TaskPoint, ...] = ()
+    pass_at: tuple[PassRow, ...] = ()
+    filtered: tuple[FilterRow, ...] = ()
+    filter_rule: str = ""
+    timings: tuple[StageTime, ...] = ()
+    gates: tuple[GateRow, ...] = ()
+    episode: Trajectory | None = None
+    episode_task: PublicTask | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader should know: what is not isolated, what was not run and why."""
+
+
+def task_points(tasks: Iterable[TaskSpec]) -> tuple[TaskPoint, ...]:
+    """The plots' points for these tasks."""
+    points = []
+    for task in tasks:
+        difficulty = task.difficulty
+        density = difficulty.density
+        points.append(
+            TaskPoint(
+                task_id=task.id,
+                level=difficulty.level,
+                density=density and density.value,
+                density_low=density and density.low,
+                density_high=density and density.high,
+                kill_rate=kill_rate(task),
+                minimum_calls=difficulty.minimum_calls,
+                distinct_tools=difficulty.distinct_tools,
+                split=task.split,
+            )
+        )
+    return tuple(points)
+
+
+def gate_rows(tasks: Iterable[TaskSpec]) -> tuple[GateRow, ...]:
+    """The evidence of these tasks, one row a gate, in the order the gates were run."""
+    rows: dict[str, Counter[str]] = {}
+    figures: dict[str, list[float]] = {}
+    reasons: dict[str, Counter[str]] = {}
+    for task in tasks:
+        for gate in task.evidence:
+            row = rows.setdefault(gate.gate, Counter())
+            row[gate.status.value] += 1
+            row["num_trials"] += gate.n
+            if gate.figure is not None:
+                figures.setdefault(gate.gate, []).append(gate.figure)
+            if gate.reason:
+                reasons.setdefault(gate.gate, Counter())[gate.reason] += 1
+    result = []
+    for name, row in rows.items():
+        common = reasons[name].most_common(1)[0][0] if name in reasons else ""
+        lowest = min(figures[name]) if name in figures else None
+        counts = {key: row[key] for key in row}
+        result.append(GateRow(gate=name, lowest_figure=lowest, reason=common, **counts))
+    return tuple(result)
+
+
+def filter_rows(
+    levels: Mapping[str, int], outcomes: Mapping[str, str], *, kept: str = "kept"
+) -> tuple[FilterRow, ...]:
+    """Kept and dropped per level.
+
+    Args:
+        levels: task id -> level.
+        outcomes: task id -> ``kept``, ``undecided``, or the reason for which it was dropped.
+        kept: the outcome that means kept.
+    """
+    rows = []
+    for level in sorted(set(levels.values())):
+        found = Counter(
+            outcomes[name] for name in levels if levels[name] == level and name in outcomes
+        )
+        num_kept, undecided = found.pop(kept, 0), found.pop("undecided", 0)
+        rows.append(
+            FilterRow(
+                level=level,
+                kept=num_kept,
+                dropped=sum(found.values()),
+                undecided=undecided,
+                reasons=dict(sorted(found.items())),
+            )
+        )
+    return tuple(rows)

@@ -1,0 +1,241 @@
+"""Render a report: one HTML file without scripts or outside parts.
+
+Everything shown may come from a model or a stranger: the template escapes all of it, control and
+direction-changing characters are made visible, and a content security policy forbids scripts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import unicodedata
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from envgen.core.errors import StoreError
+from envgen.core.types import Message, Trajectory
+from envgen.report.data import PassRow, ReportData
+from envgen.report.plots import density_plot, difficulty_plot, pass_plot
+
+_MAX_TEXT = 20_000
+_FOLD_LINES = 14
+
+
+class Step(NamedTuple):
+    """One message of the episode, ready to show."""
+
+    number: int
+    role: str
+    title: str
+    reasoning: str
+    text: str
+    calls: list[tuple[str, str]]
+    """(tool, arguments)"""
+    folded: bool
+    """Long: shown closed."""
+
+
+class PassCell(NamedTuple):
+    """One estimate in the table."""
+
+    text: str
+    interval: str
+    low: float
+    width: float
+    at: float
+
+
+class PassLine(NamedTuple):
+    """One row of the pass@k table."""
+
+    policy: str
+    level: str
+    num_tasks: int
+    n: int
+    cells: list[PassCell | None]
+
+
+def render_report(data: ReportData) -> str:
+    """The whole page for ``data``; the same data gives the same page."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters.update(number=_number, seconds=_seconds, percent=_percent)
+    ks = sorted({row.k for row in data.pass_at})
+    plots = []
+    if data.tasks:
+        plots = [difficulty_plot(data.tasks), density_plot(data.tasks)]
+    view: dict[str, Any] = {
+        "data": data,
+        "widest": max([1, *(stage.num_in for stage in data.funnel)]),
+        "plots": [Markup(plot) for plot in plots if plot],
+        "pass_plots": [Markup(p) for p in (pass_plot(data.pass_at, k) for k in ks[:1]) if p],
+        "ks": ks,
+        "pass_lines": _pass_lines(data.pass_at, ks),
+        "total_s": sum(time.seconds for time in data.timings),
+        "longest_s": max([1e-9, *(time.seconds for time in data.timings)]),
+        "steps": [] if data.episode is None else _steps(data.episode),
+        "kill_rates": _kill_rates(data),
+    }
+    return environment.get_template("report.html.j2").render(view)
+
+
+def write_report(path: str | Path, data: ReportData) -> Path:
+    """Write the page for ``data`` to ``path``, replacing what is there; returns the path.
+
+    Raises:
+        StoreError: if it can't be written.
+    """
+    path = Path(path)
+    text = render_report(data)
+    partial = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise StoreError(f"can't write the report {str(path)!r}: {error}") from error
+    return path
+
+
+def _steps(episode: Trajectory) -> list[Step]:
+    names = {call.id: call.name for message in episode.messages for call in message.tool_calls}
+    return [_step(i, message, names) for i, message in enumerate(episode.messages)]
+
+
+def _step(number: int, message: Message, names: dict[str, str]) -> Step:
+    title: str = message.role
+    text = message.content
+    if message.role == "tool":
+        title = f"result of {names.get(message.tool_call_id or '', 'a call')}"
+        text = _pretty_json(text)
+    calls = []
+    for call in message.tool_calls:
+        if call.arguments is None:
+            calls.append((call.name, call.arguments_text or ""))
+        else:
+            calls.append((call.name, _arguments(call.arguments)))
+    folded = (
+        message.role in ("tool", "system") and text.count("\n") + len(text) // 100 > _FOLD_LINES
+    )
+    return Step(
+        number, message.role, title, _cut(message.reasoning or ""), _cut(text),
+        [(name, _cut(arguments)) for name, arguments in calls], folded,
+    )  # fmt: skip
+
+
+def _arguments(arguments: dict[str, Any]) -> str:
+    return "\n".join(f"{name} = {_argument(value)}" for name, value in arguments.items())
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+        pretty = _pretty_json(value)
+        if pretty != value:
+            return pretty
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _pretty_json(text: str) -> str:
+    if text.strip()[:1] not in ("{", "["):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(value, list) and value and all(isinstance(x, dict) for x in value):
+        return "[\n" + ",\n".join("  " + json.dumps(x, ensure_ascii=False) for x in value) + "\n]"
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MAX_TEXT:
+        return text
+    return f"{text[:_MAX_TEXT]}\n[... {len(text) - _MAX_TEXT:,} more characters]"
+
+
+def _pass_lines(rows: tuple[PassRow, ...], ks: list[int]) -> list[PassLine]:
+    groups: dict[tuple[str, int | None], dict[int, PassRow]] = {}
+    for row in rows:
+        groups.setdefault((row.policy, row.level), {})[row.k] = row
+    order = list(dict.fromkeys(row.policy for row in rows))
+    keys = sorted(groups, key=lambda key: (order.index(key[0]), key[1] is None, key[1] or 0))
+    lines = []
+    for policy, level in keys:
+        found = groups[policy, level]
+        first = next(iter(found.values()))
+        cells = [_cell(found[k]) if k in found else None for k in ks]
+        name = "all" if level is None else str(level)
+        lines.append(PassLine(policy, name, first.num_tasks, first.n, cells))
+    return lines
+
+
+def _cell(row: PassRow) -> PassCell:
+    low, high = max(0.0, min(1.0, row.low)), max(0.0, min(1.0, row.high))
+    return PassCell(
+        text=_share(row.estimate),
+        interval=f"{_share(row.low)} to {_share(row.high)}",
+        low=100 * low,
+        width=max(1.0, 100 * (high - low)),
+        at=100 * max(0.0, min(1.0, row.estimate)),
+    )
+
+
+def _share(value: float) -> str:
+    if 0 < value < 0.0005:
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:.3f}"
+
+
+def _kill_rates(data: ReportData) -> str:
+    rates = [task.kill_rate for task in data.tasks if task.kill_rate is not None]
+    if not rates:
+        return ""
+    mean = sum(rates) / len(rates)
+    return (
+        f"Mutants of the verifiers killed by the probes: {_percent(mean)} on average, "
+        f"{_percent(min(rates))} in the worst of {len(rates)} tasks."
+    )
+
+
+def _finalize(value: object) -> object:
+    return _visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _visible(text: str) -> str:
+    """Text with control, format and private characters spelled out, so that none acts on the page."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs", "Cn")
+        else f"\N{WHITE SQUARE}U+{ord(c):04X}"
+        for c in text
+    )  # fmt: skip
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _seconds(value: float) -> str:
+    if value >= 60:
+        return f"{int(value // 60)} min {value % 60:.0f} s"
+    return f"{value:.1f} s" if value >= 1 else f"{1000 * value:.0f} ms"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %".replace(".0 %", " %")

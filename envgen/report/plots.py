@@ -1,0 +1,182 @@
+"""Plots as inline SVG that follows the page's light or dark colours.
+
+Figures are drawn in stand-in colours, which are then replaced by CSS variables; texts stay texts.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from envgen.core.seeding import rng
+from envgen.report.data import PassRow, TaskPoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, FAINT, GRID = "#010101", "#020202", "#030303"
+SERIES = ("#040401", "#040402", "#040403", "#040404", "#040405", "#040406")
+_VARIABLES = {INK: "--ink", FAINT: "--faint", GRID: "--line"} | {
+    color: f"--series-{i + 1}" for i, color in enumerate(SERIES)
+}
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "envgen",
+    "text.parse_math": False,
+    "font.size": 10.5,
+    "text.color": INK,
+    "axes.labelcolor": FAINT,
+    "axes.edgecolor": GRID,
+    "axes.titlesize": 11,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+}
+_MAX_SERIES = len(SERIES)
+
+
+def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
+    """Calls and distinct tools of the gold run, per level."""
+
+    def draw(axes: Axes) -> None:
+        _strip(axes, tasks, [t.minimum_calls for t in tasks], SERIES[0], "o", -0.13, "tool calls")
+        _strip(
+            axes, tasks, [t.distinct_tools for t in tasks], SERIES[1], "s", 0.13, "distinct tools"
+        )
+        axes.set_ylabel("gold run")
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="upper left", handletextpad=0.2)
+        _levels(axes, [t.level for t in tasks])
+
+    return _svg("difficulty", draw, "Tool calls and distinct tools of the gold run, by level")
+
+
+def density_plot(tasks: Sequence[TaskPoint]) -> str:
+    """Density with its interval on a logarithmic axis, per level; empty if none is known."""
+    known = [t for t in tasks if t.density is not None and t.density > 0]
+    if not known:
+        return ""
+
+    def draw(axes: Axes) -> None:
+        for i, task in enumerate(known):
+            value = task.density or 0.0
+            low = value if not task.density_low else min(task.density_low, value)
+            high = value if task.density_high is None else max(task.density_high, value)
+            x = task.level + _jitter(task.task_id)
+            axes.plot([x, x], [low, high], color=SERIES[0], linewidth=1.2, alpha=0.55)
+            label = "task (bar: its interval)" if i == 0 else None
+            axes.plot([x], [value], "o", color=SERIES[0], markersize=5, alpha=0.75, label=label)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0e}"))
+        axes.set_ylabel("share of answers accepted")
+        axes.legend(loc="upper right", handletextpad=0.2)
+        _levels(axes, [t.level for t in known])
+
+    return _svg("density", draw, "Density of accepted answers, by level")
+
+
+def pass_plot(rows: Sequence[PassRow], k: int) -> str:
+    """pass@k with its interval per policy and level; empty without rows per level."""
+    rows = [row for row in rows if row.k == k and row.level is not None]
+    if not rows:
+        return ""
+    policies = list(dict.fromkeys(row.policy for row in rows))[:_MAX_SERIES]
+
+    def draw(axes: Axes) -> None:
+        for i, policy in enumerate(policies):
+            own = [row for row in rows if row.policy == policy]
+            shift = (i - (len(policies) - 1) / 2) * 0.14
+            xs = [(row.level or 0) + shift for row in own]
+            for x, row in zip(xs, own, strict=True):
+                axes.plot([x, x], [row.low, row.high], color=SERIES[i], linewidth=1.6, alpha=0.6)
+            ys = [row.estimate for row in own]
+            axes.plot(
+                xs, ys, "o", color=SERIES[i], markersize=6, label=_label(policy), clip_on=False
+            )
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_ylabel(f"pass@{k}")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, handletextpad=0.2)
+        _levels(axes, [row.level or 0 for row in rows])
+
+    return _svg(f"pass{k}", draw, f"pass@{k} by policy and level", width=9.4)
+
+
+def _strip(
+    axes: Axes,
+    tasks: Sequence[TaskPoint],
+    values: Sequence[float],
+    color: str,
+    marker: str,
+    shift: float,
+    label: str,
+) -> None:
+    xs = [task.level + shift + 0.4 * _jitter(task.task_id) for task in tasks]
+    axes.plot(xs, list(values), marker, color=color, markersize=5, alpha=0.6, label=label)
+    for level in sorted({task.level for task in tasks}):
+        same = [y for task, y in zip(tasks, values, strict=True) if task.level == level]
+        mean = sum(same) / len(same)
+        axes.plot(
+            [level + shift - 0.1, level + shift + 0.1], [mean, mean], color=color, linewidth=2.4
+        )
+
+
+def _jitter(name: str) -> float:
+    return rng(0, "jitter", name).uniform(-0.2, 0.2)
+
+
+def _levels(axes: Axes, levels: Sequence[int]) -> None:
+    low, high = min(levels), max(levels)
+    axes.set_xticks(range(low, high + 1))
+    axes.set_xlim(low - 0.5, high + 0.5)
+    axes.set_xlabel("level")
+    axes.grid(False, axis="x")
+    axes.minorticks_off()
+
+
+def _label(text: str) -> str:
+    """A legend text: short, of characters the font has, and not hidden by a leading underscore."""
+    text = text.encode("ascii", "replace").decode()
+    text = "".join(c if c.isprintable() else "?" for c in text).lstrip("_") or "?"
+    return text if len(text) <= 40 else text[:39] + "~"
+
+
+def _svg(name: str, draw: object, title: str, *, width: float = 4.6, height: float = 3.2) -> str:
+    assert callable(draw)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure.subplots())
+        buffer = io.StringIO()
+        figure.savefig(
+            buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True
+        )
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\sid="|url\(#|href="#)', rf"\g<1>{name}-", text)
+    for color, variable in _VARIABLES.items():
+        text = text.replace(color, f"var({variable})")
+    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px; font-family: inherit", text)
+    text = re.sub(
+        r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{title}"', text, count=1
+    )
+    return text
