@@ -52,3 +52,21 @@ def unique_names(rng: Random, kind: str, count: int) -> list[str]:
             seen.add(name)
             names.append(name)
     return names
+
+
+_GIVEN = """
+Aiko Ana Anders Bao Beatriz Bilal Chen Chiara Dana Daniel Elena Emeka Eva Farah Felix Fen Grace Hana
+Haruto Ines Ivan Jia Jonas Jun Kamal Kira Lan Leila Liam Lin Lucia Maja Marco Mei Mina Nadia Noor Olga
+Omar Paolo Priya Qiang Rahul Rosa Sara Sofia Tao Tariq Tomas Uma Vera Wei Xia Yan Yara Yusuf Zhen Zoe
+""".split()
+_FAMILY = """
+Almeida Bauer Berg Chang Chen Conti Costa Deng Diaz Fang Fischer Gao Garcia Guo Haddad Han He Hu
+Ivanova Jiang Kato Khan Kim Kowalski Lang Larsen Lee Li Liu Lopez Lu Ma Meyer Mori Nasser Nilsson
+Novak Okafor Oliveira Park Peng Petrov Qian Rao Rossi Sato Shen Silva Singh Sun Tanaka Tang Wang Wu
+Xie Xu Yamada Yang Ye Yilmaz Yu Zhang Zhao Zheng Zhou Zhu
+""".split()
+
+
+def person(rng: Random) -> str:
+    """A made-up traveller's full name."""
+    return f"{rng.choice(_GIVEN)} {rng.choice(_FAMILY)}"

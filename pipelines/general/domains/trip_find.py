@@ -8,7 +8,7 @@ from random import Random
 from envgen.core.ir import Access, Equals, Problem, Relation, Scalar
 from envgen.pipelines.general.blueprint import Hardened
 from envgen.pipelines.general.domains import trip_tools
-from envgen.pipelines.general.domains.trip_lexicon import LEXICON
+from envgen.pipelines.general.domains.trip_lexicon import LEXICON, Voice, new_voice, voice_of
 from envgen.pipelines.general.domains.trip_rows import (
     PRICE_OF,
     SCORE_OF,
@@ -19,9 +19,9 @@ from envgen.pipelines.general.domains.trip_rows import (
 )
 from envgen.pipelines.general.tables import Row, Tables
 
-_ROWS = {1: (2, 4), 2: (5, 9), 3: (7, 12), 4: (7, 12), 5: (4, 6)}
+_ROWS = {1: (2, 4), 2: (5, 9), 3: (7, 12), 4: (7, 12), 5: (6, 8)}
 """Level -> fewest and most rows of a city."""
-_CITIES = (4, 6)
+_CITIES = (5, 6)
 MOST = {"count": 40, "sum": 300}
 """Goal -> upper end of the range that its answer lies in."""
 _TRIES = 60
@@ -75,10 +75,10 @@ def asked(problem: Problem) -> str:
     return problem.goal.query.relation
 
 
-def find_problem(of: str, level: int, opening: str, goal: str, fields: dict[str, str]) -> Problem:
+def find_problem(of: str, level: int, voice: Voice, goal: str, fields: dict[str, str]) -> Problem:
     """A find task with its parameters still missing; ``fields`` are the goal's."""
-    said: dict[str, int | str] = {"opening": opening}
-    if opening.startswith("number"):
+    said: dict[str, int | str] = {"opening": voice.opening, "who": voice.who}
+    if voice.opening.startswith("number"):
         said["most"] = MOST[goal]
     else:
         said["of"] = of
@@ -94,11 +94,6 @@ def find_problem(of: str, level: int, opening: str, goal: str, fields: dict[str,
         lexicon=LEXICON.id,
         fields=dict(said),
     )
-
-
-def opening(rng: Random, kind: str) -> str:
-    """One of the openings of ``kind`` ("find", "search", "number", "day", "plan")."""
-    return rng.choice([name for name in LEXICON.openings if name.startswith(f"{kind}-")])
 
 
 def bind(problem: Problem, tables: Tables, rng: Random) -> Problem | None:
@@ -135,11 +130,11 @@ def bind(problem: Problem, tables: Tables, rng: Random) -> Problem | None:
 def _answer(goal: Equals, rows: Sequence[Row]) -> Scalar:
     """What the goal asks for in ``rows``; None if it is no fair question there."""
     if goal.text_key == "count":
-        return len(rows) if 2 <= len(rows) <= MOST["count"] else None
+        return len(rows) if 10 <= len(rows) <= MOST["count"] else None
     by = str(goal.fields["by"])
     if goal.text_key == "sum":
         added = sum(_int(row, by) for row in rows)
-        return added if len(rows) > 1 and added <= MOST["sum"] else None
+        return added if 10 <= added <= MOST["sum"] else None
     if len(rows) < 2:
         return None
     values = [_int(row, by) for row in rows]
@@ -164,7 +159,7 @@ def _round(people: int) -> int:
 def first(rng: Random, tables: Tables) -> Problem | None:
     """Level 1: which row has the highest small number?"""
     of = next(name for name in tables if name != "cities")
-    problem = find_problem(of, 1, opening(rng, "find"), "city_most", {"by": SCORE_OF[of]})
+    problem = find_problem(of, 1, new_voice(rng, "find"), "city_most", {"by": SCORE_OF[of]})
     return bind(problem, tables, rng)
 
 
@@ -172,7 +167,7 @@ def more_rows(problem: Problem, tables: Tables, rng: Random) -> Hardened | None:
     """1 to 2: more rows, and highest or lowest."""
     of = asked(problem)
     goal = rng.choice(["city_most", "city_least"])
-    harder = find_problem(of, 2, str(problem.fields["opening"]), goal, {"by": SCORE_OF[of]})
+    harder = find_problem(of, 2, voice_of(problem), goal, {"by": SCORE_OF[of]})
     return _over_new_rows(harder, 2, rng)
 
 
@@ -181,7 +176,7 @@ def filtered(problem: Problem, tables: Tables, rng: Random) -> Hardened | None:
     of = asked(problem)
     goal, by = rng.choice([("city_kept_least", PRICE_OF[of]), ("city_kept_most", "rating")])
     fields = {"keep": SCORE_OF[of], "by": by}
-    harder = find_problem(of, 3, str(problem.fields["opening"]), goal, fields)
+    harder = find_problem(of, 3, voice_of(problem), goal, fields)
     return _over_new_rows(harder, 3, rng)
 
 
@@ -195,21 +190,21 @@ def across_cities(problem: Problem, tables: Tables, rng: Random) -> Hardened | N
     of = asked(problem)
     goal, by = rng.choice([("big_kept_least", PRICE_OF[of]), ("big_kept_most", "rating")])
     fields = {"keep": SCORE_OF[of], "by": by}
-    return _over_new_rows(find_problem(of, 5, opening(rng, "search"), goal, fields), 5, rng)
+    return _over_new_rows(find_problem(of, 5, new_voice(rng, "search"), goal, fields), 5, rng)
 
 
 def counted(problem: Problem, tables: Tables, rng: Random) -> Hardened | None:
     """4 to 5: how many rows of all large cities meet a condition?"""
     of = asked(problem)
     fields = {"keep": rng.choice([SCORE_OF[of], "rating"])}
-    return _over_new_rows(find_problem(of, 5, opening(rng, "number"), "count", fields), 5, rng)
+    return _over_new_rows(find_problem(of, 5, new_voice(rng, "number"), "count", fields), 5, rng)
 
 
 def added_up(problem: Problem, tables: Tables, rng: Random) -> Hardened | None:
     """4 to 5: the sum of a column over rows of all large cities."""
     of = asked(problem)
     fields = {"keep": "rating", "by": SCORE_OF[of]}
-    return _over_new_rows(find_problem(of, 5, opening(rng, "number"), "sum", fields), 5, rng)
+    return _over_new_rows(find_problem(of, 5, new_voice(rng, "number"), "sum", fields), 5, rng)
 
 
 def _over_new_rows(problem: Problem, level: int, rng: Random) -> Hardened | None:
@@ -240,6 +235,6 @@ def sibling(rng: Random, problem: Problem, tables: Tables) -> Problem | None:
         if kind == "search":
             choices = [(f"big_{name}", {"keep": score, "by": by}) for name, by in ranked]
     name, fields = rng.choice(choices)
-    other = find_problem(of, 5, opening(rng, kind), name, fields)
+    other = find_problem(of, 5, new_voice(rng, kind), name, fields)
     same = {"relations": problem.relations, "access": problem.access}
     return bind(other.model_copy(update=same), tables, rng)

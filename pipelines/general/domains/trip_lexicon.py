@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
+from typing import NamedTuple
 
+from envgen.core.ir import Problem
 from envgen.pipelines.general.domains import trip_rules as rules
+from envgen.pipelines.general.domains.names import person
 from envgen.pipelines.general.lexicon import Lexicon, Phrase
 from envgen.pipelines.general.wording import Words
 
@@ -90,28 +94,32 @@ _PHRASES |= {
     ),
 }
 
+_PARTS = "for the afternoon, and a restaurant each for the afternoon and the evening."
+
 LEXICON = Lexicon(
     id="trip",
     title="Trip planning",
     openings={
-        "find-a": "Hi! I am going to {param:city} and need a hint about the {of:word} there.",
-        "find-b": "Please compare the {of:word} of {param:city} for me.",
-        "find-c": "My friends ask me about {of:word}, and they only care about {param:city}.",
-        "search-a": "I have not settled on a city yet, so please look at the {of:word} everywhere.",
-        "search-b": "For a travel guide I compare {of:word} all over the country.",
-        "number-a": "For a travel guide I need one number, which I know is {most} or less.",
-        "number-b": "Our travel agency is counting what it has on offer. The result is a "
+        "find-a": "Hi! I am {who:text}. I am going to {param:city} and need a hint about the "
+        "{of:word} there.",
+        "find-b": "Please compare the {of:word} of {param:city} for my friend {who:text}.",
+        "find-c": "{who:text} asked me about {of:word}, but only those of {param:city}.",
+        "search-a": "{who:text} here. I have not settled on a city yet, so please look at the "
+        "{of:word} everywhere.",
+        "search-b": "For a travel guide by {who:text} I compare {of:word} all over the country.",
+        "number-a": "For a travel guide by {who:text} I need one number, which I know is {most} or less.",
+        "number-b": "{who:text}'s travel agency is counting what it has on offer. The result is a "
         "whole number, at most {most}.",
-        "day-a": "Please plan my day trip on {start:date}: a city, a hotel, an attraction for the "
-        "afternoon, and a restaurant each for the afternoon and the evening.",
-        "day-b": "I have {start:date} off. Suggest a city for that day, with a hotel, a restaurant and "
-        "an attraction for the afternoon, and a restaurant for the evening.",
-        "plan-a": "I am planning a trip of {days} days that starts from Hangzhou, and I need an "
-        "itinerary from {start:date} to {end:date}: for each day a city, a hotel, an attraction for "
-        "the afternoon, and a restaurant each for the afternoon and the evening.",
-        "plan-b": "Can you help me put together an itinerary? We leave from Hangzhou on {start:date}, "
-        "travel for {days} days and are done on {end:date}. Every day needs a city, a hotel, a "
-        "restaurant and an attraction for the afternoon, and a restaurant for the evening.",
+        "day-a": "I am {who:text}. Please plan my day trip on {start:date}: a city, a hotel, an "
+        f"attraction {_PARTS}",
+        "day-b": "My name is {who:text} and I have {start:date} off. Suggest a city for that day, with "
+        f"a hotel, an attraction {_PARTS}",
+        "plan-a": "Hello, {who:text} here. I am planning a trip of {days} days that starts from "
+        "Hangzhou, and I need an itinerary from {start:date} to {end:date}: for each day a city, a "
+        f"hotel, an attraction {_PARTS}",
+        "plan-b": "Can you help me put together an itinerary for {who:text} and me? We leave from "
+        "Hangzhou on {start:date}, travel for {days} days and are done on {end:date}. Every day "
+        f"needs a city, a hotel, an attraction {_PARTS}",
     },
     frame=rules.frame,
     phrases=_PHRASES,
@@ -137,3 +145,21 @@ LEXICON = Lexicon(
     },
 )
 """How the trip domain speaks."""
+
+
+class Voice(NamedTuple):
+    """Who asks, and in which words the request opens."""
+
+    opening: str
+    who: str
+
+
+def new_voice(rng: Random, kind: str) -> Voice:
+    """A voice with an opening of ``kind`` ("find", "search", "number", "day", "plan")."""
+    names = [name for name in LEXICON.openings if name.startswith(f"{kind}-")]
+    return Voice(rng.choice(names), person(rng))
+
+
+def voice_of(problem: Problem) -> Voice:
+    """The voice of ``problem``."""
+    return Voice(str(problem.fields["opening"]), str(problem.fields["who"]))

@@ -21,7 +21,7 @@ from envgen.pipelines.general.domains.trip_days import (
     city_days,
     scarce,
 )
-from envgen.pipelines.general.domains.trip_lexicon import LEXICON
+from envgen.pipelines.general.domains.trip_lexicon import LEXICON, Voice, new_voice, voice_of
 from envgen.pipelines.general.domains.trip_rules import iso_day
 from envgen.pipelines.general.domains.trip_tools import plan_tools
 from envgen.pipelines.general.domains.trip_tune import num_days, start_date, tune
@@ -87,8 +87,8 @@ def plan_relations(days: int) -> tuple[Relation, ...]:
 
 def _draw(rng: Random, days: int, start: str) -> Tables:
     size = SIZES[days].jittered(rng)
-    cities = rows.draw_cities(rng, size.cities, with_home=True)
-    special = rng.sample([c.name for c in cities if c.name != rows.HOME], size.fine + size.homely)
+    cities = rows.draw_cities(rng, size.cities)
+    special = rng.sample([city.name for city in cities], size.fine + size.homely)
     styles = dict.fromkeys(special[: size.fine], "fine") | dict.fromkeys(
         special[size.fine :], "homely"
     )
@@ -148,9 +148,9 @@ def _hotel_price(rng: Random, low: int) -> int:
 # --- problems ------------------------------------------------------------------------------------
 
 
-def plan_problem(opening: str, days: int, start: str, *, tiers: int | None = None) -> Problem:
+def plan_problem(voice: Voice, days: int, start: str, *, tiers: int | None = None) -> Problem:
     """An itinerary of ``days`` days; the budget tiers are about day ``tiers`` (default: the second)."""
-    fields: dict[str, JsonValue] = {"opening": opening, "start": start}
+    fields: dict[str, JsonValue] = {"opening": voice.opening, "start": start, "who": voice.who}
     rules = [LEXICON.clause("meals_differ"), LEXICON.clause("located_one")]
     if days > 1:
         fields |= {"days": days, "end": iso_day(start, days - 1)}
@@ -194,17 +194,22 @@ def _planned(problem: Problem, rng: Random) -> Hardened | None:
 def one_day(_problem: Problem, _tables: Tables, rng: Random) -> Hardened | None:
     """5 to 6: from finding a row to planning a day."""
     start = iso_day("2025-03-01", rng.randrange(240))
-    return _planned(plan_problem(_opening(rng, "day"), 1, start), rng)
+    return _planned(plan_problem(new_voice(rng, "day"), 1, start), rng)
 
 
 def second_day(problem: Problem, _tables: Tables, rng: Random) -> Hardened | None:
     """6 to 7: a second day, and nothing may be repeated."""
-    return _planned(plan_problem(_opening(rng, "plan"), 2, start_date(problem)), rng)
+    return _planned(
+        plan_problem(
+            new_voice(rng, "plan")._replace(who=voice_of(problem).who), 2, start_date(problem)
+        ),
+        rng,
+    )
 
 
 def third_day(problem: Problem, _tables: Tables, rng: Random) -> Hardened | None:
     """7 to 8: the paper's trip."""
-    return _planned(plan_problem(str(problem.fields["opening"]), 3, START), rng)
+    return _planned(plan_problem(voice_of(problem), 3, START), rng)
 
 
 def trip_budget(problem: Problem, tables: Tables, rng: Random) -> Hardened | None:
@@ -237,17 +242,14 @@ def _with_clause(
 def sibling(rng: Random, problem: Problem, tables: Tables) -> Problem | None:
     """Another itinerary over the same rows: other bounds, and the tiers on another day."""
     days = num_days(problem)
-    opening = _opening(rng, str(problem.fields["opening"]).partition("-")[0])
+    voice = new_voice(rng, voice_of(problem).opening.partition("-")[0])
     extra = tuple(clause for clause in problem.clauses if clause.family in _EXTRA)
     for _ in range(_SIBLING_TRIES):
-        other = plan_problem(opening, days, start_date(problem), tiers=rng.randint(1, days))
+        tiers = rng.randint(1, days)
+        other = plan_problem(voice, days, start_date(problem), tiers=tiers)
         bounds = {name: rng.choice(values) for name, values in _OTHER_BOUNDS.items()}
         update = {"params": {**TIER_PARAMS, **bounds}, "clauses": (*other.clauses, *extra)}
         tuned = tune(other.model_copy(update=update), tables, rng)
         if tuned is not None:
             return tuned
     return None
-
-
-def _opening(rng: Random, kind: str) -> str:
-    return rng.choice([name for name in LEXICON.openings if name.startswith(f"{kind}-")])

@@ -20,6 +20,7 @@ from envgen.pipelines.general.domains.names import unique_names
 from envgen.pipelines.general.tables import Row, Tables
 
 HOME = "Hangzhou"
+"""Where itineraries start; it is no city to stay in, so prompts may name it."""
 SOURCES = (
     "City names, coordinates and population: GeoNames (https://www.geonames.org), CC BY 4.0",
 )
@@ -136,15 +137,9 @@ def distance_km(a: City, b: City) -> int:
     return round(2 * 6371 * asin(sqrt(h)))
 
 
-def draw_cities(rng: Random, count: int, *, with_home: bool = False) -> list[City]:
-    """``count`` different cities in random order; ``HOME`` among them if asked."""
-    pool = all_cities()
-    if not with_home:
-        return rng.sample(pool, count)
-    home = next(city for city in pool if city.name == HOME)
-    drawn = [home, *rng.sample([city for city in pool if city != home], count - 1)]
-    rng.shuffle(drawn)
-    return drawn
+def draw_cities(rng: Random, count: int) -> list[City]:
+    """``count`` different cities in random order, never ``HOME``."""
+    return rng.sample([city for city in all_cities() if city.name != HOME], count)
 
 
 def city_rows(cities: Sequence[City], columns: Sequence[str] | None = None) -> dict[str, Row]:
