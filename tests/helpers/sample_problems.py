@@ -280,7 +280,7 @@ def a_trip() -> Sample:
             "luxury_rating": 40,
             "mid_price": 500,
             "low_rating": 32,
-            "budget": 1200,
+            "budget": 1700,
         },
         lexicon="sample",
         fields={"days": 2},

@@ -1,0 +1,387 @@
+"""Exact counting by variable elimination: a factor graph whose messages are polynomials.
+
+Values of a variable that no remaining constraint can tell apart are counted together. A linear
+constraint rides along as an exponent: the message ``{a: 3 x^0 + 2 x^50}`` says that three completions
+cost 0 and two cost 50. With one linear constraint a polynomial is one big integer with a lane for each
+exponent (Kronecker substitution), so that the interpreter's long multiplication is the convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+from math import gcd, lcm
+from typing import Any
+
+from envgen.core import ir
+from envgen.core.ir import Node
+from envgen.pipelines.general.closures import Closure, free_names, slots_of
+from envgen.pipelines.general.model import Constraint, Linear, Link, Model, Term
+
+MAX_STEPS = 400_000
+MAX_LANES = 50_000
+
+
+class TooHardError(ValueError):
+    """Raised when elimination would take more steps than allowed."""
+
+
+@dataclass
+class _Group:
+    """Values that behave alike: one of them, and the polynomial of all."""
+
+    value: Any
+    poly: int
+
+
+@dataclass
+class _Message:
+    """Result of an elimination: a polynomial for each assignment of ``scope`` (0 where absent)."""
+
+    scope: tuple[int, ...]
+    table: dict[tuple[Any, ...], int]
+
+
+class Ring:
+    """Polynomials in one variable, cut at ``slack``, packed in ints; plain ints without a constraint.
+
+    Exponents are in units of the terms' common divisor, above each term's minimum.
+    """
+
+    def __init__(self, model: Model, extra_bits: int) -> None:
+        self.linear: Linear | None = None
+        self.minimum: dict[int, int] = {}
+        self.unit = 1
+        self.slack = 0
+        self.width = 0
+        self.possible = True
+        if len(model.linears) > 1:
+            raise TooHardError("more than one linear constraint")
+        if model.linears:
+            self._measure(model, model.linears[0])
+        if self.linear is not None:
+            bits = sum(len(domain).bit_length() for domain in model.domains)
+            self.width = bits + extra_bits + 1
+            self.mask = (1 << (self.width * (self.slack + 1))) - 1
+
+    def _measure(self, model: Model, linear: Linear) -> None:
+        low = high = 0
+        divisor = 0
+        for i, term in enumerate(linear.terms):
+            values = set(_term_values(model, term))
+            if not values:
+                self.possible = False
+                return
+            self.minimum[i] = min(values)
+            low, high = low + min(values), high + max(values)
+            divisor = reduce(gcd, (value - min(values) for value in values), divisor)
+        if linear.bound >= high and not linear.exact:
+            return  # never binds
+        self.unit = divisor or 1
+        room = linear.bound - low
+        self.possible = room >= 0 and (not linear.exact or room % self.unit == 0)
+        self.slack = max(room, 0) // self.unit
+        if self.slack > MAX_LANES:
+            raise TooHardError(f"{self.slack} lanes")
+        self.linear = linear
+
+    def power(self, term: int, value: int) -> int:
+        """The monomial of one term's value; 0 beyond the bound."""
+        exponent = (value - self.minimum[term]) // self.unit
+        return 1 << (exponent * self.width) if exponent <= self.slack else 0
+
+    def times(self, a: int, b: int) -> int:
+        """Product, cut at the bound."""
+        if self.linear is None or a == 1:
+            return a * b
+        return a if b == 1 else (a * b) & self.mask
+
+    def total(self, poly: int) -> int:
+        """How many completions keep the constraint."""
+        if self.linear is None:
+            return poly
+        lane = (1 << self.width) - 1
+        if self.linear.exact:
+            return (poly >> (self.width * self.slack)) & lane
+        result = 0
+        while poly:
+            result += poly & lane
+            poly >>= self.width
+        return result
+
+
+def _term_values(model: Model, term: Term) -> Iterator[int]:
+    slots = model.frame.slots
+    size = 1
+    for i in term.scope:
+        size *= len(model.domains[i])
+    if size > MAX_STEPS:
+        raise TooHardError("a term with too many values")
+    for values in product(*(model.domains[i] for i in term.scope)):
+        for i, value in zip(term.scope, values, strict=True):
+            slots[i] = value
+        value = term.run(model.frame)
+        if value is not None:
+            yield value
+
+
+@dataclass
+class Eliminator:
+    """Counts the solutions of a model, weighting each by the product of ``weights``."""
+
+    model: Model
+    max_steps: int = MAX_STEPS
+    weights: list[_Message] = field(default_factory=list)
+    extra_bits: int = 0
+    steps: int = 0
+
+    def count(self) -> int:
+        """The number (or total weight) of assignments that keep every constraint.
+
+        Raises:
+            TooHardError: when it would take more than ``max_steps`` steps.
+        """
+        if not self.model.feasible:
+            return 0
+        self.ring = Ring(self.model, self.extra_bits)
+        if not self.ring.possible:
+            return 0
+        self.tests: list[Constraint] = list(self.model.constraints)
+        self.messages = [*self.weights]
+        self.terms = self._large_terms()
+        self.groups = [self._grouped(i) for i in range(len(self.model.domains))]
+        self.by_link = [self._indexed(link) for link in self.model.links]
+        self.links = list(self.model.links)
+        left = set(range(len(self.model.domains)))
+        result = 1
+        while left:
+            parents = {link.parent for link in self.links}  # children first: a parent narrows them
+            x = min(left, key=lambda i: (i in parents, self._cost(i), i))
+            left.remove(x)
+            message = self._eliminate(x)
+            if not message.scope:
+                result = self.ring.times(result, message.table.get((), 0))
+                if not result:
+                    return 0
+            else:
+                self.messages.append(message)
+        return self.ring.total(result)
+
+    def _large_terms(self) -> list[tuple[int, Term]]:
+        linear = self.ring.linear
+        if linear is None:
+            return []
+        return [(i, term) for i, term in enumerate(linear.terms) if len(term.scope) > 1]
+
+    def _neighbours(self, x: int) -> set[int]:
+        found: set[int] = set()
+        for item in (*self.tests, *self.messages, *(term for _, term in self.terms)):
+            if x in item.scope:
+                found.update(item.scope)
+        for link in self.links:
+            if x in (link.child, link.parent):
+                found.update((link.child, link.parent))
+        return found - {x}
+
+    def _cost(self, x: int) -> float:
+        """Assignments that eliminating ``x`` would visit, links taken into account."""
+        scope = self._neighbours(x) | {x}
+        cost = 1.0
+        for i in scope:
+            size = len(self.groups[i])
+            for at, link in enumerate(self.model.links):
+                if link.child == i and link.parent in scope:
+                    size = min(size, max(map(len, self.by_link[at].values()), default=0))
+            cost *= size
+        return cost
+
+    def _grouped(self, x: int) -> list[_Group]:
+        """The values of ``x`` in groups that no constraint of two or more variables tells apart."""
+        model, ring = self.model, self.ring
+        keys = _signatures(model, x, [*self.tests, *(term for _, term in self.terms)])
+        tabled = {j: i for m in self.messages if x in m.scope for i, j in enumerate(m.scope)}
+        own = [] if ring.linear is None else list(enumerate(ring.linear.terms))
+        own = [(i, term) for i, term in own if term.scope == (x,)]
+        groups: dict[Any, _Group] = {}
+        for value in model.domains[x]:
+            model.frame.slots[x] = value
+            poly = 1
+            for i, term in own:
+                poly = ring.times(poly, ring.power(i, term.run(model.frame)))
+            key = value if x in tabled else tuple(run(model.frame) for run in keys)
+            links = tuple(link.key_of[value] for link in model.links if link.child == x)
+            if any(link.parent == x for link in model.links):
+                links = (*links, value)
+            group = groups.setdefault((key, links), _Group(value, 0))
+            group.poly += poly
+        return [group for group in groups.values() if group.poly]
+
+    def _indexed(self, link: Link) -> dict[Any, list[_Group]]:
+        index: dict[Any, list[_Group]] = {}
+        for group in self.groups[link.child]:
+            index.setdefault(link.key_of[group.value], []).append(group)
+        return index
+
+    def _eliminate(self, x: int) -> _Message:
+        """Sum ``x`` out: everything that mentions it becomes one message over its neighbours."""
+        scope = tuple(sorted(self._neighbours(x)))
+        walk = _Walk(self, scope, x)
+        if self._cost(x) > 50 * self.max_steps:
+            raise TooHardError("an elimination is too large")
+        walk.descend(0, 1)
+        self.tests = [t for t in self.tests if x not in t.scope]
+        self.terms = [(i, t) for i, t in self.terms if x not in t.scope]
+        self.messages = [m for m in self.messages if x not in m.scope]
+        self.links = [link for link in self.links if x not in (link.child, link.parent)]
+        return _Message(scope, walk.table)
+
+
+class _Walk:
+    """Visits the assignments of a bucket: neighbours first (parents before children), ``x`` last."""
+
+    def __init__(self, owner: Eliminator, scope: tuple[int, ...], x: int) -> None:
+        self.owner, self.scope, self.x = owner, scope, x
+        self.frame = owner.model.frame
+        self.table: dict[tuple[Any, ...], int] = {}
+        self.order = _parents_first(scope, owner.links)
+        self.order.append(x)
+        depth_of = {i: depth for depth, i in enumerate(self.order)}
+        inside = set(self.order)
+        depths = range(len(self.order))
+        self.tests: list[list[Closure]] = [[] for _ in depths]
+        self.messages: list[list[_Message]] = [[] for _ in depths]
+        self.terms: list[list[tuple[int, Closure]]] = [[] for _ in depths]
+        self.links: list[list[tuple[int, int, dict[Any, Any]]]] = [[] for _ in depths]
+        for test in owner.tests:
+            if inside.issuperset(test.scope):
+                self.tests[max(depth_of[i] for i in test.scope)].append(test.run)
+        for message in owner.messages:
+            if x in message.scope:
+                self.messages[max(depth_of[i] for i in message.scope)].append(message)
+        for i, term in owner.terms:
+            if x in term.scope:
+                self.terms[max(depth_of[j] for j in term.scope)].append((i, term.run))
+        for link in owner.model.links:
+            if link.child in inside and link.parent in inside:
+                depth = max(depth_of[link.child], depth_of[link.parent])
+                self.links[depth].append((link.child, link.parent, link.key_of))
+        self.index = [self._index_for(depth, i) for depth, i in enumerate(self.order)]
+
+    def _index_for(self, depth: int, i: int) -> tuple[int, dict[Any, list[_Group]]] | None:
+        for at, link in enumerate(self.owner.model.links):
+            if link.child == i and link.parent in self.order[:depth]:
+                return link.parent, self.owner.by_link[at]
+        return None
+
+    def _candidates(self, depth: int) -> list[_Group]:
+        found = self.index[depth]
+        if found is None:
+            return self.owner.groups[self.order[depth]]
+        return found[1].get(self.frame.slots[found[0]], [])
+
+    def descend(self, depth: int, poly: int) -> int:
+        """Visit the rest below ``depth``; the sum over ``x`` is stored when the scope is complete."""
+        owner, slots, i = self.owner, self.frame.slots, self.order[depth]
+        last = depth == len(self.order) - 1
+        total = 0
+        groups = self._candidates(depth)
+        owner.steps += len(groups)
+        if owner.steps > owner.max_steps:
+            raise TooHardError(f"more than {owner.max_steps} steps")
+        for group in groups:
+            slots[i] = group.value
+            if any(
+                key.get(slots[child]) != slots[parent] for child, parent, key in self.links[depth]
+            ):
+                continue
+            if any(run(self.frame) is not True for run in self.tests[depth]):
+                continue
+            value = self._factor(depth, group.poly if last else 1)
+            if not value:
+                continue
+            if last:
+                total += value
+            else:
+                self.descend(depth + 1, owner.ring.times(poly, value))
+        if last and total:
+            key = tuple(slots[j] for j in self.scope)
+            self.table[key] = owner.ring.times(poly, total)
+        return total
+
+    def _factor(self, depth: int, value: int) -> int:
+        slots, times = self.frame.slots, self.owner.ring.times
+        for message in self.messages[depth]:
+            factor = message.table.get(tuple([slots[j] for j in message.scope]), 0)
+            if not factor:
+                return 0
+            value = times(value, factor)
+        for i, run in self.terms[depth]:
+            value = times(value, self.owner.ring.power(i, run(self.frame)))
+        return value
+
+
+def _parents_first(scope: tuple[int, ...], links: list[Link]) -> list[int]:
+    parents = {link.parent for link in links}
+    return sorted(scope, key=lambda i: (i not in parents, i))
+
+
+def _signatures(model: Model, x: int, items: list[Any]) -> list[Closure]:
+    """Closures of the largest parts of ``items`` that read ``x`` alone."""
+    name = model.p.slots[x].name
+    parts: dict[Node, None] = {}
+    for item in items:
+        if x in item.scope:
+            parts |= dict.fromkeys(atoms(item.expr, name))
+    return [model.compiler.compile(part) for part in parts]
+
+
+def atoms(expr: Node, slot: str) -> Iterator[Node]:
+    """The largest closed sub-expressions of ``expr`` that read ``slot`` and no other slot."""
+    names = slots_of(expr)
+    if slot not in names:
+        return
+    if len(names) == 1 and not free_names(expr):
+        yield expr
+    elif isinstance(expr, ir.SlotRef):
+        yield ir.SlotRef(slot=slot)
+    else:
+        for child in expr.children():
+            yield from atoms(child, slot)
+
+
+@dataclass(frozen=True)
+class DrawWeights:
+    """Weights that turn a count into the chance of drawing slot by slot; see ``draw_weights``."""
+
+    messages: list[_Message]
+    bits: int
+    scale: int
+    """Sum of all weights over the whole space."""
+
+
+def draw_weights(model: Model, space: Model) -> DrawWeights:
+    """Weight of an answer = its chance when each slot is drawn uniformly given earlier ones, times scale.
+
+    ``space`` is the bare conditioned model. Slots whose number of values never varies weigh nothing.
+    """
+    messages: list[_Message] = []
+    bits, scale = 0, 1
+    children = {link.child for link in space.links}
+    for x, domain in enumerate(space.domains):
+        links = [link for link in space.links if link.child == x]
+        if x not in children:
+            scale *= len(domain)
+            continue
+        sizes: dict[tuple[Any, ...], int] = {}
+        for value in domain:
+            key = tuple(link.key_of[value] for link in links)
+            sizes[key] = sizes.get(key, 0) + 1
+        common = lcm(*sizes.values())
+        scale *= common
+        if len(set(sizes.values())) > 1:
+            bits += common.bit_length()
+            scope = tuple(link.parent for link in links)
+            messages.append(_Message(scope, {k: common // n for k, n in sizes.items()}))
+    return DrawWeights(messages, bits, scale)

@@ -1,0 +1,445 @@
+"""A problem as variables, domains and constraints: what search and counting work on.
+
+Clauses are split into conjuncts of small scope. Two forms get special treatment: a *link*
+(``Get(hotels, hotel_1, city) = city_1``) makes a domain depend on another variable, and a sum compared
+with a constant becomes a *linear* constraint of separate terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import Any, Literal
+
+from envgen.core import ir
+from envgen.core.ir import Clause, Node, Problem, Slot
+from envgen.pipelines.general.closures import (
+    Closure,
+    Compiler,
+    Frame,
+    free_names,
+    frozen,
+    plain,
+    slots_of,
+)
+from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.tables import Tables
+
+MAX_VALUES = 20_000
+"""Sets, sequences and maps with more values than this have no enumerated domain."""
+TRUE = ir.Const(value=True)
+
+
+class NotEnumerableError(ValueError):
+    """Raised when a slot has too many values to list."""
+
+
+@dataclass
+class Link:
+    """``child``'s row holds ``parent``'s value: ``by_parent[value]`` lists the child's values."""
+
+    child: int
+    parent: int
+    relation: str
+    column: str
+    key_of: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Constraint:
+    """``run(frame)`` must be true; ``expr`` is what it was compiled from."""
+
+    scope: tuple[int, ...]
+    run: Closure
+    expr: Node
+
+
+@dataclass
+class Term:
+    """One summand of a linear constraint, an int or unknown."""
+
+    scope: tuple[int, ...]
+    run: Closure
+    expr: Node
+
+
+@dataclass
+class Linear:
+    """The sum of ``terms`` is <= ``bound`` (``exact``: equal to it)."""
+
+    terms: list[Term]
+    bound: int
+    exact: bool = False
+
+    @property
+    def scope(self) -> tuple[int, ...]:
+        """All variables of all terms."""
+        return tuple(sorted({i for term in self.terms for i in term.scope}))
+
+
+class Model:
+    """Variables (slots, by position) with listed domains, and what must hold between them."""
+
+    def __init__(self, p: Problem, db: Tables, compiler: Compiler | None = None) -> None:
+        self.p = p
+        self.db = db
+        self.compiler = compiler or Compiler(p, db)
+        self.frame: Frame = self.compiler.frame()
+        self.domains: list[list[Any]] = [domain_values(slot, self.compiler) for slot in p.slots]
+        self.constraints: list[Constraint] = []
+        self.linears: list[Linear] = []
+        self.links: list[Link] = []
+        self.different: set[tuple[int, int]] = set()
+        self.feasible = True
+
+    def require(self, expr: Node) -> None:
+        """Add a boolean expression that must be true."""
+        for part in conjuncts(expr):
+            self._add(part)
+
+    def _add(self, expr: Node) -> None:
+        scope = self.scope_of(expr)
+        if isinstance(expr, ir.AllDifferent) and len(scope) == len(expr.items) > 1:
+            if all(isinstance(item, ir.SlotRef) and item.index is None for item in expr.items):
+                self.different |= set(combinations(scope, 2))
+                return
+        link = self._as_link(expr)
+        if link is not None:
+            self.links.append(link)
+            return
+        linear = as_linear(expr, self.compiler) if len(scope) > 2 else None
+        if linear is not None:
+            self.linears.append(linear)
+            return
+        run = self.compiler.compile(expr)
+        if scope:
+            self.constraints.append(Constraint(scope, run, expr))
+        elif run(self.frame) is not True:
+            self.feasible = False
+
+    def scope_of(self, expr: Node) -> tuple[int, ...]:
+        """Positions of the slots that ``expr`` reads."""
+        return tuple(sorted(self.compiler.position[name] for name in slots_of(expr)))
+
+    def _as_link(self, expr: Node) -> Link | None:
+        if not isinstance(expr, ir.Cmp) or expr.fn != "=":
+            return None
+        for get, ref in ((expr.left, expr.right), (expr.right, expr.left)):
+            if not (isinstance(get, ir.Get) and isinstance(get.entity, ir.SlotRef)):
+                continue
+            if not isinstance(ref, ir.SlotRef) or ref.index or get.entity.index:
+                continue
+            child, parent = (self.compiler.position[s.slot] for s in (get.entity, ref))
+            if child != parent and self._is_entity(child) and self._is_entity(parent):
+                return self.link(child, parent, get.relation, get.column)
+        return None
+
+    def _is_entity(self, position: int) -> bool:
+        return self.p.slots[position].kind in ("entity", "value")
+
+    def link(self, child: int, parent: int, relation: str, column: str) -> Link:
+        """A link with its index over the child's present values."""
+        rows = self.db.get(relation, {})
+        keys = {v: rows[v].get(column) for v in self.domains[child] if v in rows}
+        return Link(child, parent, relation, column, keys)
+
+    def require_domains(self) -> None:
+        """Condition each slot on earlier ones, as its domain says (``linked_columns``)."""
+        for child, slot in enumerate(self.p.slots):
+            for column, parent in linked_columns(self.p, slot).items():
+                assert isinstance(slot.domain, ir.Query)
+                parent_at = self.compiler.position[parent]
+                self.links.append(self.link(child, parent_at, slot.domain.relation, column))
+
+    def simplify(self) -> None:
+        """Filter domains by unary constraints, drop what is implied. Call it once, at the end."""
+        self._drop_repeated_links()
+        self._drop_implied_pairs()
+        for pair in sorted(self.different):
+            self.constraints.append(_pair(self, *pair))
+        binary = []
+        for constraint in self.constraints:
+            if len(constraint.scope) == 1:
+                self._filter(constraint.scope[0], lambda f, c=constraint: c.run(f) is True)
+            else:
+                binary.append(constraint)
+        self.constraints = binary
+        self._simplify_linears()
+        for link in self.links:
+            parents = set(self.domains[link.parent])
+            keep = [v for v in self.domains[link.child] if link.key_of.get(v) in parents]
+            self.domains[link.child] = keep
+            used = {link.key_of[v] for v in keep}
+            self.domains[link.parent] = [v for v in self.domains[link.parent] if v in used]
+        self.feasible = self.feasible and all(self.domains)
+
+    def _filter(self, position: int, keep: Callable[[Frame], bool]) -> None:
+        kept = []
+        for value in self.domains[position]:
+            self.frame.slots[position] = value
+            if keep(self.frame):
+                kept.append(value)
+        self.domains[position] = kept
+
+    def _drop_repeated_links(self) -> None:
+        seen = {(link.child, link.parent, link.column): link for link in self.links}
+        self.links = list(seen.values())
+
+    def _drop_implied_pairs(self) -> None:
+        """Drop "hotel 1 is not hotel 2" where both lie in cities that must differ."""
+        parents: dict[tuple[int, str, str], set[int]] = {}
+        for link in self.links:
+            parents.setdefault((link.child, link.relation, link.column), set()).add(link.parent)
+        implied = set()
+        for a, b in self.different:
+            for (child, relation, column), above in parents.items():
+                if child == a:
+                    others = parents.get((b, relation, column), set())
+                    pairs = {(min(x, y), max(x, y)) for x in above for y in others if x != y}
+                    if pairs & self.different:
+                        implied.add((a, b))
+        self.different -= implied
+
+    def _simplify_linears(self) -> None:
+        kept = []
+        for linear in self.linears:
+            for term in linear.terms:
+                if len(term.scope) == 1:
+                    self._filter(term.scope[0], lambda f, t=term: t.run(f) is not None)
+                else:
+                    known = ir.Cmp(fn="=", left=term.expr, right=term.expr)
+                    run = self.compiler.compile(known)
+                    self.constraints.append(Constraint(term.scope, run, known))
+            kept.append(linear)
+        self.linears = kept
+
+    def answer(self, values: Sequence[Any]) -> Any:
+        """The submission with these (hashable) slot values."""
+        named = {s.name: plain(s, v) for s, v in zip(self.p.slots, values, strict=True)}
+        return fill_layout(self.p.layout, named)
+
+    def values_of(self, answer: Any) -> list[Any] | None:
+        """The hashable slot values of a submission, None if it doesn't fit the layout."""
+        found = match_layout(self.p.layout, answer)
+        if found is None or any(slot.name not in found for slot in self.p.slots):
+            return None
+        return [frozen(slot, found[slot.name]) for slot in self.p.slots]
+
+
+def _pair(model: Model, a: int, b: int) -> Constraint:
+    names = [model.p.slots[i].name for i in (a, b)]
+    left, right = (ir.SlotRef(slot=name) for name in names)
+    expr = ir.Cmp(fn="!=", left=left, right=right)
+    return Constraint((a, b), model.compiler.compile(expr), expr)
+
+
+def build_model(
+    p: Problem,
+    db: Tables,
+    *,
+    space: Literal["conditioned", "unconditioned"] = "unconditioned",
+    extra: Iterable[Node] = (),
+    without: str | None = None,
+    clauses: bool = True,
+    compiler: Compiler | None = None,
+) -> Model:
+    """The model of ``p`` over ``db``.
+
+    Args:
+        p: the problem.
+        db: its rows.
+        space: ``conditioned`` also requires what slot domains say about earlier slots.
+        extra: expressions that must be true as well.
+        without: id of a clause (or ``goal``) to leave out.
+        clauses: False leaves out all clauses and the goal: the bare space.
+        compiler: shared closures of the same problem and database.
+    """
+    model = Model(p, db, compiler)
+    if space == "conditioned":
+        model.require_domains()
+    if clauses:
+        for clause in p.clauses:
+            if clause.id != without:
+                model.require(truth(clause))
+        if without != "goal":
+            _require_goal(model)
+    for expr in extra:
+        model.require(expr)
+    model.simplify()
+    return model
+
+
+def truth(clause: Clause) -> Node:
+    """A clause as one expression: true iff the clause holds."""
+    if clause.guard is None:
+        return clause.expr
+    return ir.If(test=clause.guard, then=clause.expr, other=TRUE)
+
+
+def _require_goal(model: Model) -> None:
+    goal = model.p.goal
+    if isinstance(goal, ir.Equals):
+        target = equals_target(model.p, goal, model.compiler)
+        position = model.compiler.position[goal.slot]
+        model.domains[position] = [v for v in model.domains[position] if v == target]
+    elif isinstance(goal, ir.Optimise):
+        fn: Literal["<=", ">="] = "<=" if goal.sense == "min" else ">="
+        bound = goal.bound + (goal.eps if goal.sense == "min" else -goal.eps)
+        model.require(ir.Cmp(fn=fn, left=goal.expr, right=ir.Const(value=bound)))
+
+
+def equals_target(p: Problem, goal: ir.Equals, compiler: Compiler) -> Any:
+    """The value that an Equals goal asks for, in hashable form; None if unknown."""
+    value = compiler.compile(goal.query)(compiler.frame())
+    slot = p.slot(goal.slot)
+    if slot.kind == "set":
+        values = value if isinstance(value, list) else ([] if value is None else [value])
+        return frozen(slot, sorted(set(values)))
+    return frozen(slot, value)
+
+
+def linked_columns(p: Problem, slot: Slot) -> dict[str, str]:
+    """By column the earlier slot, where a domain is a conjunction of ``column = earlier slot``.
+
+    Empty for any other ``where``: such a domain is all rows of its relation.
+    """
+    if slot.kind != "entity" or not isinstance(slot.domain, ir.Query):
+        return {}
+    query, found = slot.domain, {}
+    earlier = {s.name for s in p.slots[: [s.name for s in p.slots].index(slot.name)]}
+    for part in conjuncts(query.where):
+        pair = _column_equals_slot(part, query)
+        if pair is None or pair[1] not in earlier:
+            return {}
+        found[pair[0]] = pair[1]
+    return found
+
+
+def _column_equals_slot(expr: Node, query: ir.Query) -> tuple[str, str] | None:
+    if not isinstance(expr, ir.Cmp) or expr.fn != "=":
+        return None
+    for get, ref in ((expr.left, expr.right), (expr.right, expr.left)):
+        if isinstance(get, ir.Get) and get.entity == ir.Var(name=query.var):
+            if get.relation == query.relation and isinstance(ref, ir.SlotRef):
+                return (get.column, ref.slot) if ref.index is None else None
+    return None
+
+
+def conjuncts(expr: Node) -> Iterator[Node]:
+    """Expressions that are all true iff ``expr`` is; branches of an If are split too."""
+    if isinstance(expr, ir.And):
+        for item in expr.items:
+            yield from conjuncts(item)
+    elif isinstance(expr, ir.If):
+        for part in conjuncts(expr.then):
+            yield ir.If(test=expr.test, then=part, other=TRUE)
+        for part in conjuncts(expr.other):
+            yield ir.If(test=expr.test, then=TRUE, other=part)
+        if expr.then == TRUE and expr.other == TRUE:
+            yield expr
+    elif isinstance(expr, ir.NoOverlap):
+        yield from _overlap_pairs(expr)
+    elif expr != TRUE:
+        yield expr
+
+
+def _overlap_pairs(expr: ir.NoOverlap) -> Iterator[Node]:
+    for i, j in combinations(range(len(expr.intervals)), 2):
+        pair = ir.NoOverlap(intervals=(expr.intervals[i], expr.intervals[j]))
+        if expr.resources:
+            places = (expr.resources[i], expr.resources[j])
+            pair = pair.model_copy(update={"resources": places})
+        yield pair
+
+
+def as_linear(expr: Node, compiler: Compiler) -> Linear | None:
+    """``expr`` as a sum of separate terms against a constant, None if it is nothing of the kind."""
+    if not isinstance(expr, ir.Cmp) or expr.fn in ("!=", "in"):
+        return None
+    parts: list[tuple[int, Node]] = [*summands(expr.left, 1), *summands(expr.right, -1)]
+    if len(parts) < 3 or any(free_names(part) for _, part in parts):
+        return None
+    constant, groups = 0, dict[tuple[int, ...], list[tuple[int, Node]]]()
+    for sign, part in parts:
+        scope = tuple(sorted(compiler.position[name] for name in slots_of(part)))
+        if scope:
+            groups.setdefault(scope, []).append((sign, part))
+            continue
+        value = compiler.compile(part)(compiler.frame())
+        if type(value) is not int:
+            return None
+        constant += sign * value
+    if len(groups) < 2 or max(map(len, groups)) > 2:
+        return None
+    flip = -1 if expr.fn in (">", ">=") else 1
+    terms = [_term(scope, [(flip * s, e) for s, e in g], compiler) for scope, g in groups.items()]
+    bound = -flip * constant - (1 if expr.fn in ("<", ">") else 0)
+    return Linear(terms, bound, expr.fn == "=")
+
+
+def _term(scope: tuple[int, ...], parts: list[tuple[int, Node]], compiler: Compiler) -> Term:
+    total: Node | None = None
+    for sign, part in parts:
+        signed = part if sign > 0 else ir.Arith(fn="*", left=part, right=ir.Const(value=-1))
+        total = signed if total is None else ir.Arith(fn="+", left=total, right=signed)
+    assert total is not None
+    return Term(scope, compiler.compile(total), total)
+
+
+def summands(expr: Node, sign: int) -> Iterator[tuple[int, Node]]:
+    """Signed expressions whose sum is ``expr``; sums times constants stay whole."""
+    if isinstance(expr, ir.Arith) and expr.fn in ("+", "-"):
+        yield from summands(expr.left, sign)
+        yield from summands(expr.right, sign if expr.fn == "+" else -sign)
+    else:
+        yield sign, expr
+
+
+def domain_values(slot: Slot, compiler: Compiler) -> list[Any]:
+    """Every value that has the slot's type, hashable, in a fixed order.
+
+    Raises:
+        NotEnumerableError: if there are more than ``MAX_VALUES``.
+    """
+    items = element_values(slot.domain, compiler)
+    if slot.kind == "set":
+        longest = len(items) if slot.length is None else min(slot.length, len(items))
+        return _capped(
+            frozen(slot, list(c)) for k in range(longest + 1) for c in combinations(items, k)
+        )
+    if slot.kind == "sequence":
+        if slot.length is None:
+            raise NotEnumerableError(f"sequence {slot.name!r} has no length")
+        return _capped(iter(product(items, repeat=slot.length)))
+    if slot.kind == "map":
+        assert slot.key_domain is not None
+        keys = sorted(compiler.compile(slot.key_domain)(compiler.frame()))
+        return _capped(tuple(zip(keys, c, strict=True)) for c in product(items, repeat=len(keys)))
+    return _capped(iter(items))
+
+
+def _capped(values: Iterator[Any]) -> list[Any]:
+    found = []
+    for value in values:
+        found.append(value)
+        if len(found) > MAX_VALUES:
+            raise NotEnumerableError(f"more than {MAX_VALUES} values")
+    return found
+
+
+def element_values(domain: ir.Query | ir.ValueType, compiler: Compiler) -> list[Any]:
+    """The values of one element of a slot: a query gives all keys, or all values, of its relation."""
+    if isinstance(domain, ir.Choice):
+        return list(domain.values)
+    if isinstance(domain, ir.IntRange):
+        return list(range(domain.low, domain.high + 1, domain.step))
+    if isinstance(domain, ir.Intervals):
+        last = domain.high - domain.length
+        length = domain.length
+        return [(s, s + length) for s in range(domain.low, last + 1, domain.step)]
+    if domain.select is None and domain.agg == "none":
+        return sorted(compiler.db.get(domain.relation, {}))
+    whole = domain.model_copy(update={"where": TRUE, "limit": None, "agg": "none", "order": ()})
+    found = compiler.compile(whole)(compiler.frame())
+    return sorted({value for value in found if value is not None})

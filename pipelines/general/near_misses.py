@@ -1,0 +1,217 @@
+"""Answers that break exactly one rule: what a verifier must not let through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, combinations, islice
+from random import Random
+from typing import Any
+
+from envgen.core import ir
+from envgen.core.ir import Node, Problem
+from envgen.pipelines.general.closures import Compiler, Frame
+from envgen.pipelines.general.density import acceptor
+from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.model import (
+    TRUE,
+    Model,
+    NotEnumerableError,
+    build_model,
+    conjuncts,
+    element_values,
+    equals_target,
+    truth,
+)
+from envgen.pipelines.general.search import Budget
+from envgen.pipelines.general.solve import solutions
+from envgen.pipelines.general.tables import Tables
+
+NUM_EQUALS = 20
+
+
+def near_misses(
+    p: Problem,
+    db: Tables,
+    accepted: Any,
+    rng: Random,
+    *,
+    per_clause: int = 5,
+    steps: int = 60_000,
+) -> Iterator[tuple[Any, str]]:
+    """(answer, id of the one rule it breaks), up to ``per_clause`` for each rule.
+
+    First every answer that differs from ``accepted`` in one slot, those nearest to a bound first; then,
+    for rules still short of ``per_clause``, a search for answers that keep all other rules and break this
+    one. That search is complete within ``steps`` steps a rule: a rule that gets nothing is unbreakable.
+    ``evaluate`` confirms each. For Equals the near-misses of ``goal`` are other values of the slot. For
+    Reach ``accepted`` and the results are ``Plan``s.
+    """
+    if isinstance(p.goal, ir.Reach):
+        from envgen.pipelines.general.plan_misses import plan_misses
+
+        yield from plan_misses(p, db, accepted, rng, per_clause=per_clause)
+        return
+    try:
+        finder = _Finder(p, db, accepted, rng)
+    except NotEnumerableError:
+        yield from _other_sets(p, db, accepted, rng)
+        return
+    for rule in finder.rules:
+        most = NUM_EQUALS if rule == "goal" and isinstance(p.goal, ir.Equals) else per_clause
+        yield from islice(finder.misses(rule, steps), most)
+
+
+class _Finder:
+    """Near-misses of one problem from one accepted answer."""
+
+    def __init__(self, p: Problem, db: Tables, accepted: Any, rng: Random) -> None:
+        self.p, self.db, self.rng = p, db, rng
+        self.compiler = Compiler(p, db)
+        self.whole = Model(p, db, self.compiler)
+        values = self.whole.values_of(accepted)
+        if values is None:
+            raise ValueError("the accepted answer doesn't fit the layout")
+        self.start: list[Any] = values
+        self.exprs: dict[str, Node] = {clause.id: truth(clause) for clause in p.clauses}
+        goal = goal_expr(p, self.compiler)
+        if goal is not None:
+            self.exprs["goal"] = goal
+        self.rules = list(self.exprs)
+        self.moves = self._single_moves()
+
+    def _single_moves(self) -> dict[str, list[tuple[int, int, list[Any]]]]:
+        """By rule: the one-slot changes that break only it, with how far each is off."""
+        frame = self.whole.frame
+        runs = {rule: self.compiler.compile(expr) for rule, expr in self.exprs.items()}
+        by_slot: list[list[str]] = [[] for _ in self.start]
+        for rule, expr in self.exprs.items():
+            for i in self.whole.scope_of(expr):
+                by_slot[i].append(rule)
+        found: dict[str, list[tuple[int, int, list[Any]]]] = {rule: [] for rule in runs}
+        for i, domain in enumerate(self.whole.domains):
+            for value in domain:
+                frame.slots[:] = self.start
+                frame.slots[i] = value
+                broken = None
+                for rule in by_slot[i]:
+                    if runs[rule](frame) is not True:
+                        if broken is not None:
+                            break
+                        broken = rule
+                else:
+                    if broken is not None:
+                        off = violation(self.exprs[broken], self.compiler, frame)
+                        found[broken].append((off, len(found[broken]), list(frame.slots)))
+        return found
+
+    def misses(self, rule: str, steps: int) -> Iterator[tuple[Any, str]]:
+        """Confirmed near-misses of one rule, nearest first."""
+        seen = set()
+        nearest = sorted(self.moves[rule], key=lambda move: move[:2])
+        for values in chain((move[2] for move in nearest), self._searched(rule, steps)):
+            if tuple(values) in seen:
+                continue
+            seen.add(tuple(values))
+            answer = self.whole.answer(values)
+            held = evaluate(self.p, self.db, answer)
+            if [name for name, ok in held.items() if not ok] == [rule]:
+                yield answer, rule
+
+    def _searched(self, rule: str, steps: int) -> Iterator[list[Any]]:
+        """Solutions of "all other rules, and one part of this rule is not true"."""
+        parts = list(conjuncts(self.exprs[rule]))
+        parts = [piece for part in parts for piece in _pieces(part)]
+        self.rng.shuffle(parts)
+        share = max(steps // max(len(parts), 1), 2_000)
+        pending = []
+        for part in parts:
+            model = build_model(
+                self.p,
+                self.db,
+                without=rule,
+                extra=(failing(part),),
+                compiler=self.compiler,
+            )
+            pending.append(solutions(model, self.rng, Budget(share)))
+        while pending:  # one of each part in turn, so that all parts are seen
+            for source in list(pending):
+                values = next(source, None)
+                if values is None:
+                    pending.remove(source)
+                else:
+                    yield values
+
+
+def goal_expr(p: Problem, compiler: Compiler) -> Node | None:
+    """What the goal asks of the answer, as an expression; None where it asks nothing."""
+    goal = p.goal
+    if isinstance(goal, ir.Optimise):
+        if goal.sense == "min":
+            bound = ir.Const(value=goal.bound + goal.eps)
+            return ir.Cmp(fn="<=", left=goal.expr, right=bound)
+        return ir.Cmp(fn=">=", left=goal.expr, right=ir.Const(value=goal.bound - goal.eps))
+    if isinstance(goal, ir.Equals):
+        target = equals_target(p, goal, compiler)
+        return ir.Cmp(fn="=", left=ir.SlotRef(slot=goal.slot), right=ir.Const(value=target))
+    return None
+
+
+def failing(expr: Node) -> Node:
+    """True iff ``expr`` is not true: false or unknown."""
+    if isinstance(expr, ir.Cmp) and expr.fn in _OPPOSITE:
+        return expr.model_copy(update={"fn": _OPPOSITE[expr.fn]})
+    return ir.Not(item=expr)
+
+
+_OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
+
+
+def _pieces(expr: Node) -> Iterator[Node]:
+    """An AllDifferent as its pairs: each can be broken alone."""
+    if isinstance(expr, ir.AllDifferent):
+        for left, right in combinations(expr.items, 2):
+            yield ir.Cmp(fn="!=", left=left, right=right)
+    else:
+        yield expr
+
+
+def violation(expr: Node, compiler: Compiler, frame: Frame) -> int:
+    """How far an expression that isn't true is from being true, in units of what it compares; >= 1."""
+    if isinstance(expr, ir.And):
+        broken = [e for e in expr.items if compiler.compile(e)(frame) is not True]
+        return sum(violation(e, compiler, frame) for e in broken) or 1
+    if isinstance(expr, ir.Or):
+        return min((violation(e, compiler, frame) for e in expr.items), default=1)
+    if isinstance(expr, ir.If):
+        test = compiler.compile(expr.test)(frame)
+        return violation(expr.then if test else expr.other, compiler, frame)
+    if isinstance(expr, ir.Cmp) and expr.fn != "in":
+        left, right = compiler.compile(expr.left)(frame), compiler.compile(expr.right)(frame)
+        if type(left) is int and type(right) is int:
+            return abs(left - right) + (expr.fn in ("<", ">", "!="))
+    return 1
+
+
+def _other_sets(p: Problem, db: Tables, accepted: Any, rng: Random) -> Iterator[tuple[Any, str]]:
+    """Near-misses of an Equals goal over a set too large to list: one element more, less or other."""
+    if not isinstance(p.goal, ir.Equals) or len(p.slots) != 1:
+        return
+    compiler = Compiler(p, db)
+    slot = p.slots[0]
+    items = element_values(slot.domain, compiler)
+    target = equals_target(p, p.goal, compiler)
+    rest = [item for item in items if item not in target]
+    rng.shuffle(rest)
+    others = [[x for x in target if x != gone] for gone in target]
+    others += [[*target, extra] for extra in rest]
+    others += [[*(x for x in target if x != gone), new] for gone in target for new in rest]
+    from envgen.pipelines.general.layout import fill_layout
+
+    for values in others[: 3 * NUM_EQUALS]:
+        answer = fill_layout(p.layout, {slot.name: values})
+        held = evaluate(p, db, answer)
+        if [name for name, ok in held.items() if not ok] == ["goal"]:
+            yield answer, "goal"
+
+
+__all__ = ["TRUE", "acceptor", "near_misses"]
