@@ -31,7 +31,8 @@ class Step(NamedTuple):
 
     number: int
     role: str
-    title: str
+    tool: str | None
+    """The tool whose result it is."""
     reasoning: str
     text: str
     calls: list[tuple[str, str]]
@@ -54,6 +55,8 @@ class PassLine(NamedTuple):
     """One row of the pass@k table."""
 
     policy: str
+    first: bool
+    """The policy's first row."""
     level: str
     num_tasks: int
     n: int
@@ -79,7 +82,11 @@ def render_report(data: ReportData) -> str:
         "data": data,
         "widest": max([1, *(stage.num_in for stage in data.funnel)]),
         "plots": [Markup(plot) for plot in plots if plot],
-        "pass_plots": [Markup(p) for p in (pass_plot(data.pass_at, k) for k in ks[:1]) if p],
+        "pass_plots": [
+            Markup(p)
+            for p in (pass_plot(data.pass_at, k) for k in sorted({*ks[:1], *ks[-1:]}))
+            if p
+        ],
         "ks": ks,
         "pass_lines": _pass_lines(data.pass_at, ks),
         "total_s": sum(time.seconds for time in data.timings),
@@ -116,10 +123,10 @@ def _steps(episode: Trajectory) -> list[Step]:
 
 
 def _step(number: int, message: Message, names: dict[str, str]) -> Step:
-    title: str = message.role
+    tool = None
     text = message.content
     if message.role == "tool":
-        title = f"result of {names.get(message.tool_call_id or '', 'a call')}"
+        tool = names.get(message.tool_call_id or "", "a call")
         text = _pretty_json(text)
     calls = []
     for call in message.tool_calls:
@@ -131,7 +138,7 @@ def _step(number: int, message: Message, names: dict[str, str]) -> Step:
         message.role in ("tool", "system") and text.count("\n") + len(text) // 100 > _FOLD_LINES
     )
     return Step(
-        number, message.role, title, _cut(message.reasoning or ""), _cut(text),
+        number, message.role, tool, _cut(message.reasoning or ""), _cut(text),
         [(name, _cut(arguments)) for name, arguments in calls], folded,
     )  # fmt: skip
 
@@ -157,7 +164,8 @@ def _pretty_json(text: str) -> str:
         return text
     if isinstance(value, list) and value and all(isinstance(x, dict) for x in value):
         return "[\n" + ",\n".join("  " + json.dumps(x, ensure_ascii=False) for x in value) + "\n]"
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    line = json.dumps(value, ensure_ascii=False)
+    return line if len(line) <= 90 else json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _cut(text: str) -> str:
@@ -172,13 +180,14 @@ def _pass_lines(rows: tuple[PassRow, ...], ks: list[int]) -> list[PassLine]:
         groups.setdefault((row.policy, row.level), {})[row.k] = row
     order = list(dict.fromkeys(row.policy for row in rows))
     keys = sorted(groups, key=lambda key: (order.index(key[0]), key[1] is None, key[1] or 0))
-    lines = []
+    lines: list[PassLine] = []
     for policy, level in keys:
         found = groups[policy, level]
         first = next(iter(found.values()))
         cells = [_cell(found[k]) if k in found else None for k in ks]
         name = "all" if level is None else str(level)
-        lines.append(PassLine(policy, name, first.num_tasks, first.n, cells))
+        is_first = not lines or lines[-1].policy != policy
+        lines.append(PassLine(policy, is_first, name, first.num_tasks, first.n, cells))
     return lines
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from envgen.core.seeding import rng
+from envgen.core.seeding import derive, rng
 from envgen.report.data import PassRow, TaskPoint
 
 if TYPE_CHECKING:
@@ -52,10 +52,12 @@ _STYLE: Any = {
     "axes.facecolor": "none",
 }
 _MAX_SERIES = len(SERIES)
+_MAX_POINTS = 600
 
 
 def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
     """Calls and distinct tools of the gold run, per level."""
+    tasks = _some(tasks)
 
     def draw(axes: Axes) -> None:
         _strip(axes, tasks, [t.minimum_calls for t in tasks], SERIES[0], "o", -0.13, "tool calls")
@@ -64,7 +66,8 @@ def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
         )
         axes.set_ylabel("gold run")
         axes.set_ylim(bottom=0)
-        axes.legend(loc="upper left", handletextpad=0.2)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        _legend(axes)
         _levels(axes, [t.level for t in tasks])
 
     return _svg("difficulty", draw, "Tool calls and distinct tools of the gold run, by level")
@@ -72,7 +75,7 @@ def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
 
 def density_plot(tasks: Sequence[TaskPoint]) -> str:
     """Density with its interval on a logarithmic axis, per level; empty if none is known."""
-    known = [t for t in tasks if t.density is not None and t.density > 0]
+    known = [t for t in _some(tasks) if t.density is not None and t.density > 0]
     if not known:
         return ""
 
@@ -88,7 +91,7 @@ def density_plot(tasks: Sequence[TaskPoint]) -> str:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0e}"))
         axes.set_ylabel("share of answers accepted")
-        axes.legend(loc="upper right", handletextpad=0.2)
+        _legend(axes)
         _levels(axes, [t.level for t in known])
 
     return _svg("density", draw, "Density of accepted answers, by level")
@@ -114,10 +117,10 @@ def pass_plot(rows: Sequence[PassRow], k: int) -> str:
             )
         axes.set_ylim(-0.02, 1.02)
         axes.set_ylabel(f"pass@{k}")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, handletextpad=0.2)
+        _legend(axes)
         _levels(axes, [row.level or 0 for row in rows])
 
-    return _svg(f"pass{k}", draw, f"pass@{k} by policy and level", width=9.4)
+    return _svg(f"pass{k}", draw, f"pass@{k} by policy and level")
 
 
 def _strip(
@@ -143,6 +146,19 @@ def _jitter(name: str) -> float:
     return rng(0, "jitter", name).uniform(-0.2, 0.2)
 
 
+def _legend(axes: Axes) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, handletextpad=0.2, columnspacing=1.2
+    )
+
+
+def _some(tasks: Sequence[TaskPoint]) -> Sequence[TaskPoint]:
+    """At most ``_MAX_POINTS`` tasks, drawn by their ids, so that a page stays small."""
+    if len(tasks) <= _MAX_POINTS:
+        return tasks
+    return sorted(tasks, key=lambda task: derive(0, "some", task.task_id))[:_MAX_POINTS]
+
+
 def _levels(axes: Axes, levels: Sequence[int]) -> None:
     low, high = min(levels), max(levels)
     axes.set_xticks(range(low, high + 1))
@@ -156,7 +172,7 @@ def _label(text: str) -> str:
     """A legend text: short, of characters the font has, and not hidden by a leading underscore."""
     text = text.encode("ascii", "replace").decode()
     text = "".join(c if c.isprintable() else "?" for c in text).lstrip("_") or "?"
-    return text if len(text) <= 40 else text[:39] + "~"
+    return text if len(text) <= 22 else text[:21] + "~"
 
 
 def _svg(name: str, draw: object, title: str, *, width: float = 4.6, height: float = 3.2) -> str:

@@ -71,7 +71,7 @@ def test_the_page_shows_every_part() -> None:
         "Two tasks ran without isolation",
     ):
         assert part in words, part
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 4
 
 
 def test_the_page_needs_nothing_from_outside_and_no_script() -> None:
@@ -140,12 +140,20 @@ def test_hostile_text_stays_text() -> None:
 def test_plots_are_well_formed_with_ids_of_their_own() -> None:
     text = render_report(report_data())
     plots = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
-    assert len(plots) == 3
+    assert len(plots) == 4
     for plot in plots:
         ET.fromstring(plot)
     ids = re.findall(r'\sid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     assert not re.findall(r"#0[0-9]0[0-9]0[0-9]", text), "a stand-in colour is left"
+
+
+def test_a_page_of_many_tasks_stays_small() -> None:
+    tasks = [
+        TaskPoint(task_id=f"t{i}", level=1 + i % 10, density=10 ** -(i % 7), minimum_calls=i % 30)
+        for i in range(20_000)
+    ]
+    assert len(render_report(ReportData(title="x", tasks=tuple(tasks)))) < 1_000_000
 
 
 def test_an_empty_report_and_odd_episodes_render() -> None:
