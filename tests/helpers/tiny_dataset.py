@@ -203,7 +203,7 @@ def solve():
                     {"city": "Hangzhou", "hotel": first["name"]},
                     {"city": "Suzhou", "hotel": second["name"]},
                 ]
-    return {"error": "infeasible"}
+    return []
 '''
 
 BOOK_VERIFIER = f'''"""Exactly one booking: the cheapest hotel of the city, for the nights asked for."""

@@ -1,0 +1,328 @@
+"""The restricted language of solutions: an allow-list over the syntax tree (docs/ir.md, section 2).
+
+What is not named here is rejected. A solution that passes can call tools and do logic; the process
+that runs it holds nothing but tool proxies, so both would have to fail at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from pydantic import JsonValue
+
+from envgen.core.types import Schema, ToolSpec
+
+MAX_SOURCE = 200_000
+MAX_TEXT = 200
+MAX_INT = 10**12
+FREE_INT = 100
+"""Integers up to this size need not occur anywhere."""
+BUILTINS = frozenset(
+    "abs all any bool dict enumerate float int len list max min range reversed round set sorted "
+    "str sum tuple zip".split()
+)
+PRELUDE = frozenset(
+    "date_add days_between minutes weekday combinations permutations product".split()
+)
+METHODS = frozenset(
+    "append extend insert pop remove sort add discard update get items keys values setdefault copy "
+    "index count split strip lower upper startswith endswith replace join".split()
+)
+PARAMS = "PARAMS"
+SOLVE = "solve"
+FREE_TEXTS = frozenset({"error", "message"})
+_NODES: tuple[type[ast.AST], ...] = (
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign,
+    ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.Pass, ast.Expr, ast.Name, ast.Load,
+    ast.Store, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp,
+    ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.IfExp, ast.BoolOp, ast.And, ast.Or,
+    ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.UnaryOp, ast.Not,
+    ast.USub, ast.Compare, ast.cmpop, ast.Subscript, ast.Slice, ast.Lambda, ast.Call, ast.keyword,
+    ast.JoinedStr, ast.FormattedValue, ast.Attribute,
+)  # fmt: skip
+
+
+def check_solution(
+    source: str, tools: Sequence[ToolSpec], prompt: str, submit_schema: Schema | None
+) -> list[str]:
+    """What in a ``solution.py`` the restricted language does not allow; empty when it is fine.
+
+    Args:
+        source: the text of ``solution.py``.
+        tools: whose names may be called, and whose specs may be quoted.
+        prompt: the task, with the policy text where there is one; its words and numbers are the
+            constants that the solution may use.
+        submit_schema: may be quoted as well.
+    """
+    if len(source) > MAX_SOURCE:
+        return [f"the source is longer than {MAX_SOURCE} characters"]
+    try:
+        tree = ast.parse(source, "solution.py")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return [f"the source is no Python: {type(error).__name__}: {error}"]
+    try:
+        return list(dict.fromkeys(_Checker(tree, tools, prompt, submit_schema).violations()))
+    except RecursionError:
+        return ["the source is nested too deeply"]
+
+
+class _Checker:
+    def __init__(
+        self,
+        tree: ast.Module,
+        tools: Sequence[ToolSpec],
+        prompt: str,
+        submit_schema: Schema | None,
+    ) -> None:
+        self._tree = tree
+        self._nodes = list(ast.walk(tree))
+        self._tools = {tool.name for tool in tools}
+        self._fixed = self._tools | BUILTINS | PRELUDE
+        self._defs = {n.name for n in self._nodes if isinstance(n, ast.FunctionDef)}
+        self._bound = self._defs | set(_bound_names(self._nodes))
+        self._callees = {id(n.func) for n in self._nodes if isinstance(n, ast.Call)}
+        self._exempt = _exempt_constants(tree, self._nodes)
+        self._quotable = Quotable(prompt, tools, submit_schema)
+
+    def violations(self) -> Iterator[str]:
+        yield from self._frame()
+        for node in self._nodes:
+            for found in self._check(node):
+                line = getattr(node, "lineno", None)
+                yield found if line is None else f"line {line}: {found}"
+
+    def _frame(self) -> Iterator[str]:
+        """One ``def solve()`` and one literal ``PARAMS`` line, both at the top."""
+        solves = [n for n in self._nodes if isinstance(n, ast.FunctionDef) and n.name == SOLVE]
+        if len(solves) != 1 or solves[0] not in self._tree.body:
+            yield "there must be exactly one def solve(), at the top"
+        elif any(ast.iter_child_nodes(solves[0].args)):
+            yield "solve() takes no arguments"
+        stores = [
+            n
+            for n in self._nodes
+            if isinstance(n, ast.Name) and n.id == PARAMS and isinstance(n.ctx, ast.Store)
+        ]
+        if len(stores) != 1 or not any(_is_params(n) for n in self._tree.body):
+            yield "there must be exactly one PARAMS = {...}, at the top, in one line, of literals"
+
+    def _check(self, node: ast.AST) -> Iterator[str]:
+        if not isinstance(node, _NODES):
+            yield f"{type(node).__name__} is not allowed"
+        elif isinstance(node, ast.FunctionDef):
+            yield from self._function(node)
+        elif isinstance(node, ast.arguments):
+            yield from _arguments(node)
+        elif isinstance(node, ast.arg):
+            yield from self._binding(node.arg)
+            if node.annotation is not None:
+                yield "annotations are not allowed"
+        elif isinstance(node, ast.Name):
+            yield from self._name(node)
+        elif isinstance(node, ast.Attribute):
+            yield from self._attribute(node)
+        elif isinstance(node, ast.Call):
+            yield from self._call(node)
+        elif isinstance(node, ast.keyword):
+            if node.arg is None:
+                yield "** in a call is not allowed"
+            elif node.arg.startswith("_"):
+                yield f"the name {node.arg!r} is not allowed"
+        elif isinstance(node, ast.Dict):
+            if None in node.keys:
+                yield "** in a dict is not allowed"
+        elif isinstance(node, ast.comprehension):
+            if node.is_async:
+                yield "async comprehensions are not allowed"
+        elif isinstance(node, ast.FormattedValue):
+            if node.conversion != -1 or node.format_spec is not None:
+                yield "conversions and format specs in f-strings are not allowed"
+        elif isinstance(node, ast.Constant):
+            yield from self._constant(node)
+
+    def _function(self, node: ast.FunctionDef) -> Iterator[str]:
+        yield from self._binding(node.name)
+        if node.decorator_list:
+            yield "decorators are not allowed"
+        if node.returns is not None:
+            yield "annotations are not allowed"
+        if getattr(node, "type_params", None):
+            yield "type parameters are not allowed"
+
+    def _binding(self, name: str) -> Iterator[str]:
+        if name.startswith("_"):
+            yield f"the name {name!r} is not allowed"
+        elif name in self._fixed:
+            yield f"{name!r} can't be assigned"
+
+    def _name(self, node: ast.Name) -> Iterator[str]:
+        if not isinstance(node.ctx, ast.Load):
+            yield from self._binding(node.id)
+        elif node.id.startswith("_"):
+            yield f"the name {node.id!r} is not allowed"
+        elif node.id in self._tools and id(node) not in self._callees:
+            yield f"the tool {node.id!r} can only be called"
+        elif node.id not in self._fixed | self._bound:
+            yield f"the name {node.id!r} is unknown"
+
+    def _attribute(self, node: ast.Attribute) -> Iterator[str]:
+        if id(node) not in self._callees or node.attr not in METHODS:
+            yield f"the attribute {node.attr!r} is not allowed"
+
+    def _call(self, node: ast.Call) -> Iterator[str]:
+        callee = node.func
+        if isinstance(callee, ast.Name):
+            if callee.id not in self._fixed | self._defs:
+                yield f"{callee.id!r} can't be called"
+        elif not isinstance(callee, ast.Attribute):
+            yield f"a {type(callee).__name__} can't be called"
+
+    def _constant(self, node: ast.Constant) -> Iterator[str]:
+        value = node.value
+        if id(node) in self._exempt:
+            return
+        if isinstance(value, bool) or value is None:
+            return
+        if isinstance(value, str):
+            if len(value) > MAX_TEXT:
+                yield f"a text of more than {MAX_TEXT} characters is not allowed"
+            elif not self._quotable.text(value):
+                yield f"the text {value!r} occurs in neither prompt, tools nor submit schema"
+        elif isinstance(value, int):
+            if value > MAX_INT:
+                yield f"an integer above {MAX_INT} is not allowed"
+            elif not self._quotable.number(value):
+                yield f"the number {value} occurs in neither prompt, tools nor submit schema"
+        elif isinstance(value, float):
+            if not self._quotable.number(value):
+                yield f"the number {value} occurs in neither prompt, tools nor submit schema"
+        else:
+            yield f"a constant of type {type(value).__name__} is not allowed"
+
+
+def _arguments(node: ast.arguments) -> Iterator[str]:
+    if node.vararg is not None or node.kwarg is not None or node.kwonlyargs or node.posonlyargs:
+        yield "* , ** and / in parameters are not allowed"
+    defaults = [*node.defaults, *(d for d in node.kw_defaults if d is not None)]
+    if not all(isinstance(default, ast.Constant) for default in defaults):
+        yield "a default must be a constant"
+
+
+def _bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def _is_params(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return False
+    target = node.targets[0]
+    if not isinstance(target, ast.Name) or target.id != PARAMS or node.lineno != node.end_lineno:
+        return False
+    return isinstance(node.value, ast.Dict) and _is_literal(node.value)
+
+
+def _is_literal(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Dict):
+        keys = all(isinstance(k, ast.Constant) and isinstance(k.value, str) for k in node.keys)
+        return keys and all(map(_is_literal, node.values))
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(map(_is_literal, node.elts))
+    return isinstance(node, ast.Constant)
+
+
+def _exempt_constants(tree: ast.Module, nodes: Iterable[ast.AST]) -> set[int]:
+    """Docstrings, the names of parameters, and the places where parameters are looked up."""
+    exempt: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.Module | ast.FunctionDef) and node.body:
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                if isinstance(first.value.value, str):
+                    exempt.add(id(first.value))
+        elif isinstance(node, ast.Subscript):
+            if isinstance(node.value, ast.Name) and node.value.id == PARAMS:
+                exempt.add(id(node.slice))
+    for statement in tree.body:
+        if _is_params(statement) and isinstance(statement, ast.Assign):
+            names = statement.value
+            if isinstance(names, ast.Dict):
+                exempt.update(id(key) for key in names.keys if _is_parameter_name(key))
+    return exempt
+
+
+def _is_parameter_name(node: ast.expr | None) -> bool:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    return len(node.value) <= 64 and node.value.isidentifier()
+
+
+class Quotable:
+    """The words and numbers that a solution may quote: the prompt's, the tools', the schema's.
+
+    A number may be quoted in another unit than the prompt's: 12.50 as 1250, 09:30 as 570 minutes,
+    2 hours as 120 minutes.
+    """
+
+    def __init__(self, prompt: str, tools: Sequence[ToolSpec], schema: Schema | None) -> None:
+        specs: list[JsonValue] = [tool.model_dump(mode="json") for tool in tools]
+        leaves = [leaf for value in (*specs, schema) for leaf in _leaves(value)]
+        self._words = {leaf for leaf in leaves if isinstance(leaf, str)} | FREE_TEXTS
+        self._texts = "\n".join([prompt, *sorted(self._words)])
+        self._numbers = {leaf for leaf in leaves if isinstance(leaf, int | float)}
+        self._numbers |= set(numbers_in(self._texts))
+
+    def text(self, value: str) -> bool:
+        """Whether a text occurs, as whole words."""
+        if value in self._words:
+            return True
+        before = r"(?<!\w)" if value[:1].isalnum() else ""
+        after = r"(?!\w)" if value[-1:].isalnum() else ""
+        return re.search(before + re.escape(value) + after, self._texts) is not None
+
+    def number(self, value: int | float) -> bool:
+        """Whether a number occurs, or is a small integer."""
+        return (isinstance(value, int) and abs(value) <= FREE_INT) or value in self._numbers
+
+
+def numbers_in(text: str) -> Iterator[int | float]:
+    """The numbers in a text, each in the units that a solution may use."""
+    for match in re.finditer(r"(?<![\d.])(\d{1,2}):(\d{2})(?!\d)", text):
+        yield int(match[1]) * 60 + int(match[2])
+    for match in re.finditer(r"\d{1,3}(?:[,_ \u00a0\u202f]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?", text):
+        whole, _, decimals = re.sub(r"[,_ \u00a0\u202f]", "", match[0]).partition(".")
+        if len(whole) + len(decimals) > 15:
+            continue
+        scaled = int(whole + decimals)
+        yield scaled
+        if decimals:
+            yield float(f"{whole}.{decimals}")
+        for zeros in range(1, 5):
+            yield scaled * 10**zeros
+        if not decimals:
+            yield from (scaled * 60, scaled * 1440)
+    for match in re.finditer(r"(\d+) (?:hours?|h) (?:and )?(\d+)", text):
+        yield int(match[1][:6]) * 60 + int(match[2][:6])
+    # A list such as "3 4 500" is read above as one number with thin spaces; take its parts too.
+    for match in re.finditer(r"\d+", text):
+        if len(match[0]) <= 15:
+            yield int(match[0])
+
+
+def _leaves(value: JsonValue) -> Iterator[JsonValue]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif not isinstance(value, bool) and value is not None:
+        yield value
