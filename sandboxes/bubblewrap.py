@@ -6,44 +6,86 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from envgen.sandboxes import runtime
+from envgen.sandboxes.base import WORK, Guarantee, Mount, Sandbox, SandboxSpec
 
-BASE = (
+DEATH_S = 1.0
+"""Within this many seconds of its parent's death a sandbox is gone."""
+GUARANTEES = frozenset(Guarantee)
+_BASE = (
     "--die-with-parent",
     "--new-session",
     "--unshare-pid",
     "--unshare-ipc",
     "--unshare-uts",
-    "--unshare-net",
     "--unshare-cgroup-try",
+    "--hostname",
+    "sandbox",
 )
 
 
-def privileges() -> list[str]:
+@dataclass(frozen=True)
+class Layout:
+    """What is seen inside: by default libraries, the programs and a small ``/tmp``."""
+
+    scratch: Path | None = None
+    """Shown read-only; the host may put files in it at any time."""
+    tmp_bytes: int = 64 << 20
+    work_bytes: int = 0
+    """Size of ``/work``, which is there only if this is not 0."""
+    whole_usr: bool = False
+    """Show all of ``/usr``, not only its libraries."""
+    root: Path | None = None
+    network: bool = False
+    mounts: tuple[Mount, ...] = ()
+    kill: bool = False
+    """The program keeps root's right to kill, for workers that change their uid later."""
+
+
+def privileges(kill: bool) -> list[str]:
     """Bwrap arguments about users and capabilities.
 
     Started by root, no user namespace is made; the program changes to a uid of its own first thing
-    and loses the two capabilities it needs for that. Started by a user, bwrap makes a namespace in
+    and so loses the capabilities it needs for that. Started by a user, bwrap makes a namespace in
     which the program is nobody.
     """
-    if os.geteuid() == 0:
-        return ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    return ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+    if os.geteuid() != 0:
+        return ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+    wanted = ["CAP_SETUID", "CAP_SETGID", *(["CAP_KILL"] if kill else [])]
+    return ["--cap-drop", "ALL", *(word for name in wanted for word in ("--cap-add", name))]
 
 
-def worker_command(inner: Sequence[str], scratch: Path | None, tmp_bytes: int) -> list[str]:
-    """The command that runs ``inner`` where only libraries, programs and ``scratch`` are seen."""
-    command = [bwrap(), *BASE, *privileges(), *runtime.system_mounts(False)]
-    command += runtime.folders([f"{runtime.INSIDE}/programs"])
-    command += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    command += ["--ro-bind", str(runtime.PROGRAMS), f"{runtime.INSIDE}/programs"]
-    if scratch is not None:
-        command += ["--ro-bind", str(scratch), f"{runtime.INSIDE}/scratch"]
-    command += ["--perms", "1777", "--size", str(tmp_bytes), "--tmpfs", "/tmp"]
-    return [*command, "--remount-ro", "/", "--chdir", "/tmp", "--", *inner]
+def command(inner: Sequence[str], layout: Layout) -> list[str]:
+    """The command that runs ``inner`` in ``layout``."""
+    words = [bwrap(), *_BASE, *privileges(layout.kill)]
+    words += [] if layout.network else ["--unshare-net"]
+    if layout.root is None:
+        words += runtime.system_mounts(layout.whole_usr)
+    else:
+        words += runtime.root_mounts(layout.root)
+    programs = f"{runtime.INSIDE}/programs"
+    words += [*runtime.folders([programs]), "--ro-bind", str(runtime.PROGRAMS), programs]
+    words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    if layout.scratch is not None:
+        words += ["--ro-bind", str(layout.scratch), f"{runtime.INSIDE}/scratch"]
+    if layout.network:
+        words += ["--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
+        words += ["--ro-bind-try", "/etc/ssl", "/etc/ssl"]
+    words += _tmpfs("/tmp", layout.tmp_bytes)
+    if layout.work_bytes:
+        words += _tmpfs(WORK, layout.work_bytes) + _tmpfs("/dev/shm", layout.work_bytes)
+    for mount in layout.mounts:
+        bind = "--bind" if mount.writable else "--ro-bind"
+        words += [*runtime.folders([mount.target]), bind, str(mount.source), mount.target]
+    return [*words, "--remount-ro", "/", "--chdir", "/tmp", "--", *inner]
+
+
+def _tmpfs(path: str, size: int) -> list[str]:
+    return ["--perms", "1777", "--size", str(size), "--tmpfs", path]
 
 
 @cache
@@ -58,13 +100,29 @@ def unavailable() -> str:
     if shutil.which("bwrap") is None:
         return "bwrap is not installed (apt install bubblewrap)"
     inner = [runtime.python(), *runtime.python_flags(), "-c", "import sqlite3"]
-    command = worker_command(inner, None, 1 << 20)
+    words = command(inner, Layout(tmp_bytes=1 << 20))
     try:
         done = subprocess.run(
-            command, env=runtime.clean_env(), capture_output=True, timeout=20, check=False
+            words, env=runtime.clean_env(), capture_output=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bwrap does not run here: {error}"
     if done.returncode:
         return f"bwrap does not run here: {done.stderr.decode(errors='replace').strip()[-300:]}"
     return ""
+
+
+def unsupported(spec: SandboxSpec) -> str:
+    """What of ``spec`` this backend can't do; empty when nothing."""
+    if spec.image is not None:
+        return "takes a root folder, not an image"
+    if spec.user is not None and os.geteuid() != 0 and spec.user != 65534:
+        return "only root can choose the uid"
+    return ""
+
+
+def start(spec: SandboxSpec) -> Sandbox:
+    """Start a sandbox. Use ``envgen.sandboxes.base.create``, which checks the spec first."""
+    from envgen.sandboxes.shell import ShellSandbox
+
+    return ShellSandbox(spec, "bubblewrap")

@@ -95,3 +95,60 @@ def system_mounts(whole_usr: bool) -> tuple[str, ...]:
     if os.path.exists("/etc/ld.so.cache"):
         arguments += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     return tuple(arguments)
+
+
+def root_mounts(root: Path) -> list[str]:
+    """Bwrap arguments that show another root file system, read-only, one top folder at a time.
+
+    This machine's interpreter and libraries are added below ``/run/envgen`` for the programs.
+    """
+    arguments: list[str] = []
+    for path in sorted(Path(root).iterdir()):
+        target = f"/{path.name}"
+        if path.name in ("proc", "dev", "sys", "tmp", "run", "work"):
+            continue
+        if path.is_symlink():
+            arguments += ["--symlink", os.readlink(path), target]
+        elif path.is_dir():
+            arguments += ["--ro-bind", str(path), target]
+    prefix = str(Path(python()).parent.parent)
+    shown = {f"{INSIDE}/python": prefix} | {
+        f"{INSIDE}/lib{i}": d for i, d in enumerate(libraries())
+    }
+    arguments += folders(shown)
+    for target, source in shown.items():
+        arguments += ["--ro-bind", source, target]
+    return arguments
+
+
+@cache
+def libraries() -> tuple[str, ...]:
+    """Folders of the shared libraries that this interpreter has loaded, the loader's among them."""
+    import sqlite3  # noqa: F401  # its libraries are needed inside
+
+    paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    system = {path for path in paths if ".so" in path and "/site-packages/" not in path}
+    prefix = str(Path(python()).parent.parent)
+    return tuple(
+        sorted({os.path.dirname(p) for p in system if not p.startswith(f"{prefix}/lib/python")})
+    )
+
+
+def loader() -> str:
+    """The dynamic loader of this machine."""
+    paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    return next(path for path in sorted(paths) if os.path.basename(path).startswith("ld-"))
+
+
+def python_in_root() -> tuple[list[str], dict[str, str]]:
+    """The command and environment that run this machine's interpreter in another root."""
+    inside = [f"{INSIDE}/lib{number}" for number in range(len(libraries()))]
+    place = libraries().index(os.path.dirname(loader()))
+    name = f"{INSIDE}/python/bin/{os.path.basename(python())}"
+    words = [
+        f"{inside[place]}/{os.path.basename(loader())}",
+        "--library-path",
+        ":".join(inside),
+        name,
+    ]
+    return words, {"PYTHONHOME": f"{INSIDE}/python"}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import JsonValue
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
+from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel
 from envgen.sandboxes.runtime import INSIDE
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose, remove, scratch_folder
@@ -77,7 +78,8 @@ class WorkerVerifierHost:
 
     def _start(self) -> Zygote:
         self._told.clear()
-        return Zygote("verifier", backend=self.backend, scratch=self._scratch)
+        layout = Layout(scratch=self._scratch)
+        return Zygote("verifier", backend=self.backend, layout=layout)
 
     def verify_many(
         self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10

@@ -31,6 +31,8 @@ DEFAULTS: dict[str, Any] = {
     "disk_bytes": 64 << 20,
     "pids": 4096,
     "cpu_s": 120,
+    "files": 256,
+    "confine": True,
 }
 
 
@@ -75,7 +77,7 @@ class Zygote:
         backend: str,
         config: Mapping[str, Any] = {},
         files: Sequence[int] = (),
-        scratch: Path | None = None,
+        layout: bubblewrap.Layout | None = None,
         hash_seed: int = 0,
     ) -> None:
         """Start it and wait until it has loaded ``files``.
@@ -91,7 +93,7 @@ class Zygote:
         near.settimeout(START_TIMEOUT_S)
         try:
             with far:
-                self.process = self._start(far, settings, scratch, hash_seed)
+                self.process = self._start(far, settings, layout or bubblewrap.Layout(), hash_seed)
         except OSError as error:
             near.close()
             raise SandboxUnavailableError(f"can't start a worker: {error}") from error
@@ -104,20 +106,27 @@ class Zygote:
             raise
 
     def _start(
-        self, far: socket.socket, settings: dict[str, Any], scratch: Path | None, hash_seed: int
+        self,
+        far: socket.socket,
+        settings: dict[str, Any],
+        layout: bubblewrap.Layout,
+        hash_seed: int,
     ) -> subprocess.Popen[bytes]:
-        programs = runtime.PROGRAMS
+        env = runtime.clean_env(hash_seed)
+        words, programs = [runtime.python()], str(runtime.PROGRAMS)
         if self.backend == "bubblewrap":
-            programs = Path(runtime.INSIDE) / "programs"
-            settings["uid"] = runtime.sandbox_uid()
+            programs = f"{runtime.INSIDE}/programs"
+            if layout.root is not None:
+                words, more = runtime.python_in_root()
+                env |= more
+            if not layout.kill:
+                settings["uid"] = runtime.sandbox_uid()
         else:
             settings |= {"die_with_parent": os.uname().sysname == "Linux", "pids": 0}
-        inner = [runtime.python(), *runtime.python_flags(), f"{programs}/zygote.py"]
-        inner.append(str(far.fileno()))
+        words += [*runtime.python_flags(), f"{programs}/zygote.py", str(far.fileno())]
         if self.backend == "bubblewrap":
-            inner = bubblewrap.worker_command(inner, scratch, settings["disk_bytes"])
-        env = runtime.clean_env(hash_seed)
-        return launch(inner, env=env, stderr=subprocess.PIPE, pass_fds=[far.fileno()])
+            words = bubblewrap.command(words, layout)
+        return launch(words, env=env, stderr=subprocess.PIPE, pass_fds=[far.fileno()])
 
     def _load(self, settings: dict[str, Any], files: Sequence[int]) -> None:
         try:

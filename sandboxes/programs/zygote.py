@@ -57,12 +57,17 @@ def limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
+def die_with_parent() -> None:
+    """Get SIGKILL when the parent ends (Linux)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
 def settle(config: dict[str, Any]) -> None:
     """Drop privileges and set the limits of the zygote itself."""
     if config.get("die_with_parent"):  # no bubblewrap around us that would see to it
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+        die_with_parent()
     uid = config.get("uid")
     if uid is not None:
         os.setgroups([])
@@ -70,7 +75,7 @@ def settle(config: dict[str, Any]) -> None:
         os.setresuid(uid, uid, uid)
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_FSIZE, config["disk_bytes"])
-    limit(resource.RLIMIT_NOFILE, 256)
+    limit(resource.RLIMIT_NOFILE, config["files"])
     if config.get("pids"):
         limit(resource.RLIMIT_NPROC, config["pids"])
     null = os.open(os.devnull, os.O_RDWR)
@@ -82,7 +87,7 @@ def settle(config: dict[str, Any]) -> None:
 
 
 def confine(config: dict[str, Any], cpu_s: int) -> None:
-    """Set the limits of a worker: memory, CPU, and no process or thread of its own."""
+    """Set the limits of a worker that runs foreign Python: no process or thread of its own."""
     if config.get("memory_bytes"):
         limit(resource.RLIMIT_AS, config["memory_bytes"])
     limit(resource.RLIMIT_CPU, cpu_s)
@@ -95,7 +100,10 @@ def work(role: Any, config: dict[str, Any], request: dict[str, Any], files: list
     try:
         pipe = wire.Pipe(socket.socket(fileno=files[0]))
         try:
-            confine(config, int(request.get("cpu_s") or config["cpu_s"]))
+            if config["confine"]:
+                if config.get("die_with_parent"):
+                    die_with_parent()
+                confine(config, int(request.get("cpu_s") or config["cpu_s"]))
             role.serve(pipe, request, files[1:])
         except EOFError:
             pass

@@ -1,0 +1,353 @@
+"""The docker backend: one container per sandbox, through a local Docker Engine.
+
+The container's first process reads its standard input and ends with it. That stream is held open
+by this process alone, so the container goes when this process goes, however it ends. Containers
+that are still left, because the engine itself was down, are removed at the next start by label.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import math
+import os
+import socket
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from envgen.core.errors import SandboxError, SandboxUnavailableError
+from envgen.sandboxes import runtime
+from envgen.sandboxes.base import WORK, ExecResult, Guarantee, Sandbox, SandboxSpec
+from envgen.sandboxes.docker_exec import DockerExec, DockerProcess, close_stream, signalled
+
+GUARANTEES = frozenset(Guarantee)
+DEATH_S = 5.0
+"""Within this many seconds of its parent's death a sandbox is gone."""
+HOST_IMAGE = "envgen-host:1"
+"""An empty image: this machine's libraries and interpreter are mounted into it, read-only."""
+LABEL = "envgen.owner"
+NOBODY = 65534
+FIRST = ["sh", "-c", "while read -r _; do (:); done"]
+"""The first process: each line makes it collect dead children; it ends with its input."""
+_RUN = 'exec "$@"'
+_RUN_ALONE = '"$@"; code=$?; kill -9 -1 2>/dev/null; exit $code'
+"""kill -1 means every process but this one and the first."""
+_SPAWN = 'echo $$; exec "$@"'
+_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
+_local = threading.local()
+
+
+def client() -> Any:
+    """This thread's connection to the engine. Raises SandboxUnavailableError."""
+    if getattr(_local, "pid", None) == os.getpid():
+        return _local.client
+    try:
+        import docker
+    except ImportError:
+        raise SandboxUnavailableError(
+            "the docker package is not installed", "pip install 'envgen[docker]'"
+        ) from None
+    try:
+        _local.client = docker.from_env(timeout=60)
+        _local.client.ping()
+    except (docker.errors.DockerException, OSError) as error:
+        raise SandboxUnavailableError(
+            f"no Docker Engine answers: {error}", "start it, or use backend='bubblewrap'"
+        ) from error
+    _local.pid = os.getpid()
+    atexit.register(_local.client.close)
+    return _local.client
+
+
+@contextlib.contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Turn the engine's errors into SandboxError."""
+    import docker
+    import requests
+
+    try:
+        yield
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+        raise SandboxError(f"docker: {doing}: {error}") from error
+
+
+@cache
+def _probe() -> str:
+    try:
+        client()
+    except SandboxUnavailableError as error:
+        return str(error)
+    return ""
+
+
+def unavailable() -> str:
+    """Why this backend can't be used here, found by asking the engine; empty when it can."""
+    return _probe()
+
+
+def unsupported(spec: SandboxSpec) -> str:
+    """What of ``spec`` this backend can't do; empty when nothing."""
+    if spec.root is not None:
+        return "takes an image, not a root folder"
+    if spec.image is None and sys.platform != "linux":
+        return "needs an image on this system"
+    return ""
+
+
+def start(spec: SandboxSpec) -> Sandbox:
+    """Start a sandbox. Use ``envgen.sandboxes.base.create``, which checks the spec first."""
+    return DockerSandbox(spec)
+
+
+def owner() -> str:
+    """This process, told from any other that had or will have its number."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def _started(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return "0"
+
+
+def reap() -> int:
+    """Remove the containers whose process is gone; how many there were."""
+    removed = 0
+    with engine_errors("reap"):
+        for container in client().api.containers(all=True, filters={"label": LABEL}):
+            host, pid, begun = container["Labels"][LABEL].split(":")
+            if host != socket.gethostname() or begun == "0" or _started(int(pid)) == begun:
+                continue
+            with contextlib.suppress(SandboxError), engine_errors("reap"):
+                client().api.remove_container(container["Id"], force=True)
+                removed += 1
+    return removed
+
+
+def host_image() -> str:
+    """The empty image for this machine's own files, made on first use."""
+    import docker
+
+    with engine_errors("make an empty image"):
+        try:
+            client().api.inspect_image(HOST_IMAGE)
+        except docker.errors.ImageNotFound:
+            buffer = io.BytesIO()
+            with tarfile.open(fileobj=buffer, mode="w") as archive:
+                for name in (*_FOLDERS, "etc", "tmp", "work", "proc", "dev", "sys", "run"):
+                    entry = tarfile.TarInfo(name)
+                    if os.path.islink(f"/{name}"):
+                        entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(f"/{name}")
+                    else:
+                        entry.type = tarfile.DIRTYPE
+                        entry.mode = 0o1777 if name in ("tmp", "work") else 0o755
+                    archive.addfile(entry)
+            repository, _, tag = HOST_IMAGE.partition(":")
+            client().api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag)
+    return HOST_IMAGE
+
+
+def host_binds() -> list[str]:
+    """Binds that show this machine's system folders and interpreter in the empty image."""
+    folders = [f"/{name}" for name in _FOLDERS]
+    shown = [path for path in folders if os.path.isdir(path) and not os.path.islink(path)]
+    prefix = str(Path(runtime.python()).parent.parent)
+    if not any(f"{prefix}/".startswith(f"{path}/") for path in shown):
+        shown.append(prefix)
+    if os.path.exists("/etc/ld.so.cache"):
+        shown.append("/etc/ld.so.cache")
+    return [f"{path}:{path}:ro" for path in shown]
+
+
+def make(
+    spec: SandboxSpec, command: Sequence[str], binds: Sequence[str], user: int
+) -> tuple[str, Any]:
+    """Create and start a container; its id and the socket of its standard input."""
+    import docker
+
+    image = spec.image
+    binds = list(binds)
+    if image is None:
+        image, binds = host_image(), host_binds() + binds
+    for mount in spec.mounts:
+        binds.append(f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}")
+    api = client().api
+    size = f"size={spec.disk_bytes},mode=1777,uid={user},gid={user},exec"
+    cpu = math.ceil(spec.cpu)
+    limits = [("cpu", cpu), ("core", 0), ("fsize", spec.disk_bytes), ("nofile", 4096)]
+    host = api.create_host_config(
+        auto_remove=True,
+        binds=binds,
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        network_mode="bridge" if spec.network == "full" else "none",
+        mem_limit=spec.memory_bytes,
+        memswap_limit=spec.memory_bytes,
+        pids_limit=spec.pids,
+        read_only=True,
+        shm_size=min(spec.disk_bytes, 64 << 20),
+        tmpfs={WORK: size, "/tmp": size},
+        ulimits=[docker.types.Ulimit(name=n, soft=v, hard=v) for n, v in limits],
+    )
+    with engine_errors(f"start a container of {image}"):
+        container = api.create_container(
+            image,
+            list(command),
+            environment=runtime.clean_env(),
+            entrypoint=[],
+            host_config=host,
+            hostname="sandbox",
+            labels={LABEL: owner()},
+            stdin_open=True,
+            user=f"{user}:{user}",
+            working_dir="/",
+        )["Id"]
+        try:
+            stdin = api.attach_socket(container, {"stdin": 1, "stream": 1})
+            api.start(container)
+        except BaseException:
+            with contextlib.suppress(docker.errors.DockerException):
+                api.remove_container(container, force=True)
+            raise
+    return container, stdin
+
+
+def remove(container: str, stdin: Any) -> None:
+    """Kill a container and wait until it is gone."""
+    import docker
+
+    close_stream(stdin)
+    with engine_errors("remove a container"):
+        for act in (client().api.kill, client().api.wait):
+            with contextlib.suppress(docker.errors.NotFound):
+                try:
+                    act(container)
+                except docker.errors.APIError as error:
+                    if error.status_code != 409:  # it is going already
+                        raise
+
+
+class DockerSandbox:
+    """A container that programs are exec'ed in."""
+
+    backend = "docker"
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        self.spec = spec
+        self.user = spec.user if spec.user is not None else NOBODY
+        reap()
+        self._spawned: list[DockerProcess] = []
+        self._container: str | None = None
+        self._container, self._stdin = make(spec, FIRST, [], self.user)
+
+    def __enter__(self) -> DockerSandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def container(self) -> str:
+        """The container's id. Raises SandboxError when it is closed."""
+        if self._container is None:
+            raise SandboxError("the sandbox is closed")
+        return self._container
+
+    def _exec(
+        self, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str, script: str
+    ) -> DockerExec:
+        if isinstance(argv, str) or not argv:
+            raise SandboxError("argv must be a list of words", 'e.g. ["sh", "-c", "ls"]')
+        words = ["sh", "-c", script, "sh", *argv]
+        inside = {"HOME": WORK, "LANG": "C.UTF-8", **(env or {})}
+        return DockerExec(client().api, self.container, words, inside, cwd, self.user)
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        stdin: bytes = b"",
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = WORK,
+    ) -> ExecResult:
+        """Run a program to its end; what it leaves running ends with it.
+
+        A timeout ends every program of the sandbox. While a spawned program runs, what an exec
+        leaves running lives until the sandbox is closed: the two can't be told apart.
+        """
+        limit = self.spec.wall_s if timeout_s is None else timeout_s
+        self._spawned = [process for process in self._spawned if process.running]
+        script = _RUN if self._spawned else _RUN_ALONE
+        with engine_errors("exec"):
+            run = self._exec(argv, env, cwd, script)
+            result = run.run(stdin, limit, self.spec.output_bytes)
+            if result.timed_out:
+                self.end_all()
+            code = signalled(result.exit_code)
+            oom = code == -9 and not result.timed_out and self._out_of_memory()
+        return result.model_copy(update={"exit_code": code, "oom": oom})
+
+    def _out_of_memory(self) -> bool:
+        return bool(client().api.inspect_container(self.container)["State"].get("OOMKilled"))
+
+    def end_all(self) -> None:
+        """Kill every program but the first process, which then collects them."""
+        killer = DockerExec(
+            client().api, self.container, ["sh", "-c", "kill -9 -1"], {}, "/", self.user
+        )
+        killer.run(b"", 10.0, 1024)
+        raw = getattr(self._stdin, "_sock", self._stdin)
+        raw.sendall(b"\n")
+
+    def spawn(
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = WORK
+    ) -> DockerProcess:
+        """Start a long-lived program."""
+        with engine_errors("spawn"):
+            process = DockerProcess(self._exec(argv, env, cwd, _SPAWN), self._kill_group)
+        self._spawned.append(process)
+        return process
+
+    def _kill_group(self, pid: int) -> None:
+        words = ["sh", "-c", f"kill -9 -{pid} || kill -9 {pid}"]
+        DockerExec(client().api, self.container, words, {}, "/", self.user).run(b"", 10.0, 1024)
+
+    def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
+        """A file below the work folder."""
+        script = '[ -f "$0" ] || { echo "$0: no regular file" >&2; exit 1; }; exec cat "$0"'
+        return self._file(path, script, b"", max_bytes)
+
+    def write_file(self, path: str, content: bytes) -> None:
+        """Write a file below the work folder."""
+        script = 'mkdir -p "${0%/*}" && exec cat > "$0"'
+        self._file(path, script, content, 1024)
+
+    def _file(self, path: str, script: str, content: bytes, keep: int) -> bytes:
+        pure = PurePosixPath(WORK) / os.fspath(path)
+        if ".." in pure.parts or pure.parts[:2] != ("/", WORK[1:]) or "\0" in str(pure):
+            raise SandboxError(f"{path!r} is no path below {WORK}")
+        chain = [str(pure), *map(str, list(pure.parents)[:-2])]
+        guard = 'for p in "$@"; do [ -L "$p" ] && { echo "$p: a link" >&2; exit 1; }; done; '
+        words = ["sh", "-c", guard + script, *([chain[0], *chain])]
+        with engine_errors("file"):
+            result = DockerExec(client().api, self.container, words, {}, WORK, self.user).run(
+                content, 60.0, keep
+            )
+        if result.exit_code or result.timed_out:
+            raise SandboxError(result.stderr.decode(errors="replace").strip() or "failed")
+        if result.truncated:
+            raise SandboxError(f"{path!r} is larger than {keep} bytes")
+        return result.stdout
+
+    def close(self) -> None:
+        """Kill and remove the container."""
+        container, self._container = self._container, None
+        if container is not None:
+            remove(container, self._stdin)

@@ -1,0 +1,303 @@
+"""A sandbox made of a zygote that runs programs: the bubblewrap and process backends share it."""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
+from envgen.sandboxes import runtime
+from envgen.sandboxes.base import WORK, ExecResult, SandboxSpec
+from envgen.sandboxes.bubblewrap import Layout
+from envgen.sandboxes.channel import Channel
+from envgen.sandboxes.zygote import Zygote, remove
+
+_CHUNK = 1 << 18
+_GRACE_S = 10.0
+
+
+class ShellSandbox:
+    """Runs programs through supervisors that a zygote inside forks."""
+
+    def __init__(self, spec: SandboxSpec, backend: str) -> None:
+        self.spec, self.backend = spec, backend
+        self._runs: weakref.WeakSet[_Run] = weakref.WeakSet()
+        self._folder: Path | None = None
+        self._work = WORK
+        if backend == "process":
+            self._folder = Path(tempfile.mkdtemp(prefix="envgen-"))
+            self._work = str(self._folder)
+        uid = spec.user if spec.user is not None else runtime.sandbox_uid()
+        config = {
+            "work": self._work,
+            "worker_uid": uid if backend == "bubblewrap" else None,
+            "memory_bytes": spec.memory_bytes,
+            "disk_bytes": spec.disk_bytes,
+            "cpu_s": math.ceil(spec.cpu),
+            "pids": spec.pids,
+            "files": 4096,
+            "confine": False,
+        }
+        layout = Layout(
+            tmp_bytes=spec.disk_bytes,
+            work_bytes=spec.disk_bytes,
+            whole_usr=True,
+            root=spec.root,
+            network=spec.network == "full",
+            mounts=spec.mounts,
+            kill=True,
+        )
+        try:
+            self._zygote = Zygote("shell", backend=backend, config=config, layout=layout)
+        except ValueError as error:
+            raise SandboxError(f"the sandbox did not start: {error}") from error
+
+    def __enter__(self) -> ShellSandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        stdin: bytes = b"",
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = WORK,
+    ) -> ExecResult:
+        """Run a program to its end; what it leaves running ends with it."""
+        limit = self.spec.wall_s if timeout_s is None else timeout_s
+        started = time.monotonic()
+        with _Run(self, argv, env, cwd) as run:
+            run.pump(stdin, started + limit, self.spec.output_bytes)
+        code = run.exit_code
+        return ExecResult(
+            exit_code=-9 if code is None else code,
+            stdout=bytes(run.kept[0]),
+            stderr=bytes(run.kept[1]),
+            wall_s=time.monotonic() - started,
+            timed_out=run.timed_out,
+            truncated=run.truncated,
+        )
+
+    def spawn(
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = WORK
+    ) -> ShellProcess:
+        """Start a long-lived program."""
+        return ShellProcess(_Run(self, argv, env, cwd))
+
+    def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
+        """A file below the work folder."""
+        request = {"kind": "read", "path": self._inside(path), "max_bytes": max_bytes}
+        return self._file(request, b"")
+
+    def write_file(self, path: str, content: bytes) -> None:
+        """Write a file below the work folder."""
+        request = {"kind": "write", "path": self._inside(path), "size": len(content)}
+        self._file(request, content)
+
+    def _inside(self, path: str) -> str:
+        """``/work`` is the work folder in every backend."""
+        path = os.fspath(path)
+        if self._work != WORK and (path == WORK or path.startswith(f"{WORK}/")):
+            return self._work + path[len(WORK) :]
+        return path
+
+    def _file(self, request: dict[str, Any], content: bytes) -> bytes:
+        number, channel = self._zygote.fork(_GRACE_S, request)
+        try:
+            try:
+                channel.sock.sendall(content)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # refused before it was read: the reply says why
+            kind, value = channel.recv()
+            if kind != 0:
+                raise SandboxError(str(value))
+            return channel.take(value) if request["kind"] == "read" else b""
+        except (ValueError, TypeError) as error:
+            raise SandboxError(f"the sandbox answered nonsense: {error}") from error
+        finally:
+            channel.close()
+            self._zygote.kill(number)
+
+    def start(
+        self, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str, files: Sequence[int]
+    ) -> tuple[int, Channel]:
+        """Fork a supervisor with a program under it; ``files`` become its stdio."""
+        if isinstance(argv, str) or not argv:
+            raise SandboxError("argv must be a list of words", 'e.g. ["sh", "-c", "ls"]')
+        inside = {"PATH": runtime.clean_env()["PATH"], "LANG": "C.UTF-8", "HOME": self._work}
+        request = {
+            "kind": "exec",
+            "argv": list(argv),
+            "env": inside | dict(env or {}),
+            "cwd": self._inside(cwd),
+        }
+        return self._zygote.fork(_GRACE_S, request, files)
+
+    def track(self, run: _Run) -> None:
+        """Remember a program that has been started."""
+        self._runs.add(run)
+
+    def kill(self, number: int) -> None:
+        """Kill a supervisor. Its programs are no one's then, so the sandbox is closed too."""
+        self._zygote.kill(number)
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the sandbox can still be used."""
+        return self._zygote.alive
+
+    def close(self) -> None:
+        """End everything in it. Supervisors end what they started when their channel ends."""
+        for run in tuple(self._runs):
+            run.channel.close()
+        self._zygote.close()
+        if self._folder is not None:
+            remove(self._folder)
+
+
+class _Run:
+    """One program: its pipes, its supervisor, and how it ended."""
+
+    def __init__(
+        self, sandbox: ShellSandbox, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str
+    ) -> None:
+        self.sandbox = sandbox
+        pipes = [os.pipe() for _ in range(3)]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+        try:
+            self.number, self.channel = sandbox.start(argv, env, cwd, theirs)
+        except BaseException:
+            for file in ours:
+                os.close(file)
+            raise
+        finally:
+            for file in theirs:
+                os.close(file)
+        modes = ("wb", "rb", "rb")
+        self.stdin, self.stdout, self.stderr = (
+            os.fdopen(file, mode, buffering=0) for file, mode in zip(ours, modes, strict=True)
+        )
+        sandbox.track(self)
+        self.kept = (bytearray(), bytearray())
+        self.exit_code: int | None = None
+        self.ended = self.timed_out = self.truncated = False
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def pump(self, data: bytes, deadline: float, keep: int) -> None:
+        """Feed stdin and read both outputs until the program and all it started have ended."""
+        left = memoryview(data)
+        with selectors.DefaultSelector() as selector:
+            for index, stream in enumerate((self.stdout, self.stderr)):
+                selector.register(stream, selectors.EVENT_READ, index)
+            selector.register(self.channel.sock, selectors.EVENT_READ, "end")
+            if left:
+                os.set_blocking(self.stdin.fileno(), False)
+                selector.register(self.stdin, selectors.EVENT_WRITE, "stdin")
+            else:
+                self.stdin.close()
+            while len(selector.get_map()):
+                for key, _ in selector.select(max(0.0, deadline - time.monotonic())):
+                    if key.data == "stdin":
+                        left = self._feed(left)
+                    elif key.data == "end":
+                        self.finish()
+                    elif self._read(key.data, keep):
+                        continue
+                    if key.data != "stdin" or not left:
+                        selector.unregister(key.fileobj)
+                        if key.data == "stdin":
+                            self.stdin.close()
+                if self.ended and self.stdin.closed is False and left:
+                    selector.unregister(self.stdin)
+                    self.stdin.close()
+                if time.monotonic() >= deadline and len(selector.get_map()):
+                    if self.timed_out or self.ended:
+                        self.sandbox.kill(self.number)
+                        return
+                    deadline = self._expire()
+
+    def _expire(self) -> float:
+        """The time is up: ask for the end; the time until when it must have come."""
+        self.timed_out = True
+        self.channel.send("kill")
+        return time.monotonic() + _GRACE_S
+
+    def _feed(self, left: memoryview) -> memoryview:
+        try:
+            return left[os.write(self.stdin.fileno(), left[:65_536]) :]
+        except BlockingIOError:
+            return left
+        except OSError:  # it reads no more
+            return left[len(left) :]
+
+    def _read(self, index: int, keep: int) -> bool:
+        part = os.read((self.stdout, self.stderr)[index].fileno(), _CHUNK)
+        room = keep - len(self.kept[index])
+        self.kept[index].extend(part[:room])
+        self.truncated = self.truncated or len(part) > room
+        return bool(part)
+
+    def finish(self) -> None:
+        """Take the supervisor's word for how it ended."""
+        self.ended = True
+        try:
+            kind, value = self.channel.recv()
+        except WorkerDiedError:
+            if not self.sandbox.alive:
+                raise SandboxError("the sandbox died") from None
+            return  # the program killed its own supervisor
+        except (ValueError, TypeError) as error:
+            raise SandboxError(f"the sandbox answered nonsense: {error}") from error
+        if kind != 0:
+            raise SandboxError(str(value))
+        self.exit_code = value
+
+    def close(self) -> None:
+        """Close the pipes; whatever still runs is killed by the supervisor."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
+        self.channel.close()
+
+
+class ShellProcess:
+    """A long-lived program in a sandbox, with pipes."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self.stdin: IO[bytes] = run.stdin
+        self.stdout: IO[bytes] = run.stdout
+        self.stderr: IO[bytes] = run.stderr
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Its exit code. Raises SandboxTimeoutError."""
+        if not self._run.ended:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._run.channel.sock, selectors.EVENT_READ)
+                if not selector.select(timeout_s):
+                    raise SandboxTimeoutError(f"still running after {timeout_s:g} s")
+            self._run.finish()
+        return -9 if self._run.exit_code is None else self._run.exit_code
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+        if not self._run.ended:
+            self._run.channel.send("kill")
+            self.wait(_GRACE_S)
+        self._run.close()
