@@ -250,9 +250,9 @@ def _child_main(worker: WorkerSpec, threads: int, pipe: Connection) -> None:
         todo.put(None)
     for runner in runners:
         runner.join(0.5)
-    if not any(runner.is_alive() for runner in runners):
-        manager.__exit__(None, None, None)
-    os._exit(0)  # not held up by a thread that hangs
+    if any(runner.is_alive() for runner in runners):
+        os._exit(0)  # not held up by a thread that hangs
+    manager.__exit__(None, None, None)
 
 
 def _drain(todo: queue.SimpleQueue[tuple[int, Any] | None]) -> None:

@@ -1,0 +1,226 @@
+"""One episode: a policy plays a task in an environment; out comes a Trajectory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from numpy.typing import NDArray
+
+from envgen.core.errors import EnvError, EnvgenError, SandboxError, VerifierError
+from envgen.core.types import (
+    Message,
+    PublicTask,
+    Sampling,
+    Score,
+    StopReason,
+    Trajectory,
+    TrajectoryError,
+    Turn,
+    Usage,
+)
+from envgen.environments.actions import encode_message
+from envgen.environments.general import GeneralEnv
+from envgen.policies.base import (
+    BudgetExceededError,
+    CancelledPolicyError,
+    DeadlineExceededError,
+    Policy,
+)
+from envgen.policies.budget import estimated_tokens
+from envgen.verifiers.general import NO_SUBMISSION
+
+logger = logging.getLogger(__name__)
+
+RETRIES = 2
+"""An environment or verifier that breaks is tried so many times more."""
+
+TokenArrays = dict[int, Mapping[str, NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """A trajectory and, by turn, the token arrays of its exactly captured replies."""
+
+    trajectory: Trajectory
+    tokens: TokenArrays = field(default_factory=dict)
+
+
+@dataclass
+class _Progress:
+    """What an attempt has done so far; it survives the attempt's failure."""
+
+    started_at: float
+    start: float
+    turns: list[Turn] = field(default_factory=list)
+    tokens: TokenArrays = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    counted: int = 0
+    """Messages whose length is in ``estimate``."""
+    estimate: int = 0
+
+
+def run_episode(
+    env: GeneralEnv,
+    policy: Policy,
+    task_id: str,
+    *,
+    sample: int,
+    seed: int,
+    sampling: Sampling | None = None,
+    cancel: Event | None = None,
+) -> EpisodeResult:
+    """Play one episode; whatever spoils it is recorded on the trajectory.
+
+    The environment counts turns; tokens and seconds are enforced here. An episode that runs out of
+    either is scored as one without a submission. An ``EnvError`` or ``VerifierError`` is tried again
+    twice; then, like any ``PolicyError``, it makes the episode count neither way.
+
+    Args:
+        env: reused between episodes.
+        policy: who plays.
+        task_id: what is played.
+        sample: number of this episode among those of the task.
+        seed: of the policy's draws.
+        sampling: how the policy draws.
+        cancel: set by the caller to give up.
+
+    Raises:
+        BudgetExceededError: when the run's money is spent; this episode is dropped.
+        CancelledPolicyError: when ``cancel`` was set; this episode is dropped.
+    """
+    sampling = sampling or Sampling()
+    usage = Usage()
+    for attempt in range(RETRIES + 1):
+        progress = _Progress(time.time(), time.monotonic(), usage=usage)
+        try:
+            stop, score = _play(env, policy, task_id, seed, sampling, cancel, progress)
+            return _result(env, policy, task_id, sample, seed, progress, stop, score, None)
+        except (BudgetExceededError, CancelledPolicyError):
+            raise
+        except (EnvError, VerifierError, SandboxError) as error:
+            usage = progress.usage  # what failed attempts cost is paid too
+            failure: Exception = error
+            logger.info("task %s sample %d, attempt %d: %s", task_id, sample, attempt + 1, error)
+        except Exception as error:  # the rollout boundary: one spoiled episode, the batch goes on
+            failure = error
+            if not isinstance(error, EnvgenError):
+                logger.exception("task %s sample %d broke", task_id, sample)
+            break
+    stop = StopReason.ERROR
+    if isinstance(failure, DeadlineExceededError):
+        stop = StopReason.TIME_LIMIT
+    told = TrajectoryError(kind=type(failure).__name__, text=str(failure)[:2_000])
+    return _result(env, policy, task_id, sample, seed, progress, stop, None, told)
+
+
+def _play(
+    env: GeneralEnv,
+    policy: Policy,
+    task_id: str,
+    seed: int,
+    sampling: Sampling,
+    cancel: Event | None,
+    progress: _Progress,
+) -> tuple[StopReason, Score]:
+    _, info = env.reset(options={"task_id": task_id})
+    task, tools = env.task, info["tools"]
+    deadline = progress.start + task.limits.seconds
+    while env.stop is None:
+        messages = env.messages
+        if time.monotonic() >= deadline:
+            return StopReason.TIME_LIMIT, _UNSCORED
+        left = _tokens_left(task, messages, progress)
+        if left <= 0:
+            return StopReason.TOKEN_LIMIT, _UNSCORED
+        if cancel is not None and cancel.is_set():
+            raise CancelledPolicyError("the run was stopped")
+        reply = policy.respond(
+            messages,
+            tools,
+            _within(sampling, left),
+            deadline=deadline,
+            cancel=cancel,
+            seed=seed,
+            task=task,
+        )
+        turn = len(progress.turns)
+        progress.usage = progress.usage + reply.usage
+        if reply.tokens is not None:
+            progress.tokens[turn] = reply.tokens.arrays()
+        progress.turns.append(
+            Turn.model_construct(
+                message_index=len(messages),
+                usage=reply.usage,
+                capture="text" if reply.tokens is None else "exact",
+                tokens=None,
+            )
+        )
+        env.step(encode_message(reply.message))
+    assert env.score is not None
+    return env.stop, env.score
+
+
+_UNSCORED = Score(value=0.0, passed=False, reasons=(NO_SUBMISSION,))
+
+
+def _tokens_left(task: PublicTask, messages: Sequence[Message], progress: _Progress) -> int:
+    """What the conversation may still grow by: as the server counted it, else by its length."""
+    last = progress.turns[-1].usage if progress.turns else None
+    if last is not None and last.prompt_tokens:
+        since = messages[progress.turns[-1].message_index + 1 :]
+        used = last.prompt_tokens + last.completion_tokens + estimated_tokens(since)
+    else:
+        progress.estimate += estimated_tokens(messages[progress.counted :])
+        progress.counted = len(messages)
+        used = progress.estimate
+    return task.limits.tokens - used
+
+
+def _within(sampling: Sampling, left: int) -> Sampling:
+    """The sampling settings with ``max_tokens`` cut to what is left, where a limit is set."""
+    if sampling.max_tokens is None or sampling.max_tokens <= left:
+        return sampling
+    return sampling.model_copy(update={"max_tokens": left})
+
+
+def _result(
+    env: GeneralEnv,
+    policy: Policy,
+    task_id: str,
+    sample: int,
+    seed: int,
+    progress: _Progress,
+    stop: StopReason,
+    score: Score | None,
+    error: TrajectoryError | None,
+) -> EpisodeResult:
+    trajectory = Trajectory.model_construct(
+        task_id=task_id,
+        sample=sample,
+        policy=policy.name,
+        policy_version=policy.version,
+        seed=seed,
+        messages=env.messages,
+        turns=tuple(progress.turns),
+        context_events=(),
+        score=score,
+        stop=stop,
+        num_calls=len(env.calls),
+        reached_verifier=env.reached_verifier,
+        usage=progress.usage,
+        started_at=progress.started_at,
+        wall_s=time.monotonic() - progress.start,
+        error=error,
+    )
+    return EpisodeResult(trajectory, progress.tokens)
+
+
+def equal_but_times(first: Trajectory, second: Trajectory) -> bool:
+    """Whether two trajectories are the same, times aside."""
+    blank = {"started_at": 0.0, "wall_s": 0.0}
+    return first.model_copy(update=blank) == second.model_copy(update=blank)

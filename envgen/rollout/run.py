@@ -1,0 +1,346 @@
+"""Run a policy on the tasks of a dataset, n times each: stored as they come, resumed where they stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, JsonValue
+
+from envgen.core import seeding
+from envgen.core.errors import ConfigError, WorkerDiedError
+from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
+from envgen.core.types import Record, Sampling, StopReason, Trajectory, TrajectoryError
+from envgen.policies.base import BudgetExceededError, CancelledPolicyError
+from envgen.policies.budget import Budget
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.episode import EpisodeResult
+from envgen.rollout.gold import make_policy
+from envgen.store.dataset import Dataset
+from envgen.store.runs import RunStore
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 10
+"""Episodes of one task that a worker process gets at a time."""
+_WORTH_PROCESSES = 200
+_MAX_DEATHS = 3
+
+
+class RolloutConfig(Record):
+    """What is rolled out, and how."""
+
+    dataset: str
+    """Dataset folder, or ``package:NAME``."""
+    policy: PolicyConfig
+    out: str
+    """Run folder; one that holds the same run is resumed."""
+    n: int = Field(default=1, ge=1)
+    """Samples a task. Raising it later adds samples to the same run."""
+    seed: int = 0
+    task_ids: tuple[str, ...] | None = None
+    """None: all tasks, variants aside."""
+    sampling: Sampling = Sampling()
+    concurrency: int | None = Field(default=None, ge=1)
+    """Threads for a model server, processes for an offline policy; None: 8 and one a core."""
+    backend: Literal["auto", "bubblewrap", "docker", "process", "inline"] = "auto"
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    unproven: bool = False
+    db_url: str | None = None
+
+    def identity(self) -> dict[str, JsonValue]:
+        """What makes two runs the same: all that changes an episode, nothing that only places it."""
+        return {
+            "kind": "rollout",
+            "policy": self.policy.spec,
+            "options": {
+                name: value for name, value in self.policy.options.items() if name not in _PLACING
+            },
+            "seed": self.seed,
+            "task_ids": list(self.task_ids) if self.task_ids is not None else None,
+            "sampling": self.sampling.model_dump(mode="json"),
+        }
+
+
+_PLACING = frozenset(
+    {"api_key_env", "timeout_s", "connect_timeout_s", "max_retries", "backoff_s", "max_backoff_s"}
+)
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    done: int
+    total: int
+    passed: int
+    errors: int
+    cost_usd: float
+    seconds: float
+
+
+class RolloutSummary(Record):
+    """What a run holds now."""
+
+    policy: str
+    tasks: int
+    samples: int
+    """Episodes stored, errored ones included."""
+    wanted: int
+    new: int
+    """Of these, made by this call."""
+    passed: int
+    errors: int
+    mean_calls: float
+    reached_verifier: float
+    """Share of this call's episodes whose answer the verifier judged."""
+    stops: dict[str, int]
+    """How this call's episodes ended."""
+    cost_usd: float
+    seconds: float
+    ended: Literal["complete", "cost", "interrupted"]
+
+
+def rollout(
+    config: RolloutConfig,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Event | None = None,
+) -> RolloutSummary:
+    """Run ``config.policy`` on every task, ``config.n`` times each.
+
+    Each episode is stored as it completes; run again, the same config goes on where it stopped, with the
+    same results (times aside). Ctrl-C, ``cancel`` and a spent budget end it cleanly with what there is.
+
+    Args:
+        config: what to run.
+        progress: called after each stored episode.
+        cancel: set to stop early.
+
+    Raises:
+        ConfigError: for unknown tasks or policies.
+        DatasetError: when the dataset is corrupt, or unproven and that was not asked for.
+        ResumeError: when the folder holds another run.
+    """
+    from envgen.environments.hosts import open_dataset
+
+    dataset = open_dataset(config.dataset, unproven=config.unproven)
+    task_ids = _task_ids(dataset, config.task_ids)
+    with RunStore.open(
+        Path(config.out),
+        config=config.identity(),
+        dataset_hash=dataset.manifest.content_hash,
+        db_url=config.db_url,
+    ) as store:
+        return _Run(config, dataset, task_ids, store, progress, cancel or Event()).run()
+
+
+def _task_ids(dataset: Dataset, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    if wanted is None:
+        return dataset.own_task_ids
+    for task_id in wanted:
+        if task_id not in dataset.tasks:
+            raise ConfigError(f"the dataset has no task {task_id!r}", "see envgen list")
+    return tuple(dict.fromkeys(wanted))
+
+
+class Chunk(NamedTuple):
+    """Samples of one task for one worker."""
+
+    task_id: str
+    samples: tuple[int, ...]
+
+
+class _Run:
+    """One call of ``rollout``."""
+
+    def __init__(
+        self,
+        config: RolloutConfig,
+        dataset: Dataset,
+        task_ids: tuple[str, ...],
+        store: RunStore,
+        progress: Callable[[Progress], None] | None,
+        cancel: Event,
+    ) -> None:
+        self._config = config
+        self._dataset = dataset
+        self._task_ids = task_ids
+        self._store = store
+        self._progress = progress
+        self._cancel = cancel
+        self._start = time.monotonic()
+        self._ended: Literal["complete", "cost", "interrupted"] = "complete"
+        self._stops: Counter[str] = Counter()
+        self._calls = self._reached = self._new = self._passed = self._errors = 0
+        spent = store.stage("spent_usd")
+        totals = store.totals()
+        self._cost = max(totals["cost_usd"], spent if isinstance(spent, int | float) else 0.0)
+        self._budget = Budget(config.max_cost_usd, self._cost)
+
+    def run(self) -> RolloutSummary:
+        done = self._store.done()
+        todo = [
+            (task_id, sample)
+            for task_id in self._task_ids
+            for sample in range(self._config.n)
+            if (task_id, sample) not in done
+        ]
+        self._wanted = len(self._task_ids) * self._config.n
+        self._before = self._wanted - len(todo)
+        policy = make_policy(self._config.policy, self._dataset, budget=self._budget)
+        try:
+            self._note(policy.name)
+            self._run_all(todo, policy)
+        except KeyboardInterrupt:
+            self._ended = "interrupted"
+        finally:
+            self._cancel.set()
+            getattr(policy, "close", lambda: None)()
+        if self._ended == "complete" and self._before + self._new < self._wanted:
+            self._ended = "interrupted"
+        if self._budget.spent_usd:
+            self._store.put_stage("spent_usd", self._budget.spent_usd)
+        self._store.flush()
+        return self._summary(policy.name)
+
+    def _note(self, name: str) -> None:
+        levels: dict[str, JsonValue] = {
+            task_id: self._dataset.tasks[task_id].difficulty.level for task_id in self._task_ids
+        }
+        for stage, value in (("levels", levels), ("policy", name)):
+            if self._store.stage(stage) != value:
+                self._store.put_stage(stage, value)
+
+    def _run_all(self, todo: list[tuple[str, int]], policy: Any) -> None:
+        """Run everything; work that a dying worker took along is tried again, one by one."""
+        executor, kwargs = self._form(len(todo), policy)
+        size = _CHUNK if executor.processes else 1
+        deaths: Counter[tuple[str, int]] = Counter()
+        chunks = deque(_chunks(todo, size))
+        while chunks:
+            running = executor.run(WorkerSpec(_WORKER, kwargs), self._feed(chunks))
+            try:
+                for outcome in running:
+                    self._take(outcome, chunks, deaths)
+                    if self._cancel.is_set():
+                        break
+            finally:
+                self._cancel.set() if executor.processes == 0 and self._ended != "complete" else None
+                running.close()  # type: ignore[attr-defined]  # every form is a generator
+            if self._ended != "complete" or self._cancel.is_set():
+                return
+
+    def _form(self, num_todo: int, policy: Any) -> tuple[LocalExecutor, dict[str, Any]]:
+        """Threads share the live policy and its budget; processes make their own."""
+        config = self._config
+        kwargs: dict[str, Any] = {"config": config}
+        offline = not config.policy.spec.startswith(("openai", "vllm", "sglang", "record"))
+        if offline:
+            processes = config.concurrency or os.cpu_count() or 1
+            if processes > 1 and num_todo >= _WORTH_PROCESSES:
+                return LocalExecutor(processes), kwargs
+        threads = 1 if offline else config.concurrency or 8
+        kwargs |= {"policy": policy, "cancel": self._cancel, "dataset": self._dataset}
+        return LocalExecutor(0, threads), kwargs
+
+    def _feed(self, chunks: deque[Chunk]) -> Iterator[Chunk]:
+        while chunks and self._ended == "complete" and not self._cancel.is_set():
+            yield chunks.popleft()
+
+    def _take(
+        self, outcome: Outcome, chunks: deque[Chunk], deaths: Counter[tuple[str, int]]
+    ) -> None:
+        if outcome.error is None:
+            for result in outcome.value:
+                self._add(result)
+        elif isinstance(outcome.error, BudgetExceededError):
+            self._ended = "cost"
+        elif isinstance(outcome.error, CancelledPolicyError):
+            self._ended = "interrupted"
+        elif isinstance(outcome.error, WorkerDiedError):
+            for sample in outcome.item.samples:
+                key = (outcome.item.task_id, sample)
+                deaths[key] += 1
+                if deaths[key] < _MAX_DEATHS:
+                    chunks.append(Chunk(key[0], (sample,)))
+                else:
+                    self._add(_lost(key, self._config, outcome.error))
+        else:
+            raise outcome.error
+
+    def _add(self, result: EpisodeResult) -> None:
+        trajectory = result.trajectory
+        self._store.add(trajectory, result.tokens)
+        self._new += 1
+        self._calls += trajectory.num_calls
+        self._reached += trajectory.reached_verifier
+        self._stops[str(trajectory.stop)] += 1
+        self._errors += trajectory.error is not None
+        self._passed += trajectory.score is not None and trajectory.score.passed
+        self._cost += trajectory.usage.cost_usd
+        if self._progress is not None:
+            self._progress(
+                Progress(
+                    self._before + self._new,
+                    self._wanted,
+                    self._passed,
+                    self._errors,
+                    self._cost,
+                    time.monotonic() - self._start,
+                )
+            )
+
+    def _summary(self, policy: str) -> RolloutSummary:
+        counts = self._store.counts()
+        return RolloutSummary(
+            policy=policy,
+            tasks=len(self._task_ids),
+            samples=sum(count.n + count.errors for count in counts.values()),
+            wanted=self._wanted,
+            new=self._new,
+            passed=sum(count.c for count in counts.values()),
+            errors=sum(count.errors for count in counts.values()),
+            mean_calls=self._calls / self._new if self._new else 0.0,
+            reached_verifier=self._reached / self._new if self._new else 0.0,
+            stops=dict(sorted(self._stops.items())),
+            cost_usd=max(self._cost, self._budget.spent_usd),
+            seconds=time.monotonic() - self._start,
+            ended=self._ended,
+        )
+
+
+_WORKER = "envgen.rollout.worker:episode_worker"
+
+
+def episode_seed(run_seed: int, task_id: str, sample: int) -> int:
+    """The seed of one episode."""
+    return seeding.derive(run_seed, task_id, sample)
+
+
+def _chunks(todo: Iterable[tuple[str, int]], size: int) -> Iterator[Chunk]:
+    waiting: dict[str, list[int]] = {}
+    for task_id, sample in todo:
+        waiting.setdefault(task_id, []).append(sample)
+    for task_id, samples in waiting.items():
+        for i in range(0, len(samples), size):
+            yield Chunk(task_id, tuple(samples[i : i + size]))
+
+
+def _lost(key: tuple[str, int], config: RolloutConfig, error: BaseException) -> EpisodeResult:
+    task_id, sample = key
+    trajectory = Trajectory(
+        task_id=task_id,
+        sample=sample,
+        policy=config.policy.spec,
+        seed=episode_seed(config.seed, task_id, sample),
+        messages=(),
+        stop=StopReason.ERROR,
+        error=TrajectoryError(kind=type(error).__name__, text=str(error)),
+    )
+    return EpisodeResult(trajectory)
