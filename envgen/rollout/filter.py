@@ -1,0 +1,201 @@
+"""Keep the tasks that a policy can solve, but not too easily: the pass@k filter.
+
+The rollouts that choose tasks are never the ones that are reported of them (the chosen ones look better
+than they are: winner's curse). ``reestimate`` measures the kept tasks again on fresh seeds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from envgen.core import seeding
+from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.types import PassAt, Record
+from envgen.environments.hosts import open_dataset
+from envgen.rollout.pass_at_k import PassReport, TaskPass, pass_report, task_pass
+from envgen.rollout.run import Progress, RolloutConfig, rollout
+from envgen.store.dataset import Dataset
+from envgen.store.runs import RunStore
+from envgen.store.subset import subset
+
+
+class FilterConfig(Record):
+    """Which tasks are kept."""
+
+    dataset: str
+    rollouts: str
+    """Run folder of a rollout on that dataset."""
+    out: str
+    """Folder of the kept dataset."""
+    pass_at: int = Field(default=100, ge=1)
+    """The k of pass@k."""
+    min: float = Field(default=0.0, ge=0, le=1)
+    """Keep a task whose pass@k is at least this,"""
+    exclusive: bool = True
+    """or above it."""
+    max_pass_at_1: float | None = Field(default=None, ge=0, le=1)
+    """Drop a task that is passed more often than this."""
+    name: str | None = None
+    """Id of the kept dataset; None: as the old one."""
+    unproven: bool = False
+    db_url: str | None = None
+
+
+Verdict = Literal["kept", "undecided", "too_hard", "too_easy"]
+
+
+class Filtered(Record):
+    """What the filter decided about one task."""
+
+    task: TaskPass
+    verdict: Verdict
+
+
+class LevelCounts(Record):
+    """Kept and dropped tasks of one level."""
+
+    level: int | None
+    kept: int = 0
+    undecided: int = 0
+    too_hard: int = 0
+    too_easy: int = 0
+
+
+class FilterReport(Record):
+    """What was kept and why the rest was not."""
+
+    policy: str
+    pass_at: int
+    decisions: tuple[Filtered, ...]
+    levels: tuple[LevelCounts, ...]
+    out: str
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Ids of the kept tasks."""
+        return tuple(d.task.task_id for d in self.decisions if d.verdict == "kept")
+
+
+def judge(task: TaskPass, config: FilterConfig) -> Verdict:
+    """Whether one task is kept."""
+    value = task.values[config.pass_at]
+    if value is None:
+        return "undecided"
+    if value < config.min or (config.exclusive and value <= config.min):
+        return "too_hard"
+    if config.max_pass_at_1 is not None and task.c / task.n > config.max_pass_at_1:
+        return "too_easy"
+    return "kept"
+
+
+def filter(config: FilterConfig) -> FilterReport:
+    """Write the dataset of the kept tasks, and say what became of the others.
+
+    Raises:
+        ResumeError: when the rollouts were made on another dataset.
+        ConfigError: when no task is kept.
+        StoreError: when there are no rollouts, or the out folder is taken.
+    """
+    dataset = open_dataset(config.dataset, unproven=config.unproven)
+    with RunStore.read(config.rollouts, db_url=config.db_url) as store:
+        if store.dataset_hash != dataset.manifest.content_hash:
+            raise ResumeError(
+                f"the rollouts in {config.rollouts!r} were made on another dataset",
+                "roll out on this dataset first",
+            )
+        counts, policy = store.counts(), str(store.stage("policy") or "")
+    ks = sorted({1, config.pass_at})
+    decisions = []
+    for task_id in sorted({*counts, *dataset.own_task_ids}):
+        n, c, errors = counts.get(task_id, (0, 0, 0))
+        level = dataset.tasks[task_id].difficulty.level
+        task = task_pass(task_id, n, c, ks, errors=errors, level=level)
+        decisions.append(Filtered(task=task, verdict=judge(task, config)))
+    report = FilterReport(
+        policy=policy,
+        pass_at=config.pass_at,
+        decisions=tuple(decisions),
+        levels=_by_level(decisions),
+        out=config.out,
+    )
+    if not report.kept:
+        verdicts = Counter(decision.verdict for decision in decisions)
+        raise ConfigError(
+            f"no task is kept: {dict(sorted(verdicts.items()))}",
+            f"pass@{config.pass_at} needs {config.pass_at} error-free samples a task",
+        )
+    subset(dataset, report.kept, config.out, name=config.name, funnel={"filter": _funnel(report)})
+    return report
+
+
+def _by_level(decisions: Sequence[Filtered]) -> tuple[LevelCounts, ...]:
+    counts: dict[int | None, Counter[str]] = {}
+    for decision in decisions:
+        counts.setdefault(decision.task.level, Counter())[decision.verdict] += 1
+    ordered = sorted(counts, key=lambda level: (level is None, level or 0))
+    return tuple(LevelCounts(level=level, **counts[level]) for level in ordered)
+
+
+def _funnel(report: FilterReport) -> dict[str, JsonValue]:
+    verdicts = Counter(decision.verdict for decision in report.decisions)
+    return {
+        "policy": report.policy,
+        "pass_at": report.pass_at,
+        **{verdict: count for verdict, count in sorted(verdicts.items())},
+    }
+
+
+def reestimate(
+    dataset: str,
+    selection: RolloutConfig,
+    out: str,
+    *,
+    n: int | None = None,
+    ks: Sequence[int] = (1, 10, 100),
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Event | None = None,
+) -> PassReport:
+    """Measure the kept tasks on seeds that the filter never saw.
+
+    Args:
+        dataset: folder of the kept dataset.
+        selection: how the filter's rollouts were made.
+        out: run folder for the fresh rollouts.
+        n: samples a task; None: as many as the filter had.
+        ks: the k to report.
+        progress: see ``rollout``.
+        cancel: see ``rollout``.
+    """
+    fresh = selection.model_copy(
+        update={
+            "dataset": dataset,
+            "out": out,
+            "n": n or selection.n,
+            "seed": seeding.derive(selection.seed, "reestimate"),
+            "task_ids": None,
+        }
+    )
+    rollout(fresh, progress=progress, cancel=cancel)
+    opened = open_dataset(dataset, unproven=selection.unproven)
+    levels = {task_id: opened.tasks[task_id].difficulty.level for task_id in opened.own_task_ids}
+    with RunStore.read(out, db_url=selection.db_url) as store:
+        policy = str(store.stage("policy") or "")
+        return pass_report(store.counts(), ks, policy=policy, levels=levels)
+
+
+def with_pass_rates(
+    dataset: Dataset, report: PassReport, seed: int, path: str | Path, *, name: str | None = None
+) -> Dataset:
+    """A copy of ``dataset`` whose tasks carry the measured rates of ``report``."""
+    rates = {
+        task.task_id: (PassAt(policy=report.policy, n=task.n, c=task.c, seed=seed),)
+        for task in report.tasks
+        if task.n
+    }
+    return subset(dataset, dataset.own_task_ids, path, name=name, pass_at=rates)

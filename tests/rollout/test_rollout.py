@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_server import Hang, ModelServer, chat
+from tiny_dataset import write_tiny_dataset
+
+from envgen.core.errors import ConfigError, EnvError, ResumeError
+from envgen.core.types import Limits, Message, Sampling, StopReason, ToolCall
+from envgen.environments.general import GeneralEnv
+from envgen.policies import PolicyConfig, Price
+from envgen.policies.base import PolicyReply
+from envgen.policies.scripted import ScriptedPolicy
+from envgen.rollout.episode import equal_but_times, run_episode
+from envgen.rollout.filter import FilterConfig, filter, judge, reestimate, with_pass_rates
+from envgen.rollout.gold import GoldPolicy, make_policy
+from envgen.rollout.pass_at_k import run_report, task_pass
+from envgen.rollout.run import Progress, RolloutConfig, rollout
+from envgen.store.dataset import Dataset
+from envgen.store.runs import RunStore
+from envgen.store.subset import subset
+
+HELPERS = str(Path(__file__).parents[1] / "helpers")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return write_tiny_dataset(tmp_path_factory.mktemp("data") / "tiny")
+
+
+def config(dataset: Dataset, out: Path, policy: str, **fields: Any) -> RolloutConfig:
+    options = fields.pop("options", {})
+    return RolloutConfig(
+        dataset=str(dataset.path),
+        policy=PolicyConfig(spec=policy, options=options),
+        out=str(out),
+        **{"backend": "inline", "unproven": True, **fields},
+    )
+
+
+def stored(folder: Path) -> dict[tuple[str, int], Any]:
+    with RunStore.read(folder) as store:
+        return {(t.task_id, t.sample): t for t in store.trajectories()}
+
+
+def test_gold_passes_everything(dataset: Dataset, tmp_path: Path) -> None:
+    summary = rollout(config(dataset, tmp_path / "run", "gold", n=2))
+    assert summary.passed == summary.samples == summary.wanted == 2 * len(dataset.own_task_ids)
+    assert (summary.errors, summary.ended, summary.reached_verifier) == (0, "complete", 1.0)
+    one = next(iter(stored(tmp_path / "run").values()))
+    assert one.policy == "gold"
+    assert [turn.capture for turn in one.turns] == ["text"] * len(one.turns)
+    assert one.messages[one.turns[0].message_index].role == "assistant"
+
+
+def test_noise_makes_gold_fail_sometimes(dataset: Dataset, tmp_path: Path) -> None:
+    tasks = ("tiny-cheapest", "tiny-book")
+    mild = rollout(config(dataset, tmp_path / "a", "noisy-gold:0.2", n=60, task_ids=tasks))
+    wild = rollout(config(dataset, tmp_path / "b", "noisy-gold:1", n=60, task_ids=tasks))
+    assert 0.6 < mild.passed / mild.samples < 0.95
+    assert wild.passed < mild.passed
+    assert mild.errors == wild.errors == 0
+
+
+@pytest.mark.parametrize("spec", ["noisy-gold", "noisy-gold:2", "noisy-gold:x", "gold:1"])
+def test_malformed_gold_specs_are_refused(dataset: Dataset, spec: str) -> None:
+    with pytest.raises(ConfigError):
+        make_policy(spec, dataset)
+
+
+def test_progress_and_more_samples_later(dataset: Dataset, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    rollout(config(dataset, tmp_path / "r", "random", n=1), progress=seen.append)
+    total = len(dataset.own_task_ids)
+    assert [p.done for p in seen] == list(range(1, total + 1))
+    again = rollout(config(dataset, tmp_path / "r", "random", n=3))
+    assert (again.new, again.samples) == (2 * total, 3 * total)
+    fresh = rollout(config(dataset, tmp_path / "s", "random", n=3))
+    assert fresh.passed == again.passed
+    a, b = stored(tmp_path / "r"), stored(tmp_path / "s")
+    assert a.keys() == b.keys()
+    assert all(equal_but_times(a[key], b[key]) for key in a)
+
+
+def test_resume_refuses_another_config(dataset: Dataset, tmp_path: Path) -> None:
+    rollout(config(dataset, tmp_path / "r", "random", n=1))
+    for changed in (
+        config(dataset, tmp_path / "r", "random", n=1, seed=1),
+        config(dataset, tmp_path / "r", "gold", n=1),
+        config(dataset, tmp_path / "r", "random", n=1, sampling=Sampling(temperature=0.5)),
+    ):
+        with pytest.raises(ResumeError):
+            rollout(changed)
+
+
+def test_unknown_tasks_are_refused(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        rollout(config(dataset, tmp_path / "r", "random", task_ids=("nowhere",)))
+
+
+def test_worker_processes_give_the_same_results(dataset: Dataset, tmp_path: Path) -> None:
+    rollout(config(dataset, tmp_path / "a", "random", n=60, concurrency=1))
+    rollout(config(dataset, tmp_path / "b", "random", n=60, concurrency=2))
+    a, b = stored(tmp_path / "a"), stored(tmp_path / "b")
+    assert len(a) == 60 * len(dataset.own_task_ids)
+    assert a.keys() == b.keys()
+    assert all(equal_but_times(a[key], b[key]) for key in a)
+
+
+def test_killed_run_resumes_with_the_same_results(dataset: Dataset, tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import sys\n"
+        "from envgen.rollout.run import RolloutConfig, rollout\n"
+        "if __name__ == '__main__':\n"
+        "    config = RolloutConfig.model_validate_json(sys.argv[1])\n"
+        "    print(rollout(config, progress=lambda p: print(p.done, flush=True)).ended)\n"
+    )
+    wanted = config(dataset, tmp_path / "killed", "random", n=100, concurrency=2)
+    child = subprocess.Popen(
+        [sys.executable, str(script), wanted.model_dump_json()],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, HELPERS])},
+    )
+    assert child.stdout is not None
+    for line in child.stdout:
+        if int(line) >= 60:
+            break
+    child.send_signal(signal.SIGKILL)
+    child.wait(10)
+    child.stdout.close()
+    before = stored(tmp_path / "killed")
+    assert 0 < len(before) < 400
+    summary = rollout(wanted.model_copy(update={"concurrency": 1}))
+    assert summary.new == 400 - len(before)
+    rollout(wanted.model_copy(update={"out": str(tmp_path / "whole"), "concurrency": 1}))
+    a, b = stored(tmp_path / "killed"), stored(tmp_path / "whole")
+    assert a.keys() == b.keys()
+    assert all(equal_but_times(a[key], b[key]) for key in a)
+
+
+def test_ctrl_c_keeps_what_there_is(dataset: Dataset, tmp_path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.done == 7:
+            raise KeyboardInterrupt
+
+    summary = rollout(config(dataset, tmp_path / "r", "random", n=20), progress=interrupt)
+    assert summary.ended == "interrupted"
+    assert summary.samples == len(stored(tmp_path / "r")) >= 7
+    assert rollout(config(dataset, tmp_path / "r", "random", n=20)).ended == "complete"
+
+
+def test_cancel_stops_hanging_requests(dataset: Dataset, tmp_path: Path) -> None:
+    cancel = threading.Event()
+    threading.Timer(0.5, cancel.set).start()
+    with ModelServer([Hang()]) as server:
+        start = time.monotonic()
+        options = {"stream": False}
+        made = config(dataset, tmp_path / "r", f"openai:m@{server.url}", n=5, options=options)
+        summary = rollout(made, cancel=cancel)
+    assert time.monotonic() - start < 5
+    assert (summary.ended, summary.samples) == ("interrupted", 0)
+
+
+def submit(answer: str) -> dict[str, Any]:
+    call = {"name": "submit_result", "arguments": f'{{"answer_text": "{answer}"}}'}
+    return chat("", tool_calls=[{"id": "a", "type": "function", "function": call}])
+
+
+def test_a_spent_budget_ends_the_run_cleanly(dataset: Dataset, tmp_path: Path) -> None:
+    price = Price(prompt=10.0, completion=0.0).model_dump()  # 1e-3 a reply
+    with ModelServer([submit("{}")]) as server:
+        made = config(
+            dataset,
+            tmp_path / "r",
+            f"openai:m@{server.url}",
+            n=30,
+            task_ids=("tiny-cheapest",),
+            concurrency=4,
+            max_cost_usd=0.01,
+            options={"stream": False, "price": price},
+        )
+        first = rollout(made)
+        assert first.ended == "cost"
+        assert 10 <= first.samples <= 14
+        assert first.errors == 0
+        again = rollout(made)
+        assert (again.ended, again.new) == ("cost", 0)
+        rest = rollout(made.model_copy(update={"max_cost_usd": 1.0}))
+    assert (rest.ended, rest.samples) == ("complete", 30)
+    assert rest.cost_usd == pytest.approx(0.03)
+
+
+def test_a_dead_server_is_recorded_and_counts_neither_way(dataset: Dataset, tmp_path: Path) -> None:
+    with ModelServer([chat()]) as server:
+        url = server.url
+    options = {"max_retries": 0}
+    summary = rollout(config(dataset, tmp_path / "r", f"openai:m@{url}", n=1, options=options))
+    assert summary.errors == summary.samples == len(dataset.own_task_ids)
+    assert all(t.error.kind == "PolicyError" for t in stored(tmp_path / "r").values())
+    report = run_report(tmp_path / "r", (1,))
+    assert report.total.undecided == {1: summary.tasks}
+
+
+# --- single episodes --------------------------------------------------------------------------
+
+
+class Sleepy:
+    """Calls a tool, slowly, for ever."""
+
+    name, version = "sleepy", "1"
+
+    def respond(self, messages: Any, tools: Any, sampling: Any, **more: Any) -> PolicyReply:
+        time.sleep(0.05)
+        call = ToolCall(id="c", name="list_hotels", arguments={"city": "Suzhou"})
+        return PolicyReply(Message(role="assistant", tool_calls=(call,)))
+
+
+def limited(dataset: Dataset, **limits: Any) -> GeneralEnv:
+    env = GeneralEnv(dataset, backend="inline", unproven=True)
+    env.reset(options={"task_id": "tiny-cheapest"})
+    hosts = env._hosts()
+    task = hosts.task("tiny-cheapest")
+    public = task.public.model_copy(update={"limits": Limits(**limits)})
+    hosts._tasks["tiny-cheapest"] = task._replace(public=public)
+    return env
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Dataset:
+    """A dataset of one's own: its loaded tasks may be changed."""
+    return write_tiny_dataset(tmp_path / "tiny")
+
+
+@pytest.mark.parametrize(
+    ("limits", "stop"),
+    [
+        ({"seconds": 0.2}, StopReason.TIME_LIMIT),
+        ({"tokens": 300}, StopReason.TOKEN_LIMIT),
+        ({"turns": 3}, StopReason.TURN_LIMIT),
+    ],
+)
+def test_limits_end_an_episode_without_a_pass(
+    fresh: Dataset, limits: dict[str, Any], stop: StopReason
+) -> None:
+    env = limited(fresh, **limits)
+    got = run_episode(env, Sleepy(), "tiny-cheapest", sample=0, seed=0).trajectory
+    assert got.stop is stop
+    assert got.score is not None
+    assert got.score.value == 0
+    assert got.error is None
+    assert not got.reached_verifier
+
+
+class Broken:
+    """Raises what it is told to."""
+
+    name, version = "broken", "1"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.asked = 0
+
+    def respond(self, *args: Any, **more: Any) -> PolicyReply:
+        self.asked += 1
+        raise self.error
+
+
+@pytest.mark.parametrize(("error", "asked"), [(EnvError("gone"), 3), (ZeroDivisionError("bug"), 1)])
+def test_errors_are_recorded(dataset: Dataset, error: Exception, asked: int) -> None:
+    env = GeneralEnv(dataset, backend="inline", unproven=True)
+    policy = Broken(error)
+    got = run_episode(env, policy, "tiny-cheapest", sample=0, seed=0).trajectory
+    assert got.error is not None
+    assert got.error.kind == type(error).__name__
+    assert (got.score, got.stop, policy.asked) == (None, StopReason.ERROR, asked)
+
+
+def test_deadline_reaches_a_hanging_server(fresh: Dataset) -> None:
+    env = limited(fresh, seconds=0.3)
+    with ModelServer([Hang()]) as server:
+        policy = make_policy(f"openai:m@{server.url}", fresh)
+        start = time.monotonic()
+        got = run_episode(env, policy, "tiny-cheapest", sample=0, seed=0).trajectory
+    assert time.monotonic() - start < 3
+    assert got.stop is StopReason.TIME_LIMIT
+    assert got.error is not None
+    assert got.error.kind == "DeadlineExceededError"
+
+
+def test_scripted_conversation_is_stored_whole(dataset: Dataset) -> None:
+    env = GeneralEnv(dataset, backend="inline", unproven=True)
+    call = ToolCall(id="x", name="list_hotels", arguments={"city": "Suzhou"})
+    lines = [Message(role="assistant", content="hm", reasoning="think", tool_calls=(call,))]
+    got = run_episode(env, ScriptedPolicy(lines), "tiny-cheapest", sample=0, seed=0).trajectory
+    said = got.messages[got.turns[0].message_index]
+    assert (said.content, said.reasoning, said.tool_calls) == ("hm", "think", (call,))
+    assert got.stop is StopReason.NO_SUBMISSION
+    assert got.num_calls == 1
+
+
+# --- filter -----------------------------------------------------------------------------------
+
+
+def test_filter_keeps_what_is_solvable_and_not_too_easy(dataset: Dataset, tmp_path: Path) -> None:
+    made = config(dataset, tmp_path / "run", "noisy-gold:0.4", n=20)
+    rollout(made)
+    settings = FilterConfig(
+        dataset=str(dataset.path),
+        rollouts=str(tmp_path / "run"),
+        out=str(tmp_path / "kept"),
+        pass_at=10,
+        max_pass_at_1=0.95,
+        unproven=True,
+    )
+    report = filter(settings)
+    kept = Dataset.open(tmp_path / "kept", unproven=True)
+    assert sorted(kept.own_task_ids) == sorted(report.kept)
+    assert "filter" in kept.manifest.funnel
+    assert all(not kept.tasks[task_id].pass_at for task_id in kept.tasks)
+    fresh = reestimate(settings.out, made, str(tmp_path / "again"), ks=(1, 10))
+    assert fresh.total.tasks == len(report.kept)
+    first, second = stored(tmp_path / "run"), stored(tmp_path / "again")
+    assert all(first[key].seed != second[key].seed for key in second)
+    rated = with_pass_rates(kept, fresh, 1, tmp_path / "rated")
+    assert all(rated.tasks[task_id].pass_at[0].n == 20 for task_id in rated.own_task_ids)
+
+
+def test_filter_refuses_foreign_or_too_few_rollouts(dataset: Dataset, tmp_path: Path) -> None:
+    rollout(config(dataset, tmp_path / "run", "gold", n=3))
+    settings = FilterConfig(
+        dataset=str(dataset.path),
+        rollouts=str(tmp_path / "run"),
+        out=str(tmp_path / "kept"),
+        unproven=True,
+    )
+    with pytest.raises(ConfigError, match="undecided"):
+        filter(settings)
+    assert not (tmp_path / "kept").exists()
+    subset(dataset, ["tiny-cheapest"], tmp_path / "other")
+    with pytest.raises(ResumeError):
+        filter(settings.model_copy(update={"dataset": str(tmp_path / "other")}))
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "changes", "verdict"),
+    [
+        (9, 9, {}, "undecided"),
+        (10, 0, {}, "too_hard"),
+        (10, 1, {}, "kept"),
+        (10, 0, {"exclusive": False}, "kept"),
+        (10, 10, {"max_pass_at_1": 0.95}, "too_easy"),
+        (10, 1, {"min": 1.0}, "too_hard"),
+        (10, 1, {"min": 1.0, "exclusive": False}, "kept"),
+    ],
+)
+def test_judge(n: int, c: int, changes: dict[str, Any], verdict: str) -> None:
+    settings = FilterConfig(dataset="d", rollouts="r", out="o", pass_at=10, **changes)
+    assert judge(task_pass("t", n, c, (1, 10)), settings) == verdict
+
+
+def test_gold_of_many_calls_fits_the_turns(dataset: Dataset) -> None:
+    policy = GoldPolicy(dataset)
+    env = GeneralEnv(dataset, backend="inline", unproven=True)
+    assert run_episode(env, policy, "tiny-book", sample=0, seed=0).trajectory.score is not None
