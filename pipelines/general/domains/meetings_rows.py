@@ -45,7 +45,7 @@ def draw_tables(recipe: Recipe, rng: Random) -> Tables:
     if recipe.task == "hop":
         return tables
     people = _people(rng, 4 if recipe.task == "fixed" else 9 + len(recipe.lengths))
-    busy = _intervals(rng, "B", "person", list(people), (1, 3), (30, 30, 60, 60, 90))
+    busy = _intervals(rng, "B", "person", list(people), (1, 2), (30, 30, 60, 60, 90))
     tables |= {"people": people, "busy": busy}
     if recipe.task == "place":
         meetings = _meetings(rng, len(recipe.lengths) + 2, list(people))
@@ -64,7 +64,7 @@ def _rooms(rng: Random, count: int, *, spread: int) -> dict[str, Row]:
         floors = rng.sample(range(1, spread + 1), count)
     else:
         floors = [rng.randint(1, spread) for _ in range(count)]
-    seats = rng.sample(range(2, 4 + max(9, count)), count)
+    seats = rng.sample(range(2, 5 + count), count)
     screens = rng.sample(range(13), count)
     rows: dict[str, Row] = {}
     for i, name in enumerate(rng.sample(_ROOM_NAMES, count)):
@@ -100,7 +100,7 @@ def _attendance(rng: Random, meetings: dict[str, Row], people: list[str]) -> dic
     pairs = []
     for meeting, row in meetings.items():
         others = [name for name in people if name != row["organizer"]]
-        guests = rng.sample(others, rng.randint(2, 4))
+        guests = rng.sample(others, rng.randint(2, 3))
         pairs += [(meeting, name) for name in (str(row["organizer"]), *guests)]
     rng.shuffle(pairs)
     rows: dict[str, Row] = {}
