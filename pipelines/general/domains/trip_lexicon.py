@@ -38,9 +38,9 @@ _PHRASES: dict[str, Phrase] = {
     for scope, filtered, highest in product(_SCOPES, (False, True), (True, False))
 }
 _PHRASES |= {
-    "count": Phrase(f"How many {_COUNTED} are there?", rules.number("count"), kind="goal"),
+    "count": Phrase(f"Please count the {_COUNTED}.", rules.number("count"), kind="goal"),
     "sum": Phrase(
-        f"What is the {{by:word}} of all {_COUNTED}, added up?", rules.number("sum"), kind="goal"
+        f"Please add up the {{by:word}} of all {_COUNTED}.", rules.number("sum"), kind="goal"
     ),
     "no_repeat": Phrase(
         "Nothing may be repeated on the {days} days: all cities, all hotels, all restaurants and "
