@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from envgen.core.errors import PolicyError
+from envgen.policies.sources import Where
 
 _MAX_OPTIONS = 100_000
 
@@ -108,6 +109,19 @@ def waves(leaves: Sequence[Leaf]) -> Iterator[list[Leaf]]:
         run.append(leaf)
     if run:
         yield run
+
+
+def where_of(leaf: Leaf, leaves: Sequence[Leaf], partial: JsonValue) -> Where:
+    """What ``leaf``'s rows must be like, given what is filled so far."""
+    sources = {other.pointer: other.source for other in leaves}
+    return Where(
+        {column: pointed(partial, pointer) for column, pointer in leaf.where.items()},
+        {
+            column: source
+            for column, pointer in leaf.where.items()
+            if (source := sources.get(pointer)) is not None
+        },
+    )
 
 
 def filled(blank: JsonValue, values: Mapping[str, JsonValue]) -> JsonValue:

@@ -11,9 +11,9 @@ from pydantic import JsonValue
 
 from envgen.core.errors import PolicyError
 from envgen.core.types import PublicRule, PublicTask
-from envgen.policies.answers import Leaf, filled, options, pointed, template
+from envgen.policies.answers import Leaf, filled, options, template, where_of
 from envgen.policies.programs import Program, ProgramPolicy
-from envgen.policies.sources import Reader, Row
+from envgen.policies.sources import Reader, Row, Where
 
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -36,7 +36,8 @@ class GreedyPolicy(ProgramPolicy):
         blank, leaves = template(task.submit_schema)
         values: dict[str, JsonValue] = {}
         for leaf in leaves:
-            rows = yield from _candidates(reader, leaf, filled(blank, values))
+            where = where_of(leaf, leaves, filled(blank, values))
+            rows = yield from _candidates(reader, leaf, where)
             fits = yield from _fitting(reader, leaf, rows, task.rules, values)
             chosen = [row.value for row in fits]
             if leaf.is_set:
@@ -46,13 +47,12 @@ class GreedyPolicy(ProgramPolicy):
         return filled(blank, values)
 
 
-def _candidates(reader: Reader, leaf: Leaf, partial: JsonValue) -> Program[list[Row]]:
+def _candidates(reader: Reader, leaf: Leaf, where: Where) -> Program[list[Row]]:
     values = options(leaf.element)
     if values is not None:
         return [Row(value, {}) for value in values]
     if leaf.source is None:
         raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
-    where = {column: pointed(partial, pointer) for column, pointer in leaf.where.items()}
     return (yield from reader.rows(leaf.source, where))
 
 

@@ -14,9 +14,9 @@ from pydantic import JsonValue
 
 from envgen.core.errors import PolicyError
 from envgen.core.types import PublicTask, ToolSpec
-from envgen.policies.answers import Leaf, draw_subset, filled, options, pointed, template, waves
+from envgen.policies.answers import Leaf, draw_subset, filled, options, template, waves, where_of
 from envgen.policies.programs import Call, Program, ProgramPolicy, gather
-from envgen.policies.sources import Reader, parameters
+from envgen.policies.sources import Reader, Where, parameters
 
 
 class RandomValidPolicy(ProgramPolicy):
@@ -36,19 +36,20 @@ class RandomValidPolicy(ProgramPolicy):
         values: dict[str, JsonValue] = {}
         for wave in waves(leaves):
             partial = filled(blank, values)
-            domains = yield from gather([_domain(reader, leaf, partial) for leaf in wave])
+            domains = yield from gather(
+                [_domain(reader, leaf, where_of(leaf, leaves, partial)) for leaf in wave]
+            )
             for leaf, domain in zip(wave, domains, strict=True):
                 values[leaf.pointer] = _draw(leaf, domain, rng)
         return filled(blank, values)
 
 
-def _domain(reader: Reader, leaf: Leaf, partial: JsonValue) -> Program[list[JsonValue]]:
+def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[list[JsonValue]]:
     values = options(leaf.element)
     if values is not None:
         return values
     if leaf.source is None:
         raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
-    where = {column: pointed(partial, pointer) for column, pointer in leaf.where.items()}
     rows = yield from reader.rows(leaf.source, where)
     return [row.value for row in rows]
 

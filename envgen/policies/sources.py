@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
@@ -72,6 +73,24 @@ def parameters(tool: ToolSpec) -> dict[str, Mapping[str, Any]]:
     return {name: properties[name] for name in required if name in properties}
 
 
+@dataclass(frozen=True)
+class Where:
+    """Which rows are wanted: ``column = value``, where the value is one of ``source``, if that is known."""
+
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def bind(self, tool: ToolSpec) -> dict[str, str]:
+        """Parameter of ``tool`` -> the column it filters by: the same name, else the same source."""
+        needed = parameters(tool)
+        bound = {name: name for name in needed if name in self.values}
+        for column, source in self.sources.items():
+            alike = [name for name in needed if needed[name].get("x-source") == source]
+            if column not in bound and len(alike) == 1 and alike[0] not in bound:
+                bound[alike[0]] = column
+        return bound
+
+
 class Reader:
     """Reads rows of one task's environment through its tools; each distinct call is made once."""
 
@@ -80,14 +99,14 @@ class Reader:
         self._results: dict[str, JsonValue] = {}
 
     def rows(
-        self, source: str, where: Mapping[str, JsonValue] | None = None, busy: tuple[str, ...] = ()
+        self, source: str, where: Where | None = None, busy: tuple[str, ...] = ()
     ) -> Program[list[Row]]:
         """All rows of ``source`` whose columns are as ``where`` says, without repeats, in tool order.
 
         Raises:
             PolicyError: when no tool lists them.
         """
-        where = where or {}
+        where = where or Where()
         for tool, path in self._listings(source, where, busy):
             domains = yield from self._domains(tool, where, (*busy, source))
             if domains is None:
@@ -99,9 +118,9 @@ class Reader:
             )
             rows = {_key(row.value): row for part in found for row in reversed(part)}
             in_order = {_key(row.value): rows[_key(row.value)] for part in found for row in part}
-            return [row for row in in_order.values() if _fits(row, where)]
+            return [row for row in in_order.values() if _fits(row, where.values)]
         raise PolicyError(
-            f"no tool lists {source!r} (where {sorted(where)!r})",
+            f"no tool lists {source!r} (where {sorted(where.values)!r})",
             "the task's tools must return what its submit schema asks for",
         )
 
@@ -164,7 +183,7 @@ class Reader:
         return rows
 
     def _listings(
-        self, source: str, where: Mapping[str, JsonValue], busy: tuple[str, ...]
+        self, source: str, where: Where, busy: tuple[str, ...]
     ) -> list[tuple[ToolSpec, tuple[str | int, ...]]]:
         """Tools that return ``source``, best first: lists before single values, few unknowns first."""
         found = []
@@ -173,31 +192,31 @@ class Reader:
             asked = {part.get("x-source") for part in needed.values()}
             if source in asked or asked & set(busy):
                 continue
+            bound = where.bind(tool)
             for path in itertools.islice(leaves_with(tool.returns, source), 1):
-                columns = set(_columns(tool, path))
-                unknown = [name for name in needed if name not in where and not _bound(name)]
-                missing = [name for name in where if name not in needed and name not in columns]
-                filters = [name for name in needed if _bound(name)]
+                told = {*_columns(tool, path), *bound.values()}
+                unknown = [name for name in needed if name not in bound and not _ranges(name)]
+                missing = [column for column in where.values if column not in told]
+                filters = [name for name in needed if _ranges(name)]
                 rank = (len(missing), -1 not in path, len(unknown), len(filters))
                 found.append((rank, tool.name, tool, path))
         return [(tool, path) for rank, _, tool, path in sorted(found) if rank[0] == 0]
 
     def _domains(
-        self, tool: ToolSpec, where: Mapping[str, JsonValue], busy: tuple[str, ...]
+        self, tool: ToolSpec, where: Where, busy: tuple[str, ...]
     ) -> Program[dict[str, list[JsonValue]] | None]:
         """What to fill each parameter with so that the tool tells all; None when that is unknown."""
         domains: dict[str, list[JsonValue]] = {}
+        bound = where.bind(tool)
         for name, part in parameters(tool).items():
-            if name in where:
-                domains[name] = [where[name]]
+            if name in bound:
+                domains[name] = [where.values[bound[name]]]
             elif name == "page":
                 continue
+            elif _ranges(name):
+                domains[name] = [_widest(name, part)]
             elif "enum" in part:
                 domains[name] = list(part["enum"])
-            elif name.startswith("min_"):
-                domains[name] = [part.get("minimum", 0)]
-            elif name.startswith("max_"):
-                domains[name] = [part.get("maximum", WIDE)]
             elif "x-source" in part and part["x-source"] not in busy:
                 try:
                     rows = yield from self.rows(part["x-source"], None, busy)
@@ -216,8 +235,18 @@ class Reader:
         return domains
 
 
-def _bound(name: str) -> bool:
+def _ranges(name: str) -> bool:
     return name == "page" or name.startswith(("min_", "max_"))
+
+
+def _widest(name: str, schema: Mapping[str, Any]) -> JsonValue:
+    """The bound that keeps every row."""
+    low = name.startswith("min_")
+    if schema.get("type") == "string":
+        day = "0001-01-01" if low else "9999-12-31"
+        timed = "THH:MM" in schema.get("description", "")
+        return f"{day}T{'00:00' if low else '23:59'}" if timed else day
+    return int(schema.get("minimum", -WIDE) if low else schema.get("maximum", WIDE))
 
 
 def _columns(tool: ToolSpec, path: tuple[str | int, ...]) -> list[str]:

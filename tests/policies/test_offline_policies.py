@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 from scipy.stats import chisquare
-from toy_world import CITY, HOTELS, play, tool, town_functions, town_task
+from toy_world import CITY, HOTEL, HOTELS, play, tool, town_functions, town_task
 
 from envgen.core.errors import PolicyError
 from envgen.core.types import Limits, Message, PublicRule
@@ -19,7 +19,7 @@ from envgen.policies.scripted import ScriptedPolicy
 def test_random_valid_draws_uniformly_through_tools() -> None:
     task, functions = town_task(), town_functions()
     counts: Counter[tuple[str, str]] = Counter()
-    n = 1500
+    n = 800
     for seed in range(n):
         episode = play(RandomValidPolicy(), task, functions, seed)
         jsonschema.validate(episode.answer, task.submit_schema)
@@ -75,6 +75,15 @@ def test_source_without_a_direct_list_is_the_union_of_its_parts() -> None:
     )
     assert set(counts) == {hotel for hotels in HOTELS.values() for hotel in hotels}
     assert chisquare(list(counts.values())).pvalue > 1e-4
+
+
+def test_a_parameter_of_another_name_is_matched_by_its_source() -> None:
+    named = tool("hotels_of", {"town": CITY}, {"type": "array", "items": HOTEL})
+    task = town_task(tools=(town_task().tools[0], named))
+    functions = {**town_functions(), "hotels_of": lambda town: list(HOTELS[town])}
+    for seed in range(20):
+        for day in play(RandomValidPolicy(), task, functions, seed).answer:
+            assert day["bed"] in HOTELS[day["city"]]
 
 
 def test_pages_are_read_to_the_end() -> None:
