@@ -39,7 +39,7 @@ def draw_tables(recipe: Recipe, rng: Random) -> Tables:
         return {"rooms": _rooms(rng, rng.randint(2, 4), spread=12)}
     if recipe.task == "filter":
         return {"rooms": _rooms(rng, rng.randint(8, 12), spread=12)}
-    rooms = _rooms(rng, 5 + len(recipe.lengths), spread=4)
+    rooms = _rooms(rng, 6, spread=4)
     bookings = _intervals(rng, "K", "room", list(rooms), (2, 4), (30, 60, 60, 90, 120))
     tables: Tables = {"rooms": rooms, "bookings": bookings}
     if recipe.task == "hop":
