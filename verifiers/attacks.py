@@ -203,6 +203,14 @@ def raw_texts(gold: JsonValue) -> Iterator[tuple[str, str]]:
 
 def mutations(gold: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     """Wrong answers near the right one, as (kind, value)."""
+    for path, value in _nodes(gold):
+        replace = _replacer(gold, path)
+        if isinstance(value, dict):
+            yield from _object_mutations(value, replace)
+        elif isinstance(value, list):
+            yield from _array_mutations(value, replace)
+        else:
+            yield from _leaf_mutations(value, replace)
     for value in STRANGERS:
         # Another scalar of the same type may be right as well.
         if type(value) is not type(gold) or isinstance(value, list | dict):
@@ -214,14 +222,6 @@ def mutations(gold: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     yield "wrapped", dumps(gold)
     yield "deep", _nested(45)
     yield "extra_key", {"passed": True, "score": 1.0, "answer": gold}
-    for path, value in _nodes(gold):
-        replace = _replacer(gold, path)
-        if isinstance(value, dict):
-            yield from _object_mutations(value, replace)
-        elif isinstance(value, list):
-            yield from _array_mutations(value, replace)
-        else:
-            yield from _leaf_mutations(value, replace)
 
 
 Replace = Callable[[JsonValue], JsonValue]
@@ -257,12 +257,6 @@ def _array_mutations(value: list[JsonValue], put: Replace) -> Iterator[tuple[str
 
 
 def _leaf_mutations(value: JsonValue, put: Replace) -> Iterator[tuple[str, JsonValue]]:
-    for stranger in STRANGERS:
-        # Another value of the same type may be right as well; another type never is.
-        if type(stranger) is not type(value):
-            yield "wrong_type", put(stranger)
-    yield "wrong_type", put([value])
-    yield "wrong_type", put({"value": value})
     if isinstance(value, bool):
         yield "int_for_bool", put(int(value))
         yield "wrong_type", put(str(value))
@@ -276,6 +270,12 @@ def _leaf_mutations(value: JsonValue, put: Replace) -> Iterator[tuple[str, JsonV
         yield "huge_int", put(10**40)
     elif isinstance(value, str):
         yield from _text_mutations(value, put)
+    for stranger in STRANGERS:
+        # Another value of the same type may be right as well; another type never is.
+        if type(stranger) is not type(value):
+            yield "wrong_type", put(stranger)
+    yield "wrong_type", put([value])
+    yield "wrong_type", put({"value": value})
 
 
 def _text_mutations(value: str, put: Replace) -> Iterator[tuple[str, JsonValue]]:

@@ -109,11 +109,14 @@ def parse_gold(text: str) -> GoldRun:
     Raises:
         DatasetError: if the text is no gold log.
     """
-    lines = [json.loads(line) for line in text.splitlines()]
-    if not lines or set(lines[-1]) != {"answer"} or any(set(x) != {"call"} for x in lines[:-1]):
-        raise DatasetError("gold.jsonl holds no gold run")
-    calls = tuple(CallRecord.model_validate(line["call"]) for line in lines[:-1])
-    return GoldRun(calls=calls, answer=lines[-1]["answer"])
+    try:
+        lines = [json.loads(line) for line in text.splitlines()]
+        if not lines or set(lines[-1]) != {"answer"} or any(set(x) != {"call"} for x in lines[:-1]):
+            raise DatasetError("gold.jsonl holds no gold run")
+        calls = tuple(CallRecord.model_validate(line["call"]) for line in lines[:-1])
+        return GoldRun(calls=calls, answer=lines[-1]["answer"])
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DatasetError(f"gold.jsonl holds no gold run: {error}") from error
 
 
 def probe_lines(probes: tuple[Probe, ...]) -> str:
@@ -122,5 +125,12 @@ def probe_lines(probes: tuple[Probe, ...]) -> str:
 
 
 def parse_probes(text: str) -> tuple[Probe, ...]:
-    """The probes in a ``probes.jsonl``."""
-    return tuple(Probe.model_validate_json(line) for line in text.splitlines())
+    """The probes in a ``probes.jsonl``.
+
+    Raises:
+        DatasetError: if the text holds something else.
+    """
+    try:
+        return tuple(Probe.model_validate_json(line) for line in text.splitlines())
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"probes.jsonl holds something else than probes: {error}") from error

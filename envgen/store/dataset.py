@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import os
-import tempfile
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from envgen.core.errors import DatasetError
+from envgen.core.errors import DatasetError, StoreError
 from envgen.core.types import EnvironmentSpec, Evidence, PassAt, Record, SourceKind, TaskSpec
 from envgen.store import trust
 from envgen.store.bundles import (
@@ -134,7 +135,7 @@ class Dataset:
         )
         blueprint: JsonValue = None
         if spec.blueprint is not None:
-            blueprint = _JSON.validate_json(self._text(f"{folder}/{spec.blueprint.path}"))
+            blueprint = _parse(self._text(f"{folder}/{spec.blueprint.path}"), "blueprint.json")
         return EnvironmentFiles(
             spec=spec,
             database=None if spec.database is None else self.path / folder / spec.database.path,
@@ -162,7 +163,7 @@ class Dataset:
             spec=spec,
             solution=texts.get("solution", ""),
             verifier=texts.get("verifier", ""),
-            constraints=_JSON.validate_json(texts["constraints"])
+            constraints=_parse(texts["constraints"], "constraints.json")
             if "constraints" in texts
             else None,
             gold=parse_gold(texts["gold"]) if "gold" in texts else None,
@@ -224,10 +225,16 @@ class Dataset:
             return self._snapshots[env_id]
 
     def _text(self, name: str) -> str:
-        content = (self.path / name).read_bytes()
+        try:
+            content = (self.path / name).read_bytes()
+        except OSError as error:
+            raise DatasetError(f"can't read {self.path / name}: {error}") from error
         if hashlib.sha256(content).hexdigest() != self.manifest.members[name]:
             raise DatasetError(f"{self.path / name} changed after the dataset was opened")
-        return content.decode()
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{self.path / name} is no UTF-8 text") from error
 
     def _read_environments(self) -> dict[str, EnvironmentSpec]:
         specs = {}
@@ -340,6 +347,13 @@ class _Tasks(Mapping[str, TaskSpec]):
         return key in self._ids
 
 
+def _parse(text: str, name: str) -> JsonValue:
+    try:
+        return _JSON.validate_json(text)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{name} is no JSON: {error}") from error
+
+
 def _task_folder(spec: TaskSpec) -> str:
     return f"environments/{spec.environment_id}/tasks/{spec.id}"
 
@@ -347,18 +361,22 @@ def _task_folder(spec: TaskSpec) -> str:
 def _materialise(
     parent: Snapshot, tables: dict[str, list[list[object]]], path: Path, content: str
 ) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        temporary.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
         build(parent.statements, tables, temporary)
         if inspect(temporary).content != content:
             raise DatasetError(f"variant database {content[:12]} does not match its hash")
+        temporary.chmod(0o444)
         temporary.replace(path)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"can't make a variant's database in {str(path.parent)!r}: {error}",
+            "free disk space, or set XDG_CACHE_HOME to another folder",
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _reopen(path: Path, unproven: bool, identity: str) -> Dataset:

@@ -6,7 +6,6 @@ otherwise) and ``tokens/`` (one npz file per captured model reply).
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import threading
@@ -16,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 from pydantic import JsonValue
@@ -35,16 +33,17 @@ from sqlalchemy import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from envgen.core.canonical import content_hash, dumps, sha256
+from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import ConfigError, StoreError
 from envgen.core.types import FileRef, Trajectory
 from envgen.store.run_folder import RUN_FILE, identify, load, lock_folder
 from envgen.store.run_tables import prepare, runs, stages, trajectories
 from envgen.store.run_writer import RunWriter, Write
+from envgen.store.token_files import Arrays, read_tokens, write_tokens
 
 DATABASE = "run.sqlite"
 
-Tokens = Mapping[int, Mapping[str, np.ndarray[Any, Any]]]
+Tokens = Mapping[int, Arrays]
 """Turn number -> array name -> array."""
 
 
@@ -227,15 +226,7 @@ class RunStore:
         Raises:
             StoreError: if the file is missing or does not match its hash.
         """
-        path = self.folder / reference.path
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise StoreError(f"can't read token arrays {str(path)!r}: {error}") from error
-        if sha256(content) != reference.sha256:
-            raise StoreError(f"token arrays {str(path)!r} do not match their hash")
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        return read_tokens(self.folder, reference)
 
     def discard_errors(self) -> int:
         """Forget errored episodes, so that a resumed run tries them again; returns how many."""
@@ -315,19 +306,7 @@ class RunStore:
         turns = list(trajectory.turns)
         for number, arrays in sorted(tokens.items()):
             name = f"tokens/{trajectory.task_id}/{trajectory.sample}-{number}.npz"
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, allow_pickle=False, **dict(sorted(arrays.items())))
-            content = buffer.getvalue()
-            path = self.folder / name
-            partial = path.with_name(f".{path.name}.{uuid4().hex}")
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                partial.write_bytes(content)
-                partial.replace(path)
-            except OSError as error:
-                partial.unlink(missing_ok=True)
-                raise StoreError(f"can't write token arrays {str(path)!r}: {error}") from error
-            reference = FileRef(path=name, sha256=sha256(content))
+            reference = write_tokens(self.folder, name, arrays)
             turns[number] = turns[number].model_copy(update={"tokens": reference})
         return trajectory.model_copy(update={"turns": tuple(turns)})
 

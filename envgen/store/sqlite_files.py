@@ -21,7 +21,8 @@ from urllib.parse import quote
 from envgen.core.errors import DatasetError
 
 MAGIC = b"SQLite format 3\x00"
-_STEPS = 2_000_000_000
+_STEPS = 500_000_000
+_MAX_CELL = 64 * 1024 * 1024
 _CHUNK = 500
 
 Cell = str | int | float | bytes | None
@@ -76,10 +77,11 @@ def open_database(source: Path | bytes, name: str = "") -> Iterator[sqlite3.Conn
                 return int(budget[0] < 0)
 
             db.set_progress_handler(tick, 1_000_000)
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_CELL)
             db.execute("PRAGMA trusted_schema = OFF")
             db.execute("PRAGMA cell_size_check = ON")
             yield db
-    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise DatasetError(f"{name} is not a sound SQLite database: {error}") from error
 
 
@@ -99,7 +101,7 @@ def tables_of(db: sqlite3.Connection) -> list[TableInfo]:
     """The ordinary tables, by name.
 
     Raises:
-        DatasetError: if the database holds virtual tables.
+        DatasetError: if the database holds virtual tables or generated columns.
     """
     tables = []
     listed = db.execute("PRAGMA table_list").fetchall()
@@ -109,6 +111,8 @@ def tables_of(db: sqlite3.Connection) -> list[TableInfo]:
         if kind != "table":
             raise DatasetError(f"table {name!r} is a {kind} table; only ordinary tables are read")
         info = db.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
+        if any(c[6] for c in info):
+            raise DatasetError(f"table {name!r} has generated columns; only stored ones are read")
         columns = tuple((str(c[1]), str(c[2]).upper(), int(c[3]), int(c[5])) for c in info)
         keys = sorted((c for c in columns if c[3]), key=lambda c: c[3])
         order = ", ".join(_quoted(c[0]) for c in keys) if without_rowid else _rowid_name(columns)

@@ -14,7 +14,9 @@ from store_samples import small_dataset
 
 from envgen.core.canonical import pretty, sha256
 from envgen.core.errors import DatasetError
+from envgen.store.bundles import parse_gold, parse_probes
 from envgen.store.dataset import Dataset
+from envgen.store.sqlite_files import inspect
 
 TASK = "environments/trip-1/tasks/trip-1-a"
 
@@ -184,6 +186,7 @@ def test_databases_that_are_none_are_refused(folder: Path, tmp_path: Path) -> No
         (good[:4096], "sound"),
         (hostile("PRAGMA journal_mode = WAL; CREATE TABLE t (x);", scratch), "WAL mode"),
         (hostile("CREATE VIRTUAL TABLE t USING fts5(x);", scratch), "virtual"),
+        (hostile("CREATE TABLE t (a, b AS (hex(zeroblob(400000000))));", scratch), "generated"),
     ):
         replace_member(folder, name, content)
         spec = folder / "environments/trip-1/environment.json"
@@ -191,6 +194,21 @@ def test_databases_that_are_none_are_refused(folder: Path, tmp_path: Path) -> No
         text["database"]["sha256"] = sha256(content)
         replace_member(folder, "environments/trip-1/environment.json", pretty(text).encode())
         refused(folder, match)
+
+
+def test_views_and_triggers_are_never_run(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+    content = hostile(f"CREATE TABLE t (a); CREATE VIEW v AS {endless};", tmp_path / "x.sqlite")
+    assert inspect(content, "x").content == inspect(content, "x").content
+
+
+@pytest.mark.parametrize("evil", ["[" * 100_000, "{}", '{"answer": 1}\n{"call": 1}', "\x00", ""])
+def test_unreadable_secrets_are_dataset_errors(tmp_path: Path, evil: str) -> None:
+    """A log or a probe file that is none, in a dataset whose hashes all match."""
+    with pytest.raises(DatasetError):
+        parse_gold(evil)
+    with pytest.raises(DatasetError):
+        parse_probes(evil or "{}")
 
 
 def test_newer_and_odd_versions_are_refused(folder: Path) -> None:

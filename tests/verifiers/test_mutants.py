@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import ast
+import time
+
+import pytest
+from tiny_dataset import BOOK_VERIFIER, CHEAPEST_VERIFIER, PAIR_VERIFIER
+
+from envgen.verifiers.mutants import mutants, sql_mutants
+
+SOURCES = [CHEAPEST_VERIFIER, PAIR_VERIFIER, BOOK_VERIFIER]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_mutants_are_distinct_programs(source: str) -> None:
+    start = time.perf_counter()
+    made = list(mutants(source))
+    assert time.perf_counter() - start < 1
+    assert len(made) > 30
+    texts = [one.source for one in made]
+    assert len(set(texts)) == len(texts)
+    assert source not in texts
+    for text in texts:
+        ast.parse(text)
+    assert made == list(mutants(source))
+
+
+SMALL = '''"""Doc."""
+import sqlite3
+
+PARAMS = {"bound": 450}
+
+
+def verify(answer, initial, final):
+    """Doc."""
+    db = sqlite3.connect("x")
+    broken = []
+    for price, kind in db.execute("SELECT price FROM t WHERE a <= 3 AND b = 'x'"):
+        if price > PARAMS["bound"] and not (kind == "é" or price + 1 < 0):
+            broken.append("bound")
+        elif price is None:
+            continue
+    return broken
+'''
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "line 4: 450 -> 451",
+        "line 4: 450 -> 449",
+        "Gt -> GtE",
+        "Gt -> LtE",
+        "And -> Or",
+        "Or -> And",
+        "drop not",
+        "drop operand price > PARAMS['bound']",
+        "Add -> Sub",
+        "Eq -> NotEq",
+        "Is -> IsNot",
+        'drop broken.append("bound")',
+        "drop continue",
+        "drop return broken",
+        "drop for price, kind in",
+        "negate price is None",
+        "never price is None",
+        "SQL <= -> <",
+        "SQL 3 -> 4",
+        "SQL AND -> OR",
+        "SQL drop AND b = 'x'",
+    ],
+)
+def test_change_is_made(change: str) -> None:
+    assert any(change in one.description for one in mutants(SMALL))
+
+
+def test_docstrings_imports_and_connections_stay() -> None:
+    for one in mutants(SMALL):
+        assert one.source.count('"""Doc."""') == 2
+        assert "import sqlite3" in one.source
+        assert 'sqlite3.connect("x")' in one.source
+
+
+def test_sql_texts_in_quotes_stay() -> None:
+    changed = [query for _, query in sql_mutants("SELECT 1 FROM t WHERE a = 'x < 3 AND y'")]
+    assert all("'x < 3 AND y'" in query for query in changed)
+    assert changed
