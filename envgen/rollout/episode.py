@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from envgen.core.errors import EnvError, EnvgenError, SandboxError, VerifierError
 from envgen.core.types import (
     Message,
-    PublicTask,
     Sampling,
     Score,
     StopReason,
@@ -32,6 +31,7 @@ from envgen.policies.base import (
     Policy,
 )
 from envgen.policies.budget import estimated_tokens
+from envgen.policies.context import ContextConfig, ContextManager
 from envgen.verifiers.general import NO_SUBMISSION
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,15 @@ class EpisodeResult:
     tokens: TokenArrays = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Settings:
+    """What is the same for all attempts."""
+
+    sampling: Sampling
+    context: ContextConfig | None
+    cancel: Event | None
+
+
 @dataclass
 class _Progress:
     """What an attempt has done so far; it survives the attempt's failure."""
@@ -59,6 +68,7 @@ class _Progress:
     turns: list[Turn] = field(default_factory=list)
     tokens: TokenArrays = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
+    context: ContextManager | None = None
     counted: int = 0
     """Messages whose length is in ``estimate``."""
     estimate: int = 0
@@ -72,6 +82,7 @@ def run_episode(
     sample: int,
     seed: int,
     sampling: Sampling | None = None,
+    context: ContextConfig | None = None,
     cancel: Event | None = None,
 ) -> EpisodeResult:
     """Play one episode; whatever spoils it is recorded on the trajectory.
@@ -87,18 +98,19 @@ def run_episode(
         sample: number of this episode among those of the task.
         seed: of the policy's draws.
         sampling: how the policy draws.
+        context: what to do when the model's window fills up; None: nothing.
         cancel: set by the caller to give up.
 
     Raises:
         BudgetExceededError: when the run's money is spent; this episode is dropped.
         CancelledPolicyError: when ``cancel`` was set; this episode is dropped.
     """
-    sampling = sampling or Sampling()
+    settings = _Settings(sampling or Sampling(), context, cancel)
     usage = Usage()
     for attempt in range(RETRIES + 1):
         progress = _Progress(time.time(), time.monotonic(), usage=usage)
         try:
-            stop, score = _play(env, policy, task_id, seed, sampling, cancel, progress)
+            stop, score = _play(env, policy, task_id, seed, settings, progress)
             return _result(env, policy, task_id, sample, seed, progress, stop, score, None)
         except (BudgetExceededError, CancelledPolicyError):
             raise
@@ -123,26 +135,36 @@ def _play(
     policy: Policy,
     task_id: str,
     seed: int,
-    sampling: Sampling,
-    cancel: Event | None,
+    settings: _Settings,
     progress: _Progress,
 ) -> tuple[StopReason, Score]:
     _, info = env.reset(options={"task_id": task_id})
     task, tools = env.task, info["tools"]
     deadline = progress.start + task.limits.seconds
+    cancel = settings.cancel
+    if settings.context is not None:
+        progress.context = ContextManager(settings.context, policy, task, seed)
     while env.stop is None:
         messages = env.messages
         if time.monotonic() >= deadline:
             return StopReason.TIME_LIMIT, _UNSCORED
-        left = _tokens_left(task, messages, progress)
-        if left <= 0:
-            return StopReason.TOKEN_LIMIT, _UNSCORED
         if cancel is not None and cancel.is_set():
             raise CancelledPolicyError("the run was stopped")
+        seen: Sequence[Message] = messages
+        used = _tokens_used(messages, progress)
+        if progress.context is not None:
+            events = len(progress.context.events)
+            seen = progress.context.manage(
+                messages, used, settings.sampling, deadline=deadline, cancel=cancel
+            )
+            if len(progress.context.events) > events:
+                used = progress.context.events[-1].tokens_after
+        if used >= task.limits.tokens:
+            return StopReason.TOKEN_LIMIT, _UNSCORED
         reply = policy.respond(
-            messages,
+            seen,
             tools,
-            _within(sampling, left),
+            _within(settings.sampling, task.limits.tokens - used),
             deadline=deadline,
             cancel=cancel,
             seed=seed,
@@ -168,17 +190,17 @@ def _play(
 _UNSCORED = Score(value=0.0, passed=False, reasons=(NO_SUBMISSION,))
 
 
-def _tokens_left(task: PublicTask, messages: Sequence[Message], progress: _Progress) -> int:
-    """What the conversation may still grow by: as the server counted it, else by its length."""
+def _tokens_used(messages: Sequence[Message], progress: _Progress) -> int:
+    """How long the conversation is: as the server counted it, else by its length."""
     last = progress.turns[-1].usage if progress.turns else None
     if last is not None and last.prompt_tokens:
         since = messages[progress.turns[-1].message_index + 1 :]
-        used = last.prompt_tokens + last.completion_tokens + estimated_tokens(since)
-    else:
-        progress.estimate += estimated_tokens(messages[progress.counted :])
-        progress.counted = len(messages)
-        used = progress.estimate
-    return task.limits.tokens - used
+        return last.prompt_tokens + last.completion_tokens + estimated_tokens(since)
+    if progress.context is not None:
+        return estimated_tokens(progress.context.seen(messages))
+    progress.estimate += estimated_tokens(messages[progress.counted :])
+    progress.counted = len(messages)
+    return progress.estimate
 
 
 def _within(sampling: Sampling, left: int) -> Sampling:
@@ -207,12 +229,12 @@ def _result(
         seed=seed,
         messages=env.messages,
         turns=tuple(progress.turns),
-        context_events=(),
+        context_events=tuple(progress.context.events) if progress.context else (),
         score=score,
         stop=stop,
         num_calls=len(env.calls),
         reached_verifier=env.reached_verifier,
-        usage=progress.usage,
+        usage=progress.usage + progress.context.usage if progress.context else progress.usage,
         started_at=progress.started_at,
         wall_s=time.monotonic() - progress.start,
         error=error,

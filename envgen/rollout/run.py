@@ -19,6 +19,7 @@ from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
 from envgen.core.types import Record, Sampling, StopReason, Trajectory, TrajectoryError
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError
 from envgen.policies.budget import Budget
+from envgen.policies.context import ContextConfig
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.episode import EpisodeResult
 from envgen.rollout.gold import make_policy
@@ -47,6 +48,8 @@ class RolloutConfig(Record):
     task_ids: tuple[str, ...] | None = None
     """None: all tasks, variants aside."""
     sampling: Sampling = Sampling()
+    context: ContextConfig = ContextConfig()
+    """What to do when a model's window fills up."""
     concurrency: int | None = Field(default=None, ge=1)
     """Threads for a model server, processes for an offline policy; None: 8 and one a core."""
     backend: Literal["auto", "bubblewrap", "docker", "process", "inline"] = "auto"
@@ -65,6 +68,7 @@ class RolloutConfig(Record):
             "seed": self.seed,
             "task_ids": list(self.task_ids) if self.task_ids is not None else None,
             "sampling": self.sampling.model_dump(mode="json"),
+            "context": self.context.model_dump(mode="json"),
         }
 
 

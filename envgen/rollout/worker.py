@@ -48,6 +48,7 @@ def episode_worker(
                 sample=sample,
                 seed=episode_seed(config.seed, chunk.task_id, sample),
                 sampling=config.sampling,
+                context=config.context if config.context.strategy != "none" else None,
                 cancel=cancel,
             )
             for sample in chunk.samples
