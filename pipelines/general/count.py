@@ -10,6 +10,7 @@ from envgen.pipelines.general.elimination import MAX_STEPS, Eliminator, TooHardE
 from envgen.pipelines.general.model import Model, NotEnumerableError, build_model
 from envgen.pipelines.general.search import count_by_search
 from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.walks import count_states
 
 Space = Literal["conditioned", "unconditioned"]
 
@@ -38,8 +39,6 @@ def count(
     accepted final states (with their submissions) that ``max_calls`` write calls can reach.
     """
     if isinstance(p.goal, ir.Reach):
-        from envgen.pipelines.general.walks import count_states
-
         return Count(*count_states(p, db, steps))
     try:
         model = build_model(p, db, space=space)

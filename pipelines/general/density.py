@@ -19,6 +19,7 @@ from envgen.pipelines.general.elimination import (
     TooHardError,
     draw_weights,
 )
+from envgen.pipelines.general.intervals import Z, wilson
 from envgen.pipelines.general.model import (
     Model,
     NotEnumerableError,
@@ -28,9 +29,8 @@ from envgen.pipelines.general.model import (
 )
 from envgen.pipelines.general.search import Budget, OutOfStepsError, Search, count_by_search
 from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.walks import walk_density
 
-Z = 3.2905
-"""Two-sided 99.9 %."""
 MIN_EFFECTIVE = 100
 
 
@@ -50,8 +50,6 @@ def density(
     is the chance of a random walk (``walks``).
     """
     if isinstance(p.goal, ir.Reach):
-        from envgen.pipelines.general.walks import walk_density
-
         return walk_density(p, db, rng, steps=steps, samples=samples)
     try:
         compiler = Compiler(p, db)
@@ -185,17 +183,6 @@ class Drawer:
         for i in range(len(values)):
             result /= max(len(self._choices(i, values)), 1)
         return result
-
-
-def wilson(hits: int, n: int, z: float = Z) -> tuple[float, float]:
-    """Score interval for a proportion (Wilson 1927); with no hits the upper end is at least 3 / n."""
-    if n == 0:
-        return 0.0, 1.0
-    share = hits / n
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    high = min(middle + half, 1.0)
-    return (0.0 if hits == 0 else max(middle - half, 0.0)), max(high, 3 / n if n > 3 else 1.0)
 
 
 def _set_density(p: Problem, db: Tables) -> Density:

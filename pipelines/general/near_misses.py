@@ -22,6 +22,7 @@ from envgen.pipelines.general.model import (
     equals_target,
     truth,
 )
+from envgen.pipelines.general.plan_misses import plan_misses
 from envgen.pipelines.general.search import Budget
 from envgen.pipelines.general.solve import solutions
 from envgen.pipelines.general.tables import Tables
@@ -47,8 +48,6 @@ def near_misses(
     Reach ``accepted`` and the results are ``Plan``s.
     """
     if isinstance(p.goal, ir.Reach):
-        from envgen.pipelines.general.plan_misses import plan_misses
-
         yield from plan_misses(p, db, accepted, rng, per_clause=per_clause)
         return
     try:

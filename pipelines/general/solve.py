@@ -16,6 +16,7 @@ from envgen.pipelines.general.model import (
     build_model,
     equals_target,
 )
+from envgen.pipelines.general.plan_search import solve_plans
 from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
 from envgen.pipelines.general.tables import Tables
 
@@ -30,8 +31,6 @@ def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Itera
     steps.
     """
     if isinstance(p.goal, ir.Reach):
-        from envgen.pipelines.general.plan_search import solve_plans
-
         yield from solve_plans(p, db, rng, steps=steps)
         return
     try:

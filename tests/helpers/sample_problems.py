@@ -1,7 +1,7 @@
 """Small hand-written problems with their rows, one or more for each shape.
 
 ``SAMPLES[name]`` is a ``Sample(problem, tables, accepted, rejected)``: complete, feasible, and small
-enough to count by hand. For shape C ``accepted`` / ``rejected`` hold plans, else answers.
+enough to count by hand. For shape C ``accepted`` / ``rejected`` hold ``Plan``s, else answers.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from envgen.core.ir import (
     Write,
     WriteSet,
 )
+from envgen.pipelines.general.plans import Plan
 
 Tables = dict[str, dict[str, dict[str, Any]]]
 
@@ -494,6 +495,10 @@ SHOP_RELATIONS = (
 )
 
 
+DONE = {"outcome": "done"}
+ESCALATED = {"outcome": "escalated"}
+
+
 def _item(column: str, item: Expr | None = None) -> Get:
     return Get(relation="items", entity=item or Var(name="i"), column=column)
 
@@ -721,15 +726,26 @@ def c_refund() -> Sample:
     return Sample(
         _refund_problem("c-refund", "o1"),
         shop_tables(),
-        ((first, second), (second, first)),
-        ((), (first,), (first, second, third), (first, second, bonus)),
+        (Plan((first, second), DONE), Plan((second, first), DONE)),
+        (
+            Plan((), DONE),
+            Plan((first,), DONE),
+            Plan((first, second, third), DONE),
+            Plan((first, second, bonus), DONE),
+            Plan((first, second), ESCALATED),
+        ),
     )
 
 
 def c_escalate() -> Sample:
     """Order o2 is worth too much: escalate and change nothing."""
     call = ("refund_item", {"item_id": "i4", "method": "card"})
-    return Sample(_refund_problem("c-escalate", "o2"), shop_tables(), ((),), ((call,),))
+    return Sample(
+        _refund_problem("c-escalate", "o2"),
+        shop_tables(),
+        (Plan((), ESCALATED),),
+        (Plan((call,), ESCALATED), Plan((), DONE)),
+    )
 
 
 # --- office: meetings in rooms (E) --------------------------------------------------------------
