@@ -1,0 +1,133 @@
+"""Gates about what the task says: every rule is stated and binds, nothing leaks, the density is right."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import JsonValue
+
+from envgen.core.ir import Choice, Equals, Reach
+from envgen.core.types import Density, GateResult
+from envgen.pipelines.general.count import count
+from envgen.pipelines.general.density import density
+from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
+from envgen.pipelines.general.layout import match_layout
+from envgen.pipelines.general.lexicon import lexicon
+from envgen.pipelines.general.prompt import parse, prompt
+
+COUNT_CAP = 200_000
+
+
+def stated(trial: Trial) -> GateResult:
+    """The prompt (with the policy text) says every tested rule: read back, it gives the same problem."""
+    if trial.draft.problem is None:
+        return not_applicable("stated", "no constraint IR to read back")
+    problem, words = trial.problem, lexicon(trial.problem.lexicon)
+    rendered = prompt(problem, words)
+    tested = [clause.id for clause in problem.clauses]
+    if isinstance(problem.goal, Reach):
+        tested += [effect.id for effect in problem.goal.effects]
+    missing = [rule for rule in tested if not rendered.spans.get(rule)]
+    same = rendered.text == trial.draft.prompt and rendered.policy_text == trial.draft.policy_text
+    if missing or not same:
+        reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
+        return outcome("stated", False, len(tested) + 1, reason=reason)
+    text = f"{trial.draft.policy_text}\n\n{trial.draft.prompt}" if trial.draft.policy_text else ""
+    parsed = parse(text or trial.draft.prompt, problem.relations, words)
+    differing = [
+        name
+        for name in ("slots", "clauses", "goal")
+        if getattr(parsed, name) != getattr(problem, name)
+    ]
+    differing += [k for k, v in parsed.params.items() if problem.params.get(k) != v]
+    return outcome(
+        "stated",
+        not differing,
+        len(tested) + 1,
+        reason=f"read back, the prompt differs in {', '.join(differing)}",
+    )
+
+
+def binding(trial: Trial) -> GateResult:
+    """Dropping any clause lets more answers in: a near-miss of it proves that, else exact counts do."""
+    if trial.draft.problem is None:
+        return not_applicable("binding", "no constraint IR")
+    problem = trial.problem
+    if isinstance(problem.goal, Equals):
+        wrong = [m for m in trial.near_misses if m.clause == "goal"]
+        return outcome("binding", bool(wrong), 1, reason="every in-domain value is right")
+    rules = [clause.id for clause in problem.clauses]
+    if isinstance(problem.goal, Reach):
+        rules += [effect.id for effect in problem.goal.effects]
+    broken = {miss.clause for miss in trial.near_misses}
+    idle = [rule for rule in rules if rule not in broken and not _counts(trial, rule)]
+    return outcome(
+        "binding",
+        not idle,
+        len(rules),
+        figure=float(len(idle)),
+        reason=f"rules that never matter: {', '.join(idle)}",
+    )
+
+
+def _counts(trial: Trial, rule: str) -> bool:
+    """Whether exact-enough counts in the unconditioned space show that ``rule`` binds."""
+    if trial.writes:
+        return False
+    tables = trial.draft.tables
+    full = count(trial.problem, tables, COUNT_CAP, space="unconditioned")
+    less = count(trial.problem.without(rule), tables, COUNT_CAP, space="unconditioned")
+    return less.low > full.high
+
+
+def leaks(trial: Trial) -> GateResult:
+    """No value of gold stands in the prompt or the tools' documentation."""
+    problem = trial.draft.problem
+    docs = " ".join(f"{tool.description} {tool.parameters}" for tool in trial.draft.tools)
+    text = f"{trial.draft.prompt}\n{trial.draft.policy_text}\n{docs}"
+    values: list[JsonValue] = [trial.gold.answer]
+    if problem is not None:
+        found = match_layout(problem.layout, trial.gold.answer) or {}
+        public = {slot.name for slot in problem.slots if isinstance(slot.domain, Choice)}
+        values = [value for name, value in found.items() if name not in public]
+    tokens = {token for value in values for token in _texts(value)}
+    leaked = sorted(t for t in tokens if re.search(rf"(?<!\w){re.escape(t)}(?!\w)", text))
+    if not tokens:
+        return not_applicable("leaks", "gold holds no text")
+    return outcome("leaks", not leaked, len(tokens), reason=f"given away: {leaked[:3]}")
+
+
+def _texts(value: JsonValue) -> list[str]:
+    if isinstance(value, str):
+        return [value] if len(value) >= 3 else []
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in _texts(item)]
+    return []
+
+
+def density_of(trial: Trial) -> Density | None:
+    """The share of the answer space that is right, for the final task."""
+    if trial.draft.problem is None:
+        return None
+    return density(trial.problem, trial.draft.tables, trial.rng("density"))
+
+
+def density_gate(trial: Trial) -> GateResult:
+    """The density is known, with its method and interval, and is neither 0 nor 1."""
+    found = density_of(trial)
+    if found is None:
+        return not_applicable("density", "no constraint IR to count with")
+    trial.density = found
+    return outcome(
+        "density",
+        found.high > 0.0 and found.low < 1.0,
+        max(1, found.n),
+        figure=found.value,
+        reason="every answer is right" if found.low >= 1.0 else "no answer is right",
+        method=found.method,
+        low=found.low,
+        high=found.high,
+        space=found.space,
+    )

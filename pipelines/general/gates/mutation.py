@@ -1,0 +1,177 @@
+"""The mutation gate: break the verifier in every small way and see whether the probes notice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import dumps
+from envgen.core.ir import Choice, Intervals, IntRange, Slot
+from envgen.core.types import GateResult
+from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
+from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.tables import Tables
+from envgen.sandboxes.verifier import VerifierInput, VerifierReply
+from envgen.verifiers.mutants import mutants
+
+KILL_RATE = 0.95
+AGREEMENT = 1_000
+FIRST = 24
+"""Probes tried first; most mutants die here, and the rest see every probe."""
+
+
+def mutants_killed(trial: Trial) -> GateResult:
+    """At least 95 % of the verifier's mutants are told apart by the probes; survivors are equivalent.
+
+    A mutant is killed when some probe gets another verdict (or a crash). Survivors must agree with the
+    original on 1,000 sampled answers, and are listed.
+    """
+    if trial.draft.problem is None:
+        return not_applicable("mutants", "no constraint IR to make probes from")
+    probes = _probes(trial)
+    if not probes:
+        return outcome("mutants", False, 0, reason="no probes")
+    original = _verdicts(trial, trial.draft.verifier, probes)
+    survivors: list[tuple[str, str]] = []
+    tried = 0
+    for name, source in mutants(trial.draft.verifier):
+        tried += 1
+        if not _killed(trial, source, probes, original):
+            survivors.append((name, source))
+    distinct = 0
+    if survivors:
+        samples = _samples(trial)
+        distinct = len(samples)
+        expected = _verdicts(trial, trial.draft.verifier, samples)
+        survivors = [
+            (name, source)
+            for name, source in survivors
+            if _verdicts(trial, source, samples) == expected
+        ]
+    names: list[JsonValue] = [name for name, _ in survivors]
+    rate = 1.0 - len(survivors) / tried if tried else 0.0
+    return outcome(
+        "mutants",
+        rate >= KILL_RATE,
+        tried,
+        figure=round(rate, 4),
+        reason=f"{len(survivors)} of {tried} mutants survive, e.g. {names[:2]}",
+        survivors=names,
+        probes=len(probes),
+        sampled=AGREEMENT if distinct else 0,
+        sampled_distinct=distinct,
+    )
+
+
+def _probes(trial: Trial) -> list[VerifierInput]:
+    """Near-misses (spread over clauses), gold, alternatives: the most telling first."""
+    by_clause: dict[str, list[Case]] = {}
+    for miss in trial.near_misses:
+        by_clause.setdefault(miss.clause, []).append(miss.case)
+    spread: list[Case] = []
+    for i in range(max(map(len, by_clause.values()), default=0)):
+        spread += [cases[i] for cases in by_clause.values() if i < len(cases)]
+    cases = [trial.gold_case, *trial.alternatives[:4], *spread, *trial.alternatives[4:]]
+    if trial.writes:
+        plan = trial.gold_plan
+        cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
+    cases += [Case(answer, trial.gold_plan or None) for answer in _misshapen(trial.gold.answer)]
+    return _inputs(trial, cases)
+
+
+def _misshapen(answer: JsonValue) -> list[JsonValue]:
+    """Structurally wrong relatives of an answer."""
+    wrong: list[JsonValue] = [None, [], {}, "", 0, [answer]]
+    if isinstance(answer, list):
+        wrong += [answer[:-1], [*answer, answer[-1] if answer else None]]
+        for i, item in enumerate(answer):
+            wrong += [[*answer[:i], other, *answer[i + 1 :]] for other in _misshapen(item)[:4]]
+    elif isinstance(answer, dict):
+        for key, item in answer.items():
+            wrong.append({k: v for k, v in answer.items() if k != key})
+            wrong += [{**answer, key: other} for other in (None, 0, True, "x", [], item and [item])]
+            if isinstance(item, dict):
+                wrong += [{**answer, key: other} for other in _misshapen(item)]
+            if isinstance(item, int) and not isinstance(item, bool):
+                wrong += [{**answer, key: item + 1}, {**answer, key: item - 1}]
+        wrong.append({**answer, "extra": 0})
+    elif isinstance(answer, int):
+        wrong += [answer + 1, answer - 1, str(answer), float(answer)]
+    elif isinstance(answer, str):
+        wrong += [answer + " ", answer.upper() + "x"]
+    return wrong
+
+
+def _samples(trial: Trial) -> list[VerifierInput]:
+    """1,000 answers that are right except for a few slots, drawn uniformly from their types."""
+    rand = trial.rng("samples")
+    cases = []
+    if trial.writes:
+        plans = [miss.case.plan for miss in trial.near_misses] + [trial.gold_plan or None]
+        plans = [plan for plan in plans if trial.final(plan) is not None][:20]
+        answers = [trial.gold.answer, *_misshapen(trial.gold.answer)]
+        cases = [Case(rand.choice(answers), rand.choice(plans)) for _ in range(AGREEMENT)]
+        return _inputs(trial, cases)
+    problem = trial.problem
+    pool = [case.answer for case in (trial.gold_case, *trial.alternatives)]
+    pool += [miss.case.answer for miss in trial.near_misses]
+    for _ in range(AGREEMENT):
+        values = match_layout(problem.layout, rand.choice(pool))
+        if values is None:
+            continue
+        for slot in rand.sample(problem.slots, k=rand.randint(1, min(3, len(problem.slots)))):
+            values[slot.name] = _draw(slot, trial.draft.tables, rand)
+        cases.append(Case(fill_layout(problem.layout, values)))
+    return _inputs(trial, cases)
+
+
+def _draw(slot: Slot, tables: Tables, rand: Random) -> JsonValue:
+    """A value of the slot's type, whatever the slot's domain condition says."""
+    match slot.domain:
+        case Choice(values=values):
+            return rand.choice(values)
+        case IntRange(low=low, high=high, step=step):
+            return rand.randrange(low, high + 1, step)
+        case Intervals(low=low, high=high, step=step, length=length):
+            start = rand.randrange(low, high - length + 1, step)
+            return {"start": start, "end": start + length}
+        case query:
+            keys = sorted(tables[query.relation])
+            if slot.kind in ("set", "sequence"):
+                return list(rand.sample(keys, k=min(len(keys), rand.randint(0, slot.length or 1))))
+            return rand.choice(keys)
+
+
+def _inputs(trial: Trial, cases: Sequence[Case]) -> list[VerifierInput]:
+    inputs: dict[str, VerifierInput] = {}
+    for case in cases:
+        final = trial.final(case.plan)
+        if final is not None:
+            key = dumps([case.answer, str(final)])
+            inputs.setdefault(key, VerifierInput(case.answer, trial.database, final))
+    return list(inputs.values())
+
+
+def _verdicts(
+    trial: Trial, source: str, inputs: Sequence[VerifierInput]
+) -> list[tuple[str, ...] | None]:
+    """Broken rules per input; None for a fault."""
+    replies = trial.hosts.verifier.verify_many(source, inputs)
+    return [_verdict(reply) for reply in replies]
+
+
+def _verdict(reply: VerifierReply) -> tuple[str, ...] | None:
+    return None if reply.fault is not None or reply.broken is None else tuple(sorted(reply.broken))
+
+
+def _killed(
+    trial: Trial,
+    source: str,
+    probes: Sequence[VerifierInput],
+    original: list[tuple[str, ...] | None],
+) -> bool:
+    if _verdicts(trial, source, probes[:FIRST]) != original[:FIRST]:
+        return True
+    return _verdicts(trial, source, probes[FIRST:]) != original[FIRST:]

@@ -1,0 +1,151 @@
+"""Gates that attack the verifier: nothing wrong may pass, everything right must."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from envgen.core.canonical import dumps
+from envgen.core.types import GateResult, Submission
+from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.gates.trial import (
+    Case,
+    Trial,
+    copy_with,
+    not_applicable,
+    outcome,
+)
+from envgen.pipelines.general.tables import read_sqlite
+from envgen.verifiers.attacks import attack
+
+PER_CLAUSE = 5
+COLLATERAL = 24
+
+
+def attacks(trial: Trial) -> GateResult:
+    """No empty, malformed, mistyped or hostile submission passes, schema checking on or off."""
+    final = trial.final(trial.gold_case.plan)
+    if final is None:
+        return outcome("attacks", False, 1, reason="the gold calls can't be replayed")
+    verifier = trial.verifier(check_schema=True)
+    report = attack(
+        verifier, trial.gold.answer, trial.database, final, unchecked=verifier.unchecked()
+    )
+    found = report.lines()
+    return outcome(
+        "attacks",
+        report.ok,
+        report.n,
+        figure=float(len(found)),
+        reason="; ".join(found[:3]),
+    )
+
+
+def prefixes(trial: Trial) -> GateResult:
+    """Every proper prefix of gold's write calls fails, doing nothing included."""
+    plan = trial.gold_plan
+    if not trial.writes:
+        return not_applicable("prefixes", "the task changes nothing")
+    if not plan:
+        return not_applicable("prefixes", "gold writes nothing: the right outcome is to escalate")
+    cases = [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
+    passed = [i for i, score in enumerate(trial.judge(cases)) if score is not None and score.passed]
+    return outcome(
+        "prefixes", not passed, len(cases), reason=f"gold cut after {passed} writes still passes"
+    )
+
+
+def collateral(trial: Trial) -> GateResult:
+    """After gold, one more change of a cell or row that the rules don't allow makes the verifier fail."""
+    if not trial.writes:
+        return not_applicable("collateral", "the task changes nothing")
+    final = trial.final(trial.gold_plan or None)
+    if final is None:
+        return outcome("collateral", False, 1, reason="the gold calls can't be replayed")
+    rand = trial.rng("collateral")
+    relations = [r for r in trial.draft.relations if trial.draft.tables.get(r.name)]
+    submissions = []
+    for i in range(COLLATERAL):
+        relation = relations[i % len(relations)]
+        key = rand.choice(sorted(trial.draft.tables[relation.name]))
+        column = rand.choice([c for c in relation.columns if c.name != relation.key] or [None])
+        path = trial.folder / f"collateral-{i}.sqlite"
+        if column is None or i % 4 == 3:
+            copy_with(
+                final, path, f'DELETE FROM "{relation.name}" WHERE "{relation.key}" = ?', [key]
+            )
+        else:
+            change = (
+                f'"{column.name}" || "x"'
+                if column.type in ("str", "date", "datetime") or column.type.startswith("entity:")
+                else f'1 - "{column.name}"'
+                if column.type == "bool"
+                else f'"{column.name}" + 1'
+            ).replace('"x"', "'x'")
+            copy_with(
+                final,
+                path,
+                f'UPDATE "{relation.name}" SET "{column.name}" = {change} WHERE "{relation.key}" = ?',
+                [key],
+            )
+        tables = read_sqlite(trial.draft.relations, path)
+        verdict = evaluate(trial.problem, trial.draft.tables, trial.gold.answer, tables)
+        if not all(verdict.values()):
+            submissions.append(
+                Submission(
+                    answer=trial.gold.answer,
+                    raw=dumps(trial.gold.answer),
+                    initial=str(trial.database),
+                    final=str(path),
+                )
+            )
+    scores = trial.verifier().verify_many(submissions)
+    passed = sum(score.passed for score in scores)
+    return outcome(
+        "collateral",
+        passed == 0,
+        len(submissions),
+        figure=float(passed),
+        reason=f"{passed} changes outside the write set went unnoticed",
+    )
+
+
+def near_misses(trial: Trial) -> GateResult:
+    """Every case that breaks exactly one clause (boundaries first) is rejected."""
+    if trial.draft.problem is None:
+        return not_applicable("near_misses", "no constraint IR; the probes are replayed instead")
+    found = trial.near_misses
+    scores = trial.judge([miss.case for miss in found])
+    tried = Counter(m.clause for m, s in zip(found, scores, strict=True) if s is not None)
+    passed = Counter(
+        m.clause for m, s in zip(found, scores, strict=True) if s is not None and s.passed
+    )
+    return outcome(
+        "near_misses",
+        not passed,
+        sum(tried.values()),
+        figure=1.0 - sum(passed.values()) / max(1, sum(tried.values())),
+        reason=f"accepted near-misses of {', '.join(sorted(passed))}",
+        per_clause=dict(sorted(tried.items())),
+    )
+
+
+def alternatives(trial: Trial) -> GateResult:
+    """Accepted answers other than gold, found by an independent solver, pass (20 where they exist)."""
+    if trial.draft.problem is None:
+        return not_applicable("alternatives", "no constraint IR to solve")
+    cases = trial.alternatives
+    if not cases:
+        return not_applicable("alternatives", "gold is the only accepted answer")
+    scores = trial.judge(cases)
+    wrong = [
+        score.reasons if score else ("a tool refused a call",)
+        for score in scores
+        if score is None or not score.passed
+    ]
+    return outcome(
+        "alternatives",
+        not wrong,
+        len(cases),
+        figure=1.0 - len(wrong) / len(cases),
+        reason=f"{len(wrong)} of {len(cases)} rejected: {wrong[:1]}",
+    )

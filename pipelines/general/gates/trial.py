@@ -1,0 +1,334 @@
+"""What gates share: one draft, made runnable, and what has been found out about it so far."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import dumps
+from envgen.core.errors import EnvError, PipelineError
+from envgen.core.ir import Problem, Reach
+from envgen.core.seeding import derive, rng
+from envgen.core.types import (
+    CallRecord,
+    Density,
+    GateResult,
+    GateStatus,
+    GoldRun,
+    Score,
+    Submission,
+)
+from envgen.environments.runner import GoldResult, run_gold
+from envgen.pipelines.general.draft import Author, Draft
+from envgen.pipelines.general.near_misses import near_misses
+from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.tables import write_sqlite
+from envgen.sandboxes.solution import SolutionHost, solution_host
+from envgen.sandboxes.tools import ToolHost, tool_host
+from envgen.sandboxes.verifier import VerifierHost, verifier_host
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.verifiers.general import GeneralVerifier
+
+
+class Hosts:
+    """The sandboxed interpreters that gates reuse over many drafts.
+
+    Args:
+        backend: a sandbox backend, or ``auto``.
+        trusted: the code comes from this package or user, so a plain process will do.
+    """
+
+    def __init__(self, *, backend: WorkerBackend = "auto", trusted: bool = False) -> None:
+        self.backend = backend
+        self.trusted = trusted
+        self._stack = ExitStack()
+        enter = self._stack.enter_context
+        self.solutions: tuple[SolutionHost, ...] = tuple(
+            enter(closing(solution_host(hash_seed=seed, backend=backend, trusted=trusted)))
+            for seed in (0, 4711)
+        )
+        self.verifier: VerifierHost = enter(
+            closing(verifier_host(backend=backend, trusted=trusted))
+        )
+
+    def tools(self, draft: Draft, database: Path) -> ToolHost:
+        """A tool host for ``draft``; the caller closes it."""
+        return tool_host(
+            draft.tools_source,
+            draft.tools,
+            database,
+            backend=self.backend,
+            trusted=self.trusted,
+        )
+
+    def close(self) -> None:
+        """Stop all interpreters."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+Plan = tuple[tuple[str, dict[str, JsonValue]], ...]
+"""Write calls in order: (tool, arguments)."""
+
+
+class Case(NamedTuple):
+    """A submission to judge: an answer, after the write calls of ``plan`` (None: none were made)."""
+
+    answer: JsonValue
+    plan: Plan | None = None
+
+
+class NearMiss(NamedTuple):
+    """A case that keeps every clause but one."""
+
+    case: Case
+    clause: str
+
+
+class Trial:
+    """A draft under proof. Expensive facts are found once, when the first gate asks.
+
+    Args:
+        draft: the task; gates read nothing else.
+        hosts: sandboxed interpreters.
+        folder: an empty scratch folder.
+        author: who can re-seed the draft; None if nobody can.
+        seed: seeds every random choice of the gates.
+    """
+
+    def __init__(
+        self, draft: Draft, hosts: Hosts, folder: Path, author: Author | None, seed: int
+    ) -> None:
+        self.draft = draft
+        self.hosts = hosts
+        self.folder = folder
+        self.author = author
+        self.seed = seed
+        self._finals: dict[str, Path | None] = {}
+        self._tools: ToolHost | None = None
+        self.children: list[Trial] = []
+        self.reseeds_tried = 0
+        self.density: Density | None = None
+
+    def rng(self, *names: str | int) -> Random:
+        """A private generator for one purpose."""
+        return rng(self.seed, *names)
+
+    def child(self, draft: Draft, name: str) -> Trial:
+        """A trial of a re-seeded draft, in a folder of its own."""
+        folder = self.folder / name
+        folder.mkdir()
+        return Trial(draft, self.hosts, folder, self.author, derive(self.seed, name))
+
+    def close(self) -> None:
+        """Stop the tools, of re-seeds too."""
+        for child in self.children:
+            child.close()
+        if self._tools is not None:
+            self._tools.close()
+            self._tools = None
+
+    @property
+    def problem(self) -> Problem:
+        """The IR behind the draft.
+
+        Raises:
+            PipelineError: if there is none; gates that need it say ``not_applicable`` first.
+        """
+        if self.draft.problem is None:
+            raise PipelineError(f"draft {self.draft.task_id!r} has no constraint IR")
+        return self.draft.problem
+
+    @property
+    def writes(self) -> bool:
+        """Whether the task is about changing the database."""
+        return self.draft.problem is not None and isinstance(self.draft.problem.goal, Reach)
+
+    @cached_property
+    def database(self) -> Path:
+        """The initial database as a file."""
+        path = self.folder / "initial.sqlite"
+        write_sqlite(self.draft.relations, self.draft.tables, path)
+        return path
+
+    @property
+    def tools(self) -> ToolHost:
+        """The draft's tools, ready to open episodes."""
+        if self._tools is None:
+            self._tools = self.hosts.tools(self.draft, self.database)
+        return self._tools
+
+    def run_gold(self, host: int = 0) -> GoldResult:
+        """Run the solution once, in a fresh process of solution host ``host``."""
+        return run_gold(
+            self.draft.solution, self.draft.tools, self.tools, self.hosts.solutions[host]
+        )
+
+    @cached_property
+    def gold_result(self) -> GoldResult:
+        """The first gold run, with its fault if it had one."""
+        return self.run_gold()
+
+    @property
+    def gold(self) -> GoldRun:
+        """The first gold run."""
+        return self.gold_result.gold
+
+    @property
+    def gold_plan(self) -> Plan:
+        """The gold run's successful write calls."""
+        return tuple(
+            (call.name, dict(call.arguments))
+            for call in self.gold.calls
+            if call.mutates and call.error is None
+        )
+
+    @property
+    def gold_case(self) -> Case:
+        """Gold as a case."""
+        return Case(self.gold.answer, self.gold_plan or None)
+
+    @cached_property
+    def alternatives(self) -> tuple[Case, ...]:
+        """Up to 24 accepted cases that the solver found on the tables, gold excluded."""
+        rand = self.rng("alternatives")
+        found: dict[str, Case] = {}
+        cases = (self.case(one) for one in solve(self.problem, self.draft.tables, rand))
+        gold = dumps([self.gold_case.answer, self.gold_case.plan])
+        for case in islice(cases, 25):
+            text = dumps([case.answer, case.plan])
+            if text != gold:
+                found.setdefault(text, case)
+        return tuple(found.values())[:24]
+
+    @cached_property
+    def near_misses(self) -> tuple[NearMiss, ...]:
+        """Cases that break exactly one clause, from accepted ones."""
+        rand = self.rng("near-misses")
+        found: dict[str, NearMiss] = {}
+        for case in (self.gold_case, *self.alternatives[:2]):
+            base = (case.plan or ()) if self.writes else case.answer
+            for item, clause in near_misses(self.problem, self.draft.tables, base, rand):
+                miss = NearMiss(self.case(item), clause)
+                found.setdefault(dumps([miss.case.answer, miss.case.plan]), miss)
+        return tuple(found.values())
+
+    def case(self, item: Any) -> Case:
+        """A case from what the solver gives: an answer, or for workflows a plan (with gold's answer)."""
+        if not self.writes:
+            return Case(item)
+        return Case(self.gold.answer, tuple((str(name), dict(args)) for name, args in item) or None)
+
+    def final(self, plan: Plan | None) -> Path | None:
+        """The database after the calls of ``plan``, made through the tools; None if a call is an error."""
+        if not plan:
+            return self.database
+        key = dumps(plan)
+        if key not in self._finals:
+            path = self.folder / f"final-{len(self._finals)}.sqlite"
+            with closing(self.tools.open()) as session:
+                ok = all(session.call(name, dict(args)).error is None for name, args in plan)
+                session.snapshot(path)
+            self._finals[key] = path if ok else None
+        return self._finals[key]
+
+    def submission(self, case: Case) -> Submission | None:
+        """``case`` as a verifier gets it; None if one of its calls is refused by a tool."""
+        final = self.final(case.plan)
+        if final is None:
+            return None
+        return Submission(
+            answer=case.answer,
+            raw=dumps(case.answer),
+            initial=str(self.database),
+            final=str(final),
+        )
+
+    def verifier(self, source: str | None = None, *, check_schema: bool = False) -> GeneralVerifier:
+        """The draft's verifier (or another source) over its submit schema."""
+        return GeneralVerifier(
+            self.draft.verifier if source is None else source,
+            self.draft.submit_schema,
+            self.hosts.verifier,
+            check_schema=check_schema,
+        )
+
+    def judge(self, cases: Sequence[Case]) -> list[Score | None]:
+        """The verifier's verdicts; None where a tool refused one of the calls."""
+        submissions = [self.submission(case) for case in cases]
+        present = [submission for submission in submissions if submission is not None]
+        scores = iter(self.verifier().verify_many(present))
+        return [None if submission is None else next(scores) for submission in submissions]
+
+
+def copy_with(database: Path, path: Path, statement: str, values: Sequence[object]) -> None:
+    """Copy a database and run one statement on the copy.
+
+    Raises:
+        EnvError: if the statement changes nothing or can't run.
+    """
+    path.write_bytes(database.read_bytes())
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            changed = db.execute(statement, tuple(values)).rowcount
+            db.commit()
+    except sqlite3.Error as error:
+        raise EnvError(f"can't edit a copy of {database.name}: {error}") from error
+    if changed < 1:
+        raise EnvError(f"{statement!r} changed nothing")
+
+
+def outcome(
+    gate: str,
+    passed: bool,
+    n: int,
+    *,
+    figure: float | None = None,
+    reason: str = "",
+    **details: JsonValue,
+) -> GateResult:
+    """A gate's result from a verdict over ``n`` trials; an n of 0 never passes."""
+    if n == 0:
+        return GateResult(
+            gate=gate,
+            status=GateStatus.NOT_RUN,
+            reason=reason or "nothing to try",
+            details=details,
+        )
+    return GateResult(
+        gate=gate,
+        status=GateStatus.PASSED if passed else GateStatus.FAILED,
+        n=n,
+        figure=figure,
+        reason="" if passed else reason,
+        details=details,
+    )
+
+
+def not_applicable(gate: str, reason: str) -> GateResult:
+    """The gate makes no sense for this draft."""
+    return GateResult(gate=gate, status=GateStatus.NOT_APPLICABLE, reason=reason)
+
+
+def calls_of(calls: Iterable[CallRecord]) -> str:
+    """A call log as canonical text, for comparing runs."""
+    return dumps([[call.name, call.arguments, call.result, call.error] for call in calls])

@@ -1,0 +1,245 @@
+"""``envgen generate general``: datasets of proven general-agent tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from pydantic import Field, JsonValue, model_validator
+
+from envgen.core.canonical import content_hash, pretty
+from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.seeding import derive
+from envgen.core.types import Id, Record
+from envgen.pipelines.general.diversity import dataset_evidence
+from envgen.pipelines.general.synthesize import Job, Yield, synthesize
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.dataset import Dataset
+from envgen.store.splits import assign_splits
+from envgen.store.sqlite_files import inspect
+from envgen.store.writer import DatasetWriter
+
+logger = logging.getLogger(__name__)
+
+CATEGORIES = {
+    "trip_planning": "trip",
+    "order_management": "orders",
+    "meeting_scheduling": "meetings",
+}
+"""What users call a category -> the domain that makes it."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with (done, total, what was just done)."""
+
+
+class GenerateConfig(Record):
+    """What to generate. The dataset's bytes follow from this and nothing else."""
+
+    categories: tuple[str, ...] = ()
+    """Names of ``CATEGORIES``, in turn; empty: all of them."""
+    environments: int = Field(default=6, ge=1)
+    """Environments to make."""
+    tasks_per_environment: int = Field(default=2, ge=1)
+    """Most tasks over one database."""
+    min_level: int = Field(default=1, ge=1, le=10)
+    max_level: int = Field(default=5, ge=1, le=10)
+    seed: int = 0
+    name: Id = "general"
+    agreement_episodes: int = 128
+    """Most random-valid episodes a task may cost in its agreement gate."""
+
+    @model_validator(mode="after")
+    def _check(self) -> GenerateConfig:
+        if self.min_level > self.max_level:
+            raise ConfigError(
+                f"levels {self.min_level}..{self.max_level} are the wrong way round",
+                "write --level LOW..HIGH",
+            )
+        unknown = sorted(set(self.categories) - set(CATEGORIES))
+        if unknown:
+            raise ConfigError(
+                f"unknown category {unknown[0]!r}", f"choose from: {', '.join(CATEGORIES)}"
+            )
+        return self
+
+    def jobs(self, backend: WorkerBackend) -> list[Job]:
+        """One job per environment; levels and categories go round so that all pairs come up."""
+        categories = self.categories or tuple(CATEGORIES)
+        levels = range(self.min_level, self.max_level + 1)
+        return [
+            Job(
+                index=i,
+                domain=CATEGORIES[categories[i % len(categories)]],
+                level=levels[(i // len(categories)) % len(levels)],
+                tasks=self.tasks_per_environment,
+                seed=derive(self.seed, "environment", i),
+                backend=backend,
+                agreement_episodes=self.agreement_episodes,
+            )
+            for i in range(self.environments)
+        ]
+
+
+class GenerateSummary(Record):
+    """What a generation gave."""
+
+    path: str
+    environments: int
+    tasks: int
+    drafted: int
+    rejected: dict[str, int]
+    seconds: float
+    tasks_per_second: float
+    resumed: int
+    """Environments taken over from an interrupted run."""
+
+
+def generate(
+    config: GenerateConfig,
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    backend: WorkerBackend = "auto",
+    progress: Progress | None = None,
+) -> GenerateSummary:
+    """Generate a dataset folder at ``out``.
+
+    Finished environments are kept in ``<out>.partial`` as they come, and taken over when the same
+    configuration is run again after an interruption.
+
+    Args:
+        config: what to make.
+        out: the dataset folder; it must not exist.
+        workers: processes; default: one per core. The bytes don't depend on it.
+        backend: the sandbox that gates run generated code in.
+        progress: called after each environment.
+
+    Raises:
+        ConfigError: if ``out`` exists.
+        ResumeError: if ``<out>.partial`` holds another configuration's work.
+        PipelineError: if no task was proven.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+    started = time.monotonic()
+    partial = _partial_folder(out, config)
+    jobs = config.jobs(backend)
+    done = {job.index: found for job in jobs if (found := _load(partial, job.index)) is not None}
+    resumed = len(done)
+    for result in _run([job for job in jobs if job.index not in done], workers):
+        (partial / f"{result.index:06d}.json").write_text(result.model_dump_json())
+        done[result.index] = result
+        if progress:
+            progress(len(done), len(jobs), _describe(jobs[result.index], result))
+    yields = [done[job.index] for job in jobs]
+    dataset = _write(config, out, yields)
+    shutil.rmtree(partial)
+    seconds = time.monotonic() - started
+    rejected: Counter[str] = Counter()
+    for one in yields:
+        rejected.update(one.rejected)
+    return GenerateSummary(
+        path=str(out),
+        environments=len(dataset.environments),
+        tasks=len(dataset.tasks),
+        drafted=sum(one.drafted for one in yields),
+        rejected=dict(sorted(rejected.items())),
+        seconds=seconds,
+        tasks_per_second=len(dataset.tasks) / seconds if seconds else 0.0,
+        resumed=resumed,
+    )
+
+
+def _partial_folder(out: Path, config: GenerateConfig) -> Path:
+    folder = out.with_name(out.name + ".partial")
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = folder / "config.json"
+    text = pretty(config)
+    if stamp.exists() and stamp.read_text() != text:
+        raise ResumeError(
+            f"{str(folder)!r} holds an interrupted run of another configuration",
+            "remove it to start over, or choose another --out",
+        )
+    stamp.write_text(text)
+    return folder
+
+
+def _load(partial: Path, index: int) -> Yield | None:
+    path = partial / f"{index:06d}.json"
+    if not path.exists():
+        return None
+    try:
+        return Yield.model_validate_json(path.read_text())
+    except ValueError:
+        logger.warning("%s was cut off while being written; its environment is made again", path)
+        return None
+
+
+def _run(jobs: list[Job], workers: int | None) -> Iterator[Yield]:
+    """Results as they come; with one worker, in this process."""
+    count = min(workers or os.cpu_count() or 1, len(jobs))
+    if count <= 1:
+        yield from map(synthesize, jobs)
+        return
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(synthesize, job) for job in jobs]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _describe(job: Job, result: Yield) -> str:
+    kept = len(result.tasks)
+    return f"{job.domain} level {job.level}: {kept} task{'' if kept == 1 else 's'}"
+
+
+def _write(config: GenerateConfig, out: Path, yields: list[Yield]) -> Dataset:
+    tasks = [task for one in yields for task in one.tasks]
+    if not tasks:
+        reasons = sorted({reason for one in yields for reason in one.reasons})
+        raise PipelineError("no task was proven", "; ".join(reasons[:3]))
+    writer = DatasetWriter(
+        out,
+        name=config.name,
+        config_hash=content_hash(config),
+        seed=config.seed,
+    )
+    pairs = [(one.environment, one.tasks) for one in yields if one.environment is not None]
+    splits = assign_splits(
+        {
+            environment.spec.id: inspect(environment.database or b"", environment.spec.id).schema
+            for environment, _ in pairs
+        },
+        seed=config.seed,
+    )
+    for environment, group in pairs:
+        writer.add_environment(environment)
+        for task in group:
+            spec = task.spec.model_copy(update={"split": splits[environment.spec.id]})
+            writer.add_task(task.model_copy(update={"spec": spec}))
+    return writer.finish(funnel=funnel(yields), dataset_evidence=dataset_evidence(pairs))
+
+
+def funnel(yields: list[Yield]) -> dict[str, JsonValue]:
+    """How many drafts there were, what rejected them, and what is left."""
+    rejected: Counter[str] = Counter()
+    for one in yields:
+        rejected.update(one.rejected)
+    return {
+        "environments_planned": len(yields),
+        "drafted": sum(one.drafted for one in yields),
+        "rejected": dict(sorted(rejected.items())),
+        "tasks": sum(len(one.tasks) for one in yields),
+        "environments": sum(one.environment is not None for one in yields),
+    }

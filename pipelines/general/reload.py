@@ -1,0 +1,57 @@
+"""From a dataset's files back to what authors and gates work on."""
+
+from __future__ import annotations
+
+from envgen.core.errors import DatasetError
+from envgen.core.ir import Problem
+from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.tables import read_sqlite
+from envgen.store.dataset import Dataset
+
+
+def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
+    """The draft behind a stored task, read from its files alone; None if it has no constraint IR.
+
+    Raises:
+        DatasetError: if files are missing, or the IR doesn't fit the database.
+    """
+    task = dataset.task_files(task_id)
+    if task.constraints is None or not isinstance(task.constraints, dict):
+        return None
+    environment = dataset.environment_files(task.spec.environment_id)
+    database = dataset.database(task_id)
+    if database is None:
+        raise DatasetError(f"task {task_id!r} has a constraint IR but no database")
+    try:
+        problem = Problem.model_validate(task.constraints)
+    except ValueError as error:
+        raise DatasetError(
+            f"constraints.json of task {task_id!r} is no problem: {error}"
+        ) from error
+    spec = environment.spec
+    return Draft(
+        environment_id=spec.id,
+        category=spec.category,
+        title=spec.title,
+        description=spec.description,
+        language=spec.language,
+        relations=problem.relations,
+        tables=read_sqlite(problem.relations, database),
+        tools=spec.tools,
+        tools_source=environment.tools_source,
+        policy_text=spec.policy_text,
+        author=spec.author,
+        seed=spec.seed,
+        licence=spec.licence,
+        sources=spec.sources,
+        blueprint=environment.blueprint,
+        task_id=task_id,
+        prompt=task.spec.prompt,
+        submit_schema=task.spec.submit_schema or {},
+        rules=task.spec.rules,
+        solution=task.solution,
+        verifier=task.verifier,
+        problem=problem,
+        level=task.spec.difficulty.level,
+        lineage=task.spec.difficulty.lineage,
+    )

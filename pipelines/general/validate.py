@@ -1,0 +1,199 @@
+"""``envgen validate``: every gate again, from the files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from envgen.core.canonical import dumps
+from envgen.core.errors import EnvError, VerifierError
+from envgen.core.seeding import derive
+from envgen.core.types import (
+    Evidence,
+    GateResult,
+    GateStatus,
+    Probe,
+    Record,
+    SourceKind,
+    Submission,
+    ToolSpec,
+)
+from envgen.environments.runner import replay, run_gold
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.gates.prove import prove
+from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.reload import draft_of
+from envgen.sandboxes.tools import ToolHost, tool_host
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.bundles import TaskBundle
+from envgen.store.dataset import Dataset
+from envgen.verifiers.general import GeneralVerifier
+
+
+class TaskValidation(Record):
+    """What validation found about one task."""
+
+    task_id: str
+    method: Literal["rederived", "replayed"]
+    """From the constraint IR, or by replaying gold and the stored probes."""
+    passed: bool
+    evidence: Evidence
+
+    @property
+    def failure(self) -> GateResult | None:
+        """The first gate that did not hold."""
+        for result in self.evidence:
+            if result.status in (GateStatus.FAILED, GateStatus.NOT_RUN):
+                return result
+        return None
+
+
+class ValidationReport(Record):
+    """What validation found about a dataset."""
+
+    path: str
+    tasks: tuple[TaskValidation, ...]
+    variants_checked: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether every task held."""
+        return all(task.passed for task in self.tasks)
+
+
+def validate(
+    path: str | Path,
+    *,
+    seed: int = 0,
+    backend: WorkerBackend = "auto",
+    variants: int = 20,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> ValidationReport:
+    """Prove a dataset again. Hashes are checked on opening; code runs in a sandbox.
+
+    Args:
+        path: the dataset folder; missing evidence is no hindrance here.
+        seed: seeds the gates' random choices (another seed tries other re-seeds and samples).
+        backend: the sandbox to use.
+        variants: how many variants, drawn at random, have gold and probes replayed.
+        progress: called after each task.
+    """
+    dataset = Dataset.open(path, unproven=True)
+    trusted = dataset.source is not SourceKind.FOREIGN
+    own = list(dataset.own_task_ids)
+    others = sorted(set(dataset.tasks) - set(own))
+    sampled = Random(derive(seed, "variants")).sample(others, min(variants, len(others)))
+    results = []
+    with Hosts(backend=backend, trusted=trusted) as hosts:
+        for i, task_id in enumerate([*own, *sampled]):
+            replay = task_id in sampled
+            results.append(_validate_task(dataset, task_id, hosts, seed, replay_only=replay))
+            if progress:
+                progress(i + 1, len(own) + len(sampled), task_id)
+    return ValidationReport(path=str(path), tasks=tuple(results), variants_checked=len(sampled))
+
+
+def _validate_task(
+    dataset: Dataset, task_id: str, hosts: Hosts, seed: int, *, replay_only: bool
+) -> TaskValidation:
+    draft = None if replay_only else draft_of(dataset, task_id)
+    if draft is not None:
+        author = ProceduralAuthor() if draft.author == "procedural" else None
+        proof = prove(draft, hosts, author=author, seed=derive(seed, task_id))
+        return TaskValidation(
+            task_id=task_id, method="rederived", passed=proof.passed, evidence=proof.evidence
+        )
+    evidence = tuple(_replay(dataset, task_id, hosts))
+    passed = all(result.status is GateStatus.PASSED for result in evidence)
+    return TaskValidation(task_id=task_id, method="replayed", passed=passed, evidence=evidence)
+
+
+def _replay(dataset: Dataset, task_id: str, hosts: Hosts) -> Iterator[GateResult]:
+    """Run gold again and put every stored probe to the verifier."""
+    task = dataset.task_files(task_id)
+    files = dataset.environment_files(task.spec.environment_id)
+    database = dataset.database(task_id)
+    if database is None or task.gold is None:
+        yield GateResult(gate="gold", status=GateStatus.FAILED, n=1, reason="no database or gold")
+        return
+    with (
+        closing(
+            tool_host(
+                files.tools_source,
+                files.spec.tools,
+                database,
+                backend=hosts.backend,
+                trusted=hosts.trusted,
+            )
+        ) as tools,
+        TemporaryDirectory(prefix="envgen-validate-") as folder,
+    ):
+        try:
+            run = run_gold(task.solution, files.spec.tools, tools, hosts.solutions[0])
+        except EnvError as error:
+            yield GateResult(gate="gold", status=GateStatus.FAILED, n=1, reason=str(error))
+            return
+        same = run.fault is None and dumps(run.gold.answer) == dumps(task.gold.answer)
+        yield GateResult(
+            gate="gold",
+            status=GateStatus.PASSED if same else GateStatus.FAILED,
+            n=1,
+            reason="" if same else "the solution gives another answer than gold.jsonl",
+        )
+        probes = task.probes or (_gold_probe(task),)
+        yield _probes(task, probes, files.spec.tools, database, Path(folder), tools, hosts)
+
+
+def _gold_probe(task: TaskBundle) -> Probe:
+    gold = task.gold
+    assert gold is not None  # the caller checked
+    writes = tuple(call for call in gold.calls if call.mutates and call.error is None)
+    return Probe(answer=gold.answer, calls=writes or None, expected=True, origin="gold")
+
+
+def _probes(
+    task: TaskBundle,
+    probes: tuple[Probe, ...],
+    specs: Sequence[ToolSpec],
+    database: Path,
+    folder: Path,
+    tools: ToolHost,
+    hosts: Hosts,
+) -> GateResult:
+    submissions = []
+    for i, probe in enumerate(probes):
+        final = database
+        if probe.calls:
+            final = folder / f"{i}.sqlite"
+            replay(probe.calls, specs, tools, final=final)
+            final = final if final.exists() else database
+        submissions.append(
+            Submission(
+                answer=probe.answer,
+                raw=dumps(probe.answer),
+                initial=str(database),
+                final=str(final),
+            )
+        )
+    try:
+        scores = GeneralVerifier(
+            task.verifier, None, hosts.verifier, check_schema=False
+        ).verify_many(submissions)
+    except VerifierError as error:
+        return GateResult(gate="probes", status=GateStatus.FAILED, n=len(probes), reason=str(error))
+    wrong = [
+        f"{probe.origin} {probe.clause or ''}".strip()
+        for probe, score in zip(probes, scores, strict=True)
+        if score.passed != probe.expected
+    ]
+    return GateResult(
+        gate="probes",
+        status=GateStatus.FAILED if wrong else GateStatus.PASSED,
+        n=len(probes),
+        figure=1.0 - len(wrong) / len(probes),
+        reason=f"wrong verdicts on {', '.join(wrong[:3])}" if wrong else "",
+    )

@@ -1,0 +1,273 @@
+"""``envgen variants``: many training episodes from proven tasks, by new rows and re-bound parameters.
+
+A variant passes three checks of its own (gold runs, the verifier accepts, an independent solver agrees
+that there is an answer); all other gates are inherited from its parent and recorded as inherited.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from functools import cache
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import Field
+
+from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.seeding import derive, rng
+from envgen.core.types import GateResult, GateStatus, GoldRun, Record, SourceKind
+from envgen.environments.runner import run_gold
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.reload import draft_of
+from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.tables import write_sqlite
+from envgen.sandboxes.tools import ToolHost
+from envgen.sandboxes.verifier import VerifierInput
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.bundles import EnvironmentBundle, VariantRow
+from envgen.store.dataset import Dataset
+from envgen.store.writer import DatasetWriter
+
+CHUNK = 50
+TRIES = 4
+"""Re-seeds tried for one variant."""
+
+
+class VariantsConfig(Record):
+    """What variants to make."""
+
+    per_task: int = Field(default=100, ge=1)
+    seed: int = 0
+    task_ids: tuple[str, ...] = ()
+    """Parents; empty: all tasks of the dataset."""
+
+
+class VariantsSummary(Record):
+    """What was made."""
+
+    path: str
+    parents: int
+    variants: int
+    rejected: int
+    skipped_parents: tuple[str, ...]
+    """Tasks that can't be re-seeded."""
+    seconds: float
+    variants_per_second: float
+    bytes: int
+
+
+class _Chunk(Record):
+    dataset: str
+    task_id: str
+    start: int
+    stop: int
+    seed: int
+    backend: WorkerBackend
+    unproven: bool
+
+
+class _Rows(Record):
+    rows: tuple[VariantRow, ...]
+    rejected: int
+
+
+def variants(
+    config: VariantsConfig,
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    backend: WorkerBackend = "auto",
+    unproven: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> VariantsSummary:
+    """Write a dataset at ``out`` that holds ``dataset``'s tasks and their variants.
+
+    Raises:
+        ConfigError: if ``out`` exists or a task is unknown.
+        PipelineError: if no variant could be made.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+    source = Dataset.open(dataset, unproven=unproven)
+    parents = list(config.task_ids or source.own_task_ids)
+    unknown = [task_id for task_id in parents if task_id not in source.tasks]
+    if unknown:
+        raise ConfigError(f"no task {unknown[0]!r} in {str(dataset)!r}", "see `envgen list`")
+    started = time.monotonic()
+    skipped = tuple(task_id for task_id in parents if not _can_reseed(source, task_id))
+    chunks = [
+        _Chunk(
+            dataset=str(source.path),
+            task_id=task_id,
+            start=start,
+            stop=min(start + CHUNK, config.per_task),
+            seed=config.seed,
+            backend=backend,
+            unproven=unproven,
+        )
+        for task_id in parents
+        if task_id not in skipped
+        for start in range(0, config.per_task, CHUNK)
+    ]
+    made: dict[str, list[VariantRow]] = {}
+    rejected = 0
+    for i, (chunk, result) in enumerate(_run(chunks, workers)):
+        made.setdefault(chunk.task_id, []).extend(result.rows)
+        rejected += result.rejected
+        if progress:
+            progress(i + 1, len(chunks), f"{chunk.task_id}: {len(made[chunk.task_id])} variants")
+    total = sum(map(len, made.values()))
+    if total == 0:
+        raise PipelineError("no variant could be made", f"{len(skipped)} tasks can't be re-seeded")
+    _write(source, out, made, config)
+    seconds = time.monotonic() - started
+    return VariantsSummary(
+        path=str(out),
+        parents=len(made),
+        variants=total,
+        rejected=rejected,
+        skipped_parents=skipped,
+        seconds=seconds,
+        variants_per_second=total / seconds,
+        bytes=sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
+    )
+
+
+def _can_reseed(dataset: Dataset, task_id: str) -> bool:
+    environment = dataset.environment_files(dataset.tasks[task_id].environment_id)
+    has_ir = dataset.task_files(task_id).constraints is not None
+    return has_ir and environment.spec.author == "procedural" and environment.blueprint is not None
+
+
+def _run(chunks: list[_Chunk], workers: int | None) -> Iterator[tuple[_Chunk, _Rows]]:
+    """Results in order; with one worker, in this process."""
+    count = min(workers or os.cpu_count() or 1, len(chunks))
+    if count <= 1:
+        yield from ((chunk, make_chunk(chunk)) for chunk in chunks)
+        return
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        try:
+            yield from zip(chunks, pool.map(make_chunk, chunks), strict=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@cache
+def _open(path: str, unproven: bool) -> Dataset:
+    return Dataset.open(path, unproven=unproven)
+
+
+@cache
+def _hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
+    return Hosts(backend=backend, trusted=trusted)
+
+
+def make_chunk(chunk: _Chunk) -> _Rows:
+    """Variants ``start`` .. ``stop`` of one task; deterministic in the chunk."""
+    dataset = _open(chunk.dataset, chunk.unproven)
+    draft = draft_of(dataset, chunk.task_id)
+    database = dataset.database(chunk.task_id)
+    if draft is None or database is None:
+        raise PipelineError(f"task {chunk.task_id!r} can't be re-seeded")
+    hosts = _hosts(chunk.backend, dataset.source is not SourceKind.FOREIGN)
+    author = ProceduralAuthor()
+    rows = []
+    rejected = 0
+    with (
+        closing(hosts.tools(draft, database)) as tools,
+        TemporaryDirectory(prefix="envgen-variants-") as folder,
+    ):
+        for i in range(chunk.start, chunk.stop):
+            for attempt in range(TRIES):
+                seed = derive(chunk.seed, chunk.task_id, i, attempt)
+                child = author.reseed(draft, seed)
+                path = Path(folder) / f"{i}-{attempt}.sqlite"
+                row = None
+                if child is not None:
+                    row = _variant(child, f"{chunk.task_id[:50]}-v{i}", seed, path, tools, hosts)
+                if row is not None:
+                    rows.append(row)
+                    break
+                rejected += 1
+    return _Rows(rows=tuple(rows), rejected=rejected)
+
+
+def _variant(
+    child: Draft, task_id: str, seed: int, path: Path, tools: ToolHost, hosts: Hosts
+) -> VariantRow | None:
+    """The row, or None if gold, verifier and solver don't all agree that there is an answer."""
+    write_sqlite(child.relations, child.tables, path)
+    after = path.with_suffix(".final")
+    result = run_gold(
+        child.solution, child.tools, tools, hosts.solutions[0], database=path, final=after
+    )
+    gold = result.gold
+    if result.fault is not None or gold.answer is None or not _solvable(child, seed):
+        return None
+    final = after if result.changed else path
+    reply = hosts.verifier.verify_many(child.verifier, [VerifierInput(gold.answer, path, final)])[0]
+    if reply.fault is not None or reply.broken:
+        return None
+    slim = tuple(call.model_copy(update={"result": None}) for call in gold.calls)
+    return VariantRow(
+        task_id=task_id,
+        seed=seed,
+        prompt=child.prompt,
+        solution=child.solution,
+        verifier=child.verifier,
+        constraints=child.problem.model_dump(mode="json") if child.problem else None,
+        submit_schema=child.submit_schema,
+        rules=child.rules,
+        gold=GoldRun(calls=slim, answer=gold.answer),
+        database=path.read_bytes(),
+        evidence=tuple(
+            GateResult(gate=gate, status=GateStatus.PASSED, n=1) for gate in ("gold", "reseeds")
+        ),
+    )
+
+
+def _solvable(child: Draft, seed: int) -> bool:
+    problem = child.problem
+    if problem is None:
+        return False
+    return any(True for _ in islice(solve(problem, child.tables, rng(seed, "solve")), 1))
+
+
+def _write(
+    source: Dataset, out: Path, made: dict[str, list[VariantRow]], config: VariantsConfig
+) -> None:
+    manifest = source.manifest
+    writer = DatasetWriter(
+        out,
+        name=manifest.name,
+        version=manifest.version,
+        config_hash=manifest.config_hash,
+        seed=config.seed,
+        register=source.source is not SourceKind.FOREIGN,
+    )
+    for environment_id in source.environments:
+        files = source.environment_files(environment_id)
+        writer.add_environment(
+            EnvironmentBundle(
+                spec=files.spec,
+                database=files.database.read_bytes() if files.database else None,
+                tools_source=files.tools_source,
+                blueprint=files.blueprint,
+            )
+        )
+    for task_id in source.own_task_ids:
+        writer.add_task(source.task_files(task_id))
+    for task_id, rows in made.items():
+        writer.add_variants(task_id, rows)
+    writer.finish(funnel=manifest.funnel, dataset_evidence=manifest.evidence)
