@@ -1,9 +1,62 @@
-"""Make, prove, step and filter reinforcement-learning environments for language-model agents."""
+"""Make, prove, step and filter reinforcement-learning environments for language-model agents.
+
+Importing envgen registers its Gymnasium environments (``envgen/General-v0``, ``envgen/TripPlanning-v0``).
+Every verb of the command line is a function here, loaded on first use.
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from envgen.environments.registration import register_envs
+
+if TYPE_CHECKING:
+    from envgen.environments.hosts import open_dataset as load
+    from envgen.pipelines.general.generate import generate
+    from envgen.pipelines.general.validate import validate
+    from envgen.pipelines.general.variants import variants
+    from envgen.rollout.filter import filter
+    from envgen.rollout.pass_at_k import run_report as pass_at_k
+    from envgen.rollout.run import rollout
+    from envgen.store.subset import export
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "__version__",
+    "export",
+    "filter",
+    "generate",
+    "load",
+    "pass_at_k",
+    "rollout",
+    "validate",
+    "variants",
+]
+
+_VERBS = {
+    "export": "envgen.store.subset:export",
+    "filter": "envgen.rollout.filter:filter",
+    "generate": "envgen.pipelines.general.generate:generate",
+    "load": "envgen.environments.hosts:open_dataset",
+    "pass_at_k": "envgen.rollout.pass_at_k:run_report",
+    "rollout": "envgen.rollout.run:rollout",
+    "validate": "envgen.pipelines.general.validate:validate",
+    "variants": "envgen.pipelines.general.variants:variants",
+}
+
 register_envs()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _VERBS:
+        raise AttributeError(f"module 'envgen' has no attribute {name!r}")
+    module, _, attribute = _VERBS[name].partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

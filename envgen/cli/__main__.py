@@ -1,0 +1,5 @@
+"""``python -m envgen.cli``."""
+
+from envgen.cli import main
+
+main()
