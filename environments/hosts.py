@@ -265,6 +265,14 @@ def hosts_for(dataset: Dataset, backend: WorkerBackend = "auto") -> DatasetHosts
         return process.hosts[key]
 
 
-def close_hosts() -> None:
-    """Shut down every tool and verifier that this process's episodes share."""
-    _process().close()
+def close_hosts(dataset: Dataset | None = None) -> None:
+    """Shut down the tools and verifiers that this process's episodes share: one dataset's, or all."""
+    process = _process()
+    if dataset is None:
+        process.close()
+        return
+    head = (str(dataset.path.absolute()), dataset.manifest.content_hash)
+    with process.lock:
+        hosts = [process.hosts.pop(key) for key in list(process.hosts) if key[:2] == head]
+    for one in hosts:
+        one.close()

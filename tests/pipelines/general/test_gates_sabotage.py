@@ -1,0 +1,284 @@
+"""Each gate catches what it is there for: something is broken on purpose, and it must fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from envgen.core.ir import Clause, Cmp, Const
+from envgen.core.types import Evidence, GateResult, GateStatus
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.gates import execution, generality, meaning, mutation, soundness
+from envgen.pipelines.general.gates.prove import GATES, prove
+from envgen.pipelines.general.gates.trial import Hosts, Trial
+
+ACCEPT_ALL = "def verify(answer, initial, final):\n    return []\n"
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    with Hosts(backend="process", trusted=True) as made:
+        yield made
+
+
+@cache
+def draft_of(domain: str, level: int) -> Draft:
+    """The first draft of a level that passes every gate."""
+    author = ProceduralAuthor()
+    with Hosts(backend="process", trusted=True) as made:
+        for seed in range(20):
+            draft = author.draft(DraftRequest(domain=domain, level=level), seed)
+            if draft is not None and prove(draft, made, author=author, seed=seed).passed:
+                return draft
+    raise AssertionError(f"no {domain} draft of level {level} passes")
+
+
+@pytest.fixture
+def run(hosts: Hosts, tmp_path: Path) -> Callable[..., GateResult]:
+    """Run one gate over one draft."""
+
+    def gate_result(
+        gate: Callable[[Trial], GateResult], draft: Draft, author: object = None
+    ) -> GateResult:
+        trial = Trial(draft, hosts, tmp_path, author or ProceduralAuthor(), seed=1)  # type: ignore[arg-type]  # sabotaged authors
+        with closing(trial):
+            return gate(trial)
+
+    return gate_result
+
+
+def workflow() -> Draft:
+    return draft_of("orders", 5)
+
+
+def search() -> Draft:
+    return draft_of("trip", 6)
+
+
+def lookup() -> Draft:
+    return draft_of("trip", 1)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in GATES])
+@pytest.mark.parametrize("make", [lookup, search, workflow])
+def test_sound_drafts_pass(
+    name: str, make: Callable[[], Draft], run: Callable[..., GateResult]
+) -> None:
+    gate = dict(GATES)[name]
+    assert run(gate, make()).status in (GateStatus.PASSED, GateStatus.NOT_APPLICABLE)
+
+
+def test_restricted_catches_an_import(run: Callable[..., GateResult]) -> None:
+    broken = replace(lookup(), solution="import os\n" + lookup().solution)
+    assert run(execution.restricted, broken).status is GateStatus.FAILED
+
+
+def test_restricted_catches_a_hard_coded_answer(
+    run: Callable[..., GateResult], hosts: Hosts, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gold"
+    folder.mkdir()
+    with closing(Trial(lookup(), hosts, folder, None, seed=1)) as trial:
+        answer = trial.gold.answer
+    broken = replace(lookup(), solution=f"def solve():\n    return {answer!r}\n")
+    assert run(execution.restricted, broken).status is GateStatus.FAILED
+
+
+def test_rebuild_catches_rows_that_do_not_survive(run: Callable[..., GateResult]) -> None:
+    draft = lookup()
+    relation = next(r for r in draft.relations if draft.tables[r.name])
+    rows = dict(draft.tables[relation.name])
+    rows["misfiled"] = rows.pop(min(rows))
+    broken = replace(draft, tables={**draft.tables, relation.name: rows})
+    assert run(execution.rebuild, broken).status is GateStatus.FAILED
+
+
+def test_gold_catches_a_wrong_solution(run: Callable[..., GateResult]) -> None:
+    broken = replace(lookup(), solution='def solve():\n    return "no such thing"\n')
+    assert run(execution.gold, broken).status is GateStatus.FAILED
+
+
+def test_gold_catches_a_solution_that_depends_on_the_hash_seed(
+    run: Callable[..., GateResult],
+) -> None:
+    source = 'def solve():\n    return [name for name in {"a", "b", "c", "d", "e", "f", "g"}]\n'
+    assert "differ" in run(execution.gold, replace(lookup(), solution=source)).reason
+
+
+def test_stated_catches_a_rule_that_the_prompt_omits(run: Callable[..., GateResult]) -> None:
+    draft = search()
+    sentences = re.split(r"(?<=\.)\s", draft.prompt)
+    broken = replace(draft, prompt=draft.prompt.replace(sentences[len(sentences) // 2], ""))
+    assert run(meaning.stated, broken).status is GateStatus.FAILED
+
+
+def test_stated_catches_a_number_that_differs(run: Callable[..., GateResult]) -> None:
+    draft = search()
+    assert draft.problem is not None
+    name = next(k for k, v in draft.problem.params.items() if isinstance(v, int) and v > 9)
+    params = {**draft.problem.params, name: int(str(draft.problem.params[name])) + 1}
+    broken = replace(draft, problem=draft.problem.model_copy(update={"params": params}))
+    assert run(meaning.stated, broken).status is GateStatus.FAILED
+
+
+def test_leaks_catches_the_answer_in_a_tool_description(
+    run: Callable[..., GateResult], hosts: Hosts, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gold"
+    folder.mkdir()
+    draft = lookup()
+    with closing(Trial(draft, hosts, folder, None, seed=1)) as trial:
+        answer = str(trial.gold.answer)
+    tool = draft.tools[0].model_copy(update={"description": f"Lists rows such as {answer}."})
+    broken = replace(draft, tools=(tool, *draft.tools[1:]))
+    assert run(meaning.leaks, broken).status is GateStatus.FAILED
+
+
+def test_density_catches_a_task_without_rules(run: Callable[..., GateResult]) -> None:
+    draft = search()
+    assert draft.problem is not None
+    broken = replace(draft, problem=draft.problem.model_copy(update={"clauses": ()}))
+    assert run(meaning.density_gate, broken).status is GateStatus.FAILED
+
+
+def test_binding_catches_a_rule_that_never_matters(run: Callable[..., GateResult]) -> None:
+    draft = search()
+    assert draft.problem is not None
+    always = Cmp(fn="=", left=Const(value=1), right=Const(value=1))
+    idle = Clause(id="idle", family="x", expr=always, text_key="x")
+    problem = draft.problem.model_copy(update={"clauses": (*draft.problem.clauses, idle)})
+    result = run(meaning.binding, replace(draft, problem=problem))
+    assert result.status is GateStatus.FAILED
+    assert "idle" in result.reason
+
+
+def test_attacks_catches_a_verifier_that_takes_anything(run: Callable[..., GateResult]) -> None:
+    broken = replace(lookup(), verifier=ACCEPT_ALL)
+    assert run(soundness.attacks, broken).status is GateStatus.FAILED
+
+
+def test_prefixes_catches_a_verifier_that_ignores_the_state(
+    run: Callable[..., GateResult],
+) -> None:
+    broken = replace(workflow(), verifier=ACCEPT_ALL)
+    assert run(soundness.prefixes, broken).status is GateStatus.FAILED
+
+
+def test_collateral_catches_a_verifier_without_a_write_set(run: Callable[..., GateResult]) -> None:
+    draft = workflow()
+    wrapped = (
+        draft.verifier.replace("def verify(", "def strict(")
+        + "\n\ndef verify(answer, initial, final):\n"
+        + '    return [rule for rule in strict(answer, initial, final) if rule != "write_set"]\n'
+    )
+    assert run(soundness.collateral, replace(draft, verifier=wrapped)).status is GateStatus.FAILED
+
+
+@pytest.mark.parametrize("make", [search, workflow])
+def test_near_misses_catches_a_verifier_that_forgets_a_rule(
+    make: Callable[[], Draft], run: Callable[..., GateResult]
+) -> None:
+    draft = make()
+    assert draft.problem is not None
+    rule = draft.problem.clauses[-1].id
+    wrapped = (
+        draft.verifier.replace("def verify(", "def strict(")
+        + "\n\ndef verify(answer, initial, final):\n"
+        + f"    return [rule for rule in strict(answer, initial, final) if rule != {rule!r}]\n"
+    )
+    result = run(soundness.near_misses, replace(draft, verifier=wrapped))
+    assert result.status is GateStatus.FAILED
+    assert rule in result.reason
+
+
+def test_alternatives_catches_a_verifier_that_knows_one_answer(
+    run: Callable[..., GateResult], hosts: Hosts, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gold"
+    folder.mkdir()
+    with closing(Trial(search(), hosts, folder, None, seed=1)) as trial:
+        answer = trial.gold.answer
+    source = (
+        f"def verify(answer, initial, final):\n    return [] if answer == {answer!r} else ['x']\n"
+    )
+    assert (
+        run(soundness.alternatives, replace(search(), verifier=source)).status is GateStatus.FAILED
+    )
+
+
+def test_reseeds_catches_a_solution_for_one_database(
+    run: Callable[..., GateResult], hosts: Hosts, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gold"
+    folder.mkdir()
+    with closing(Trial(lookup(), hosts, folder, None, seed=1)) as trial:
+        answer = trial.gold.answer
+    hard_coded = f"\n\ndef solve():\n    return {answer!r}\n"
+
+    class Author(ProceduralAuthor):
+        def reseed(self, draft: Draft, seed: int) -> Draft | None:
+            child = super().reseed(draft, seed)
+            return None if child is None else replace(child, solution=child.solution + hard_coded)
+
+    broken = replace(lookup(), solution=lookup().solution + hard_coded)
+    assert run(generality.reseeds, broken, Author()).status is GateStatus.FAILED
+
+
+def test_reseeds_catches_a_verifier_changed_beyond_its_parameters(
+    run: Callable[..., GateResult],
+) -> None:
+    class Author(ProceduralAuthor):
+        def reseed(self, draft: Draft, seed: int) -> Draft | None:
+            child = super().reseed(draft, seed)
+            return None if child is None else replace(child, verifier=child.verifier + "# more\n")
+
+    assert "PARAMS" in run(generality.reseeds, lookup(), Author()).reason
+
+
+def test_shortcuts_catches_a_winner_that_is_always_first(run: Callable[..., GateResult]) -> None:
+    """Re-seeds whose right row is always listed first make "submit the first row" a solution."""
+
+    class Author(ProceduralAuthor):
+        def reseed(self, draft: Draft, seed: int) -> Draft | None:
+            for i in range(200):
+                child = super().reseed(draft, seed + i)
+                if child is not None and first_wins(child):
+                    return child
+            return None
+
+    def first_wins(child: Draft) -> bool:
+        from envgen.core.seeding import rng
+        from envgen.pipelines.general.layout import match_layout
+        from envgen.pipelines.general.solve import solve
+
+        assert child.problem is not None
+        slot = child.problem.slots[0]
+        relation = getattr(slot.domain, "relation", "")
+        answer = next(iter(solve(child.problem, child.tables, rng(0))), None)
+        values = match_layout(child.problem.layout, answer) or {}
+        return bool(values) and values[slot.name] == min(child.tables[relation])
+
+    assert run(generality.shortcuts, lookup(), Author()).status is GateStatus.FAILED
+
+
+def test_mutation_catches_code_that_no_probe_reaches(run: Callable[..., GateResult]) -> None:
+    draft = lookup()
+    dead = "".join(f"    if answer == 'backdoor {i}':\n        return []\n" for i in range(12))
+    broken = draft.verifier.replace(
+        "def verify(answer, initial, final):\n", f"def verify(answer, initial, final):\n{dead}"
+    )
+    assert broken != draft.verifier
+    assert run(mutation.mutants_killed, replace(draft, verifier=broken)).status is GateStatus.FAILED
+
+
+def test_gates_after_a_failure_are_not_run(hosts: Hosts) -> None:
+    evidence: Evidence = prove(replace(lookup(), solution="import os\n"), hosts).evidence
+    assert evidence[0].status is GateStatus.FAILED
+    assert {result.status for result in evidence[1:]} == {GateStatus.NOT_RUN}
