@@ -25,6 +25,7 @@ from envgen.pipelines.general.domains.meetings_recipe import (
     MAX_MEETINGS,
     Extra,
     Recipe,
+    Sense,
     recipe_of,
 )
 from envgen.pipelines.general.domains.meetings_rows import draw_tables
@@ -196,3 +197,21 @@ class Meetings:
         """``problem`` with params for ``tables``."""
         params = bind(recipe_of(problem), tables, rng)
         return None if params is None else problem.model_copy(update={"params": params})
+
+    def sibling(self, rng: Random, problem: Problem, tables: Tables) -> Problem | None:
+        """Another question about the same office: same rows and tools; None if there is none."""
+        other = _other_question(recipe_of(problem), rng)
+        params = bind(other, tables, rng)
+        if params is None:
+            return None
+        found = statement(other, params)
+        return None if found == problem.model_copy(update={"id": found.id}) else found
+
+
+def _other_question(recipe: Recipe, rng: Random) -> Recipe:
+    senses: tuple[Sense, ...] = ("highest", "lowest")
+    if recipe.task == "rank":
+        return replace(recipe, sense=senses[recipe.sense == "highest"])
+    if recipe.task == "filter":
+        return replace(recipe, sense=rng.choice(senses), attribute=rng.choice(ATTRIBUTES))
+    return replace(recipe, sense=rng.choice(senses)) if recipe.task == "hop" else recipe

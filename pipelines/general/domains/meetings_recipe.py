@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from envgen.core.ir import Equals, Intervals, Problem
 
 Task = Literal["rank", "filter", "hop", "fixed", "place"]
+Sense = Literal["highest", "lowest"]
 
 ATTRIBUTES = ("seats", "floor", "screens")
 """What rank and filter tasks compare."""
@@ -58,7 +59,7 @@ class Recipe:
     task: Task
     attribute: str = ""
     """What rank, filter and hop compare."""
-    sense: Literal["highest", "lowest"] = "highest"
+    sense: Sense = "highest"
     lengths: tuple[int, ...] = ()
     """Minutes of each meeting to place."""
     extras: tuple[Extra, ...] = ()

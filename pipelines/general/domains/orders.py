@@ -15,13 +15,14 @@ from pydantic import JsonValue
 
 from envgen.core.ir import Clause, Goal, Problem
 from envgen.pipelines.general.blueprint import Hardened, Operator
-from envgen.pipelines.general.domains.orders_bind import Params, bind, bind_escalation
+from envgen.pipelines.general.domains.orders_bind import Params, bind, bind_escalation, policy_of
 from envgen.pipelines.general.domains.orders_lexicon import LEXICON
 from envgen.pipelines.general.domains.orders_recipe import (
     ATTRIBUTES,
     FEATURES,
     ITEM_ATTRIBUTES,
     Recipe,
+    Sense,
     recipe_of,
 )
 from envgen.pipelines.general.domains.orders_rows import draw_tables
@@ -117,7 +118,7 @@ def _filter(recipe: Recipe, _: Random) -> Recipe | None:
     return replace(recipe, task="filter")
 
 
-def _hop(recipe: Recipe, rng: Random) -> Recipe | None:
+def _hop(recipe: Recipe, rng: Random) -> Recipe:
     attribute = rng.choice(ITEM_ATTRIBUTES)
     return replace(recipe, task="hop", attribute=attribute, pick=rng.choice(("latest", "earliest")))
 
@@ -191,3 +192,23 @@ class Orders:
         if params is None:
             params = bind(recipe, tables, rng)
         return None if params is None else problem.model_copy(update={"params": params})
+
+    def sibling(self, rng: Random, problem: Problem, tables: Tables) -> Problem | None:
+        """Another question to the same desk: same rows, tools and policy; None if there is none."""
+        recipe = recipe_of(problem)
+        other = _other_question(recipe, rng)
+        policy = policy_of(problem.params) if recipe.task == "refund" else None
+        params = bind(other, tables, rng, policy)
+        if params is None:
+            return None
+        found = statement(other, params)
+        return None if found == problem.model_copy(update={"id": found.id}) else found
+
+
+def _other_question(recipe: Recipe, rng: Random) -> Recipe:
+    senses: tuple[Sense, ...] = ("highest", "lowest")
+    if recipe.task == "rank":
+        return replace(recipe, sense=senses[recipe.sense == "highest"])
+    if recipe.task == "filter":
+        return replace(recipe, sense=rng.choice(senses), attribute=rng.choice(ATTRIBUTES))
+    return _hop(replace(recipe, sense=rng.choice(senses)), rng) if recipe.task == "hop" else recipe

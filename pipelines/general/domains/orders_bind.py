@@ -20,12 +20,15 @@ Params = dict[str, Scalar]
 
 _BOUND_TRIES = 40
 _MAX_ELIGIBLE = 5
+_POLICY = ("today", "window", "category", "short_window", "minimum", "cancel_days")
 _SHORTEST = 6
 """Days of the shortest refund window."""
 
 
-def bind(recipe: Recipe, tables: Tables, rng: Random) -> Params | None:
-    """Params for a task that can be done; None if these rows allow none."""
+def bind(
+    recipe: Recipe, tables: Tables, rng: Random, policy: Params | None = None
+) -> Params | None:
+    """Params for a task that can be done, under ``policy`` if given; None if these rows allow none."""
     if recipe.task == "rank":
         return {}
     if recipe.task == "filter":
@@ -34,7 +37,12 @@ def bind(recipe: Recipe, tables: Tables, rng: Random) -> Params | None:
         return _bind_hop(recipe, tables, rng)
     if recipe.task == "cancel":
         return _bind_cancel(tables, rng, pending=1)
-    return next(_bind_refund(recipe, tables, rng), None)
+    return next(_bind_refund(recipe, tables, rng, policy), None)
+
+
+def policy_of(params: Params) -> Params:
+    """The params that the policy states, and the day it is read on."""
+    return {name: value for name, value in params.items() if name.startswith(_POLICY)}
 
 
 def bind_escalation(recipe: Recipe, tables: Tables, rng: Random) -> Params | None:
@@ -164,9 +172,11 @@ def _request(recipe: Recipe, tables: Tables, params: Params) -> list[list[_Item]
     return request
 
 
-def _bind_refund(recipe: Recipe, tables: Tables, rng: Random) -> Iterator[Params]:
+def _bind_refund(
+    recipe: Recipe, tables: Tables, rng: Random, policy: Params | None = None
+) -> Iterator[Params]:
     """Every request on these rows in which each rule binds, with one choice of bounds each."""
-    today = _today(tables)
+    today = policy["today"] if policy else _today(tables)
     for customer in _shuffled(rng, iter(tables["customers"])):
         own = [row for row in tables["orders"].values() if row["customer_id"] == customer]
         delivered = _shuffled(rng, (str(row["id"]) for row in own if row["status"] == "delivered"))
@@ -175,21 +185,31 @@ def _bind_refund(recipe: Recipe, tables: Tables, rng: Random) -> Iterator[Params
             params: Params = {"today": today, "customer": customer}
             params |= {f"order_{n}": key for n, key in zip(recipe.orders, asked, strict=True)}
             extras = _bind_extras(
-                recipe, tables, params, [k for k in delivered if k not in asked], rng
+                recipe, tables, params | (policy or {}), _without(delivered, asked), rng
             )
             if extras is None:
                 continue
-            bounds = _bind_bounds(recipe, tables, params, rng)
+            bounds = _bind_bounds(recipe, tables, params, rng, policy)
             if bounds is not None:
                 yield params | extras | bounds
 
 
-def _bind_bounds(recipe: Recipe, tables: Tables, params: Params, rng: Random) -> Params | None:
+def _without(items: list[str], others: list[str]) -> list[str]:
+    return [item for item in items if item not in others]
+
+
+def _bind_bounds(
+    recipe: Recipe, tables: Tables, params: Params, rng: Random, policy: Params | None
+) -> Params | None:
     """Bounds of the rules on items under which each of them alone forbids some refund."""
     request = _request(recipe, tables, params)
     items = [item for order in request for item in order]
     ages = sorted({item.age for item in items})
     rules = recipe.item_rules
+    if policy:
+        window = _own_window(recipe, tables, params, policy)
+        bound = _binds(rules, request, policy, window)
+        return policy | _fees(recipe, rng) if bound else None
     windows = [age for age in ages[:-1] if age >= _SHORTEST]
     for _ in range(_BOUND_TRIES if windows else 0):
         window = rng.choice(windows)
@@ -201,19 +221,35 @@ def _bind_bounds(recipe: Recipe, tables: Tables, params: Params, rng: Random) ->
         if "minimum" in rules:
             paid = sorted(item.paid for item in items)
             bounds["minimum"] = paid[min(rng.randint(1, 2), len(paid) - 1)]
-        broken = [[item.broken(rules, bounds, window) for item in order] for order in request]
-        alone = {next(iter(found)) for order in broken for found in order if len(found) == 1}
-        eligible = [sum(not found for found in order) for order in broken]
-        if alone == set(rules) and all(1 <= n <= _MAX_ELIGIBLE for n in eligible):
+        if _binds(rules, request, bounds, window):
             return bounds | _windows(recipe, tables, params, window, rng) | _fees(recipe, rng)
     return None
+
+
+def _binds(rules: tuple[str, ...], request: list[list[_Item]], bounds: Params, window: int) -> bool:
+    """Whether each order has something to refund and each rule alone forbids something."""
+    broken = [[item.broken(rules, bounds, window) for item in order] for order in request]
+    alone = {next(iter(found)) for order in broken for found in order if len(found) == 1}
+    eligible = [sum(not found for found in order) for order in broken]
+    return alone == set(rules) and all(1 <= n <= _MAX_ELIGIBLE for n in eligible)
+
+
+def _tier(tables: Tables, params: Params) -> str:
+    return str(tables["customers"][str(params["customer"])]["tier"])
+
+
+def _own_window(recipe: Recipe, tables: Tables, params: Params, policy: Params) -> int:
+    tiered = recipe.has("tier_window")
+    window = policy[f"window_{_tier(tables, params)}" if tiered else "window"]
+    assert isinstance(window, int)
+    return window
 
 
 def _windows(recipe: Recipe, tables: Tables, params: Params, window: int, rng: Random) -> Params:
     """The refund window, or the one of each tier, such that the customer's is ``window``."""
     if not recipe.has("tier_window"):
         return {"window": window}
-    own = TIERS.index(str(tables["customers"][str(params["customer"])]["tier"]))
+    own = TIERS.index(_tier(tables, params))
     windows = [window] * len(TIERS)
     for i in range(own + 1, len(TIERS)):
         windows[i] = windows[i - 1] + rng.randint(2, 9)
@@ -240,9 +276,11 @@ def _bind_extras(
             for row in tables["orders"].values()
             if row["customer_id"] == params["customer"] and row["status"] == "pending"
         )
-        if len(ages) < 2:
+        fixed = params.get("cancel_days")
+        allowed = [age for age in ages[:-1] if fixed is None or age <= int(str(fixed)) < ages[-1]]
+        if not allowed:
             return None
-        found["cancel_days"] = rng.choice(ages[:-1])
+        found["cancel_days"] = rng.choice(allowed) if fixed is None else fixed
     if recipe.has("exchange"):
         pair = _exchange(tables, others, rng)
         if pair is None:

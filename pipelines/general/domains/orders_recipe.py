@@ -8,6 +8,7 @@ from typing import Literal
 from envgen.core.ir import Equals, Problem, Reach
 
 Task = Literal["rank", "filter", "hop", "cancel", "refund"]
+Sense = Literal["highest", "lowest"]
 
 ATTRIBUTES = ("priority", "parcels", "days_waiting")
 """What rank and filter tasks compare."""
@@ -29,7 +30,7 @@ class Recipe:
     task: Task
     attribute: str = ""
     """What rank, filter and hop compare."""
-    sense: Literal["highest", "lowest"] = "highest"
+    sense: Sense = "highest"
     pick: Literal["latest", "earliest"] = "latest"
     """Which order a hop starts from."""
     features: frozenset[str] = frozenset()

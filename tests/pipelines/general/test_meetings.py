@@ -89,3 +89,20 @@ def test_the_winner_of_level_one_stands_anywhere() -> None:
         places[place] = places.get(place, 0) + 1
     assert len(places) == 2 + 3 + 4
     assert min(places.values()) > 600 / 3 / 4 * 0.6
+
+
+def test_siblings_ask_something_else_of_the_same_rows() -> None:
+    asked = 0
+    for level in range(1, 11):
+        for seed in range(3):
+            problem, tables = climb(seed, level)
+            other = BLUEPRINT.sibling(Random(seed), problem, tables)
+            if other is None:
+                continue
+            asked += 1
+            assert (other.params, other.goal) != (problem.params, problem.goal)
+            assert (other.relations, other.access) == (problem.relations, problem.access)
+            texts = [prompt(p, BLUEPRINT.lexicon) for p in (problem, other)]
+            assert texts[0].policy_text == texts[1].policy_text
+            assert texts[0].text != texts[1].text
+    assert asked >= 10
