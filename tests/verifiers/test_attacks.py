@@ -38,7 +38,7 @@ def test_sound_verifiers_hold(host: VerifierHost, databases: tuple[str, str], na
     verifier = GeneralVerifier(source, schema, host)
     report = check_verifier(verifier, gold, databases[0], databases[int(writes)])
     assert report.ok
-    assert report.n > 90
+    assert report.n >= 80
     assert {"no_op", "truncated", "not_a_number", "ten_megabytes", "deep", "wrong_type"} <= set(
         report.tried
     )
@@ -54,7 +54,7 @@ def run(
 
 
 SABOTAGE: dict[str, tuple[str, Any, bool, str]] = {
-    "accepts anything": ("return []", {"hotel": "x"}, False, "stranger"),
+    "accepts anything": ("return []", {"hotel": "x"}, False, "wrong_type"),
     "reads keys only": (
         "return [] if type(answer) is dict and 'hotel' in answer else ['layout']",
         {"hotel": "Lotus Inn"},
