@@ -8,14 +8,20 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import gymnasium
 from gymnasium.error import ResetNeeded
 from pydantic import JsonValue
 
 from envgen.core.canonical import compact
-from envgen.core.errors import ConfigError, EnvError, SandboxError, VerifierError
+from envgen.core.errors import (
+    ConfigError,
+    EnvError,
+    SandboxError,
+    SandboxUnavailableError,
+    VerifierError,
+)
 from envgen.core.jsonvalues import clean_text
 from envgen.core.registry import near_names
 from envgen.core.types import (
@@ -88,6 +94,9 @@ class GeneralEnv(gymnasium.Env[str, str]):
         task_ids: Sequence[str] | None = None,
         unproven: bool = False,
     ) -> None:
+        if backend not in get_args(WorkerBackend):
+            hint = near_names(str(backend), get_args(WorkerBackend))
+            raise ConfigError(f"unknown backend {backend!r}{hint}")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ConfigError(f"unknown render_mode {render_mode!r}; there is 'ansi'")
         self.render_mode = render_mode
@@ -157,6 +166,7 @@ class GeneralEnv(gymnasium.Env[str, str]):
 
         Raises:
             ConfigError: if the options or the task id are unknown.
+            SandboxUnavailableError: if the dataset's code is not trusted and can't be isolated.
         """
         super().reset(seed=seed)
         task_id = self._choose(options or {})
@@ -193,7 +203,7 @@ class GeneralEnv(gymnasium.Env[str, str]):
         except (EnvError, VerifierError, SandboxError) as error:
             self.stop = StopReason.ERROR
             self._release()
-            if isinstance(error, EnvError | VerifierError):
+            if isinstance(error, EnvError | VerifierError | SandboxUnavailableError):
                 raise
             raise EnvError(f"a sandbox failed: {error}") from error
         observation = clip("\n".join(texts), MAX_OBSERVATION_CHARS)

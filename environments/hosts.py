@@ -20,7 +20,7 @@ from envgen.core.types import PublicTask, SourceKind
 from envgen.environments.toolbox import Toolbox
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
-from envgen.sandboxes.zygote import WorkerBackend
+from envgen.sandboxes.zygote import WorkerBackend, choose
 from envgen.store.dataset import Dataset
 from envgen.verifiers.general import GeneralVerifier
 
@@ -77,6 +77,8 @@ class DatasetHosts:
         self._lock = threading.RLock()
         self._running: OrderedDict[str, _Running] = OrderedDict()
         self._verifiers = _LazyVerifierHost(backend, self._trusted)
+        self._usable: str | None = None
+        """The backend that is really used, found out before the first episode."""
         self._toolboxes: dict[str, Toolbox] = {}
         self._tasks: OrderedDict[str, Task] = OrderedDict()
 
@@ -93,8 +95,11 @@ class DatasetHosts:
 
         Raises:
             ConfigError: if the dataset has no such task, or it is of another family.
+            SandboxUnavailableError: if untrusted code can't be isolated here.
         """
         with self._lock:
+            if self._usable is None:
+                self._usable = choose(self._backend, self._trusted)
             if task_id not in self._tasks:
                 self._tasks[task_id] = self._load(task_id)
                 if len(self._tasks) > MAX_TASKS:
@@ -125,7 +130,6 @@ class DatasetHosts:
 
         Raises:
             EnvError: if the environment does not load.
-            SandboxUnavailableError: if untrusted tools can't be isolated here.
         """
         environment_id = task.public.environment_id
         with self._lock:

@@ -11,7 +11,7 @@ from envgen.environments.general import GeneralEnv
 from envgen.store.dataset import Dataset
 
 
-def call(name: str, **arguments: Any) -> str:
+def call(name: str, /, **arguments: Any) -> str:
     return calls((name, arguments))
 
 
