@@ -177,11 +177,14 @@ class _Run:
         self._task_ids = task_ids
         self._store = store
         self._progress = progress
-        self._cancel = cancel
+        self._cancel = _Linked(cancel)
         self._start = time.monotonic()
         self._ended: Literal["complete", "cost", "interrupted"] = "complete"
         self._stops: Counter[str] = Counter()
-        self._calls = self._reached = self._new = self._passed = self._errors = 0
+        self._calls = self._reached = self._new = 0
+        counts = store.counts().values()
+        self._passed = sum(count.c for count in counts)
+        self._errors = sum(count.errors for count in counts)
         spent = store.stage("spent_usd")
         totals = store.totals()
         self._cost = max(totals["cost_usd"], spent if isinstance(spent, int | float) else 0.0)
@@ -229,13 +232,16 @@ class _Run:
         chunks = deque(_chunks(todo, size))
         while chunks:
             running = executor.run(WorkerSpec(_WORKER, kwargs), self._feed(chunks))
+            whole = False
             try:
                 for outcome in running:
                     self._take(outcome, chunks, deaths)
                     if self._cancel.is_set():
                         break
+                whole = True
             finally:
-                self._cancel.set() if executor.processes == 0 and self._ended != "complete" else None
+                if not whole:
+                    self._cancel.set()  # requests under way are dropped
                 running.close()  # type: ignore[attr-defined]  # every form is a generator
             if self._ended != "complete" or self._cancel.is_set():
                 return
@@ -317,6 +323,17 @@ class _Run:
             seconds=time.monotonic() - self._start,
             ended=self._ended,
         )
+
+
+class _Linked(Event):
+    """An event that is also set when the caller's is; setting it leaves the caller's alone."""
+
+    def __init__(self, outer: Event) -> None:
+        super().__init__()
+        self._outer = outer
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._outer.is_set()
 
 
 _WORKER = "envgen.rollout.worker:episode_worker"

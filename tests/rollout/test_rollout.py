@@ -171,6 +171,21 @@ def test_cancel_stops_hanging_requests(dataset: Dataset, tmp_path: Path) -> None
     assert (summary.ended, summary.samples) == ("interrupted", 0)
 
 
+def test_ctrl_c_does_not_wait_for_hanging_requests(dataset: Dataset, tmp_path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    mine = threading.Event()
+    with ModelServer([submit("{}"), Hang()]) as server:
+        start = time.monotonic()
+        options = {"stream": False}
+        made = config(dataset, tmp_path / "r", f"openai:m@{server.url}", n=5, options=options)
+        summary = rollout(made, progress=interrupt, cancel=mine)
+    assert time.monotonic() - start < 5
+    assert (summary.ended, summary.samples) == ("interrupted", 1)
+    assert not mine.is_set()  # the caller's event is the caller's
+
+
 def submit(answer: str) -> dict[str, Any]:
     call = {"name": "submit_result", "arguments": f'{{"answer_text": "{answer}"}}'}
     return chat("", tool_calls=[{"id": "a", "type": "function", "function": call}])
