@@ -350,4 +350,8 @@ class DockerSandbox:
         """Kill and remove the container."""
         container, self._container = self._container, None
         if container is not None:
-            remove(container, self._stdin)
+            try:
+                remove(container, self._stdin)
+            finally:
+                for process in self._spawned:
+                    process.release()

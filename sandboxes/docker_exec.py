@@ -190,8 +190,14 @@ class DockerProcess:
 
     def kill(self) -> None:
         """End it and its process group."""
-        self._kill(self._pid)
-        self._pump.join(10.0)
+        try:
+            self._kill(self._pid)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Close the pipes."""
+        self._pump.join(1.0)
         self.stdin.close()
         self.stdout.close()
         self._run.close()

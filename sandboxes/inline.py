@@ -24,7 +24,7 @@ class InlineToolHost:
         self._content = _read(Path(database))
         try:
             self.toolbox = toolbox.Toolbox(source, self.mutates)
-        except Exception as error:  # tools.py may raise anything while it loads
+        except (Exception, SystemExit) as error:  # tools.py may raise anything while it loads
             text = toolbox.explain(error, "tools.py")
             raise EnvError(f"the environment does not load: {text}") from error
         self.open().close()

@@ -160,7 +160,7 @@ class ShellSandbox:
     def close(self) -> None:
         """End everything in it. Supervisors end what they started when their channel ends."""
         for run in tuple(self._runs):
-            run.channel.close()
+            run.close()
         self._zygote.close()
         if self._folder is not None:
             remove(self._folder)
@@ -192,7 +192,7 @@ class _Run:
         sandbox.track(self)
         self.kept = (bytearray(), bytearray())
         self.exit_code: int | None = None
-        self.ended = self.timed_out = self.truncated = False
+        self.ended = self.timed_out = self.truncated = self.closed = False
 
     def __enter__(self) -> _Run:
         return self
@@ -271,6 +271,7 @@ class _Run:
 
     def close(self) -> None:
         """Close the pipes; whatever still runs is killed by the supervisor."""
+        self.closed = True
         for stream in (self.stdin, self.stdout, self.stderr):
             stream.close()
         self.channel.close()
@@ -297,7 +298,7 @@ class ShellProcess:
 
     def kill(self) -> None:
         """End it and everything it started."""
-        if not self._run.ended:
+        if not self._run.ended and not self._run.closed:
             self._run.channel.send("kill")
             self.wait(_GRACE_S)
         self._run.close()

@@ -175,7 +175,8 @@ class WorkerToolSession:
         return ToolReply(None, str(reply[1]), str(reply[2]))
 
     def _ask(self, name: str, request: object) -> list[Any]:
-        if not self._open:
+        if not self._open or self._zygote.closed:
+            self.close()
             raise EnvError("the session is closed")
         try:
             self._channel.send(request)

@@ -86,6 +86,7 @@ class Zygote:
         """
         self._lock = threading.Lock()
         self._next = 0
+        self.closed = False
         self.backend = backend
         settings = DEFAULTS | dict(config)
         settings |= {"role": f"role_{role}", "filename": f"{role}.py"}
@@ -196,6 +197,7 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote and every worker it made."""
+        self.closed = True
         self._finalizer()
 
 

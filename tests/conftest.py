@@ -1,0 +1,52 @@
+"""Skip what needs a missing service, with the reason; fail instead when ENVGEN_REQUIRE_SERVICES=1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+
+@cache
+def _bwrap() -> str:
+    from envgen.sandboxes import bubblewrap
+
+    return bubblewrap.unavailable()
+
+
+@cache
+def _docker() -> str:
+    from envgen.sandboxes import docker
+
+    return docker.unavailable()
+
+
+@cache
+def _postgres() -> str:
+    return "" if os.environ.get("ENVGEN_TEST_POSTGRES") else "ENVGEN_TEST_POSTGRES is not set"
+
+
+SERVICES: dict[str, Callable[[], str]] = {
+    "bwrap": _bwrap,
+    "docker": _docker,
+    "postgres": _postgres,
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Look at the service that a marker names before the test's fixtures run."""
+    for name, reason_of in SERVICES.items():
+        if item.get_closest_marker(name) is None:
+            continue
+        if reason := reason_of():
+            if os.environ.get("ENVGEN_REQUIRE_SERVICES") == "1":
+                pytest.fail(f"{name} is required: {reason}", pytrace=False)
+            pytest.skip(f"{name}: {reason}")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> str:
+    """URL of a PostgreSQL server for tests marked ``postgres``."""
+    return os.environ["ENVGEN_TEST_POSTGRES"]
