@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +13,6 @@ from pydantic import JsonValue
 
 from envgen.core.errors import PolicyError
 from envgen.policies.sources import Where
-
-_MAX_OPTIONS = 100_000
 
 
 @dataclass(frozen=True)
@@ -160,8 +157,8 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def options(schema: Mapping[str, Any]) -> list[JsonValue] | None:
-    """All values of a plain leaf in order, or None when they can't be listed."""
+def options(schema: Mapping[str, Any]) -> Sequence[JsonValue] | None:
+    """All values of a plain leaf in order (lazily for ints), or None when they can't be listed."""
     if "enum" in schema:
         return list(schema["enum"])
     if "x-intervals" in schema:
@@ -175,7 +172,7 @@ def options(schema: Mapping[str, Any]) -> list[JsonValue] | None:
         low, high = schema["minimum"], schema["maximum"]
         base = low if "x-step" in schema else -(-low // step) * step
         step = schema.get("x-step", step)
-        return list(itertools.islice(range(base, high + 1, step), _MAX_OPTIONS))
+        return range(base, high + 1, step)
     return None
 
 

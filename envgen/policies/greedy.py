@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import random
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from envgen.policies.answers import Leaf, filled, options, template, where_of
 from envgen.policies.programs import Program, ProgramPolicy
 from envgen.policies.sources import Reader, Row, Where
 
+_MAX_OPTIONS = 10_000
+"""Plain values of one leaf that are looked at."""
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -50,7 +53,7 @@ class GreedyPolicy(ProgramPolicy):
 def _candidates(reader: Reader, leaf: Leaf, where: Where) -> Program[list[Row]]:
     values = options(leaf.element)
     if values is not None:
-        return [Row(value, {}) for value in values]
+        return [Row(value, {}) for value in itertools.islice(values, _MAX_OPTIONS)]
     if leaf.source is None:
         raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
     return (yield from reader.rows(leaf.source, where))

@@ -7,7 +7,7 @@ was computed from the tables. Workflows (``x-walk``) are random walks over the w
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import JsonValue
@@ -44,7 +44,7 @@ class RandomValidPolicy(ProgramPolicy):
         return filled(blank, values)
 
 
-def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[list[JsonValue]]:
+def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[Sequence[JsonValue]]:
     values = options(leaf.element)
     if values is not None:
         return values
@@ -54,7 +54,7 @@ def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[list[JsonValue]
     return [row.value for row in rows]
 
 
-def _draw(leaf: Leaf, domain: list[JsonValue], rng: random.Random) -> JsonValue:
+def _draw(leaf: Leaf, domain: Sequence[JsonValue], rng: random.Random) -> JsonValue:
     if leaf.is_set:
         return draw_subset(leaf, domain, rng)
     return rng.choice(domain) if domain else None
@@ -77,7 +77,7 @@ def _walk(
     return (yield calls) if calls else []
 
 
-def _arguments(reader: Reader, tool: ToolSpec) -> Program[dict[str, list[JsonValue]]]:
+def _arguments(reader: Reader, tool: ToolSpec) -> Program[dict[str, Sequence[JsonValue]]]:
     needed = parameters(tool)
     domains = yield from gather([_argument(reader, tool, name, needed[name]) for name in needed])
     return dict(zip(needed, domains, strict=True))
@@ -85,7 +85,7 @@ def _arguments(reader: Reader, tool: ToolSpec) -> Program[dict[str, list[JsonVal
 
 def _argument(
     reader: Reader, tool: ToolSpec, name: str, schema: Mapping[str, Any]
-) -> Program[list[JsonValue]]:
+) -> Program[Sequence[JsonValue]]:
     values = options(schema)
     if values is None and "x-source" in schema:
         rows = yield from reader.rows(schema["x-source"])

@@ -121,7 +121,7 @@ def _spec(access: Access, schema: dict[str, Relation]) -> ToolSpec:
             "description": "Which facts to return.",
         }
     for argument in arguments:
-        properties[argument.name] = _argument_schema(argument)
+        properties[argument.name] = {**_argument_schema(argument), **_limits(access, argument)}
     if access.mode == "page":
         properties["page"] = {"type": "integer", "minimum": 1, "description": "Page, from 1."}
     names: list[JsonValue] = list(properties)
@@ -149,6 +149,29 @@ def _argument_schema(argument: Argument) -> Schema:
     unit = leaf.get("description")
     leaf["description"] = f"{words[:1].upper()}{words[1:]}{f', {unit}' if unit else ''}."
     return leaf
+
+
+def _limits(access: Access, argument: Argument) -> Schema:
+    """What a write tool's preconditions say of an argument alone: the values it is drawn from."""
+    found: Schema = {}
+    if access.mode != "write" or argument.source is not None:
+        return found
+    todo = [pre.expr for pre in access.pre]
+    while todo:
+        expr = todo.pop(0)
+        if isinstance(expr, ir.And):
+            todo = [*expr.items, *todo]
+        elif isinstance(expr, ir.Cmp) and expr.left == ir.Arg(name=argument.name):
+            bound = expr.right.value if isinstance(expr.right, ir.Const) else None
+            if expr.fn == "in" and isinstance(bound, tuple):
+                return {"enum": list(bound)}
+            if type(bound) is not int:
+                continue
+            if expr.fn in (">", ">="):
+                found["minimum"] = bound + (expr.fn == ">")
+            elif expr.fn in ("<", "<="):
+                found["maximum"] = bound - (expr.fn == "<")
+    return found
 
 
 def _leaf(column: Column, source: str | None) -> Schema:
