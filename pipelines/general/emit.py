@@ -44,6 +44,8 @@ class Block:
     close: str = ""
     lead: bool = True
     last: str = ""
+    glued: bool = False
+    """``open`` stays on the line of its one item, which breaks in brackets of its own."""
 
 
 Doc = str | Block
@@ -67,6 +69,9 @@ def layout_text(doc: Doc, indent: int = 0, used: int = 0) -> str:
     line = flat(doc)
     if isinstance(doc, str) or indent + used + len(line) <= WIDTH:
         return line
+    if doc.glued:
+        room = used + len(doc.open) + len(doc.close)
+        return doc.open + layout_text(doc.items[0], indent, room) + doc.close
     deeper = indent + 4 if doc.open else indent
     pad = "\n" + " " * deeper
     lead, trail = (doc.join.lstrip(), "") if doc.lead else ("", doc.join.rstrip())
@@ -142,6 +147,35 @@ def wrap(text: str, width: int) -> list[str]:
 def call(opening: str, items: Iterable[Doc], closing: str = ")") -> Block:
     """A Python call, list or dict of code fragments: commas between them, one at the end when broken."""
     return Block(opening, tuple(items), ", ", closing, lead=False, last=",")
+
+
+def glued(opening: str, item: Doc, closing: str = "") -> Block:
+    """``opening`` and an item that breaks, if it must, within its own brackets."""
+    return Block(opening, (item,), "", closing, glued=True)
+
+
+def bracketed(item: Doc) -> Doc:
+    """``item`` such that it may break over lines in Python: in parentheses, unless it has brackets."""
+    if isinstance(item, Block) and item.open.endswith(("(", "[", "{")) and item.close:
+        return item
+    if isinstance(item, Block) and item.glued and item.open.endswith(("(", "[", "{")):
+        return item
+    return Block("(", (item,), "", ")")
+
+
+def if_line(test: Doc, indent: int, word: str = "if") -> str:
+    """``if test:``, over several lines where one is too short."""
+    line = f"{word} {flat(test)}:"
+    if indent + len(line) <= WIDTH:
+        return " " * indent + line
+    return " " * indent + layout_text(glued(f"{word} ", bracketed(test), ":"), indent)
+
+
+def line_of(opening: str, value: Doc, indent: int) -> str:
+    """A statement such as ``return value`` or ``x = value``."""
+    if indent + len(opening) + len(flat(value)) <= WIDTH:
+        return " " * indent + opening + flat(value)
+    return " " * indent + layout_text(glued(opening, bracketed(value)), indent)
 
 
 def sequence(items: Iterable[str]) -> Block:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import datetime
+import itertools
 import random
 import shutil
 import sqlite3
@@ -197,3 +199,25 @@ def edit(p: Problem, path: Path, rng: random.Random) -> None:
                 f'SELECT {cells} FROM "{relation.name}" WHERE {where}',
                 (f"{key}-copy", key),
             )
+
+
+def prelude() -> dict[str, Any]:
+    """The pure functions that a solution may call besides builtins."""
+    days = datetime.date.fromisoformat
+    return {
+        "days_between": lambda left, right: (days(right[:10]) - days(left[:10])).days,
+        "combinations": itertools.combinations,
+        "permutations": itertools.permutations,
+        "product": itertools.product,
+    }
+
+
+def solve(p: Problem, source: str, initial: Path, final: Path) -> tuple[Any, Tools]:
+    """The answer of a solution on a copy of a database, and the (closed) tools it used."""
+    tools = Tools(p, initial, final)
+    names: dict[str, Any] = {**tools.proxies(), **prelude()}
+    try:
+        exec(compile(source, "<solution>", "exec"), names)
+        return names["solve"](), tools
+    finally:
+        tools.close()
