@@ -95,12 +95,11 @@ def _parse_message(action: str, value: dict[str, JsonValue], turn: int) -> Actio
     if calls is not None and len(calls) > MAX_CALLS:
         return _refused(action, f"a message has at most {MAX_CALLS} tool calls")
     pairs = [_parse_call(call, f"call_{turn}_{i}") for i, call in enumerate(calls or [])]
-    message = Message.model_construct(
+    message = Message(
         role="assistant",
         content=content or "",
         reasoning=reasoning,
         tool_calls=tuple(call for call, _ in pairs),
-        tool_call_id=None,
     )
     return Action(message, tuple(fault for _, fault in pairs))
 
@@ -128,8 +127,7 @@ def _parse_call(call: JsonValue, default_id: str) -> tuple[ToolCall, str | None]
     if not isinstance(arguments, dict):
         fault = f"the arguments must be an object, not {kind_of(arguments)}"
         return _unusable(call_id, name, dumps(arguments)), fault
-    made = ToolCall.model_construct(id=call_id, name=name, arguments=arguments, arguments_text=None)
-    return made, None
+    return ToolCall(id=call_id, name=name, arguments=arguments), None
 
 
 def _unusable(call_id: str, name: str, text: str) -> ToolCall:

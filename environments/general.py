@@ -243,11 +243,7 @@ class GeneralEnv(gymnasium.Env[str, str]):
         results = []
         for call, fault in zip(calls, action.faults, strict=True):
             text = self._run_call(call, fault)
-            self._say(
-                Message.model_construct(
-                    role="tool", content=text, reasoning=None, tool_calls=(), tool_call_id=call.id
-                )
-            )
+            self._say(Message(role="tool", content=text, tool_call_id=call.id))
             results.append(text)
         return results
 

@@ -39,4 +39,7 @@ def content_hash(value: Any) -> str:
 
 def compact(value: Any) -> str:
     """JSON without spaces that keeps the order of keys: what agents read."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _COMPACT.encode(value)
+
+
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
