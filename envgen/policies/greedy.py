@@ -56,7 +56,11 @@ def _candidates(reader: Reader, leaf: Leaf, where: Where) -> Program[list[Row]]:
         return [Row(value, {}) for value in itertools.islice(values, _MAX_OPTIONS)]
     if leaf.source is None:
         raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
-    return (yield from reader.rows(leaf.source, where))
+    try:
+        return (yield from reader.rows(leaf.source, where))
+    except PolicyError:  # no key, but a column's value
+        values = yield from reader.values(leaf.source, where)
+        return [Row(value, {}) for value in values]
 
 
 def _fitting(

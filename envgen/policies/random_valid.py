@@ -50,8 +50,7 @@ def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[Sequence[JsonVa
         return values
     if leaf.source is None:
         raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
-    rows = yield from reader.rows(leaf.source, where)
-    return [row.value for row in rows]
+    return (yield from reader.values(leaf.source, where))
 
 
 def _draw(leaf: Leaf, domain: Sequence[JsonValue], rng: random.Random) -> JsonValue:

@@ -48,6 +48,15 @@ def leaves_with(schema: Mapping[str, Any], source: str) -> Iterator[tuple[str | 
             yield from leaves_with(part, source)
 
 
+def _sources(schema: Mapping[str, Any]) -> Iterator[str]:
+    if "x-source" in schema:
+        yield schema["x-source"]
+    parts = [*schema.get("properties", {}).values(), schema.get("items")]
+    for part in parts:
+        if isinstance(part, Mapping):
+            yield from _sources(part)
+
+
 def collect(value: JsonValue, path: tuple[str | int, ...]) -> Iterator[Row]:
     """The rows at ``path`` of a tool's result; fields are those of the innermost object."""
     yield from _collect(value, path, {})
@@ -123,6 +132,23 @@ class Reader:
             f"no tool lists {source!r} (where {sorted(where.values)!r})",
             "the task's tools must return what its submit schema asks for",
         )
+
+    def values(self, source: str, where: Where | None = None) -> Program[list[JsonValue]]:
+        """What a leaf of ``source`` may be: the keys that tools list, or a column's distinct values.
+
+        Raises:
+            PolicyError: when no tool tells.
+        """
+        relation = source.partition(".")[0]
+        keys = {found for tool in self._tools for found in _sources(tool.returns)}
+        if source not in keys:
+            for key in sorted(key for key in keys if key.startswith(f"{relation}.")):
+                rows = yield from self.rows(key, where)
+                facts = yield from self.column(key, rows, source.partition(".")[2])
+                found = {_key(fact): fact for fact in facts if fact is not None}
+                return list(found.values())
+        rows = yield from self.rows(source, where)
+        return [row.value for row in rows]
 
     def column(self, source: str, rows: list[Row], column: str) -> Program[list[JsonValue]]:
         """``column`` of each row: from what was listed with it, else from a tool about one row.

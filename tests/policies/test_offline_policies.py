@@ -86,6 +86,13 @@ def test_a_parameter_of_another_name_is_matched_by_its_source() -> None:
             assert day["bed"] in HOTELS[day["city"]]
 
 
+def test_values_of_a_column_come_from_its_rows() -> None:
+    task = town_task(submit_schema={"type": "integer", "x-source": "hotels.price"})
+    drawn = {play(RandomValidPolicy(), task, town_functions(), s).answer for s in range(100)}
+    assert drawn == {price for hotels in HOTELS.values() for price in hotels.values()}
+    assert play(GreedyPolicy(), task, town_functions(), 0).answer == 900
+
+
 def test_pages_are_read_to_the_end() -> None:
     names = [f"city {i:02d}" for i in range(25)]
 
