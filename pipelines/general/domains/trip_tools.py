@@ -93,7 +93,7 @@ def city_tool(relation: str) -> Access:
         tool=f"get_city_by_{kind}",
         relation=relation,
         mode="inverse",
-        description=f"The city that a {kind} is in.",
+        description=f"The city of one {kind}.",
         args={kind: "name"},
         returned_columns=("city",),
     )

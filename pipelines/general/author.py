@@ -1,0 +1,249 @@
+"""The author that needs no model: tasks from a domain's blueprint, hardened level by level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol, runtime_checkable
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import content_hash
+from envgen.core.errors import ConfigError
+from envgen.core.ir import Problem
+from envgen.core.seeding import derive, rng
+from envgen.core.types import Evidence, LineageStep
+from envgen.pipelines.general.blueprint import Blueprint, Hardened
+from envgen.pipelines.general.density import density
+from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.prompt import prompt
+from envgen.pipelines.general.schema import public_rules, submit_schema
+from envgen.pipelines.general.solution_source import solution_source
+from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.tools_source import tool_specs, tools_source
+from envgen.pipelines.general.verifier_source import verifier_source
+
+_TRIES = 20
+"""Rows drawn for one level-1 task, operators tried for one step, re-seeds tried for one binding."""
+_SIBLING_TRIES = 4
+_EXACT_STEPS, _ROUGH_STEPS, _ROUGH_LEVEL = 100_000, 500, 9
+"""Work spent on the density of a lineage step: exact where that is quick, else a sampled bound."""
+
+
+@runtime_checkable
+class Sibling(Protocol):
+    """A blueprint that can ask another question about the same rows with the same tools."""
+
+    def sibling(self, rng: Random, problem: Problem, tables: Tables) -> Problem | None:
+        """A task like ``problem`` of the same level over the same ``tables``, relations and access."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """A task on its way up."""
+
+    blueprint: Blueprint
+    domain: str
+    seed: int
+    level: int
+    problem: Problem
+    tables: Tables
+    lineage: tuple[LineageStep, ...] = ()
+    attempts: int = 1
+
+
+class ProceduralAuthor:
+    """Drafts, hardens and re-seeds tasks; everything is a function of (request, seed)."""
+
+    name = "procedural"
+
+    def draft(self, request: DraftRequest, seed: int) -> Draft | None:
+        """A level-1 task hardened ``request.level - 1`` times; None if the seed leads nowhere.
+
+        Raises:
+            ConfigError: if the domain is unknown or has no such level.
+        """
+        blueprint = load_blueprint(request.domain)
+        if request.level > blueprint.max_level:
+            raise ConfigError(
+                f"domain {request.domain!r} has no level {request.level}",
+                f"its highest is {blueprint.max_level}",
+            )
+        state = _first(blueprint, request.domain, seed)
+        while state is not None and state.level < request.level:
+            state = _step(state)
+        return None if state is None else _compile(state)
+
+    def harden(self, draft: Draft) -> Draft | None:
+        """The task one level up; None at the top, or if no operator applies."""
+        state = _state(draft)
+        if state is None or state.level >= state.blueprint.max_level:
+            return None
+        harder = _step(state)
+        return None if harder is None else _compile(harder)
+
+    def repair(self, draft: Draft, report: Evidence) -> Draft | None:
+        """Another task of the same domain and level: what a gate rejects, new rows may mend."""
+        recipe = draft.blueprint
+        if not isinstance(recipe, dict):
+            return None
+        request = DraftRequest(domain=str(recipe["domain"]), level=draft.level)
+        failed = [result.gate for result in report if result.status == "failed"]
+        return self.draft(request, derive(draft.seed, "repair", *failed))
+
+    def reseed(self, draft: Draft, seed: int) -> Draft | None:
+        """The same task over new rows, its parameters re-tuned; None if no draw allows it.
+
+        Tools are unchanged; solution and verifier differ in their ``PARAMS`` line only.
+        """
+        state = _state(draft)
+        if state is None:
+            return None
+        for attempt in range(_TRIES):
+            rand = rng(seed, "reseed", attempt)
+            tables = state.blueprint.reseed(rand, state.problem, state.level)
+            bound = state.blueprint.rebind(state.problem, tables, rand)
+            if bound is not None:
+                return _compile(_with_problem(state, bound, tables, seed))
+        return None
+
+    def sibling(self, draft: Draft, seed: int) -> Draft | None:
+        """Another task of the same level in the same environment (rows and tools); None if none."""
+        state = _state(draft)
+        if state is None:
+            return None
+        for attempt in range(_SIBLING_TRIES):
+            rand = rng(seed, "sibling", attempt)
+            if isinstance(state.blueprint, Sibling):
+                other = state.blueprint.sibling(rand, state.problem, state.tables)
+            else:
+                other = state.blueprint.rebind(state.problem, state.tables, rand)
+            if other is None:
+                continue
+            found = _compile(_with_problem(state, other, state.tables, draft.seed))
+            if found.environment_id == draft.environment_id:
+                return found
+        return None
+
+
+def _first(blueprint: Blueprint, domain: str, seed: int) -> _State | None:
+    for attempt in range(_TRIES):
+        rand = rng(seed, domain, 1, attempt)
+        tables = blueprint.tables(rand, 1)
+        problem = blueprint.problem(rand, tables)
+        if problem is not None:
+            return _State(blueprint, domain, seed, 1, problem, tables, attempts=attempt + 1)
+    return None
+
+
+def _step(state: _State) -> _State | None:
+    """One level up by the first operator, in random order, that gives a task."""
+    rand = rng(state.seed, state.domain, state.level + 1, _problem_id(state.problem))
+    operators = [op for op in state.blueprint.operators if op.applies(state.level)]
+    for operator in rand.sample(operators, len(operators)):
+        harder = operator.harden(state.problem, state.tables, rand)
+        if harder is not None:
+            return _State(
+                blueprint=state.blueprint,
+                domain=state.domain,
+                seed=state.seed,
+                level=state.level + 1,
+                problem=harder.problem,
+                tables=harder.tables,
+                lineage=(*state.lineage, _lineage_step(operator.name, state.level + 1, harder)),
+                attempts=state.attempts,
+            )
+    return None
+
+
+def _lineage_step(operator: str, level: int, harder: Hardened) -> LineageStep:
+    steps = _ROUGH_STEPS if level >= _ROUGH_LEVEL else _EXACT_STEPS
+    rough = density(harder.problem, harder.tables, rng(0, operator), steps=steps)
+    return LineageStep(operator=operator, problem_id=_problem_id(harder.problem), density=rough)
+
+
+def _state(draft: Draft) -> _State | None:
+    """Back from a draft to what it was compiled from; None for another author's."""
+    recipe = draft.blueprint
+    if draft.problem is None or not isinstance(recipe, dict):
+        return None
+    domain = str(recipe["domain"])
+    return _State(
+        blueprint=load_blueprint(domain),
+        domain=domain,
+        seed=draft.seed,
+        level=draft.level,
+        problem=draft.problem,
+        tables=draft.tables,
+        lineage=draft.lineage,
+    )
+
+
+def _with_problem(state: _State, problem: Problem, tables: Tables, seed: int) -> _State:
+    """``state`` about another problem made by the same steps."""
+    lineage = state.lineage
+    if lineage:
+        last = lineage[-1].model_copy(update={"problem_id": _problem_id(problem), "density": None})
+        lineage = (*lineage[:-1], last)
+    return _State(
+        blueprint=state.blueprint,
+        domain=state.domain,
+        seed=seed,
+        level=state.level,
+        problem=problem,
+        tables=tables,
+        lineage=lineage,
+    )
+
+
+def _problem_id(problem: Problem) -> str:
+    """The hash of what is asked, whatever the problem is called."""
+    return "p-" + content_hash(problem.model_copy(update={"id": ""}))[:16]
+
+
+def _compile(state: _State) -> Draft:
+    """All texts of a task."""
+    problem = state.problem.model_copy(update={"id": _problem_id(state.problem)})
+    blueprint, tables = state.blueprint, state.tables
+    rendered = prompt(problem, blueprint.lexicon)
+    source = tools_source(problem.relations, problem.access)
+    rows = {name: [found[key] for key in sorted(found)] for name, found in tables.items()}
+    environment = content_hash([source, rendered.policy_text, rows])
+    environment_id = f"{blueprint.category}-{environment[:12]}"
+    recipe: JsonValue = {
+        "domain": state.domain,
+        "level": state.level,
+        "operators": [step.operator for step in state.lineage],
+        "seed": state.seed,
+    }
+    return Draft(
+        environment_id=environment_id,
+        category=blueprint.category,
+        title=blueprint.title,
+        description=blueprint.description,
+        relations=problem.relations,
+        tables=tables,
+        tools=tool_specs(problem.relations, problem.access),
+        tools_source=source,
+        policy_text=rendered.policy_text,
+        author=ProceduralAuthor.name,
+        seed=state.seed,
+        licence=blueprint.licence,
+        sources=tuple(blueprint.sources),
+        blueprint=recipe,
+        task_id=_task_id(environment_id, problem),
+        prompt=rendered.text,
+        submit_schema=submit_schema(problem, tables),
+        rules=public_rules(problem, rendered),
+        solution=solution_source(problem),
+        verifier=verifier_source(problem),
+        problem=problem,
+        level=state.level,
+        lineage=state.lineage,
+        attempts=state.attempts,
+    )
+
+
+def _task_id(environment_id: str, problem: Problem) -> str:
+    return "t-" + content_hash([environment_id, problem.model_dump(mode="json")])[:16]

@@ -1,0 +1,180 @@
+"""The procedural author: deterministic drafts, hardening with lineage, re-seeds, siblings."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from envgen.core.canonical import content_hash
+from envgen.core.errors import ConfigError
+from envgen.core.seeding import rng
+from envgen.core.types import GateResult, GateStatus, Id
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.draft import Author, Draft, DraftRequest
+from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.solve import solve
+
+ROOT = Path(__file__).parents[3]
+AUTHOR = ProceduralAuthor()
+
+
+@cache
+def drafted(level: int, seed: int) -> Draft:
+    draft = AUTHOR.draft(DraftRequest(domain="trip", level=level), seed)
+    assert draft is not None
+    return draft
+
+
+def fingerprint(draft: Draft) -> str:
+    assert draft.problem is not None
+    return content_hash(
+        [
+            draft.environment_id,
+            draft.task_id,
+            draft.prompt,
+            draft.solution,
+            draft.verifier,
+            draft.tools_source,
+            draft.problem.model_dump(mode="json"),
+            draft.submit_schema,
+            [rule.model_dump(mode="json") for rule in draft.rules],
+            [[name, *map(list, rows.values())] for name, rows in draft.tables.items()],
+            [step.model_dump(mode="json") for step in draft.lineage],
+        ]
+    )
+
+
+PRINT = """
+import sys
+sys.path.insert(0, "tests/pipelines/general")
+from test_author import drafted, fingerprint
+print([fingerprint(drafted(level, 11)) for level in (1, 5, 8)])
+"""
+
+
+def test_drafts_do_not_depend_on_the_hash_seed() -> None:
+    here = str([fingerprint(drafted(level, 11)) for level in (1, 5, 8)])
+    for hash_seed in ("0", "17"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        found = subprocess.run(
+            [sys.executable, "-P", "-c", PRINT],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        assert found.stdout.strip() == here
+
+
+@pytest.mark.parametrize("level", range(1, 11))
+def test_every_level_drafts_solvable_tasks(level: int) -> None:
+    for seed in range(5):
+        draft = drafted(level, seed)
+        assert draft.problem is not None
+        assert draft.level == level
+        answers = list(islice(solve(draft.problem, draft.tables, rng(seed)), 1))
+        assert answers
+        assert all(evaluate(draft.problem, draft.tables, answers[0]).values())
+
+
+def test_ids_are_ids_and_reveal_nothing() -> None:
+    found = [drafted(level, seed) for level in (1, 4, 8) for seed in range(5)]
+    for draft in found:
+        for name in (draft.environment_id, draft.task_id, draft.category):
+            TypeAdapter(Id).validate_python(name)
+        assert re.fullmatch(r"trip-planning-[0-9a-f]{12}", draft.environment_id)
+        assert re.fullmatch(r"t-[0-9a-f]{16}", draft.task_id)
+    assert len({draft.task_id for draft in found}) == len(found)
+
+
+@pytest.mark.parametrize("level", [1, 2, 5, 8, 10])
+def test_lineage_names_each_step(level: int) -> None:
+    draft = drafted(level, 2)
+    operators = {op.name: op for op in load_blueprint("trip").operators}
+    assert len(draft.lineage) == level - 1
+    for start, step in enumerate(draft.lineage, 1):
+        assert operators[step.operator].applies(start)
+        assert step.density is not None
+        assert 0 <= step.density.low <= step.density.high <= 1
+    assert draft.problem is not None
+    if draft.lineage:
+        assert draft.lineage[-1].problem_id == draft.problem.id
+
+
+@pytest.mark.parametrize("level", [1, 4, 7])
+def test_hardening_a_draft_is_drafting_one_level_up(level: int) -> None:
+    harder = AUTHOR.harden(drafted(level, 3))
+    assert harder is not None
+    assert fingerprint(harder) == fingerprint(drafted(level + 1, 3))
+
+
+def test_nothing_is_harder_than_the_top() -> None:
+    assert AUTHOR.harden(drafted(10, 1)) is None
+
+
+@pytest.mark.parametrize("level", range(1, 11))
+def test_reseeds_change_rows_and_the_params_line_only(level: int) -> None:
+    draft = drafted(level, 4)
+    again = AUTHOR.reseed(draft, 99)
+    assert again is not None
+    assert again.tables != draft.tables
+    assert again.environment_id != draft.environment_id
+    assert (again.tools, again.tools_source) == (draft.tools, draft.tools_source)
+    for name in ("solution", "verifier"):
+        before, after = (
+            re.sub(r"(?m)^PARAMS = .*$", "", getattr(one, name)) for one in (draft, again)
+        )
+        assert before == after
+    assert AUTHOR.reseed(draft, 99) == again
+
+
+@pytest.mark.parametrize("level", [1, 3, 5, 6, 8])
+def test_siblings_live_in_the_same_environment(level: int) -> None:
+    draft = drafted(level, 5)
+    found = [AUTHOR.sibling(draft, seed) for seed in range(4)]
+    siblings = [one for one in found if one is not None]
+    assert siblings
+    for one in siblings:
+        assert one.environment_id == draft.environment_id
+        assert one.tables == draft.tables
+    assert {one.prompt for one in siblings} - {draft.prompt}
+
+
+def test_repair_gives_another_task_of_the_level() -> None:
+    draft = drafted(3, 6)
+    report = (GateResult(gate="binding", status=GateStatus.FAILED, n=1),)
+    other = AUTHOR.repair(draft, report)
+    assert other is not None
+    assert other.level == 3
+    assert other.task_id != draft.task_id
+
+
+def test_drafts_of_other_authors_are_left_alone() -> None:
+    foreign = replace(drafted(1, 0), blueprint=None, problem=None)
+    assert AUTHOR.harden(foreign) is None
+    assert AUTHOR.repair(foreign, ()) is None
+    assert AUTHOR.reseed(foreign, 1) is None
+    assert AUTHOR.sibling(foreign, 1) is None
+
+
+def test_unknown_domains_are_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        AUTHOR.draft(DraftRequest(domain="nowhere", level=1), 0)
+    assert "trip" in caught.value.hint
+
+
+def test_it_is_an_author() -> None:
+    author: Author = AUTHOR
+    assert author.name == "procedural"
