@@ -84,43 +84,51 @@ class WorkerVerifierHost:
     def verify_many(
         self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10
     ) -> list[VerifierReply]:
-        """Judge all inputs in one worker; an input that kills it is judged again alone."""
+        """Judge all inputs in one worker.
+
+        An input that kills it, or faults after others have been judged in it, is judged again as
+        the first of a fresh one: only a fault there is its own.
+        """
         replies: list[VerifierReply] = []
-        alone = False
         while len(replies) < len(inputs):
-            rest = inputs[len(replies) : len(replies) + 1] if alone else inputs[len(replies) :]
-            done, death = self._batch(source, rest, timeout_s)
+            done, death = self._batch(source, inputs[len(replies) :], timeout_s)
             replies += done
-            if death is not None and (alone or (len(rest) == 1 and not replies)):
+            if death is not None and not done:
                 replies.append(VerifierReply(None, death))
-                alone = False
-            else:
-                alone = death is not None
         return replies
 
     def _batch(
         self, source: str, inputs: Sequence[VerifierInput], timeout_s: float
     ) -> tuple[list[VerifierReply], str | None]:
-        """Replies until the worker dies, and how it died."""
+        """Replies until the worker dies or a later input faults, and how it died."""
         replies: list[VerifierReply] = []
         zygote, number, channel = self._fork(source, timeout_s)
         try:
             for item in inputs:
-                initial, final, owned = self._publish(item)
-                try:
-                    channel.send([item.answer, initial, final])
-                    replies.append(_reply(channel.recv()))
-                except (SandboxTimeoutError, WorkerDiedError) as error:
-                    return replies, str(error)
-                except (ValueError, TypeError, LookupError, RecursionError) as error:
-                    return replies, f"the worker answered nonsense: {error}"
-                finally:
-                    for path in owned:
-                        path.unlink(missing_ok=True)
+                reply = self._judge(channel, item)
+                if isinstance(reply, str):
+                    return replies, reply
+                if reply.fault is not None and replies:
+                    return replies, None
+                replies.append(reply)
         finally:
             channel.close()
             zygote.kill(number)
         return replies, None
+
+    def _judge(self, channel: Channel, item: VerifierInput) -> VerifierReply | str:
+        """One reply, or how the worker ended."""
+        initial, final, owned = self._publish(item)
+        try:
+            channel.send([item.answer, initial, final])
+            return _reply(channel.recv())
+        except (SandboxTimeoutError, WorkerDiedError) as error:
+            return str(error)
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            return f"the worker answered nonsense: {error}"
+        finally:
+            for path in owned:
+                path.unlink(missing_ok=True)
 
     def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
         key = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()

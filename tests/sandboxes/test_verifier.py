@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tool_samples import make_database
+
+from envgen.core.errors import SandboxError, SandboxUnavailableError
+from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
+
+BACKENDS = ["process", pytest.param("bubblewrap", marks=pytest.mark.bwrap)]
+COUNT = """
+import sqlite3
+
+def names(path):
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    return [name for (name,) in db.execute("SELECT name FROM items ORDER BY id")]
+
+def verify(answer, initial, final):
+    broken = []
+    if names(initial) != answer["initial"]:
+        broken.append("initial")
+    if names(final) != answer["final"]:
+        broken.append("final")
+    return broken
+"""
+RUN = """
+def verify(answer, initial, final):
+    space = {"initial": initial, "final": final}
+    exec(answer, space)
+    return space["result"]
+"""
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def host(request: pytest.FixtureRequest) -> Iterator[VerifierHost]:
+    made = verifier_host(backend=request.param, trusted=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return make_database(tmp_path / "initial.sqlite")
+
+
+def judge(host: VerifierHost, source: str, database: Path, *answers: object) -> list[VerifierReply]:
+    inputs = [VerifierInput(answer, database, database) for answer in answers]  # type: ignore[arg-type]  # JSON literals
+    return host.verify_many(source, inputs, timeout_s=1.0)
+
+
+def test_verdicts_on_two_databases(host: VerifierHost, database: Path, tmp_path: Path) -> None:
+    final = make_database(tmp_path / "final.sqlite", ("zoe",))
+    answers = [
+        {"initial": ["ada", "bob"], "final": ["zoe"]},
+        {"initial": ["ada"], "final": ["zoe"]},
+        {"initial": [], "final": []},
+    ]
+    replies = host.verify_many(COUNT, [VerifierInput(a, database, final) for a in answers])  # type: ignore[arg-type]  # JSON literals
+    assert [reply.broken for reply in replies] == [(), ("initial",), ("initial", "final")]
+    assert host.verify_many(COUNT, []) == []
+
+
+def test_a_database_that_changed_is_read_again(host: VerifierHost, database: Path) -> None:
+    answer = {"initial": ["ada", "bob"], "final": ["ada", "bob"]}
+    assert judge(host, COUNT, database, answer)[0].broken == ()
+    make_database(database, ("new",))
+    assert judge(host, COUNT, database, answer)[0].broken == ("initial", "final")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("raise ValueError('why')", "ValueError: why"),
+        ("raise SystemExit(0)", "SystemExit"),
+        ("result = None", "list of str"),
+        ("result = True", "list of str"),
+        ("result = ('a',)", "list of str"),
+        ("result = [1]", "list of str"),
+        ("def f(): f()\nf()", "RecursionError"),
+    ],
+)
+def test_a_broken_verifier_is_a_fault_and_never_a_verdict(
+    host: VerifierHost, database: Path, code: str, text: str
+) -> None:
+    (reply,) = judge(host, RUN, database, code)
+    assert reply.broken is None
+    assert reply.fault is not None
+    assert text in reply.fault
+
+
+@pytest.mark.bwrap
+def test_the_databases_are_read_only(database: Path) -> None:
+    host = verifier_host(backend="bubblewrap")
+    write = "import sqlite3\nsqlite3.connect(initial).execute('DELETE FROM items')"
+    assert "readonly" in str(judge(host, RUN, database, write)[0].fault)
+    assert "Error" in str(judge(host, RUN, database, "open(final, 'r+b')")[0].fault)
+    assert "Error" in str(judge(host, RUN, database, "open(final + 'x', 'w')")[0].fault)
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("def verify(", "SyntaxError"),
+        ("x = 1", "KeyError"),
+        ("raise RuntimeError('at load')", "at load"),
+        ("(" * 5000, "does not compile"),
+        ("def verify(a, i, f): return []\x00", "does not compile"),
+    ],
+)
+def test_a_verifier_that_does_not_load(
+    host: VerifierHost, database: Path, source: str, text: str
+) -> None:
+    for reply in judge(host, source, database, 1, 2):
+        assert reply.broken is None
+        assert text in str(reply.fault)
+
+
+@pytest.mark.parametrize(
+    "deadly", ["import os\nos._exit(0)", "while True: pass", "import os\nos.kill(os.getpid(), 11)"]
+)
+def test_one_deadly_input_spoils_no_other(host: VerifierHost, database: Path, deadly: str) -> None:
+    answers = ["result = []", deadly, "result = ['r1']", "result = []", deadly]
+    started = time.monotonic()
+    replies = judge(host, RUN, database, *answers)
+    assert [reply.broken for reply in replies] == [(), None, ("r1",), (), None]
+    assert all((reply.broken is None) != (reply.fault is None) for reply in replies)
+    assert time.monotonic() - started < 8
+
+
+def test_an_innocent_input_after_a_leak_is_judged_alone(host: VerifierHost, database: Path) -> None:
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 20,) * 2)\nresult = []"
+    replies = judge(host, RUN, database, limit, "x = bytearray(30 << 20)\nresult = ['fine']")
+    assert [reply.broken for reply in replies] == [(), ("fine",)]
+
+
+def test_inputs_share_no_globals(host: VerifierHost, database: Path) -> None:
+    source = (
+        "seen = []\ndef verify(a, i, f):\n    seen.append(1)\n    return ['x'] * (len(seen) - 1)"
+    )
+    assert [reply.broken for reply in judge(host, source, database, 1, 2, 3)] == [(), (), ()]
+
+
+def test_a_lost_zygote_is_started_again(host: VerifierHost, database: Path) -> None:
+    host._zygote.process.send_signal(signal.SIGKILL)  # type: ignore[attr-defined]  # the worker host
+    host._zygote.process.wait()  # type: ignore[attr-defined]  # the worker host
+    assert judge(host, RUN, database, "result = []")[0].broken == ()
+
+
+@pytest.mark.bwrap
+def test_a_verifier_sees_only_its_databases(database: Path) -> None:
+    host = verifier_host(backend="bubblewrap")
+    code = (
+        "import os\nresult = sorted(os.listdir('/')) + sorted(os.listdir(os.path.dirname(initial)))"
+    )
+    (reply,) = judge(host, RUN, database, code)
+    assert reply.broken is not None
+    assert not {"work", "home", "opt", "srv", "var"} & set(reply.broken)
+    assert "initial-0.sqlite" in reply.broken
+    host.close()
+
+
+def test_closing_removes_the_scratch_folder(database: Path) -> None:
+    host = verifier_host(backend="process", trusted=True)
+    judge(host, RUN, database, "result = []")
+    folder = host._folder  # type: ignore[attr-defined]  # the worker host
+    host.close()
+    assert not folder.exists()
+    with pytest.raises(SandboxError, match="closed"):
+        judge(host, RUN, database, "result = []")
+
+
+def test_untrusted_verifiers_need_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envgen.sandboxes.bubblewrap.unavailable", lambda: "it is gone")
+    with pytest.raises(SandboxUnavailableError):
+        verifier_host()
+    with pytest.raises(SandboxUnavailableError):
+        verifier_host(backend="inline")
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_host_usable(
+    host: VerifierHost, database: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    final = make_database(tmp_path / "final.sqlite")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", full)
+        with pytest.raises(OSError, match="No space"):
+            host.verify_many(RUN, [VerifierInput("result = []", database, final)])
+    assert judge(host, RUN, database, "result = []")[0].broken == ()
