@@ -10,7 +10,9 @@ from envgen.core.canonical import dumps
 from envgen.core.jsonvalues import JsonError, clean_text, kind_of, strict_loads
 from envgen.core.types import Message, ToolCall
 
-MAX_ACTION_CHARS = 262_144
+MAX_ACTION_CHARS = 1_048_576
+"""Room for a long reasoning; a tool's argument may have 65,536 characters at most."""
+_MAX_BYTES = 4 * MAX_ACTION_CHARS
 MAX_CALLS = 64
 MAX_NAME = 128
 SHOWN_CHARS = 2_000
@@ -49,7 +51,7 @@ def parse_action(action: object, turn: int = 0) -> Action:
     if action.lstrip()[:1] != "{":
         return Action(_message(action))
     try:
-        value = strict_loads(action, max_bytes=4 * MAX_ACTION_CHARS)
+        value = strict_loads(action, max_bytes=_MAX_BYTES, max_string=MAX_ACTION_CHARS)
     except JsonError as error:
         if '"tool_calls"' in action:
             return _refused(action, f"the message {error}")
@@ -73,7 +75,7 @@ def encode_message(message: Message) -> str:
             }
             for call in message.tool_calls
         ]
-    elif not value.get("reasoning"):
+    elif message.reasoning is None and message.content.lstrip()[:1] != "{":
         return message.content
     return dumps(value)
 
@@ -121,7 +123,7 @@ def _parse_call(call: JsonValue, default_id: str) -> tuple[ToolCall, str | None]
     if isinstance(arguments, str):
         given_text = arguments
         try:
-            arguments = strict_loads(given_text or "{}", max_bytes=4 * MAX_ACTION_CHARS)
+            arguments = strict_loads(given_text or "{}", max_bytes=_MAX_BYTES)
         except JsonError as error:
             return _unusable(call_id, name, given_text), f"the arguments are a text that {error}"
     if not isinstance(arguments, dict):

@@ -100,12 +100,12 @@ class GeneralEnv(gymnasium.Env[str, str]):
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ConfigError(f"unknown render_mode {render_mode!r}; there is 'ansi'")
         self.render_mode = render_mode
-        self._given = dataset
-        self._unproven = unproven
+        # Whoever opened a Dataset has said already whether it may be unproven.
+        self._unproven = unproven or isinstance(dataset, Dataset)
         self._backend: WorkerBackend = backend
         self.dataset = open_dataset(dataset, unproven=unproven)
         self.task_ids = _task_ids(self.dataset, task_ids)
-        catalogue = partial(_catalogue, self.dataset.path, unproven)
+        catalogue = partial(_catalogue, self.dataset.path, self._unproven)
         self._actions = ToolCallText(MAX_ACTION_CHARS, catalogue)
         self.action_space = self._actions
         self.observation_space = UnicodeText(MAX_OBSERVATION_CHARS)
@@ -200,12 +200,12 @@ class GeneralEnv(gymnasium.Env[str, str]):
             texts = self._respond(parsed)
             if self.stop is None and self._turns >= self._task.public.limits.turns:
                 self._finish(StopReason.TURN_LIMIT, None)
-        except (EnvError, VerifierError, SandboxError) as error:
+        except (EnvError, VerifierError, SandboxError, OSError) as error:
             self.stop = StopReason.ERROR
             self._release()
             if isinstance(error, EnvError | VerifierError | SandboxUnavailableError):
                 raise
-            raise EnvError(f"a sandbox failed: {error}") from error
+            raise EnvError(f"{type(error).__name__}: {error}") from error
         observation = clip("\n".join(texts), MAX_OBSERVATION_CHARS)
         ended = self.stop is not None
         terminated = self.stop in _TERMINAL

@@ -20,11 +20,12 @@ class JsonError(ValueError):
     """Raised for a text that is no acceptable JSON; reads on after the name of what was parsed."""
 
 
-def strict_loads(text: str, *, max_bytes: int) -> JsonValue:
+def strict_loads(text: str, *, max_bytes: int, max_string: int = MAX_STRING) -> JsonValue:
     """Parse JSON that comes from an agent.
 
-    Refused: more than ``max_bytes`` of UTF-8, NaN and infinities, duplicate keys, more than 50
-    levels, lone surrogates and NUL (also escaped), integers beyond 10**18, text after the value.
+    Refused: more than ``max_bytes`` of UTF-8 (``max_string`` characters in one string), NaN and
+    infinities, duplicate keys, more than 50 levels, lone surrogates and NUL (also escaped),
+    integers beyond 10**18, text after the value.
 
     Raises:
         JsonError: with the reason.
@@ -43,7 +44,7 @@ def strict_loads(text: str, *, max_bytes: int) -> JsonValue:
         value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise JsonError(f"is no JSON: {error}") from error
-    found = unsafe(value)
+    found = unsafe(value, max_string)
     if found is not None:
         path, _, message = found.rpartition("\0")
         raise JsonError(f"{'at ' + path[1:101] + ' ' if path else ''}{message}")
@@ -60,10 +61,10 @@ def kind_of(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def unsafe_text(text: str) -> str | None:
+def unsafe_text(text: str, max_string: int = MAX_STRING) -> str | None:
     """Why a text may not travel: lone surrogate, NUL, too long; None if it may."""
-    if len(text) > MAX_STRING:
-        return f"is longer than {MAX_STRING} characters"
+    if len(text) > max_string:
+        return f"is longer than {max_string} characters"
     if "\0" in text:
         return "contains a NUL character"
     if not text.isascii():
@@ -74,11 +75,11 @@ def unsafe_text(text: str) -> str | None:
     return None
 
 
-def unsafe(value: JsonValue, depth: int = 0) -> str | None:
+def unsafe(value: JsonValue, max_string: int = MAX_STRING, depth: int = 0) -> str | None:
     """Why a JSON value may not travel (in ``Check``'s form); None if it may."""
     kind = type(value)
     if kind is str:
-        found = unsafe_text(value)  # type: ignore[arg-type]  # kind is str
+        found = unsafe_text(value, max_string)  # type: ignore[arg-type]  # kind is str
         return None if found is None else "\0" + found
     if kind is int:
         return None if -MAX_INTEGER <= value <= MAX_INTEGER else "\0is too large an integer"  # type: ignore[operator]  # kind is int
@@ -88,23 +89,23 @@ def unsafe(value: JsonValue, depth: int = 0) -> str | None:
         return None if math.isfinite(value) else "\0is not a finite number"  # type: ignore[arg-type]  # kind is float
     if depth >= MAX_DEPTH:
         return f"\0is nested deeper than {MAX_DEPTH} levels"
-    return _unsafe_container(value, depth)
+    return _unsafe_container(value, max_string, depth)
 
 
-def _unsafe_container(value: object, depth: int) -> str | None:
+def _unsafe_container(value: object, max_string: int, depth: int) -> str | None:
     if isinstance(value, dict | list) and len(value) > MAX_ITEMS:
         return f"\0has more than {MAX_ITEMS} entries"
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str or unsafe_text(key) is not None:
                 return "\0has a key that is no clean text"
-            found = unsafe(item, depth + 1)
+            found = unsafe(item, max_string, depth + 1)
             if found is not None:
                 return f".{key}{found}"
         return None
     if isinstance(value, list):
         for i, item in enumerate(value):
-            found = unsafe(item, depth + 1)
+            found = unsafe(item, max_string, depth + 1)
             if found is not None:
                 return f".{i}{found}"
         return None

@@ -65,7 +65,10 @@ def test_no_action_raises(tiny: Dataset, played: list[Any]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(json_values.map(lambda v: {"v": v}), max_size=3), st.text(max_size=5))
+@given(
+    st.lists(json_values.map(lambda v: {"v": v}), max_size=3),
+    st.text(max_size=5) | json_values.map(json.dumps) | st.just('{"content": "x"}'),
+)
 def test_messages_come_back_from_their_action(values: list[dict[str, Any]], text: str) -> None:
     text = text.encode("utf-8", "ignore").decode().replace("\0", "")
     calls = tuple(
@@ -73,6 +76,13 @@ def test_messages_come_back_from_their_action(values: list[dict[str, Any]], text
     )
     message = Message(role="assistant", content=text, reasoning="why" if values else None)
     message = message.model_copy(update={"tool_calls": calls})
+    parsed = parse_action(encode_message(message))
+    assert parsed.problem is None
+    assert parsed.message == message
+
+
+def test_long_reasoning_and_content_are_kept() -> None:
+    message = Message(role="assistant", content="a" * 200_000, reasoning="b" * 300_000)
     parsed = parse_action(encode_message(message))
     assert parsed.problem is None
     assert parsed.message == message

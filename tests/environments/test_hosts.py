@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +17,7 @@ from envgen.core.types import StopReason
 from envgen.environments import hosts as hosts_module
 from envgen.environments.general import GeneralEnv
 from envgen.environments.hosts import close_hosts, hosts_for, open_dataset
-from envgen.sandboxes.zygote import choose
 from envgen.store.dataset import Dataset
-
-
-def isolating() -> bool:
-    try:
-        return choose("auto", False) not in ("process", "inline")
-    except SandboxUnavailableError:
-        return False
 
 
 def call(name: str, /, **arguments: Any) -> str:
@@ -46,13 +39,7 @@ def play(env: GeneralEnv) -> float:
     [
         "inline",
         "process",
-        pytest.param(
-            "bubblewrap",
-            marks=[
-                pytest.mark.bwrap,
-                pytest.mark.skipif(not isolating(), reason="bubblewrap does not work here"),
-            ],
-        ),
+        pytest.param("bubblewrap", marks=pytest.mark.bwrap),
     ],
 )
 def test_gold_scores_on_every_backend(tiny: Dataset, backend: Any) -> None:
@@ -67,6 +54,27 @@ def test_gold_scores_on_every_backend(tiny: Dataset, backend: Any) -> None:
     variant = call("submit_result", answer_text='{"hotel": "West Lake"}')
     assert env.step(variant)[1] == 1.0
     env.close()
+
+
+def test_a_dataset_opened_unproven_stays_so_in_a_child(tiny: Dataset) -> None:
+    env = GeneralEnv(Dataset.open(tiny.path, unproven=True), backend="process")
+    assert play(env) == 1.0
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=lambda: results.put(play(env)))
+    child.start()
+    assert results.get(timeout=30) == 1.0
+    child.join(30)
+
+
+def test_a_vanished_dataset_is_an_env_error(folder: Path) -> None:
+    env = GeneralEnv(write_tiny_dataset(folder), backend="process")
+    env.reset(options={"task_id": "tiny-cheapest"})
+    env.step(LIST)
+    shutil.rmtree(folder)
+    with pytest.raises(EnvError):
+        env.step(SUBMIT)
+    assert env.stop is StopReason.ERROR
 
 
 def test_nothing_starts_before_the_first_call(tiny: Dataset) -> None:
@@ -89,7 +97,8 @@ def test_nothing_starts_before_the_first_call(tiny: Dataset) -> None:
 
 
 def test_untrusted_code_is_never_run_unisolated(folder: Path) -> None:
-    foreign = write_tiny_dataset(folder, register=False)
+    other = TOOLS_SOURCE + "\n# from elsewhere\n"  # trust goes by hash: another content
+    foreign = write_tiny_dataset(folder, tools_source=other, register=False)
     env = GeneralEnv(foreign, backend="process")
     with pytest.raises(SandboxUnavailableError) as caught:
         env.reset(options={"task_id": "tiny-cheapest"})
