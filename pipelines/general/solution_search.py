@@ -232,9 +232,8 @@ class Search:
             terms = self._new_terms(linear, depth)
             total = self.totals[i]
             if terms:
-                parts = _signed([(t.sign, emit(t.expr, scope).at(7)) for t in terms])
-                doc = Block(f"{total}_now = (", (f"{total} {parts}",), "", ")")
-                lines.append("        " + flat(doc).replace("(", "", 1)[:-1])
+                added, more = self._added(terms, scope)
+                lines += [*more, f"        {total}_now = {total} {added}"]
                 total = f"{total}_now"
             open_terms = [t for t in linear.terms if not t.slots <= set(self.order[: depth + 1])]
             rest = [self._least(term, linear.fn, depth) for term in open_terms]
@@ -245,6 +244,20 @@ class Search:
             test = Block("", (left, bound.removeprefix("+ ") or "0"), f" {_NOT[linear.fn]} ")
             lines += [if_line(test, 8), "            continue"]
         return lines
+
+    def _added(self, terms: list[Term], scope: Scope) -> tuple[str, list[str]]:
+        """What a choice adds to a sum, and statements that skip it where that is unknown."""
+        parts: list[tuple[int, Doc]] = []
+        lines: list[str] = []
+        for n, term in enumerate(terms, 1):
+            value = emit(term.expr, scope)
+            if value.known:
+                parts.append((term.sign, value.at(7)))
+                continue
+            lines += [line_of(f"added_{n} = ", value.doc, 8), f"        if added_{n} is None:"]
+            lines.append("            continue")
+            parts.append((term.sign, f"added_{n}"))
+        return _signed(parts), lines
 
     def _opens(self, linear: Linear, depth: int) -> bool:
         """Whether choosing this slot says more about what the open terms can be."""

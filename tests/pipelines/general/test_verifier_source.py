@@ -54,13 +54,13 @@ def test_the_verifier_judges_final_states_as_evaluate(name: str, tmp_path: Path)
     verify = verifier(sample.problem)
     initial = database(sample.problem, sample.tables, tmp_path / "initial.sqlite")
     plans = [*sample.accepted, *sample.rejected]
-    writes = sorted({call[0]: None for plan in plans for call in plan})
+    writes = sorted({tool for plan in plans for tool, _ in plan.calls})
     items = sorted(sample.tables["items"])
     seen = set()
     for i in range(250):
         final = tmp_path / f"final{i}.sqlite"
         tools = Tools(sample.problem, initial, final)
-        for tool, arguments in rng.choice(plans):
+        for tool, arguments in rng.choice(plans).calls:
             tools.call(tool, arguments)
         for _ in range(rng.randint(0, 2)):
             tool = rng.choice(writes)
