@@ -14,6 +14,7 @@ from envgen.pipelines.general.emit import (
     identifier,
     join_lines,
     layout_text,
+    line_of,
     python_literal,
     statement,
     wrap,
@@ -249,15 +250,13 @@ def _one_row(access: Access, arguments: list[Argument], schema: dict[str, Relati
 
 
 def _inverse(access: Access, arguments: list[Argument], schema: dict[str, Relation]) -> list[str]:
-    result = Block("return ", (_row(access, schema),), "")
-    return [*_one_row(access, arguments, schema), "    " + layout_text(result, 4)]
+    return [*_one_row(access, arguments, schema), line_of("return ", _row(access, schema), 4)]
 
 
 def _info(access: Access, arguments: list[Argument], schema: dict[str, Relation]) -> list[str]:
-    facts = Block("facts = ", (_row(access, schema),), "")
     return [
         *_one_row(access, arguments, schema),
-        "    " + layout_text(facts, 4),
+        line_of("facts = ", _row(access, schema), 4),
         f"    return {{name: facts[name] for name in {access.projection}}}",
     ]
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Intervals, IntRange, Layout, Problem, Query, Slot
-from envgen.pipelines.general.emit import Block, Doc, call, identifier, layout_text, python_literal
+from envgen.pipelines.general.emit import (
+    Block,
+    Doc,
+    call,
+    glued,
+    identifier,
+    layout_text,
+    line_of,
+    python_literal,
+)
 from envgen.pipelines.general.layout import slot_paths
 
 _HELPERS = {
@@ -84,15 +93,11 @@ def _read(p: Problem) -> str:
     lines += ["    except BadForm:", "        return None"]
     relations = dict.fromkeys(r for slot in p.slots if (r := _entity(slot, p)))
     for name in relations:
-        key = identifier(p.relation(name).key)
-        lines.append(
-            f"    {_keys_name(name)} = keys_of(db, 'SELECT {key} FROM {identifier(name)}')"
-        )
+        query = python_literal(f"SELECT {identifier(p.relation(name).key)} FROM {identifier(name)}")
+        lines.append(f"    {_keys_name(name)} = keys_of(db, {query})")
     checks = _checks(p)
-    fits: Doc = (
-        Block("fits = (", tuple(checks), " and ", ")") if len(checks) > 1 else f"fits = {checks[0]}"
-    )
-    lines.append("    " + layout_text(fits, 4))
+    fits = Block("", tuple(checks), " and ") if len(checks) != 1 else checks[0]
+    lines.append(line_of("fits = ", fits, 4))
     lines.append("    return slots if fits else None")
     return "\n".join(lines)
 
@@ -115,7 +120,7 @@ def _structure(layout: Layout, path: str) -> list[Doc]:
         if set(layout) == {"$slot"}:
             return []
         keys = call("{", map(python_literal, layout), "}") if layout else "set()"
-        lines = [_need(path, "dict", Block(f"set({path}) == ", (keys,)))]
+        lines = [_need(path, "dict", glued(f"set({path}) == ", keys))]
         for key, item in layout.items():
             lines += _structure(item, f"{path}[{python_literal(key)}]")
         return lines
