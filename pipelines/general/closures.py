@@ -19,6 +19,8 @@ from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.dispatch import Dispatch
 from envgen.pipelines.general.tables import Tables
 
+MAX_MEMO_SLOTS = 3
+
 
 class Frame:
     """What a closure reads: slot values by position, bound variables, arguments, two states."""
@@ -136,7 +138,12 @@ class Compiler:
         if not slots:
             value = run(self.frame())
             return lambda f: value
-        return _memoised(run, self.position[next(iter(slots))]) if len(slots) == 1 else run
+        positions = [self.position[name] for name in sorted(slots)]
+        if len(slots) == 1:
+            return _memoised(run, positions[0])
+        if len(slots) <= MAX_MEMO_SLOTS and any(isinstance(n, ir.Query) for n in expr.walk()):
+            return _memoised_many(run, positions)
+        return run
 
 
 def _memoised(run: Closure, position: int) -> Closure:
@@ -148,6 +155,21 @@ def _memoised(run: Closure, position: int) -> Closure:
             return memo[value]
         except KeyError:
             memo[value] = result = run(f)
+            return result
+
+    return look_up
+
+
+def _memoised_many(run: Closure, positions: list[int]) -> Closure:
+    """For expressions that go through rows: those are worth a larger memo."""
+    memo: dict[tuple[Any, ...], Any] = {}
+
+    def look_up(f: Frame) -> Any:
+        values = tuple([f.slots[i] for i in positions])
+        try:
+            return memo[values]
+        except KeyError:
+            memo[values] = result = run(f)
             return result
 
     return look_up

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from math import comb, sqrt
 from random import Random
@@ -19,6 +18,7 @@ from envgen.pipelines.general.elimination import (
     TooHardError,
     draw_weights,
 )
+from envgen.pipelines.general.guided import acceptor
 from envgen.pipelines.general.intervals import Z, wilson
 from envgen.pipelines.general.model import (
     Model,
@@ -69,7 +69,7 @@ def exact_share(model: Model, space: Model, steps: int) -> Fraction | None:
     """The exact chance that a draw from ``space`` solves ``model``; None if it takes too long."""
     weights = draw_weights(model, space)
     try:
-        total = Eliminator(model, steps, weights.messages, weights.bits).count()
+        total = Eliminator(model, steps, weights.messages).count()
     except TooHardError:
         if weights.messages:
             return None
@@ -121,30 +121,6 @@ def _plain_share(model: Model, space: Model, rng: Random, size: float, samples: 
     return Density(
         value=hits / samples, low=low, high=high, method="sampled", space=size, n=samples
     )
-
-
-def acceptor(model: Model) -> Callable[[list[Any] | None], bool]:
-    """Whether a full assignment solves the model; None is no assignment."""
-    domains = [set(domain) for domain in model.domains]
-    frame = model.frame
-
-    def test(values: list[Any] | None) -> bool:
-        if values is None or not model.feasible:
-            return False
-        if any(v not in domain for v, domain in zip(values, domains, strict=True)):
-            return False
-        frame.slots[:] = values
-        if any(link.key_of.get(values[link.child]) != values[link.parent] for link in model.links):
-            return False
-        if any(constraint.run(frame) is not True for constraint in model.constraints):
-            return False
-        for linear in model.linears:
-            total = sum(term.run(frame) for term in linear.terms)
-            if total > linear.bound or (linear.exact and total != linear.bound):
-                return False
-        return True
-
-    return test
 
 
 class Drawer:

@@ -34,6 +34,8 @@ class _Group:
 
     value: Any
     poly: int
+    members: list[tuple[Any, int]]
+    """All values, each with its own polynomial."""
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Ring:
     Exponents are in units of the terms' common divisor, above each term's minimum.
     """
 
-    def __init__(self, model: Model, extra_bits: int) -> None:
+    def __init__(self, model: Model, largest: int) -> None:
         self.linear: Linear | None = None
         self.minimum: dict[int, int] = {}
         self.unit = 1
@@ -62,8 +64,7 @@ class Ring:
         if model.linears:
             self._measure(model, model.linears[0])
         if self.linear is not None:
-            bits = sum(len(domain).bit_length() for domain in model.domains)
-            self.width = bits + extra_bits + 1
+            self.width = largest.bit_length() + 1
             self.mask = (1 << (self.width * (self.slack + 1))) - 1
 
     def _measure(self, model: Model, linear: Linear) -> None:
@@ -92,11 +93,26 @@ class Ring:
         exponent = (value - self.minimum[term]) // self.unit
         return 1 << (exponent * self.width) if exponent <= self.slack else 0
 
+    def add(self, a: int, b: int) -> int:
+        """Sum."""
+        return a + b
+
     def times(self, a: int, b: int) -> int:
         """Product, cut at the bound."""
-        if self.linear is None or a == 1:
+        if self.linear is None or a == 1 or b == 1 or not a or not b:
             return a * b
-        return a if b == 1 else (a * b) & self.mask
+        low_a, low_b = self._lowest(a), self._lowest(b)
+        room = self.slack - low_a - low_b
+        if room < 0:
+            return 0
+        width, mask = self.width, self.mask >> ((self.slack - room) * self.width)
+        # only what stays within the bound takes part
+        product = ((a >> (low_a * width)) & mask) * ((b >> (low_b * width)) & mask) & mask
+        return product << ((low_a + low_b) * width)
+
+    def _lowest(self, poly: int) -> int:
+        """The smallest exponent."""
+        return ((poly & -poly).bit_length() - 1) // self.width
 
     def total(self, poly: int) -> int:
         """How many completions keep the constraint."""
@@ -127,6 +143,23 @@ def _term_values(model: Model, term: Term) -> Iterator[int]:
             yield value
 
 
+class Cheapest(Ring):
+    """In place of counts the least exponent: 1 + exponent, 0 where there is no completion."""
+
+    def power(self, term: int, value: int) -> int:
+        """One term's value."""
+        exponent = (value - self.minimum[term]) // self.unit
+        return exponent + 1 if exponent <= self.slack else 0
+
+    def add(self, a: int, b: int) -> int:
+        """The smaller one."""
+        return min(a, b) if a and b else a or b
+
+    def times(self, a: int, b: int) -> int:
+        """The sum of exponents, cut at the bound."""
+        return a + b - 1 if a and b and a + b - 2 <= self.slack else 0
+
+
 @dataclass
 class Eliminator:
     """Counts the solutions of a model, weighting each by the product of ``weights``."""
@@ -134,8 +167,10 @@ class Eliminator:
     model: Model
     max_steps: int = MAX_STEPS
     weights: list[_Message] = field(default_factory=list)
-    extra_bits: int = 0
+    ring_type: type[Ring] = Ring
     steps: int = 0
+    buckets: list[_Walk] = field(default_factory=list)
+    """What was eliminated, in order."""
 
     def count(self) -> int:
         """The number (or total weight) of assignments that keep every constraint.
@@ -143,9 +178,13 @@ class Eliminator:
         Raises:
             TooHardError: when it would take more than ``max_steps`` steps.
         """
+        return self.ring.total(result) if (result := self.run()) else 0
+
+    def run(self) -> int:
+        """Eliminate every variable; the polynomial of the whole."""
         if not self.model.feasible:
             return 0
-        self.ring = Ring(self.model, self.extra_bits)
+        self.ring = self.ring_type(self.model, self._largest())
         if not self.ring.possible:
             return 0
         self.tests: list[Constraint] = list(self.model.constraints)
@@ -167,7 +206,24 @@ class Eliminator:
                     return 0
             else:
                 self.messages.append(message)
-        return self.ring.total(result)
+        return result
+
+    def _largest(self) -> int:
+        """An upper bound on every count and weight that may turn up."""
+        largest = 1
+        for i, domain in enumerate(self.model.domains):
+            size = len(domain)
+            for link in self.model.links:
+                if link.child == i:
+                    sizes: dict[Any, int] = {}
+                    for value in domain:
+                        key = link.key_of[value]
+                        sizes[key] = sizes.get(key, 0) + 1
+                    size = min(size, max(sizes.values(), default=0))
+            largest *= max(size, 1)
+        for message in self.weights:
+            largest *= max(message.table.values(), default=1)
+        return largest
 
     def _large_terms(self) -> list[tuple[int, Term]]:
         linear = self.ring.linear
@@ -214,9 +270,11 @@ class Eliminator:
             links = tuple(link.key_of[value] for link in model.links if link.child == x)
             if any(link.parent == x for link in model.links):
                 links = (*links, value)
-            group = groups.setdefault((key, links), _Group(value, 0))
-            group.poly += poly
-        return [group for group in groups.values() if group.poly]
+            if poly:
+                group = groups.setdefault((key, links), _Group(value, 0, []))
+                group.poly = ring.add(group.poly, poly)
+                group.members.append((value, poly))
+        return list(groups.values())
 
     def _indexed(self, link: Link) -> dict[Any, list[_Group]]:
         index: dict[Any, list[_Group]] = {}
@@ -227,15 +285,36 @@ class Eliminator:
     def _eliminate(self, x: int) -> _Message:
         """Sum ``x`` out: everything that mentions it becomes one message over its neighbours."""
         scope = tuple(sorted(self._neighbours(x)))
+        self._merge_messages(x)
         walk = _Walk(self, scope, x)
         if self._cost(x) > 50 * self.max_steps:
             raise TooHardError("an elimination is too large")
         walk.descend(0, 1)
+        self.buckets.append(walk)
         self.tests = [t for t in self.tests if x not in t.scope]
         self.terms = [(i, t) for i, t in self.terms if x not in t.scope]
         self.messages = [m for m in self.messages if x not in m.scope]
         self.links = [link for link in self.links if x not in (link.child, link.parent)]
         return _Message(scope, walk.table)
+
+    def _merge_messages(self, x: int) -> None:
+        """Multiply messages of equal scope once, not at every visit."""
+        by_scope: dict[tuple[int, ...], _Message] = {}
+        rest = [message for message in self.messages if x not in message.scope]
+        for message in self.messages:
+            if x not in message.scope:
+                continue
+            other = by_scope.get(message.scope)
+            if other is None:
+                by_scope[message.scope] = message
+                continue
+            table = {
+                key: self.ring.times(poly, other.table[key])
+                for key, poly in message.table.items()
+                if key in other.table
+            }
+            by_scope[message.scope] = _Message(message.scope, table)
+        self.messages = [*rest, *by_scope.values()]
 
 
 class _Walk:
@@ -275,7 +354,8 @@ class _Walk:
                 return link.parent, self.owner.by_link[at]
         return None
 
-    def _candidates(self, depth: int) -> list[_Group]:
+    def candidates(self, depth: int) -> list[_Group]:
+        """The groups of the variable at ``depth`` that its links to assigned variables leave."""
         found = self.index[depth]
         if found is None:
             return self.owner.groups[self.order[depth]]
@@ -286,23 +366,17 @@ class _Walk:
         owner, slots, i = self.owner, self.frame.slots, self.order[depth]
         last = depth == len(self.order) - 1
         total = 0
-        groups = self._candidates(depth)
+        groups = self.candidates(depth)
         owner.steps += len(groups)
         if owner.steps > owner.max_steps:
             raise TooHardError(f"more than {owner.max_steps} steps")
         for group in groups:
             slots[i] = group.value
-            if any(
-                key.get(slots[child]) != slots[parent] for child, parent, key in self.links[depth]
-            ):
-                continue
-            if any(run(self.frame) is not True for run in self.tests[depth]):
-                continue
-            value = self._factor(depth, group.poly if last else 1)
+            value = self.factor(depth, group.poly if last else 1)
             if not value:
                 continue
             if last:
-                total += value
+                total = owner.ring.add(total, value)
             else:
                 self.descend(depth + 1, owner.ring.times(poly, value))
         if last and total:
@@ -310,8 +384,15 @@ class _Walk:
             self.table[key] = owner.ring.times(poly, total)
         return total
 
-    def _factor(self, depth: int, value: int) -> int:
+    def factor(self, depth: int, value: int) -> int:
+        """``value`` times all that is decided at ``depth``; 0 where something doesn't hold."""
         slots, times = self.frame.slots, self.owner.ring.times
+        for child, parent, key_of in self.links[depth]:
+            if key_of.get(slots[child]) != slots[parent]:
+                return 0
+        for run in self.tests[depth]:
+            if run(self.frame) is not True:
+                return 0
         for message in self.messages[depth]:
             factor = message.table.get(tuple([slots[j] for j in message.scope]), 0)
             if not factor:
@@ -361,7 +442,6 @@ class DrawWeights:
     """Weights that turn a count into the chance of drawing slot by slot; see ``draw_weights``."""
 
     messages: list[_Message]
-    bits: int
     scale: int
     """Sum of all weights over the whole space."""
 
@@ -372,7 +452,7 @@ def draw_weights(model: Model, space: Model) -> DrawWeights:
     ``space`` is the bare conditioned model. Slots whose number of values never varies weigh nothing.
     """
     messages: list[_Message] = []
-    bits, scale = 0, 1
+    scale = 1
     children = {link.child for link in space.links}
     for x, domain in enumerate(space.domains):
         links = [link for link in space.links if link.child == x]
@@ -386,7 +466,6 @@ def draw_weights(model: Model, space: Model) -> DrawWeights:
         common = lcm(*sizes.values())
         scale *= common
         if len(set(sizes.values())) > 1:
-            bits += common.bit_length()
             scope = tuple(link.parent for link in links)
             messages.append(_Message(scope, {k: common // n for k, n in sizes.items()}))
-    return DrawWeights(messages, bits, scale)
+    return DrawWeights(messages, scale)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
+from math import prod
 from typing import Any, Literal
 
 from envgen.core import ir
@@ -26,6 +27,8 @@ from envgen.pipelines.general.closures import (
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.tables import Tables
 
+MAX_TABLE = 5_000
+"""A sum over so few assignments is tested as a whole."""
 MAX_VALUES = 20_000
 """Sets, sequences and maps with more values than this have no enumerated domain."""
 TRUE = ir.Const(value=True)
@@ -108,7 +111,8 @@ class Model:
         if link is not None:
             self.links.append(link)
             return
-        linear = as_linear(expr, self.compiler) if len(scope) > 2 else None
+        cells = prod(len(self.domains[i]) for i in scope)
+        linear = as_linear(expr, self.compiler) if cells > MAX_TABLE else None
         if linear is not None:
             self.linears.append(linear)
             return

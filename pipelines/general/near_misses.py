@@ -10,10 +10,9 @@ from typing import Any
 from envgen.core import ir
 from envgen.core.ir import Node, Problem
 from envgen.pipelines.general.closures import Compiler, Frame
-from envgen.pipelines.general.density import acceptor
 from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.layout import fill_layout
 from envgen.pipelines.general.model import (
-    TRUE,
     Model,
     NotEnumerableError,
     build_model,
@@ -131,7 +130,7 @@ class _Finder:
                 extra=(failing(part),),
                 compiler=self.compiler,
             )
-            pending.append(solutions(model, self.rng, Budget(share)))
+            pending.append(solutions(model, self.rng, Budget(share), searches_first=True))
         while pending:  # one of each part in turn, so that all parts are seen
             for source in list(pending):
                 values = next(source, None)
@@ -204,13 +203,8 @@ def _other_sets(p: Problem, db: Tables, accepted: Any, rng: Random) -> Iterator[
     others = [[x for x in target if x != gone] for gone in target]
     others += [[*target, extra] for extra in rest]
     others += [[*(x for x in target if x != gone), new] for gone in target for new in rest]
-    from envgen.pipelines.general.layout import fill_layout
-
     for values in others[: 3 * NUM_EQUALS]:
         answer = fill_layout(p.layout, {slot.name: values})
         held = evaluate(p, db, answer)
         if [name for name, ok in held.items() if not ok] == ["goal"]:
             yield answer, "goal"
-
-
-__all__ = ["TRUE", "acceptor", "near_misses"]

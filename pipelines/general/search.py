@@ -86,6 +86,7 @@ class Search:
         self.simple = {i for i, slot in enumerate(model.p.slots) if slot.kind in kinds}
         """Variables whose closures take None for unknown."""
         self.domains = self._supported() if model.feasible else []
+        self.parents = {link.parent for link in model.links}
         self.failures = [1] * self.size
         """By variable: 1 + how often a test on it ruled everything out."""
 
@@ -144,8 +145,15 @@ class Search:
         return 0.0 if domains is None else inverse * chance([d[0] for d in domains])
 
     def _next(self, domains: list[list[Any]], free: set[int]) -> int:
-        """The variable to branch on: few values left, many failures so far (dom/wdeg)."""
-        return min(free, key=lambda j: (len(domains[j]) / self.failures[j], j))
+        """The variable to branch on: a forced one, a parent, else few values and many failures."""
+        return min(
+            free,
+            key=lambda j: (
+                len(domains[j]) > 1 and j not in self.parents,
+                len(domains[j]) / self.failures[j],
+                j,
+            ),
+        )
 
     def _assign(
         self, domains: list[list[Any]], rest: set[int], i: int, value: Any, budget: Budget

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from random import Random
 from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.pipelines.general.closures import Compiler, plain
+from envgen.pipelines.general.elimination import TooHardError
+from envgen.pipelines.general.guided import Guide
 from envgen.pipelines.general.layout import fill_layout
 from envgen.pipelines.general.model import (
     Model,
@@ -21,6 +24,8 @@ from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
 from envgen.pipelines.general.tables import Tables
 
 RESTARTS_WITHOUT_NEWS = 12
+DRAWS_WITHOUT_NEWS = 25
+MAX_GUIDE_STEPS = 60_000
 
 
 def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Iterator[Any]:
@@ -42,8 +47,60 @@ def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Itera
         yield model.answer(values)
 
 
-def solutions(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
-    """Distinct solutions of a model, the first ones from independent searches."""
+def solutions(
+    model: Model, rng: Random, budget: Budget, *, searches_first: bool = False
+) -> Iterator[list[Any]]:
+    """Distinct solutions of a model: independent draws while those bring new ones, then the rest.
+
+    ``searches_first``: look for easy ones by search before spending steps on guidance.
+    """
+    if not model.feasible:
+        return
+    seen = set[tuple[Any, ...]]()
+    sources = [_draws(model, rng, budget), _restarts(model, rng, budget), _all(model, rng, budget)]
+    if searches_first:
+        sources[:2] = reversed(sources[:2])
+    try:
+        for values in chain.from_iterable(sources):
+            if tuple(values) not in seen:
+                seen.add(tuple(values))
+                yield values
+    except (_CompleteError, OutOfStepsError):
+        return
+
+
+class _CompleteError(Exception):
+    """Raised when it is known that there are no more solutions."""
+
+
+def _all(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
+    yield from Search(model).run(rng, budget)
+
+
+def _draws(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
+    """Guided draws until they bring nothing new; none where guidance costs too much."""
+    try:
+        guide = Guide(model, min(budget.steps, MAX_GUIDE_STEPS))
+    except TooHardError:
+        budget.steps -= min(budget.steps, MAX_GUIDE_STEPS) // 4
+        return
+    budget.steps -= guide.eliminator.steps // 4
+    if not guide.feasible:
+        raise _CompleteError
+    seen, fruitless = set[tuple[Any, ...]](), 0
+    while fruitless < DRAWS_WITHOUT_NEWS and budget.steps > 0:
+        budget.steps -= len(model.domains)
+        values = guide.draw(rng)
+        if values is None or tuple(values) in seen:
+            fruitless += 1
+            continue
+        seen.add(tuple(values))
+        fruitless = 0
+        yield values
+
+
+def _restarts(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
+    """The first solution of one randomised search after another."""
     search, seen = Search(model), set[tuple[Any, ...]]()
     fruitless, allowance = 0, max(2_000, budget.steps // 50)
     while fruitless < RESTARTS_WITHOUT_NEWS and budget.steps > 0:
@@ -55,7 +112,7 @@ def solutions(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
             values, fruitless = None, fruitless + 1
         else:
             if values is None:
-                return  # a complete search found nothing
+                raise _CompleteError
         budget.steps -= granted - max(attempt.steps, 0)
         if values is None:
             continue
@@ -65,13 +122,6 @@ def solutions(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
         seen.add(tuple(values))
         fruitless = 0
         yield values
-    try:
-        for values in search.run(rng, budget):
-            if tuple(values) not in seen:
-                seen.add(tuple(values))
-                yield values
-    except OutOfStepsError:
-        return
 
 
 def _fixed_answer(p: Problem, db: Tables) -> Iterator[Any]:
