@@ -37,6 +37,15 @@ SQL_TOKEN = re.compile(
     r"|\bNOT IN\b|\bIN\b|\bIS NOT\b|\bAND\b|\bOR\b|\bMIN\b|\bMAX\b|\bSUM\b|\bCOUNT\b|[+-]",
     re.IGNORECASE,
 )
+SQL_PART = re.compile(
+    r"'(?:[^']|'')*'|\"[^\"]*\"|[(),]|\b(?:AND|OR|WHERE|ON|HAVING|SELECT|WHEN|THEN|ELSE|END|BETWEEN"
+    r"|GROUP\s+BY|ORDER\s+BY|LIMIT|UNION|EXCEPT|INTERSECT|JOIN|LEFT|INNER)\b",
+    re.IGNORECASE,
+)
+SQL_BOUNDS = frozenset(
+    "( ) , AND OR WHERE ON HAVING SELECT WHEN THEN ELSE END LIMIT UNION EXCEPT INTERSECT JOIN LEFT "
+    "INNER".split()
+) | {"GROUP BY", "ORDER BY"}
 SQL_SWAPS = {
     "<=": ("<", ">"),
     ">=": (">", "<"),
@@ -129,14 +138,20 @@ class _Text:
 def _quiet_nodes(tree: ast.Module) -> set[int]:
     """Nodes whose change would mean nothing: docstrings, imports, connection texts, f-strings."""
     quiet: set[int] = set()
+    loud: set[int] = set()
+    """Texts that matter: values of dicts such as PARAMS, sides of comparisons."""
     for node in ast.walk(tree):
         skip: list[ast.AST] = []
-        if isinstance(node, ast.Module | ast.FunctionDef) and node.body:
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and node.body:
             first = node.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 skip.append(first)
         if isinstance(node, ast.Import | ast.ImportFrom | ast.arguments):
             skip.append(node)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            loud.update(id(value) for value in node.value.values)
+        elif isinstance(node, ast.Compare):
+            loud.update(id(value) for value in (node.left, *node.comparators))
         elif isinstance(node, ast.JoinedStr):  # before 3.12 their parts have no true places
             skip += node.values
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -144,6 +159,10 @@ def _quiet_nodes(tree: ast.Module) -> set[int]:
                 skip.append(node)
         for top in skip:
             quiet.update(id(inner) for inner in ast.walk(top))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in loud and not SQL_START.match(node.value):
+                quiet.add(id(node))  # names of rules and keys
     return quiet
 
 
@@ -165,6 +184,11 @@ def _changes(node: ast.expr | ast.stmt, text: _Text) -> Iterator[_Change]:
         name = CALLS.get(node.func.id)
         if name is not None:
             yield _Change(f"{node.func.id} -> {name}", node.func, name)
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+                if isinstance(value.value, str) and SQL_START.match(value.value):
+                    yield _Change(f"drop rule {key.value!r}", value, '"SELECT 1"')
     if isinstance(node, ast.If | ast.While | ast.IfExp):
         test = ast.unparse(node.test)
         if not isinstance(node, ast.While):  # a negated loop condition may never end
@@ -227,14 +251,44 @@ def sql_mutants(query: str) -> Iterator[tuple[str, str]]:
     """Mutants of one SQL query, as (change, query)."""
     for match in SQL_TOKEN.finditer(query):
         token = match[0]
-        others: tuple[str, ...] = SQL_SWAPS.get(token.upper(), ())
-        if token.isdigit():
+        others: tuple[str, ...] = SQL_SWAPS.get(" ".join(token.upper().split()), ())
+        # The 1 of "EXISTS (SELECT 1 ..." means nothing.
+        if token.isdigit() and not re.search(r"\bSELECT\s*$", query[: match.start()], re.I):
             others = (str(int(token) + 1), str(max(0, int(token) - 1)))
         for other in others:
             if other != token:
                 changed = query[: match.start()] + other + query[match.end() :]
                 yield f"{token} -> {other}", changed
-    for match in re.finditer(
-        r"\s+AND\s+(?:NOT\s+)?[^()\s]+\s*(?:<=|>=|<>|!=|=|<|>)\s*[^()\s]+", query
-    ):
-        yield f"drop {match[0].strip()[:60]}", query[: match.start()] + query[match.end() :]
+    for start, end in _sql_operands(query):
+        yield f"drop {_short(' '.join(query[start:end].split()))}", query[:start] + query[end:]
+
+
+class _Part(NamedTuple):
+    word: str
+    start: int
+    end: int
+    depth: int
+
+
+def _sql_operands(query: str) -> Iterator[tuple[int, int]]:
+    """The spans of ``a AND`` and ``AND b`` for every AND and OR of a query."""
+    parts: list[_Part] = []
+    depth = 0
+    for match in SQL_PART.finditer(query):
+        word = " ".join(match[0].upper().split())
+        if word == "(":
+            depth += 1
+        parts.append(_Part(word, match.start(), match.end(), depth))
+        if word == ")":
+            depth -= 1
+    for i, part in enumerate(parts):
+        if part.word not in ("AND", "OR"):
+            continue
+        before = [p for p in parts[:i] if p.depth <= part.depth and p.word in SQL_BOUNDS]
+        after = [p for p in parts[i + 1 :] if p.depth <= part.depth and p.word in SQL_BOUNDS]
+        between = [p for p in parts[:i] if p.depth == part.depth and p.word in ("BETWEEN", "AND")]
+        if between and between[-1].word == "BETWEEN":
+            continue
+        yield part.start, after[0].start if after else len(query)
+        if before:
+            yield before[-1].end, part.end
