@@ -137,7 +137,7 @@ class TimedEnv(GeneralEnv):
 
     clock: Clock
 
-    def reset(self, **options: Any) -> Any:  # type: ignore[override]  # keyword form only
+    def reset(self, **options: Any) -> Any:
         """See GeneralEnv."""
         with self.clock.phase("reset"):
             return super().reset(**options)

@@ -39,9 +39,20 @@ class Leaf:
         return self.element.get("x-source") or self.schema.get("x-source")
 
     @property
+    def conditions(self) -> dict[str, Any]:
+        """Column -> what it must equal: a pointer to an earlier leaf, or ``{"const": value}``."""
+        return dict(self.element.get("x-where") or self.schema.get("x-where") or {})
+
+    @property
     def where(self) -> dict[str, str]:
         """Column -> JSON pointer of the earlier leaf that it must equal."""
-        return dict(self.element.get("x-where") or self.schema.get("x-where") or {})
+        return {c: value for c, value in self.conditions.items() if isinstance(value, str)}
+
+    @property
+    def fixed(self) -> dict[str, JsonValue]:
+        """Column -> the constant that it must equal."""
+        found = self.conditions.items()
+        return {c: value["const"] for c, value in found if isinstance(value, dict)}
 
 
 def template(schema: Mapping[str, Any]) -> tuple[JsonValue, list[Leaf]]:
@@ -112,7 +123,7 @@ def where_of(leaf: Leaf, leaves: Sequence[Leaf], partial: JsonValue) -> Where:
     """What ``leaf``'s rows must be like, given what is filled so far."""
     sources = {other.pointer: other.source for other in leaves}
     return Where(
-        {column: pointed(partial, pointer) for column, pointer in leaf.where.items()},
+        leaf.fixed | {column: pointed(partial, path) for column, path in leaf.where.items()},
         {
             column: source
             for column, pointer in leaf.where.items()

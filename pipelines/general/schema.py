@@ -28,7 +28,8 @@ def submit_schema(p: Problem, db: Tables) -> Schema:
     """The form of a submission: structure, types and ranges, no rules.
 
     Leaves carry ``x-source`` ("hotels.name"), ``x-where`` ({"city": "/0/city"}: the column equals what
-    stands at that pointer) and ``x-intervals``; the root of a workflow's schema carries ``x-walk``.
+    stands at that pointer; {"city": {"const": "Hangzhou"}}: it equals a constant of the prompt) and
+    ``x-intervals``; the root of a workflow's schema carries ``x-walk``.
     ``db`` is not read today: ranges come from the slots alone, so that a schema serves every re-seed.
 
     Raises:
@@ -130,10 +131,29 @@ def _queried(slot: Slot, query: Query, p: Problem, pointers: dict[str, str]) -> 
     words = {"bool": "boolean", "int": "integer", "minutes": "integer"}
     base = "integer" if kind.startswith("decimal:") else words.get(kind, "string")
     schema: Schema = {"type": base, "x-source": f"{relation}.{column}"}
-    where = {c: pointers[s] for c, s in linked_columns(p, slot).items() if s in pointers}
+    where: Schema = {c: pointers[s] for c, s in linked_columns(p, slot).items() if s in pointers}
+    where |= {c: {"const": value} for c, value in fixed_columns(p, slot).items()}
     if where:
-        schema["x-where"] = {c: pointer for c, pointer in where.items()}
+        schema["x-where"] = where
     return schema
+
+
+def fixed_columns(p: Problem, slot: Slot) -> dict[str, Scalar]:
+    """Column -> constant, where the slot's domain has a conjunct ``column = constant`` of the prompt."""
+    if slot.kind not in ("entity", "set") or not isinstance(slot.domain, Query):
+        return {}
+    found: dict[str, Scalar] = {}
+    for part in _conjuncts(slot.domain.where):
+        if not isinstance(part, ir.Cmp) or part.fn != "=":
+            continue
+        for get, fixed in ((part.left, part.right), (part.right, part.left)):
+            if not isinstance(get, ir.Get) or get.entity != ir.Var(name=slot.domain.var):
+                continue
+            if isinstance(fixed, ir.Param):
+                found[get.column] = p.params[fixed.name]
+            elif isinstance(fixed, ir.Const) and not isinstance(fixed.value, tuple):
+                found[get.column] = fixed.value
+    return found
 
 
 def linked_columns(p: Problem, slot: Slot) -> dict[str, str]:
@@ -144,9 +164,8 @@ def linked_columns(p: Problem, slot: Slot) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in _conjuncts(slot.domain.where):
         pair = _column_equals_slot(part, slot.domain)
-        if pair is None or pair[1] not in earlier:
-            return {}
-        found[pair[0]] = pair[1]
+        if pair is not None and pair[1] in earlier:
+            found[pair[0]] = pair[1]
     return found
 
 

@@ -1,0 +1,73 @@
+"""random-valid, through environment, tools and verifier, passes as often as the density says."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from problem_dataset import write_problem_dataset
+from sample_problems import SAMPLES, Sample
+
+from envgen.environments.general import GeneralEnv
+from envgen.pipelines.general.density import density
+from envgen.pipelines.general.domains import load_blueprint
+from envgen.policies.greedy import GreedyPolicy
+from envgen.policies.random_valid import RandomValidPolicy
+from envgen.rollout.episode import run_episode
+from envgen.rollout.pass_at_k import clopper_pearson
+
+
+def hardened(domain: str, level: int) -> Sample:
+    """The domain's task at ``level``."""
+    blueprint = load_blueprint(domain)
+    for seed in range(20):
+        rng = random.Random(seed)
+        tables = blueprint.tables(rng, 1)
+        problem = blueprint.problem(rng, tables)
+        for step in range(1, level):
+            if problem is None:
+                break
+            steps = (o.harden(problem, tables, rng) for o in blueprint.operators if o.applies(step))
+            found = next((harder for harder in steps if harder is not None), None)
+            problem, tables = found if found is not None else (None, tables)
+        if problem is not None:
+            return Sample(problem, tables)
+    raise AssertionError(f"no {domain} task at level {level}")
+
+
+CASES = {
+    "trip-1": (lambda: hardened("trip", 1), 200),
+    "trip-5": (lambda: hardened("trip", 5), 200),
+    "orders-2": (lambda: hardened("orders", 2), 200),
+    "orders-4": (lambda: hardened("orders", 4), 200),
+    "meetings-3": (lambda: hardened("meetings", 3), 200),
+    "meetings-6": (lambda: hardened("meetings", 6), 200),
+    "a-trip": (lambda: SAMPLES["a_trip"], 300),
+    "a-stay": (lambda: SAMPLES["a_stay"], 300),
+    "b-cheapest": (lambda: SAMPLES["b_cheapest"], 200),
+    "b-set": (lambda: SAMPLES["b_set"], 200),
+    "e-meetings": (lambda: SAMPLES["e_meetings"], 200),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_random_valid_agrees_with_the_density(name: str, tmp_path: Path) -> None:
+    build, n = CASES[name]
+    sample = build()
+    dataset = write_problem_dataset(tmp_path / "problems", {name: sample})
+    env = GeneralEnv(dataset, backend="inline", unproven=True)
+    passed = 0
+    for i in range(n):
+        got = run_episode(env, RandomValidPolicy(), name, sample=i, seed=i).trajectory
+        assert got.error is None, got.error
+        assert got.reached_verifier, got.messages[-3:]
+        assert got.score is not None
+        passed += got.score.passed
+    expected = density(sample.problem, sample.tables, random.Random(0))
+    low, high = clopper_pearson(n, passed, 0.9999)
+    assert low <= expected.high
+    assert expected.low <= high
+    greedy = run_episode(env, GreedyPolicy(), name, sample=0, seed=0).trajectory
+    assert greedy.error is None
+    assert greedy.reached_verifier
