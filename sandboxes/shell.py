@@ -39,6 +39,7 @@ class ShellSandbox:
             "work": self._work,
             "worker_uid": uid if backend == "bubblewrap" else None,
             "memory_bytes": spec.memory_bytes,
+            "total_bytes": spec.memory_bytes,
             "disk_bytes": spec.disk_bytes,
             "cpu_s": math.ceil(spec.cpu),
             "pids": spec.pids,
@@ -76,6 +77,7 @@ class ShellSandbox:
         """Run a program to its end; what it leaves running ends with it."""
         limit = self.spec.wall_s if timeout_s is None else timeout_s
         started = time.monotonic()
+        kills = self._oom_kills()
         with _Run(self, argv, env, cwd) as run:
             run.pump(stdin, started + limit, self.spec.output_bytes)
         code = run.exit_code
@@ -85,8 +87,12 @@ class ShellSandbox:
             stderr=bytes(run.kept[1]),
             wall_s=time.monotonic() - started,
             timed_out=run.timed_out,
+            oom=self._oom_kills() > kills,
             truncated=run.truncated,
         )
+
+    def _oom_kills(self) -> int:
+        return 0 if self._zygote.group is None else self._zygote.group.oom_kills()
 
     def spawn(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = WORK

@@ -19,18 +19,21 @@ from envgen.core.errors import (
     SandboxUnavailableError,
     WorkerDiedError,
 )
-from envgen.sandboxes import bubblewrap, runtime
+from envgen.sandboxes import bubblewrap, cgroups, runtime
 from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.launcher import launch
 from envgen.sandboxes.programs.wire import pack
 
 WorkerBackend = Literal["auto", "bubblewrap", "docker", "process", "inline"]
 START_TIMEOUT_S = 30.0
+_OWN_PROCESSES = 16
+"""bwrap's two processes, the zygote and supervisors, beside the programs' own."""
 DEFAULTS: dict[str, Any] = {
     "memory_bytes": 512 << 20,
     "disk_bytes": 64 << 20,
     "pids": 4096,
     "cpu_s": 120,
+    "total_bytes": 16 << 30,
     "files": 256,
     "confine": True,
 }
@@ -87,6 +90,7 @@ class Zygote:
         self._lock = threading.Lock()
         self._next = 0
         self.closed = False
+        self.group: cgroups.Group | None = None
         self.backend = backend
         settings = DEFAULTS | dict(config)
         settings |= {"role": f"role_{role}", "filename": f"{role}.py"}
@@ -99,7 +103,7 @@ class Zygote:
             near.close()
             raise SandboxUnavailableError(f"can't start a worker: {error}") from error
         self._socket = near
-        self._finalizer = weakref.finalize(self, _end, self.process, near)
+        self._finalizer = weakref.finalize(self, _end, self.process, near, self.group)
         try:
             self._load(settings, files)
         except BaseException:
@@ -127,6 +131,9 @@ class Zygote:
         words += [*runtime.python_flags(), f"{programs}/zygote.py", str(far.fileno())]
         if self.backend == "bubblewrap":
             words = bubblewrap.command(words, layout)
+            self.group = cgroups.make(settings["total_bytes"], settings["pids"] + _OWN_PROCESSES)
+            if self.group is not None:
+                words = self.group.join_command(words)
         return launch(words, env=env, stderr=subprocess.PIPE, pass_fds=[far.fileno()])
 
     def _load(self, settings: dict[str, Any], files: Sequence[int]) -> None:
@@ -201,12 +208,16 @@ class Zygote:
         self._finalizer()
 
 
-def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+def _end(
+    process: subprocess.Popen[bytes], control: socket.socket, group: cgroups.Group | None
+) -> None:
     control.close()
     process.kill()
     if process.stderr is not None:
         process.stderr.close()
     process.wait()
+    if group is not None:
+        group.close()
 
 
 def remove(folder: Path) -> None:
