@@ -19,7 +19,7 @@ from envgen.policies.scripted import ScriptedPolicy
 def test_random_valid_draws_uniformly_through_tools() -> None:
     task, functions = town_task(), town_functions()
     counts: Counter[tuple[str, str]] = Counter()
-    n = 600
+    n = 300
     for seed in range(n):
         episode = play(RandomValidPolicy(), task, functions, seed)
         jsonschema.validate(episode.answer, task.submit_schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,18 +37,18 @@ def hardened(domain: str, level: int) -> Sample:
     raise AssertionError(f"no {domain} task at level {level}")
 
 
-CASES = {
-    "trip-1": (lambda: hardened("trip", 1), 200),
-    "trip-5": (lambda: hardened("trip", 5), 200),
-    "orders-2": (lambda: hardened("orders", 2), 200),
-    "orders-4": (lambda: hardened("orders", 4), 200),
-    "meetings-3": (lambda: hardened("meetings", 3), 200),
-    "meetings-6": (lambda: hardened("meetings", 6), 200),
-    "a-trip": (lambda: SAMPLES["a_trip"], 300),
-    "a-stay": (lambda: SAMPLES["a_stay"], 300),
-    "b-cheapest": (lambda: SAMPLES["b_cheapest"], 200),
-    "b-set": (lambda: SAMPLES["b_set"], 200),
-    "e-meetings": (lambda: SAMPLES["e_meetings"], 200),
+CASES: dict[str, tuple[Callable[[], Sample], int]] = {
+    "trip-1": (lambda: hardened("trip", 1), 100),
+    "trip-5": (lambda: hardened("trip", 5), 100),
+    "orders-2": (lambda: hardened("orders", 2), 100),
+    "orders-4": (lambda: hardened("orders", 4), 100),
+    "meetings-3": (lambda: hardened("meetings", 3), 100),
+    "meetings-6": (lambda: hardened("meetings", 6), 100),
+    "a-trip": (lambda: SAMPLES["a_trip"], 150),
+    "a-stay": (lambda: SAMPLES["a_stay"], 150),
+    "b-cheapest": (lambda: SAMPLES["b_cheapest"], 100),
+    "b-set": (lambda: SAMPLES["b_set"], 100),
+    "e-meetings": (lambda: SAMPLES["e_meetings"], 100),
 }
 
 
