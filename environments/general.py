@@ -37,7 +37,7 @@ from envgen.core.types import (
 )
 from envgen.environments.actions import MAX_ACTION_CHARS, Action, parse_action
 from envgen.environments.hosts import DatasetHosts, Lease, Task, hosts_for, open_dataset
-from envgen.environments.rendering import clip, render_messages
+from envgen.environments.rendering import clip, message_dict, render_messages
 from envgen.environments.spaces import ToolCallText, UnicodeText
 from envgen.environments.toolbox import EPISODE_OVER, INVALID_ARGUMENTS
 from envgen.sandboxes.zygote import WorkerBackend
@@ -296,7 +296,7 @@ class GeneralEnv(gymnasium.Env[str, str]):
 
     def _refuse(self, call: ToolCall, code: str, message: str) -> str:
         value: JsonValue = {"error": code, "message": message}
-        self._log(call.name, _storable(call.arguments), value, code, False)
+        self._log(call.name, call.arguments or {}, value, code, False)
         return clean_text(compact(value))
 
     def _log(
@@ -377,34 +377,6 @@ class GeneralEnv(gymnasium.Env[str, str]):
             info["reasons"] = list(self.score.reasons)
             info["stop"] = str(self.stop)
         return info
-
-
-def message_dict(message: Message) -> dict[str, Any]:
-    """A message in OpenAI's form; ``arguments`` of calls are JSON text."""
-    value: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.reasoning is not None:
-        value["reasoning_content"] = message.reasoning
-    if message.tool_call_id is not None:
-        value["tool_call_id"] = message.tool_call_id
-    if message.tool_calls:
-        value["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {
-                    "name": call.name,
-                    "arguments": call.arguments_text or ""
-                    if call.arguments is None
-                    else compact(call.arguments),
-                },
-            }
-            for call in message.tool_calls
-        ]
-    return value
-
-
-def _storable(arguments: dict[str, JsonValue] | None) -> dict[str, JsonValue]:
-    return {} if arguments is None else arguments
 
 
 def _task_ids(dataset: Dataset, wanted: Sequence[str] | None) -> tuple[str, ...]:

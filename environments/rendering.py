@@ -1,10 +1,11 @@
-"""Conversations as text for people and for text-only policies."""
+"""Conversations as text for people and text-only policies, and in OpenAI's form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from envgen.core.canonical import dumps
+from envgen.core.canonical import compact, dumps
 from envgen.core.types import Message, ToolSpec
 
 
@@ -24,6 +25,30 @@ def render_message(message: Message) -> str:
         arguments = call.arguments_text if call.arguments is None else dumps(call.arguments)
         parts.append(f"{call.name}({arguments})")
     return "\n".join(parts)
+
+
+def message_dict(message: Message) -> dict[str, Any]:
+    """A message in OpenAI's form; ``arguments`` of calls are JSON text."""
+    value: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.reasoning is not None:
+        value["reasoning_content"] = message.reasoning
+    if message.tool_call_id is not None:
+        value["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        value["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {
+                    "name": call.name,
+                    "arguments": call.arguments_text or ""
+                    if call.arguments is None
+                    else compact(call.arguments),
+                },
+            }
+            for call in message.tool_calls
+        ]
+    return value
 
 
 def render_tools(tools: Sequence[ToolSpec]) -> str:

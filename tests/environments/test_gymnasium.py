@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from gymnasium.vector import AutoresetMode
 
 import envgen.environments.registration as registration
 from envgen.environments.general import GeneralEnv
@@ -87,6 +88,28 @@ def test_vector_observations_have_their_values(tiny: Dataset, mode: Any, backend
         assert isinstance(infos["reasons"][0], list)
         fifth, *_ = envs.step((LIST, LIST))  # the first environment starts anew
         assert "Submit" in fifth[0]
+    finally:
+        envs.close()
+
+
+def test_vectors_spawn_and_reset_by_mask(tiny: Dataset) -> None:
+    envs: Any = gymnasium.make_vec(
+        registration.GENERAL_ID,
+        num_envs=2,
+        vectorization_mode="async",
+        vector_kwargs={"context": "spawn", "autoreset_mode": AutoresetMode.DISABLED},
+        dataset=str(tiny.path),
+        backend="inline",
+        task_ids=["tiny-cheapest"],
+    )
+    try:
+        first, _ = envs.reset(seed=0)
+        submit = call("submit_result", answer_text='{"hotel": "Lotus Inn"}')
+        second, rewards, terminated, *_ = envs.step((submit, LIST))
+        assert list(rewards) == [1.0, 0.0]
+        assert list(terminated) == [True, False]
+        third, _ = envs.reset(options={"reset_mask": terminated})
+        assert list(third) == [first[0], second[1]]
     finally:
         envs.close()
 

@@ -14,9 +14,11 @@ from envgen.sandboxes.tools import ToolHost, tool_host
 from envgen.store.dataset import Dataset
 
 
-@pytest.fixture(scope="module")
-def solutions() -> Iterator[SolutionHost]:
-    host = solution_host(backend="process", trusted=True)
+@pytest.fixture(
+    scope="module", params=["process", pytest.param("bubblewrap", marks=pytest.mark.bwrap)]
+)
+def solutions(request: pytest.FixtureRequest) -> Iterator[SolutionHost]:
+    host = solution_host(backend=request.param, trusted=True)
     yield host
     host.close()
 
