@@ -22,7 +22,7 @@ Value = Any
 """A JSON value: a scalar, an interval object, a list (query, set, sequence), a dict (map)."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Scope:
     """What an expression may read."""
 
@@ -36,7 +36,16 @@ class Scope:
 
     def bind(self, var: str, value: Value) -> Scope:
         """This scope with one more variable."""
-        return replace(self, variables={**self.variables, var: value})
+        variables = {**self.variables, var: value}
+        return Scope(
+            self.problem,
+            self.initial,
+            self.final,
+            self.slots,
+            self.args,
+            variables,
+            self.in_final,
+        )
 
     def relation(self, name: str) -> dict[str, Row]:
         """The rows of a relation in the state that is being read."""

@@ -13,11 +13,12 @@ from envgen.pipelines.general.closures import (
     Closure,
     Compiler,
     Frame,
+    frozen,
     plain,
     reads_final,
     slots_of,
 )
-from envgen.pipelines.general.layout import fill_layout
+from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.machine import Diff, Group, Machine, RowId
 from envgen.pipelines.general.model import conjuncts, domain_values, truth
 from envgen.pipelines.general.tables import Tables
@@ -29,6 +30,7 @@ MAX_SUBMISSIONS = 5_000
 class _Atom:
     """A part of a rule that must be true, with variables bound; reads no slot."""
 
+    rule: str
     run: Closure
     variables: dict[str, Any]
     reads: set[tuple[str, str | None]] = field(default_factory=set)
@@ -47,10 +49,14 @@ class Judge:
         self._allow(start)
         self.undo = _undoable(p)
         effects = () if self.due is True else p.goal.effects
-        rules = [truth(clause) for clause in (*p.clauses, *effects)]
-        parts = [part for rule in rules for part in conjuncts(rule)]
-        self.with_slots = [self.compiler.compile(part) for part in parts if slots_of(part)]
-        self.atoms = [a for part in parts if not slots_of(part) for a in self._atoms(part, {})]
+        self.with_slots: list[tuple[str, Closure]] = []
+        self.atoms: list[_Atom] = []
+        for clause in (*p.clauses, *effects):
+            for part in conjuncts(truth(clause)):
+                if slots_of(part):
+                    self.with_slots.append((clause.id, self.compiler.compile(part)))
+                else:
+                    self.atoms += self._atoms(clause.id, part, {})
         self.start_true = {id(a) for a in self.atoms if self._holds(a, self.db)}
         self.by_row: dict[tuple[str, str | None], list[_Atom]] = {}
         for atom in self.atoms:
@@ -71,18 +77,18 @@ class Judge:
             if item.inserts:
                 self.inserts.add(item.relation)
 
-    def _atoms(self, expr: Node, variables: dict[str, Any]) -> Iterator[_Atom]:
+    def _atoms(self, rule: str, expr: Node, variables: dict[str, Any]) -> Iterator[_Atom]:
         """``expr`` as parts; an All over rows of the initial state gives one for each row."""
         over = expr.over if isinstance(expr, ir.All) else None
         if isinstance(expr, ir.All) and isinstance(over, ir.Query) and not reads_final(over):
             frame = self.compiler.frame()
             frame.vars = dict(variables)
-            elements = self.compiler.compile(over.model_copy(update={"limit": over.limit}))(frame)
+            elements = self.compiler.compile(over)(frame)
             for element in elements if isinstance(elements, list) else [elements]:
                 for part in conjuncts(expr.body):
-                    yield from self._atoms(part, {**variables, expr.var: element})
+                    yield from self._atoms(rule, part, {**variables, expr.var: element})
         else:
-            yield _Atom(self.compiler.compile(expr), variables)
+            yield _Atom(rule, self.compiler.compile(expr), variables)
 
     def _holds(self, atom: _Atom, state: Tables) -> bool:
         """Whether an atom is true; ``atom.reads`` are the rows of the state that it looked at."""
@@ -132,18 +138,33 @@ class Judge:
 
     def rules_hold(self, diff: Diff, state: Tables) -> bool:
         """Whether every rule that doesn't read the submission holds."""
-        changed = {at for at, _ in diff}
-        touched = self._touched(changed)
+        return next(self._broken_atoms(diff, state), None) is None
+
+    def _broken_atoms(self, diff: Diff, state: Tables) -> Iterator[_Atom]:
+        touched = self._touched({at for at, _ in diff})
         for atom in self.atoms:
             if id(atom) in touched:
                 if not self._recheck(atom, state)[0]:
-                    return False
+                    yield atom
             elif id(atom) not in self.start_true:
-                return False
-        return True
+                yield atom
+
+    def broken(self, diff: Diff, state: Tables, answer: Any) -> set[str]:
+        """Ids of the rules that a final state and a fitting submission break."""
+        found = {atom.rule for atom in self._broken_atoms(diff, state)}
+        if not self.allowed(diff):
+            found.add("write_set")
+        values = match_layout(self.p.layout, answer) or {}
+        frame = self.compiler.frame(state)
+        frame.slots[:] = [frozen(slot, values.get(slot.name)) for slot in self.p.slots]
+        found |= {rule for rule, run in self.with_slots if run(frame) is not True}
+        outcome = {True: "escalated", False: "done"}.get(self.due)
+        if outcome is None or values.get("outcome", outcome) != outcome:
+            found.add("goal")
+        return found
 
     def _recheck(self, atom: _Atom, state: Tables) -> tuple[bool, set[tuple[str, str | None]]]:
-        fresh = _Atom(atom.run, atom.variables)
+        fresh = _Atom(atom.rule, atom.run, atom.variables)
         return self._holds(fresh, state), fresh.reads
 
     def _touched(self, changed: set[RowId]) -> set[int]:
@@ -153,14 +174,14 @@ class Judge:
                 found |= {id(atom) for atom in self.by_row.get(at, ())}
         return found
 
-    def lost(self, diff: Diff, state: Tables, frozen: set[RowId]) -> bool:
+    def lost(self, diff: Diff, state: Tables, fixed: set[RowId]) -> bool:
         """Whether a rule is broken by rows that no call can change any more."""
         touched = self._touched({at for at, _ in diff})
         for atom in self.atoms:
             if id(atom) in touched:
                 true, reads = self._recheck(atom, state)
                 if not true and all(
-                    at in frozen or at[0] not in self.machine.mutable for at in reads
+                    at in fixed or at[0] not in self.machine.mutable for at in reads
                 ):
                     return True
         return False
@@ -177,7 +198,7 @@ class Judge:
             domains[names.index("outcome")] = [outcome]
         for values in product(*domains):
             frame.slots[:] = values
-            if all(run(frame) is True for run in self.with_slots):
+            if all(run(frame) is True for _, run in self.with_slots):
                 named = {s.name: plain(s, v) for s, v in zip(p.slots, values, strict=True)}
                 yield fill_layout(p.layout, named)
 

@@ -117,21 +117,27 @@ class _Finder:
 
     def _searched(self, rule: str, steps: int) -> Iterator[list[Any]]:
         """Solutions of "all other rules, and one part of this rule is not true"."""
-        parts = list(conjuncts(self.exprs[rule]))
-        parts = [piece for part in parts for piece in _pieces(part)]
+        parts = [piece for part in conjuncts(self.exprs[rule]) for piece in _pieces(part)]
         self.rng.shuffle(parts)
-        share = max(steps // max(len(parts), 1), 2_000)
-        pending = []
-        for part in parts:
-            model = build_model(
-                self.p,
-                self.db,
-                without=rule,
-                extra=(failing(part),),
-                compiler=self.compiler,
+        models = [
+            build_model(
+                self.p, self.db, without=rule, extra=(failing(part),), compiler=self.compiler
             )
-            pending.append(solutions(model, self.rng, Budget(share), searches_first=True))
-        while pending:  # one of each part in turn, so that all parts are seen
+            for part in parts
+        ]
+        share = max(steps // max(len(parts), 1), 2_000)
+        yield from self._alternating(models, share, searches_first=True)
+        yield from self._alternating(models, steps, searches_first=False)
+
+    def _alternating(
+        self, models: list[Model], steps: int, *, searches_first: bool
+    ) -> Iterator[list[Any]]:
+        """Solutions of each model in turn, so that all parts of a rule are seen."""
+        pending = [
+            solutions(model, self.rng, Budget(steps), searches_first=searches_first)
+            for model in models
+        ]
+        while pending:
             for source in list(pending):
                 values = next(source, None)
                 if values is None:

@@ -7,9 +7,13 @@ from random import Random
 from typing import Any
 
 from envgen.core import ir
+from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.pipelines.general.closures import Compiler, plain
+from envgen.pipelines.general.evaluate import rule_ids
+from envgen.pipelines.general.judge import Judge
 from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.machine import Diff, Machine
 from envgen.pipelines.general.model import NotEnumerableError, domain_values
 from envgen.pipelines.general.plans import (
     Call,
@@ -20,7 +24,7 @@ from envgen.pipelines.general.plans import (
 )
 from envgen.pipelines.general.tables import Tables
 
-MAX_TRIED = 600
+MAX_TRIED = 3_000
 
 
 def plan_misses(
@@ -29,19 +33,32 @@ def plan_misses(
     """(plan, id of the one rule it breaks), up to ``per_clause`` for each rule.
 
     From ``accepted``: one call skipped, repeated, with another argument or added, or another submission.
-    ``evaluate`` on the resulting state says what each breaks.
+    ``evaluate`` on the resulting state confirms what each breaks.
     """
-    found: dict[str, int] = {}
+    try:
+        machine = Machine(p, db)
+    except ConfigError:
+        return
+    judge = Judge(p, machine)
+    tools = {tool.access.tool: tool for tool in machine.tools}
+    left = dict.fromkeys(rule_ids(p), per_clause)
     seen = {repr(accepted)}
     for tried, plan in enumerate(_changed(p, db, accepted, rng)):
-        if tried >= MAX_TRIED:
+        if tried >= MAX_TRIED or not any(left.values()):
             return
         if repr(plan) in seen:
             continue
         seen.add(repr(plan))
+        diff: Diff = ()
+        for tool, args in plan.calls:
+            writes = machine.call(tools[tool], args, machine.tables(diff))
+            diff = machine.after(diff, writes or {})
+        guess = judge.broken(diff, machine.tables(diff), plan.answer)
+        if len(guess) != 1 or not left.get(next(iter(guess))):
+            continue
         broken = [rule for rule, ok in evaluate_plan(p, db, plan).items() if not ok]
-        if len(broken) == 1 and found.get(broken[0], 0) < per_clause:
-            found[broken[0]] = found.get(broken[0], 0) + 1
+        if len(broken) == 1 and left[broken[0]]:
+            left[broken[0]] -= 1
             yield plan, broken[0]
 
 
