@@ -5,15 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 from math import comb, sqrt
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.core.types import Density
 from envgen.pipelines.general.closures import Compiler
-from envgen.pipelines.general.count import space_size
+from envgen.pipelines.general.count import Count, count, count_model, space_size
 from envgen.pipelines.general.elimination import (
     MAX_STEPS,
+    DrawWeights,
     Eliminator,
     TooHardError,
     draw_weights,
@@ -49,34 +50,59 @@ def density(
     elimination or a complete search fits in ``steps``; else sampled, with a 99.9 % interval. For Reach it
     is the chance of a random walk (``walks``).
     """
+    return measure(p, db, rng, steps=steps, samples=samples).density
+
+
+class Measured(NamedTuple):
+    """How many answers are accepted, and how likely a random one is."""
+
+    count: Count
+    density: Density
+
+
+def measure(
+    p: Problem,
+    db: Tables,
+    rng: Random,
+    *,
+    steps: int = MAX_STEPS,
+    samples: int = 4_000,
+    cap: int = 10**6,
+) -> Measured:
+    """``count`` (conditioned) and ``density`` in one go, at about the price of one."""
     if isinstance(p.goal, ir.Reach):
-        return walk_density(p, db, rng, steps=steps, samples=samples)
+        share = walk_density(p, db, rng, steps=steps, samples=samples)
+        return Measured(count(p, db, cap, steps=steps), share)
     try:
         compiler = Compiler(p, db)
         space = build_model(p, db, space="conditioned", clauses=False, compiler=compiler)
         model = build_model(p, db, space="conditioned", compiler=compiler)
     except NotEnumerableError:
-        return _set_density(p, db)
-    size = float(space_size(space))
-    exact = exact_share(model, space, steps)
-    if exact is not None:
-        share = float(exact)
-        return Density(value=share, low=share, high=share, method="exact", space=size)
-    return sampled_share(model, space, rng, size, steps=steps, samples=samples)
-
-
-def exact_share(model: Model, space: Model, steps: int) -> Fraction | None:
-    """The exact chance that a draw from ``space`` solves ``model``; None if it takes too long."""
+        return Measured(count(p, db, cap), _set_density(p, db))
+    size = space_size(space)
     weights = draw_weights(model, space)
+    total, complete = _total(model, weights, cap, steps)
+    if not weights.messages:
+        counted = Count(total, total if complete else size, complete)
+    else:
+        counted = count_model(model, space, cap, steps)
+        complete = complete or (counted.exact and counted.low == 0)
+    if complete:
+        value = float(Fraction(total, weights.scale)) if weights.scale else 0.0
+        share = Density(value=value, low=value, high=value, method="exact", space=float(size))
+    else:
+        share = sampled_share(model, space, rng, float(size), steps=steps, samples=samples)
+    return Measured(counted, share)
+
+
+def _total(model: Model, weights: DrawWeights, cap: int, steps: int) -> tuple[int, bool]:
+    """(total weight of the solutions of a model, whether it is exact)."""
     try:
-        total = Eliminator(model, steps, weights.messages).count()
+        return Eliminator(model, steps, weights.messages).count(), True
     except TooHardError:
         if weights.messages:
-            return None
-        total, complete = count_by_search(model, 10**6, steps // 2)
-        if not complete:
-            return None
-    return Fraction(total, weights.scale)
+            return 0, False
+        return count_by_search(model, cap, steps // 2)
 
 
 def sampled_share(

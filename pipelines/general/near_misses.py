@@ -126,24 +126,23 @@ class _Finder:
             for part in parts
         ]
         share = max(steps // max(len(parts), 1), 2_000)
-        yield from self._alternating(models, share, searches_first=True)
-        yield from self._alternating(models, steps, searches_first=False)
+        easy = [solutions(model, self.rng, Budget(share), searches_first=True) for model in models]
+        yield from _in_turn(easy)
+        hard = [solutions(model, self.rng, Budget(steps)) for model in models]
+        for source in hard:  # each costs a lot to start: take two before the next
+            yield from islice(source, 2)
+        yield from _in_turn(hard)
 
-    def _alternating(
-        self, models: list[Model], steps: int, *, searches_first: bool
-    ) -> Iterator[list[Any]]:
-        """Solutions of each model in turn, so that all parts of a rule are seen."""
-        pending = [
-            solutions(model, self.rng, Budget(steps), searches_first=searches_first)
-            for model in models
-        ]
-        while pending:
-            for source in list(pending):
-                values = next(source, None)
-                if values is None:
-                    pending.remove(source)
-                else:
-                    yield values
+
+def _in_turn(sources: list[Iterator[list[Any]]]) -> Iterator[list[Any]]:
+    """One item of each source, then the next of each, until all are empty."""
+    while sources:
+        for source in list(sources):
+            values = next(source, None)
+            if values is None:
+                sources.remove(source)
+            else:
+                yield values
 
 
 def goal_expr(p: Problem, compiler: Compiler) -> Node | None:

@@ -10,7 +10,8 @@ from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.pipelines.general.closures import Compiler, plain
-from envgen.pipelines.general.evaluate import rule_ids
+from envgen.pipelines.general.evaluate import rule_ids, write_allowance
+from envgen.pipelines.general.interpret import Scope
 from envgen.pipelines.general.judge import Judge
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.machine import Diff, Machine
@@ -123,8 +124,16 @@ def _some_arguments(
     if first is None:
         yield {}
         return
-    for value in domains[first][:most]:
+    near = _touchable(p, db)
+    for value in sorted(domains[first], key=lambda v: v not in near)[:most]:
         yield {n: value if n == first else rng.choice(v) for n, v in domains.items()}
+
+
+def _touchable(p: Problem, db: Tables) -> set[Any]:
+    """Keys of the rows that the goal lets change."""
+    assert isinstance(p.goal, ir.Reach)
+    scope = Scope(p, db, db)
+    return {key for _, key, _ in write_allowance(p.goal, scope).cells}
 
 
 def _other_answers(p: Problem, db: Tables, answer: Any) -> Iterator[Any]:

@@ -8,6 +8,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
+from envgen.core import ir
+from envgen.core.ir import Node
 from envgen.pipelines.general.closures import Closure
 from envgen.pipelines.general.model import Linear, Model
 
@@ -86,6 +88,7 @@ class Search:
         self.simple = {i for i, slot in enumerate(model.p.slots) if slot.kind in kinds}
         """Variables whose closures take None for unknown."""
         self.domains = self._supported() if model.feasible else []
+        self.equals = [c.scope for c in model.constraints if _is_equality(c.expr)]
         self.parents = {link.parent for link in model.links}
         self.failures = [1] * self.size
         """By variable: 1 + how often a test on it ruled everything out."""
@@ -180,6 +183,13 @@ class Search:
                 for j in scope:
                     self.failures[j] += 1
                 return None
+        for a, b in self.equals:
+            if a in rest or b in rest:
+                common = set(domains[a]).intersection(domains[b])
+                if not common:
+                    return None
+                domains[a] = [value for value in domains[a] if value in common]
+                domains[b] = [value for value in domains[b] if value in common]
         return self._bounded(domains, rest, budget)
 
     def _hopeless(
@@ -264,6 +274,16 @@ class Search:
                 if not domains[i]:
                     return None
         return domains
+
+
+def _is_equality(expr: Node) -> bool:
+    """Whether ``expr`` says that two slots are equal."""
+    if not isinstance(expr, ir.Cmp) or expr.fn != "=":
+        return False
+    sides = (expr.left, expr.right)
+    return (
+        all(isinstance(s, ir.SlotRef) and s.index is None for s in sides) and sides[0] != sides[1]
+    )
 
 
 def count_by_search(model: Model, cap: int, steps: int) -> tuple[int, bool]:
