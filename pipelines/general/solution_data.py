@@ -17,6 +17,7 @@ from envgen.pipelines.general.emit import (
     Doc,
     call,
     glued,
+    if_line,
     layout_text,
     line_of,
     python_literal,
@@ -33,6 +34,8 @@ class Pin:
 
     value: Doc
     many: bool = False
+    solid: bool = True
+    """False where the value may name no row."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Lookup:
     relation: Relation
     name: str
     columns: dict[str, None] = field(default_factory=dict)
+    may_miss: bool = False
+    """Whether some key may name no row; its row then holds None everywhere."""
 
     def want(self, column: str) -> None:
         """Make sure that the rows hold ``column``."""
@@ -84,6 +89,8 @@ class Loader:
     name: str
     arguments: tuple[str, ...]
     columns: dict[str, None] = field(default_factory=dict)
+    may_miss: bool = False
+    """Whether some argument may name no row; there are no rows then."""
 
     def want(self, column: str) -> None:
         """Make sure that the rows hold ``column``."""
@@ -161,12 +168,18 @@ class Data:
         assert isinstance(scan.source, Loader)
         return Index(self.schema[relation], name, scan.source, scan.loops, only)
 
-    def get(self, source: Source, key: str) -> str:
-        """The expression of the row of ``key``."""
+    def get(self, source: Source, key: str, column: str, *, solid: bool) -> str:
+        """The expression of ``column`` in the row of ``key``; None if a key that isn't ``solid`` has none."""
+        name = self.field(source.relation.name, column)
         if isinstance(source, Lookup):
-            return f"{source.name}({key})"
+            source.may_miss = source.may_miss or not solid
+            return f'{source.name}({key})["{name}"]'
         assert isinstance(source, Index)
-        return f"{source.name}()[0]" if source.only else f"{source.name}()[{key}]"
+        if source.only:
+            return f'{source.name}()[0]["{name}"]'
+        if solid:
+            return f'{source.name}()[{key}]["{name}"]'
+        return f'{source.name}().get({key}, {{}}).get("{name}")'
 
     # --- many rows -------------------------------------------------------------------------
 
@@ -192,6 +205,13 @@ class Data:
             for column in needs:
                 lookup.want(column)
             row = Block(f"[{lookup.name}(", (pins[key].value,), "", ")]")
+            if not pins[key].solid:
+                lookup.may_miss = True
+                for column in list(self.by_key(relation))[:1]:
+                    lookup.want(column)  # else nothing would tell that the row is missing
+                name = self.field(relation, key)
+                test = f'if row["{name}"] is not None'
+                row = Block("[", ("row", glued("for row in ", row), test), " ", "]")
             return Scan(var, (_loop(var, row),), row, lookup, frozenset({key}))
         plans = [
             plan
@@ -267,6 +287,7 @@ class Data:
                 values.append(f'{scan.var}["{self.field(relation.name, relation.key)}"]')
                 continue
             pinned.add(column)
+            loader.may_miss = loader.may_miss or not pins[column].solid
             if pins[column].many:
                 inner = self.names.free(argument, taken | {var})
                 taken |= {inner}
@@ -313,10 +334,14 @@ class Data:
             f'    """The row of {relation.name} with this {relation.key}."""',
             f"    if {key} not in {cache}:",
         ]
-        cells = {self.field(relation.name, relation.key): key}
-        cells |= self._fetch(
-            lines, relation, [c for c in lookup.columns if c != relation.key], key, 8
-        )
+        columns = [c for c in lookup.columns if c != relation.key]
+        fetched = self._fetch(lines, relation, columns, key, 8)
+        own = key
+        replies = [text.partition("[")[0] for text in fetched.values() if text.endswith('"]')]
+        if lookup.may_miss and replies:
+            own = f'None if "error" in {replies[0]} else {key}'
+            fetched = {n: t.replace('["', '.get("').replace('"]', '")') for n, t in fetched.items()}
+        cells = {self.field(relation.name, relation.key): own} | fetched
         lines.append(_assign(f"{cache}[{key}] = ", cells, 8))
         return "\n".join([*lines, f"    return {cache}[{key}]"])
 
@@ -359,11 +384,18 @@ class Data:
         if item.mode == "page":
             lines += ["        page, pages = 1, 1", "        while page <= pages:"]
             lines.append(f"            reply = {item.tool}({', '.join([*parts, 'page=page'])})")
+            if loader.may_miss:
+                lines += ['            if "error" in reply:', "                break"]
             lines += ['            pages = reply["pages"]', "            page += 1"]
             lines.append('            for item in reply["items"]:')
             indent = 12
         else:
-            lines.append(f"        for item in {item.tool}({', '.join(parts)}):")
+            reading = call(f"{item.tool}(", parts)
+            if loader.may_miss:
+                lines += [line_of("reply = ", reading, 8), '        if "error" in reply:']
+                lines += ["            reply = []", "        for item in reply:"]
+            else:
+                lines.append(if_line(reading, 8, "for item in"))
         lines += self._loader_row(loader, names, indent + 4)
         return "\n".join([*lines, f"        {cache}[{key}] = rows", f"    return {cache}[{key}]"])
 

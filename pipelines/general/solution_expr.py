@@ -16,7 +16,7 @@ from envgen.core.errors import PipelineError
 from envgen.pipelines.general.dispatch import Dispatch
 from envgen.pipelines.general.emit import Block, Doc, flat, glued, python_literal
 from envgen.pipelines.general.names import Names
-from envgen.pipelines.general.solution_data import Data, Pin, Source
+from envgen.pipelines.general.solution_data import Data, Index, Pin, Source
 
 Want = Literal["value", "true", "false"]
 _IF, _OR, _AND, _NOT, _CMP, _ADD, _MUL, _ATOM = range(1, 9)
@@ -195,11 +195,20 @@ def _get(node: ir.Get, scope: Scope, want: Want) -> Py:
         return _plain(Py(f'{item.text}["{name}"]', known=not column.nullable), want)
     entity = emit(node.entity, scope)
     source = scope.data.row(node.relation, node.column)
-    text = f'{scope.data.get(source, flat(entity.doc))}["{name}"]'
+    firm = solid(node.entity, scope)
+    text = scope.data.get(source, flat(entity.doc), node.column, solid=firm)
     if entity.known:
-        return _plain(Py(text, known=not column.nullable), want)
+        only = isinstance(source, Index) and source.only
+        return _plain(Py(text, known=not column.nullable and (firm or only)), want)
     key = flat(entity.at(_ADD))
     return _plain(Py(f"(None if {key} is None else {text})", known=False), want)
+
+
+def solid(node: ir.Node, scope: Scope) -> bool:
+    """Whether a key is sure to name a row: it comes from one."""
+    if isinstance(node, ir.Get):
+        return scope.p.relation(node.relation).column(node.column).type.startswith("entity:")
+    return isinstance(node, ir.Var | ir.SlotRef)
 
 
 @_emit.on(ir.Arith)
@@ -207,7 +216,7 @@ def _arith(node: ir.Arith, scope: Scope, want: Want) -> Py:
     left, right = emit(node.left, scope), emit(node.right, scope)
     symbol = {"convert": "*"}.get(node.fn, node.fn)
     level = _ADD if symbol in "+-" else _MUL
-    tight = level if symbol in "+*" else level + 1
+    tight = level if symbol == "+" else level + 1  # a - (b - c), a * (b // c)
     doc = Block("", (left.at(level), right.at(tight)), f" {symbol} ")
     return _if_known(Py(doc, level), [left, right])
 
@@ -353,11 +362,11 @@ def pins_of(where: ir.Node, query: ir.Query, scope: Scope) -> dict[str, tuple[Pi
                 values = _members(other, scope)
                 if isinstance(other, ir.Query):
                     values = Block("sorted(set(", (values,), "", "))")
-                pins[get.column] = (Pin(values, many=True), part)
+                pins[get.column] = (Pin(values, True, isinstance(other, ir.Query)), part)
             else:
                 value = emit(other, scope)
                 if value.known:
-                    pins[get.column] = (Pin(value.doc), part)
+                    pins[get.column] = (Pin(value.doc, solid=solid(other, scope)), part)
     return pins
 
 

@@ -27,7 +27,7 @@ from envgen.pipelines.general.emit import (
 )
 from envgen.pipelines.general.names import Names
 from envgen.pipelines.general.solution_data import Data, Pin
-from envgen.pipelines.general.solution_expr import Item, Scope, emit, needs_of
+from envgen.pipelines.general.solution_expr import Item, Scope, emit, needs_of, solid
 from envgen.pipelines.general.solution_plan import Linear, Link, Plan, Rule, Term, make_plan
 
 _FAILED_BEFORE = '''def failed_before(failed, state, sums):
@@ -115,7 +115,7 @@ class Search:
             if link.child == slot.name and link.parents <= assigned and link.column not in pins:
                 value = emit(link.value, scope)
                 if value.known:
-                    pins[link.column] = Pin(value.doc)
+                    pins[link.column] = Pin(value.doc, solid=solid(link.value, scope))
                     used[link.column] = link
         needs = self._needs(slot, domain)
         scan = self.data.scan(domain.relation, needs, pins, var, scope.taken)
@@ -190,7 +190,8 @@ class Search:
             lines += [if_line(broken, 8), "            continue"]
         lines += self._descend(depth)
         if memo is not None:
-            lines.append("    " + f"{memo[0]}.setdefault({memo[1]}, []).append({memo[2]})")
+            failed = Block("", (f"{memo[0]}.setdefault({memo[1]}, [])", f"({memo[2]})"), ".append")
+            lines.append("    " + flat(failed))
         return "\n".join([*lines, "    return None"])
 
     def _due(self, depth: int, made: _Choices) -> list[Rule]:
@@ -331,7 +332,7 @@ class Search:
                     order = "" if upward else ", reverse=True"
                     if value.known:
                         key = f"key=lambda {made.item.text}: {flat(value.doc)}{order}"
-                        return Block("sorted(", (made.source, key), ", ", ")")
+                        return call("sorted(", (made.source, key))
         return made.source
 
     # --- memory of failures ----------------------------------------------------------------

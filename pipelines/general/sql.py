@@ -175,7 +175,7 @@ def _arith(node: ir.Arith, scope: Scope, truth: bool) -> Sql:
     left, right = sql(node.left, scope), sql(node.right, scope)
     symbol = {"//": "/", "convert": "*"}.get(node.fn, node.fn)
     level = _ADD if symbol in "+-" else _MUL
-    tight = level if symbol in "+*" else level + 1  # a - (b - c), a / (b / c)
+    tight = level if symbol == "+" else level + 1  # a - (b - c), a * (b / c)
     doc = Block("", (left.at(level), right.at(tight)), f" {symbol} ")
     return Sql(doc, level, left.known and right.known)
 
@@ -371,20 +371,20 @@ def _fold(fold: Doc, elements: _Elements) -> Sql:
     return Sql(Block("(", (head, elements.source, *_filter(elements.where)), " ", ")"))
 
 
-def _unless_unknown(value: str, fold: str) -> Doc:
+def _unless_unknown(value: Doc, fold: Doc) -> Doc:
     """``fold`` of ``value``, unknown if one value is."""
-    return Block("CASE ", (f"WHEN COUNT(*) = COUNT({value})", f"THEN {fold}"), " ", " END")
+    known = Block("WHEN COUNT(*) = COUNT(", (value,), "", ")")
+    return Block("CASE ", (known, Block("THEN ", (fold,))), " ", " END")
 
 
 @_emit.on(ir.Sum, ir.Count)
 def _sum(node: ir.Sum | ir.Count, scope: Scope, truth: bool) -> Sql:
     elements = _elements(node.over, node.var, scope)
     body = sql(node.body, elements.scope)
-    text = flat(body.doc)
-    total = f"COALESCE(SUM({text}), 0)"
+    total = Block("COALESCE(SUM(", (body.doc,), "", "), 0)")
     if body.known:
         return replace(_fold(total, elements), known=True)
-    return _fold(_unless_unknown(text, total), elements)
+    return _fold(_unless_unknown(body.doc, total), elements)
 
 
 @_emit.on(ir.All)
