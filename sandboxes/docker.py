@@ -54,6 +54,7 @@ def client() -> Any:
             "the docker package is not installed", "pip install 'envgen[docker]'"
         ) from None
     try:
+        _knock()
         _local.client = docker.from_env(timeout=60)
         _local.client.ping()
     except (docker.errors.DockerException, OSError) as error:
@@ -63,6 +64,14 @@ def client() -> Any:
     _local.pid = os.getpid()
     atexit.register(_local.client.close)
     return _local.client
+
+
+def _knock() -> None:
+    """Try the engine's socket first: the SDK leaves one open that it can't connect."""
+    url = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if url.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(url.removeprefix("unix://"))
 
 
 @contextlib.contextmanager
