@@ -220,6 +220,9 @@ def _sample_array(schema: Schema, rng: random.Random, known: Known | None) -> Js
     high = _int(schema, "maxItems", max(low, len(prefix), MAX_DRAWN_ITEMS))
     if rest is False:
         high = min(high, len(prefix))
+    elif schema.get("uniqueItems") is True and isinstance(rest, dict):
+        if isinstance(choices := rest.get("enum"), list):
+            high = min(high, len(prefix) + len(choices))
     if low > high:
         raise ConfigError(f"no array fits {shown(schema)}")
     length = rng.randint(max(low, min(len(prefix), high)), min(high, low + MAX_DRAWN_ITEMS))

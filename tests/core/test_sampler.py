@@ -126,3 +126,14 @@ def test_a_call_is_drawn_for_a_tool_in_either_form() -> None:
     spec = ToolSpec(name="list_rows", description="List.", parameters=parameters)
     for tool in (spec, spec.openai()):
         assert sample_call(tool, random.Random(0)) == ("list_rows", {"n": 1})
+
+
+def test_distinct_choices_never_run_out() -> None:
+    schema: dict[str, Any] = {
+        "type": "array",
+        "items": {"type": "string", "enum": ["price", "rating"]},
+        "minItems": 1,
+        "uniqueItems": True,
+    }
+    for seed in range(40):
+        jsonschema.validate(sample_schema(schema, random.Random(seed)), schema)
