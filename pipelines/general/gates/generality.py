@@ -73,10 +73,7 @@ def disagreement(parent: Draft, child: Trial) -> str:
     if child.gold.answer is None or not found:
         return "" if child.gold.answer is None and not found else "feasible for one, not the other"
     score = child.judge([child.gold_case])[0]
-    if score is None or not score.passed:
-        reasons = score.reasons if score else ("calls refused",)
-        return f"gold fails on a re-seed: {', '.join(reasons)}"
-    return ""
+    return "" if score.passed else f"gold fails on a re-seed: {', '.join(score.reasons)}"
 
 
 class Program(NamedTuple):
@@ -111,7 +108,7 @@ def shortcuts(trial: Trial) -> GateResult:
         for program, score in zip(programs, scores, strict=True):
             key = (program.text, program.selector)
             chance.setdefault(key, []).append(1.0 / max(1, program.rows))
-            hits[key] += bool(score and score.passed)
+            hits[key] += score.passed
     found = []
     for key, rates in chance.items():
         whole = key[1] in ("whole", "only")

@@ -77,7 +77,7 @@ def _probes(trial: Trial) -> list[VerifierInput]:
     if trial.writes:
         plan = trial.gold_plan
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
-    cases += [Case(answer, trial.gold_plan or None) for answer in _misshapen(trial.gold.answer)]
+    cases += [Case(answer, trial.gold_plan) for answer in _misshapen(trial.gold.answer)]
     return _inputs(trial, cases)
 
 
@@ -109,8 +109,7 @@ def _samples(trial: Trial) -> list[VerifierInput]:
     rand = trial.rng("samples")
     cases = []
     if trial.writes:
-        plans = [miss.case.plan for miss in trial.near_misses] + [trial.gold_plan or None]
-        plans = [plan for plan in plans if trial.final(plan) is not None][:20]
+        plans = [trial.gold_plan, *[miss.case.plan for miss in trial.near_misses]][:20]
         answers = [trial.gold.answer, *_misshapen(trial.gold.answer)]
         cases = [Case(rand.choice(answers), rand.choice(plans)) for _ in range(AGREEMENT)]
         return _inputs(trial, cases)
@@ -148,9 +147,8 @@ def _inputs(trial: Trial, cases: Sequence[Case]) -> list[VerifierInput]:
     inputs: dict[str, VerifierInput] = {}
     for case in cases:
         final = trial.final(case.plan)
-        if final is not None:
-            key = dumps([case.answer, str(final)])
-            inputs.setdefault(key, VerifierInput(case.answer, trial.database, final))
+        key = dumps([case.answer, str(final)])
+        inputs.setdefault(key, VerifierInput(case.answer, trial.database, final))
     return list(inputs.values())
 
 

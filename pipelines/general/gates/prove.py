@@ -102,9 +102,7 @@ def _probes(trial: Trial) -> tuple[Probe, ...]:
     if trial.draft.problem is not None:
         probes += [_probe(trial, case, True, "alternative") for case in trial.alternatives]
         probes += [
-            _probe(trial, miss.case, False, "near_miss", miss.clause)
-            for miss in trial.near_misses
-            if trial.final(miss.case.plan) is not None
+            _probe(trial, miss.case, False, "near_miss", miss.clause) for miss in trial.near_misses
         ]
     return tuple(probes)
 

@@ -24,8 +24,6 @@ COLLATERAL = 24
 def attacks(trial: Trial) -> GateResult:
     """No empty, malformed, mistyped or hostile submission passes, schema checking on or off."""
     final = trial.final(trial.gold_case.plan)
-    if final is None:
-        return outcome("attacks", False, 1, reason="the gold calls can't be replayed")
     verifier = trial.verifier(check_schema=True)
     report = attack(
         verifier, trial.gold.answer, trial.database, final, unchecked=verifier.unchecked()
@@ -58,9 +56,7 @@ def collateral(trial: Trial) -> GateResult:
     """After gold, one more change of a cell or row that the rules don't allow makes the verifier fail."""
     if not trial.writes:
         return not_applicable("collateral", "the task changes nothing")
-    final = trial.final(trial.gold_plan or None)
-    if final is None:
-        return outcome("collateral", False, 1, reason="the gold calls can't be replayed")
+    final = trial.final(trial.gold_plan)
     rand = trial.rng("collateral")
     relations = [r for r in trial.draft.relations if trial.draft.tables.get(r.name)]
     submissions = []
@@ -115,10 +111,8 @@ def near_misses(trial: Trial) -> GateResult:
         return not_applicable("near_misses", "no constraint IR; the probes are replayed instead")
     found = trial.near_misses
     scores = trial.judge([miss.case for miss in found])
-    tried = Counter(m.clause for m, s in zip(found, scores, strict=True) if s is not None)
-    passed = Counter(
-        m.clause for m, s in zip(found, scores, strict=True) if s is not None and s.passed
-    )
+    tried = Counter(miss.clause for miss in found)
+    passed = Counter(m.clause for m, s in zip(found, scores, strict=True) if s.passed)
     return outcome(
         "near_misses",
         not passed,
@@ -137,11 +131,7 @@ def alternatives(trial: Trial) -> GateResult:
     if not cases:
         return not_applicable("alternatives", "gold is the only accepted answer")
     scores = trial.judge(cases)
-    wrong = [
-        score.reasons if score else ("a tool refused a call",)
-        for score in scores
-        if score is None or not score.passed
-    ]
+    wrong = [score.reasons for score in scores if not score.passed]
     return outcome(
         "alternatives",
         not wrong,

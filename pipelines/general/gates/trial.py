@@ -30,6 +30,7 @@ from envgen.core.types import (
 from envgen.environments.runner import GoldResult, run_gold
 from envgen.pipelines.general.draft import Author, Draft
 from envgen.pipelines.general.near_misses import near_misses
+from envgen.pipelines.general.plans import Call, Plan
 from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import write_sqlite
 from envgen.sandboxes.solution import SolutionHost, solution_host
@@ -86,15 +87,15 @@ class Hosts:
         self.close()
 
 
-Plan = tuple[tuple[str, dict[str, JsonValue]], ...]
+Calls = tuple[Call, ...]
 """Write calls in order: (tool, arguments)."""
 
 
 class Case(NamedTuple):
-    """A submission to judge: an answer, after the write calls of ``plan`` (None: none were made)."""
+    """A submission to judge: an answer, after write calls (those that tools refuse have no effect)."""
 
     answer: JsonValue
-    plan: Plan | None = None
+    plan: Calls = ()
 
 
 class NearMiss(NamedTuple):
@@ -123,7 +124,7 @@ class Trial:
         self.folder = folder
         self.author = author
         self.seed = seed
-        self._finals: dict[str, Path | None] = {}
+        self._finals: dict[str, Path] = {}
         self._tools: ToolHost | None = None
         self.children: list[Trial] = []
         self.reseeds_tried = 0
@@ -194,7 +195,7 @@ class Trial:
         return self.gold_result.gold
 
     @property
-    def gold_plan(self) -> Plan:
+    def gold_plan(self) -> Calls:
         """The gold run's successful write calls."""
         return tuple(
             (call.name, dict(call.arguments))
@@ -205,7 +206,7 @@ class Trial:
     @property
     def gold_case(self) -> Case:
         """Gold as a case."""
-        return Case(self.gold.answer, self.gold_plan or None)
+        return Case(self.gold.answer, self.gold_plan)
 
     @cached_property
     def alternatives(self) -> tuple[Case, ...]:
@@ -226,41 +227,39 @@ class Trial:
         rand = self.rng("near-misses")
         found: dict[str, NearMiss] = {}
         for case in (self.gold_case, *self.alternatives[:2]):
-            base = (case.plan or ()) if self.writes else case.answer
+            base = Plan(case.plan, case.answer) if self.writes else case.answer
             for item, clause in near_misses(self.problem, self.draft.tables, base, rand):
                 miss = NearMiss(self.case(item), clause)
                 found.setdefault(dumps([miss.case.answer, miss.case.plan]), miss)
         return tuple(found.values())
 
     def case(self, item: Any) -> Case:
-        """A case from what the solver gives: an answer, or for workflows a plan (with gold's answer)."""
-        if not self.writes:
+        """A case from what the solver gives: an answer, or for workflows a plan."""
+        if not isinstance(item, Plan):
             return Case(item)
-        return Case(self.gold.answer, tuple((str(name), dict(args)) for name, args in item) or None)
+        return Case(item.answer, tuple((name, dict(args)) for name, args in item.calls))
 
-    def final(self, plan: Plan | None) -> Path | None:
-        """The database after the calls of ``plan``, made through the tools; None if a call is an error."""
+    def final(self, plan: Calls) -> Path:
+        """The database after the calls of ``plan``, made through the tools."""
         if not plan:
             return self.database
         key = dumps(plan)
         if key not in self._finals:
             path = self.folder / f"final-{len(self._finals)}.sqlite"
             with closing(self.tools.open()) as session:
-                ok = all(session.call(name, dict(args)).error is None for name, args in plan)
+                for name, args in plan:
+                    session.call(name, dict(args))
                 session.snapshot(path)
-            self._finals[key] = path if ok else None
+            self._finals[key] = path
         return self._finals[key]
 
-    def submission(self, case: Case) -> Submission | None:
-        """``case`` as a verifier gets it; None if one of its calls is refused by a tool."""
-        final = self.final(case.plan)
-        if final is None:
-            return None
+    def submission(self, case: Case) -> Submission:
+        """``case`` as a verifier gets it."""
         return Submission(
             answer=case.answer,
             raw=dumps(case.answer),
             initial=str(self.database),
-            final=str(final),
+            final=str(self.final(case.plan)),
         )
 
     def verifier(self, source: str | None = None, *, check_schema: bool = False) -> GeneralVerifier:
@@ -272,12 +271,9 @@ class Trial:
             check_schema=check_schema,
         )
 
-    def judge(self, cases: Sequence[Case]) -> list[Score | None]:
-        """The verifier's verdicts; None where a tool refused one of the calls."""
-        submissions = [self.submission(case) for case in cases]
-        present = [submission for submission in submissions if submission is not None]
-        scores = iter(self.verifier().verify_many(present))
-        return [None if submission is None else next(scores) for submission in submissions]
+    def judge(self, cases: Sequence[Case]) -> list[Score]:
+        """The verifier's verdicts."""
+        return self.verifier().verify_many([self.submission(case) for case in cases])
 
 
 def copy_with(database: Path, path: Path, statement: str, values: Sequence[object]) -> None:
