@@ -59,7 +59,10 @@ def verifier_host(*, backend: WorkerBackend = "auto", trusted: bool = False) -> 
 class WorkerVerifierHost:
     """Verifiers in a generic zygote."""
 
-    KEEP = 32
+    SOURCES = 32
+    """Sources kept compiled; fewer than the zygote keeps."""
+    DATABASES = 256
+    """Databases kept for the next submission."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -118,7 +121,7 @@ class WorkerVerifierHost:
 
     def _judge(self, channel: Channel, item: VerifierInput) -> VerifierReply | str:
         """One reply, or how the worker ended."""
-        initial, final, owned = self._publish(item)
+        initial, final = self._publish(item)
         try:
             channel.send([item.answer, initial, final])
             return _reply(channel.recv())
@@ -126,9 +129,6 @@ class WorkerVerifierHost:
             return str(error)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             return f"the worker answered nonsense: {error}"
-        finally:
-            for path in owned:
-                path.unlink(missing_ok=True)
 
     def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
         key = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
@@ -140,7 +140,7 @@ class WorkerVerifierHost:
                     if not self._zygote.alive:
                         raise WorkerDiedError("the zygote is gone")
                     if key not in self._told:
-                        if len(self._told) >= self.KEEP:
+                        if len(self._told) >= self.SOURCES:
                             self._told.clear()
                         self._zygote.tell({"op": "source", "key": key, "source": source})
                         self._told.add(key)
@@ -153,33 +153,25 @@ class WorkerVerifierHost:
                     self._zygote = self._start()
         raise AssertionError("unreachable")
 
-    def _publish(self, item: VerifierInput) -> tuple[str, str, list[Path]]:
-        """Paths that the worker can read, and the files to delete when it is done."""
-        initial = self._initial(Path(item.initial))
-        if item.final == item.initial:
-            return str(self._inside / initial), str(self._inside / initial), []
-        with self._lock:
-            name = f"final-{next(self._names)}.sqlite"
-        self._copy(Path(item.final), name)
-        return (
-            str(self._inside / initial),
-            str(self._inside / name),
-            [self._scratch / name],
-        )
+    def _publish(self, item: VerifierInput) -> tuple[str, str]:
+        """Paths that the worker can read."""
+        initial = self._shared(Path(item.initial))
+        final = initial if item.final == item.initial else self._shared(Path(item.final))
+        return str(self._inside / initial), str(self._inside / final)
 
-    def _initial(self, path: Path) -> str:
+    def _shared(self, path: Path) -> str:
         """Copy a database once; the copy is known by its path, size and times."""
         info = path.stat()
         key = (str(path), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
         with self._lock:
-            known = self._known.get(key)
+            known = self._known.pop(key, None)
             if known is None:
-                known = f"initial-{next(self._names)}.sqlite"
+                known = f"database-{next(self._names)}.sqlite"
                 self._copy(path, known)
-                while len(self._known) >= self.KEEP:
-                    old = self._known.pop(next(iter(self._known)))
-                    (self._scratch / old).unlink(missing_ok=True)
-                self._known[key] = known
+            self._known[key] = known  # the latest used is the last to go
+            while len(self._known) > self.DATABASES:
+                old = self._known.pop(next(iter(self._known)))
+                (self._scratch / old).unlink(missing_ok=True)
         return known
 
     def _copy(self, path: Path, name: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from pydantic import JsonValue
 
+from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Equals, Reach
 from envgen.core.types import Density, GateResult
 from envgen.pipelines.general.count import count
@@ -27,25 +29,44 @@ def stated(trial: Trial) -> GateResult:
     tested = [clause.id for clause in problem.clauses]
     if isinstance(problem.goal, Reach):
         tested += [effect.id for effect in problem.goal.effects]
-    missing = [rule for rule in tested if not rendered.spans.get(rule)]
+    missing = [r for r in tested if not rendered.spans.get(r) and not rendered.policy_spans.get(r)]
     same = rendered.text == trial.draft.prompt and rendered.policy_text == trial.draft.policy_text
     if missing or not same:
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
-    text = f"{trial.draft.policy_text}\n\n{trial.draft.prompt}" if trial.draft.policy_text else ""
-    parsed = parse(text or trial.draft.prompt, problem.relations, words)
+    try:
+        parsed = parse(
+            trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
+        )
+    except PipelineError as error:
+        return outcome("stated", False, len(tested) + 1, reason=str(error))
     differing = [
         name
         for name in ("slots", "clauses", "goal")
         if getattr(parsed, name) != getattr(problem, name)
     ]
     differing += [k for k, v in parsed.params.items() if problem.params.get(k) != v]
+    differing += [
+        f"{name} of the {file}"
+        for file in ("solution", "verifier")
+        for name, value in params_of(getattr(trial.draft, file)).items()
+        if problem.params.get(name) != value
+    ]
     return outcome(
         "stated",
         not differing,
         len(tested) + 1,
         reason=f"read back, the prompt differs in {', '.join(differing)}",
     )
+
+
+def params_of(source: str) -> dict[str, JsonValue]:
+    """The constants in a source's ``PARAMS`` line; {} if it has none."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PARAMS":
+            found: dict[str, JsonValue] = ast.literal_eval(node.value)
+            return found
+    return {}
 
 
 def binding(trial: Trial) -> GateResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from random import Random
 
 from pydantic import JsonValue
@@ -10,9 +11,12 @@ from pydantic import JsonValue
 from envgen.core.canonical import dumps
 from envgen.core.ir import Choice, Intervals, IntRange, Slot
 from envgen.core.types import GateResult
+from envgen.pipelines.general.gates.meaning import params_of
+from envgen.pipelines.general.gates.perturb import perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.layout import fill_layout, match_layout
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.tables import Tables, write_sqlite
 from envgen.sandboxes.verifier import VerifierInput, VerifierReply
 from envgen.verifiers.mutants import mutants
 
@@ -20,13 +24,17 @@ KILL_RATE = 0.95
 AGREEMENT = 1_000
 FIRST = 24
 """Probes tried first; most mutants die here, and the rest see every probe."""
+DATABASES = 8
+"""Databases with shuffled and boundary values on which the verifier is probed, too."""
 
 
 def mutants_killed(trial: Trial) -> GateResult:
     """At least 95 % of the verifier's mutants are told apart by the probes; survivors are equivalent.
 
-    A mutant is killed when some probe gets another verdict (or a crash). Survivors must agree with the
-    original on 1,000 sampled answers, and are listed.
+    A mutant is killed when some probe gets another verdict (or a crash). Probes are gold, alternatives,
+    near-misses and misshapen answers on the task's own rows, and right and wrong answers on perturbed
+    rows (values shuffled, or set to a bound or one off it). Survivors must agree with the original on
+    1,000 sampled answers, and are listed.
     """
     if trial.draft.problem is None:
         return not_applicable("mutants", "no constraint IR to make probes from")
@@ -37,6 +45,8 @@ def mutants_killed(trial: Trial) -> GateResult:
     survivors: list[tuple[str, str]] = []
     tried = 0
     for name, source in mutants(trial.draft.verifier):
+        if _only_unused_params(trial.draft.verifier, source):
+            continue
         tried += 1
         if not _killed(trial, source, probes, original):
             survivors.append((name, source))
@@ -78,7 +88,33 @@ def _probes(trial: Trial) -> list[VerifierInput]:
         plan = trial.gold_plan
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
     cases += [Case(answer, trial.gold_plan) for answer in _misshapen(trial.gold.answer)]
-    return _inputs(trial, cases)
+    return [*_inputs(trial, cases), *_perturbed_probes(trial)]
+
+
+def _only_unused_params(source: str, mutant: str) -> bool:
+    """Whether the fault is in a parameter that the verifier never reads (the solution does)."""
+    try:
+        before, after = params_of(source), params_of(mutant)
+    except (ValueError, SyntaxError):
+        return False
+    changed = {name for name in before if name not in after or after[name] != before[name]}
+    return bool(changed) and not any(f":param_{name}" in source for name in changed)
+
+
+def _perturbed_probes(trial: Trial) -> list[VerifierInput]:
+    """Answers judged on other rows: what a comparison or bound does shows where values sit at it."""
+    rand = trial.rng("perturb")
+    pool = [trial.gold_case, *trial.alternatives[:2]]
+    pool += [miss.case for miss in rand.sample(trial.near_misses, min(4, len(trial.near_misses)))]
+    inputs = []
+    for i in range(DATABASES):
+        path = trial.folder / f"perturbed-{i}.sqlite"
+        tables = perturbed(trial.problem, trial.draft.tables, rand)
+        write_sqlite(trial.draft.relations, tables, path)
+        answers = [Case(answer) for answer in islice(solve(trial.problem, tables, rand), 2)]
+        cases = pool if trial.writes else [*answers, *pool]
+        inputs += [VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases]
+    return inputs
 
 
 def _misshapen(answer: JsonValue) -> list[JsonValue]:

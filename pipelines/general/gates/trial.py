@@ -239,14 +239,14 @@ class Trial:
             return Case(item)
         return Case(item.answer, tuple((name, dict(args)) for name, args in item.calls))
 
-    def final(self, plan: Calls) -> Path:
-        """The database after the calls of ``plan``, made through the tools."""
+    def final(self, plan: Calls, initial: Path | None = None) -> Path:
+        """The database after the calls of ``plan``, made through the tools (on ``initial`` if given)."""
         if not plan:
-            return self.database
-        key = dumps(plan)
+            return initial or self.database
+        key = dumps([plan, str(initial or self.database)])
         if key not in self._finals:
             path = self.folder / f"final-{len(self._finals)}.sqlite"
-            with closing(self.tools.open()) as session:
+            with closing(self.tools.open(initial)) as session:
                 for name, args in plan:
                     session.call(name, dict(args))
                 session.snapshot(path)
