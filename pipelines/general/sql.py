@@ -501,7 +501,7 @@ def _days(node: ir.Days, scope: Scope, truth: bool) -> Sql:
 
 
 def _day(node: ir.Node, value: Sql, scope: Scope) -> Doc:
-    if (
+    if isinstance(node, ir.Param | ir.Const | ir.Arg) or (
         isinstance(node, ir.Get)
         and scope.relations[node.relation].column(node.column).type == "date"
     ):

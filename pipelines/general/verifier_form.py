@@ -166,6 +166,8 @@ def _entity(slot: Slot, p: Problem) -> str | None:
 def _element(slot: Slot, value: str, p: Problem) -> str:
     domain = slot.domain
     if isinstance(domain, Choice):
+        if all(isinstance(choice, str) for choice in domain.values):
+            return f"{value} in {python_literal(list(domain.values))}"
         return f"is_one_of({value}, {python_literal(list(domain.values))})"
     if isinstance(domain, IntRange):
         return f"is_int({value}, {domain.low}, {domain.high}, {domain.step})"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
+from pathlib import Path
 from random import Random
 
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.ir import Choice, Intervals, IntRange, Slot
+from envgen.core.ir import Choice, Equals, Intervals, IntRange, Slot
 from envgen.core.types import GateResult
 from envgen.pipelines.general.gates.meaning import params_of
-from envgen.pipelines.general.gates.perturb import perturbed
+from envgen.pipelines.general.gates.perturb import edit, perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.solve import solve
@@ -22,10 +23,12 @@ from envgen.verifiers.mutants import mutants
 
 KILL_RATE = 0.95
 AGREEMENT = 1_000
-FIRST = 24
+CHUNKS = (4, 24)
 """Probes tried first; most mutants die here, and the rest see every probe."""
 DATABASES = 8
 """Databases with shuffled and boundary values on which the verifier is probed, too."""
+LOOKUP_DATABASES = 32
+"""The same for questions with one answer, where a rule shows only if it changes the winner."""
 
 
 def mutants_killed(trial: Trial) -> GateResult:
@@ -87,8 +90,11 @@ def _probes(trial: Trial) -> list[VerifierInput]:
     if trial.writes:
         plan = trial.gold_plan
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
-    cases += [Case(answer, trial.gold_plan) for answer in _misshapen(trial.gold.answer)]
-    return [*_inputs(trial, cases), *_perturbed_probes(trial)]
+    answers = [*_misshapen(trial.gold.answer), *_off_type(trial)]
+    cases += [Case(answer, trial.gold_plan) for answer in answers]
+    own = _inputs(trial, cases)
+    spread_out = [*own[:12], *_perturbed_probes(trial), *_edited_probes(trial), *own[12:]]
+    return spread_out
 
 
 def _only_unused_params(source: str, mutant: str) -> bool:
@@ -104,17 +110,95 @@ def _only_unused_params(source: str, mutant: str) -> bool:
 def _perturbed_probes(trial: Trial) -> list[VerifierInput]:
     """Answers judged on other rows: what a comparison or bound does shows where values sit at it."""
     rand = trial.rng("perturb")
+    lookup = isinstance(trial.problem.goal, Equals)
     pool = [trial.gold_case, *trial.alternatives[:2]]
-    pool += [miss.case for miss in rand.sample(trial.near_misses, min(4, len(trial.near_misses)))]
+    pool += [m.case for m in rand.sample(trial.near_misses, min(4, len(trial.near_misses)))]
+    if trial.writes:
+        pool += [Case(trial.gold.answer), *_other_outcomes(trial, pool[0])]
     inputs = []
-    for i in range(DATABASES):
+    for i in range(LOOKUP_DATABASES if lookup else DATABASES):
         path = trial.folder / f"perturbed-{i}.sqlite"
         tables = perturbed(trial.problem, trial.draft.tables, rand)
         write_sqlite(trial.draft.relations, tables, path)
-        answers = [Case(answer) for answer in islice(solve(trial.problem, tables, rand), 2)]
-        cases = pool if trial.writes else [*answers, *pool]
+        found = [trial.case(one) for one in islice(solve(trial.problem, tables, rand), 2)]
+        cases = [*found, pool[0]] if lookup else [*found, *pool]
         inputs += [VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases]
     return inputs
+
+
+def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
+    """The other values of a workflow's outcome, with and without the writes."""
+    return [
+        Case(fill_layout(trial.problem.layout, {**values, slot.name: other}), plan)
+        for slot in trial.problem.slots
+        if isinstance(slot.domain, Choice)
+        and (values := match_layout(trial.problem.layout, case.answer)) is not None
+        for other in slot.domain.values
+        for plan in (case.plan, ())
+    ]
+
+
+def _edited_probes(trial: Trial) -> list[VerifierInput]:
+    """For workflows: gold's final state, and the untouched one, with one row more, less or other."""
+    if not trial.writes:
+        return []
+    rand = trial.rng("edits")
+    answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)]
+    inputs = []
+    escalating = _escalating(trial)
+    for n, (initial, base) in enumerate(
+        [(trial.database, trial.final(trial.gold_plan)), *((path, path) for path in escalating)]
+    ):
+        for relation in trial.draft.relations:
+            for kind in ("insert", "delete", "update"):
+                path = trial.folder / f"edited-{n}-{relation.name}-{kind}.sqlite"
+                if edit(base, path, relation, kind, rand):
+                    inputs += [VerifierInput(answer, initial, path) for answer in answers[::2]]
+    return inputs
+
+
+def _escalating(trial: Trial) -> list[Path]:
+    """A perturbed database on which the right thing is to escalate, if one is found."""
+    rand = trial.rng("escalate")
+    for i in range(40):
+        tables = perturbed(trial.problem, trial.draft.tables, rand)
+        plans = islice(solve(trial.problem, tables, rand), 1)
+        if any(not plan.calls for plan in plans):
+            path = trial.folder / f"escalating-{i}.sqlite"
+            write_sqlite(trial.draft.relations, tables, path)
+            return [path]
+    return []
+
+
+def _off_type(trial: Trial) -> list[JsonValue]:
+    """Gold with one slot's value just outside its type: unknown keys, off the grid, past an end."""
+    layout = trial.problem.layout
+    values = match_layout(layout, trial.gold.answer)
+    if values is None:
+        return []
+    wrong: list[JsonValue] = []
+    for slot in trial.problem.slots:
+        for other in _outside(slot, values[slot.name]):
+            wrong.append(fill_layout(layout, {**values, slot.name: other}))
+    return wrong
+
+
+def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
+    match slot.domain:
+        case IntRange(low=low, high=high, step=step):
+            beyond = [low - step, high + step, low - 1, high + 1, low + step / 2]
+            return [*beyond, float(low), str(low), True]
+        case Intervals(low=low, high=high, step=step, length=length):
+            starts = [low - step, high - length + step, low + 1, high - length, high, low]
+            spans = [(start, start + length) for start in starts]
+            spans += [(low, low + length + step), (low, low + length - 1), (low + step, low)]
+            found: list[JsonValue] = [{"start": a, "end": b} for a, b in spans]
+            floats = [(float(low), low + length), (low, float(low + length))]
+            found += [{"start": a, "end": b} for a, b in floats]
+            extra = dict(value, extra=0) if isinstance(value, dict) else None
+            return [*found, extra, [low, low + length], {"start": low}, "start"]
+        case _:
+            return ["no such key", 1, True, None, [value], {"key": value}, ""]
 
 
 def _misshapen(answer: JsonValue) -> list[JsonValue]:
@@ -206,6 +290,7 @@ def _killed(
     probes: Sequence[VerifierInput],
     original: list[tuple[str, ...] | None],
 ) -> bool:
-    if _verdicts(trial, source, probes[:FIRST]) != original[:FIRST]:
-        return True
-    return _verdicts(trial, source, probes[FIRST:]) != original[FIRST:]
+    for start, stop in pairwise((0, *CHUNKS, len(probes))):
+        if _verdicts(trial, source, probes[start:stop]) != original[start:stop]:
+            return True
+    return False

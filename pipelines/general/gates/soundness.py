@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
+from typing import Literal
 
-from envgen.core.canonical import dumps
 from envgen.core.types import GateResult, Submission
 from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.gates.perturb import edit
 from envgen.pipelines.general.gates.trial import (
     Case,
     Trial,
-    copy_with,
     not_applicable,
     outcome,
 )
@@ -18,7 +19,7 @@ from envgen.pipelines.general.tables import read_sqlite
 from envgen.verifiers.attacks import attack
 
 PER_CLAUSE = 5
-COLLATERAL = 24
+KINDS: tuple[Literal["insert", "delete", "update"], ...] = ("insert", "delete", "update")
 
 
 def attacks(trial: Trial) -> GateResult:
@@ -58,42 +59,18 @@ def collateral(trial: Trial) -> GateResult:
         return not_applicable("collateral", "the task changes nothing")
     final = trial.final(trial.gold_plan)
     rand = trial.rng("collateral")
-    relations = [r for r in trial.draft.relations if trial.draft.tables.get(r.name)]
     submissions = []
-    for i in range(COLLATERAL):
-        relation = relations[i % len(relations)]
-        key = rand.choice(sorted(trial.draft.tables[relation.name]))
-        column = rand.choice([c for c in relation.columns if c.name != relation.key] or [None])
+    for i, (relation, kind) in enumerate(product(trial.draft.relations, KINDS * 2)):
         path = trial.folder / f"collateral-{i}.sqlite"
-        if column is None or i % 4 == 3:
-            copy_with(
-                final, path, f'DELETE FROM "{relation.name}" WHERE "{relation.key}" = ?', [key]
-            )
-        else:
-            change = (
-                f'"{column.name}" || "x"'
-                if column.type in ("str", "date", "datetime") or column.type.startswith("entity:")
-                else f'1 - "{column.name}"'
-                if column.type == "bool"
-                else f'"{column.name}" + 1'
-            ).replace('"x"', "'x'")
-            copy_with(
-                final,
-                path,
-                f'UPDATE "{relation.name}" SET "{column.name}" = {change} WHERE "{relation.key}" = ?',
-                [key],
-            )
+        if not edit(final, path, relation, kind, rand):
+            continue
         tables = read_sqlite(trial.draft.relations, path)
         verdict = evaluate(trial.problem, trial.draft.tables, trial.gold.answer, tables)
         if not all(verdict.values()):
-            submissions.append(
-                Submission(
-                    answer=trial.gold.answer,
-                    raw=dumps(trial.gold.answer),
-                    initial=str(trial.database),
-                    final=str(path),
-                )
+            submission = Submission(
+                answer=trial.gold.answer, initial=str(trial.database), final=str(path)
             )
+            submissions.append(submission)
     scores = trial.verifier().verify_many(submissions)
     passed = sum(score.passed for score in scores)
     return outcome(

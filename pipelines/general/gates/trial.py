@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.errors import EnvError, PipelineError
+from envgen.core.errors import PipelineError
 from envgen.core.ir import Problem, Reach
 from envgen.core.seeding import derive, rng
 from envgen.core.types import (
@@ -274,23 +273,6 @@ class Trial:
     def judge(self, cases: Sequence[Case]) -> list[Score]:
         """The verifier's verdicts."""
         return self.verifier().verify_many([self.submission(case) for case in cases])
-
-
-def copy_with(database: Path, path: Path, statement: str, values: Sequence[object]) -> None:
-    """Copy a database and run one statement on the copy.
-
-    Raises:
-        EnvError: if the statement changes nothing or can't run.
-    """
-    path.write_bytes(database.read_bytes())
-    try:
-        with closing(sqlite3.connect(path)) as db:
-            changed = db.execute(statement, tuple(values)).rowcount
-            db.commit()
-    except sqlite3.Error as error:
-        raise EnvError(f"can't edit a copy of {database.name}: {error}") from error
-    if changed < 1:
-        raise EnvError(f"{statement!r} changed nothing")
 
 
 def outcome(
