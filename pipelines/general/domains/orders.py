@@ -90,7 +90,6 @@ def _asked(recipe: Recipe, fields: dict[str, JsonValue]) -> tuple[tuple[Clause, 
         clauses.append(LEXICON.clause("cancel_window"))
     if recipe.has("exchange"):
         effects.append(LEXICON.clause("exchange"))
-        clauses.append(LEXICON.clause("one_exchange"))
     return tuple(clauses), LEXICON.reach_goal(fields, tuple(effects))
 
 

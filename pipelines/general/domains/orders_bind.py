@@ -19,7 +19,8 @@ from envgen.pipelines.general.tables import Row, Tables
 Params = dict[str, Scalar]
 
 _BOUND_TRIES = 40
-_MAX_ELIGIBLE = 5
+_MAX_ELIGIBLE = 4
+"""Items to refund at most; every one doubles the states that a random walk can pass."""
 _POLICY = ("today", "window", "category", "short_window", "minimum", "cancel_days")
 _SHORTEST = 6
 """Days of the shortest refund window."""
@@ -231,7 +232,7 @@ def _binds(rules: tuple[str, ...], request: list[list[_Item]], bounds: Params, w
     broken = [[item.broken(rules, bounds, window) for item in order] for order in request]
     alone = {next(iter(found)) for order in broken for found in order if len(found) == 1}
     eligible = [sum(not found for found in order) for order in broken]
-    return alone == set(rules) and all(1 <= n <= _MAX_ELIGIBLE for n in eligible)
+    return alone == set(rules) and all(eligible) and 2 <= sum(eligible) <= _MAX_ELIGIBLE
 
 
 def _tier(tables: Tables, params: Params) -> str:
@@ -290,22 +291,16 @@ def _bind_extras(
 
 
 def _exchange(tables: Tables, orders: list[str], rng: Random) -> Params | None:
-    """A delivered item that is not the only one of its order, and a product to have instead."""
-    for order in orders:
-        rows = tables["order_items"].values()
-        items = [r for r in rows if r["order_id"] == order and r["status"] == "delivered"]
-        if len(items) < 2:
-            continue
-        item = rng.choice(sorted(items, key=lambda row: str(row["id"])))
-        own = tables["products"][str(item["product_id"])]
-        wanted = _shuffled(
-            rng,
-            (
-                key
-                for key, row in tables["products"].items()
-                if row["category"] == own["category"] and row["stock"] and key != own["id"]
-            ),
-        )
-        if wanted:
-            return {"item": str(item["id"]), "product": wanted[0]}
+    """A delivered item whose category holds several other products, one of them the cheapest."""
+    rows = tables["order_items"].values()
+    items = [r for r in rows if r["order_id"] in orders and r["status"] == "delivered"]
+    for key in _shuffled(rng, (str(row["id"]) for row in items)):
+        own = tables["products"][str(tables["order_items"][key]["product_id"])]
+        wanted = [
+            row
+            for row in tables["products"].values()
+            if row["category"] == own["category"] and row["stock"] and row is not own
+        ]
+        if len(wanted) >= 2 and _best(wanted, "price", "lowest") is not None:
+            return {"item": key}
     return None

@@ -90,7 +90,8 @@ LEXICON = Lexicon(
         "refund_fee": Phrase(f"{_ONE}{_FEE}", rules.refund_fee_effect, kind="effect"),
         "refund_fee_nth": Phrase(f"{_NTH}{_FEE}", rules.refund_fee_effect, kind="effect"),
         "exchange": Phrase(
-            "Exchange item {param:item} for the product {param:product}.",
+            "Exchange item {param:item} for the cheapest other product of the same category that is in "
+            "stock (stock of at least 1).",
             rules.exchange_effect,
             kind="effect",
         ),
@@ -121,9 +122,6 @@ LEXICON = Lexicon(
         "cancel_window": Phrase(
             "Cancelling: an order can be cancelled up to {param:cancel_days} days after it was placed.",
             rules.cancel_rule,
-        ),
-        "one_exchange": Phrase(
-            "Exchanges: at most one item of an order can be exchanged.", rules.exchange_rule
         ),
         "escalate": Phrase(
             "Escalation: if the rules about {rules:list} allow no refund at all for the request, change "

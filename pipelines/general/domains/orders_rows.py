@@ -47,7 +47,7 @@ def draw_tables(recipe: Recipe, rng: Random) -> Tables:
     if recipe.task in ("rank", "filter"):
         count = rng.randint(2, 4) if recipe.task == "rank" else rng.randint(8, 12)
         return {"orders": _queue(rng, count)}
-    customers = _customers(rng, 3 if recipe.task in ("hop", "cancel") else 4)
+    customers = _customers(rng, 3)
     if recipe.task == "cancel":
         return {"customers": customers, "orders": _orders(rng, customers, (2, 4))}
     products = _products(rng, recipe)
@@ -60,8 +60,8 @@ def _orders_each(recipe: Recipe) -> tuple[int, int]:
     """How many orders a customer has, from and to."""
     if recipe.task == "hop":
         return 3, 5
-    extra = 2 * recipe.has("cancel") + recipe.has("exchange") + recipe.has("second_order")
-    return 2 + extra, 4 + extra
+    extra = len(recipe.features & {"cancel", "exchange", "second_order"})
+    return 2 + extra, 3 + extra
 
 
 def _items_each(recipe: Recipe) -> tuple[int, int]:
@@ -69,7 +69,7 @@ def _items_each(recipe: Recipe) -> tuple[int, int]:
     if recipe.task == "hop":
         return 3, 5
     extra = len(recipe.item_rules) - 1
-    return (4 + extra, 5 + extra) if not recipe.has("second_order") else (4, 5 + extra)
+    return (3, 5 + extra // 2) if recipe.has("second_order") else (4 + extra // 2, 5 + extra)
 
 
 def _ids(rng: Random, prefix: str, digits: int, count: int) -> list[str]:

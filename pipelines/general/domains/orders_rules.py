@@ -11,7 +11,6 @@ from envgen.core.ir import (
     Arith,
     Choice,
     Clause,
-    Count,
     Days,
     Equals,
     Expr,
@@ -129,24 +128,6 @@ def _cancellable() -> Expr:
     return cmp(age, "<=", param("cancel_days"))
 
 
-def exchange_rule(_: Fields) -> Clause:
-    """At most one item of an order ends up exchanged."""
-    inner = Query(var="i", relation="order_items", where=eq(item("order_id"), var("o")))
-    exchanged = Count(var="i", over=inner, body=eq(new(item("status")), const("exchanged")))
-    expr = All(
-        var="o",
-        over=Query(var="o", relation="orders"),
-        body=cmp(exchanged, "<=", const(1)),
-    )
-    return Clause(
-        id="one_exchange",
-        family="policy_count",
-        expr=expr,
-        source="policy",
-        text_key="one_exchange",
-    )
-
-
 def eligible(n: int, rules: Sequence[str]) -> Query:
     """Items of order ``n`` of the request that ``rules`` let one refund."""
     where = both(
@@ -215,10 +196,22 @@ def cancel_allowed_effect(_: Fields) -> Clause:
 
 
 def exchange_effect(_: Fields) -> Clause:
-    """The named item is exchanged for the named product."""
+    """The named item is exchanged for the cheapest other product of its category."""
     row = param("item")
+    own = get("order_items", row, "product_id")
+    wanted = Query(
+        var="p",
+        relation="products",
+        where=both(
+            eq(get("products", var("p"), "category"), get("products", own, "category")),
+            cmp(get("products", var("p"), "stock"), ">=", const(1)),
+            cmp(get("products", var("p"), "id"), "!=", own),
+        ),
+        order=(Order(by=get("products", var("p"), "price")),),
+        limit=1,
+    )
     expr = both(
-        eq(new(get("order_items", row, "product_id")), param("product")),
+        eq(new(own), wanted),
         eq(new(get("order_items", row, "status")), const("exchanged")),
     )
     return Clause(id="exchange", family="exchange", expr=expr, text_key="exchange")
@@ -247,7 +240,7 @@ def reach(fields: Fields, effects: tuple[Clause, ...]) -> Reach:
         rows = Query(var="o", relation="orders", where=where)
         write_set.append(WriteSet(relation="orders", rows=rows, columns=("status",)))
     if "exchange" in ids:
-        where = eq(item("order_id"), get("order_items", param("item"), "order_id"))
+        where = eq(item("id"), param("item"))
         rows = Query(var="i", relation="order_items", where=where)
         columns = ("status", "product_id")
         write_set.append(WriteSet(relation="order_items", rows=rows, columns=columns))

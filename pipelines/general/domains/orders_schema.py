@@ -252,7 +252,7 @@ EXCHANGE_ITEM = Access(
     tool="exchange_item",
     relation="order_items",
     mode="write",
-    description="Exchange a delivered item for another product that is in stock.",
+    description="Exchange a delivered item for a product of the same category that is in stock.",
     args={"item_id": "order_items.id", "product_id": "products.id"},
     pre=(
         _item_arg("status"),
@@ -260,6 +260,14 @@ EXCHANGE_ITEM = Access(
             expr=cmp(get("products", Arg(name="product_id"), "stock"), ">=", const(1)),
             code="out_of_stock",
             text="The product is not in stock.",
+        ),
+        Precondition(
+            expr=eq(
+                get("products", Arg(name="product_id"), "category"),
+                get("products", get("order_items", _ITEM, "product_id"), "category"),
+            ),
+            code="other_category",
+            text="The product is of another category than the item's.",
         ),
     ),
     effects=(
