@@ -19,8 +19,8 @@ from envgen.pipelines.general.tables import Row, Tables
 Params = dict[str, Scalar]
 
 _BOUND_TRIES = 40
-_MAX_ELIGIBLE = 4
-"""Items to refund at most; every one doubles the states that a random walk can pass."""
+_MAX_ELIGIBLE = 5
+"""Items to refund plus orders to refund from, at most; each item doubles the states of random walks."""
 _POLICY = ("today", "window", "category", "short_window", "minimum", "cancel_days")
 _SHORTEST = 6
 """Days of the shortest refund window."""
@@ -232,7 +232,9 @@ def _binds(rules: tuple[str, ...], request: list[list[_Item]], bounds: Params, w
     broken = [[item.broken(rules, bounds, window) for item in order] for order in request]
     alone = {next(iter(found)) for order in broken for found in order if len(found) == 1}
     eligible = [sum(not found for found in order) for order in broken]
-    return alone == set(rules) and all(eligible) and 2 <= sum(eligible) <= _MAX_ELIGIBLE
+    return (
+        alone == set(rules) and all(eligible) and 2 <= sum(eligible) <= _MAX_ELIGIBLE - len(request)
+    )
 
 
 def _tier(tables: Tables, params: Params) -> str:
@@ -278,7 +280,9 @@ def _bind_extras(
             if row["customer_id"] == params["customer"] and row["status"] == "pending"
         )
         fixed = params.get("cancel_days")
-        allowed = [age for age in ages[:-1] if fixed is None or age <= int(str(fixed)) < ages[-1]]
+        allowed = [
+            age for age in ages[:-1][:2] if fixed is None or age <= int(str(fixed)) < ages[-1]
+        ]
         if not allowed:
             return None
         found["cancel_days"] = rng.choice(allowed) if fixed is None else fixed

@@ -244,7 +244,7 @@ def reach(fields: Fields, effects: tuple[Clause, ...]) -> Reach:
         rows = Query(var="i", relation="order_items", where=where)
         columns = ("status", "product_id")
         write_set.append(WriteSet(relation="order_items", rows=rows, columns=columns))
-    calls = 5 * len(asked) + 3 * ("cancel" in ids) + 2 * ("exchange" in ids)
+    calls = 2 + 3 * len(asked) + 2 * ("cancel" in ids) + 2 * ("exchange" in ids)
     return Reach(
         effects=effects,
         write_set=tuple(write_set),
