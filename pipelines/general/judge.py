@@ -175,7 +175,9 @@ class Judge:
         return found
 
     def lost(self, diff: Diff, state: Tables, fixed: set[RowId]) -> bool:
-        """Whether a rule is broken by rows that no call can change any more."""
+        """Whether a rule or the write set is broken by rows that no call can change any more."""
+        if any(at in fixed for at, _, _ in self._intrusions(diff)):
+            return True
         touched = self._touched({at for at, _ in diff})
         for atom in self.atoms:
             if id(atom) in touched:
