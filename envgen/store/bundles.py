@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import DatasetError
@@ -27,6 +27,8 @@ from envgen.core.types import (
 
 class EnvironmentBundle(Record):
     """An environment as a pipeline hands it to the writer, which fills in the file references."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     spec: EnvironmentSpec
     database: bytes | None = None
