@@ -46,7 +46,9 @@ class RolloutConfig(Record):
     """Samples a task. Raising it later adds samples to the same run."""
     seed: int = 0
     task_ids: tuple[str, ...] | None = None
-    """None: all tasks, variants aside."""
+    """None: all tasks."""
+    variants: bool = False
+    """Whether "all tasks" means the re-seeded variants too."""
     sampling: Sampling = Sampling()
     context: ContextConfig = ContextConfig()
     """What to do when a model's window fills up."""
@@ -67,6 +69,7 @@ class RolloutConfig(Record):
             },
             "seed": self.seed,
             "task_ids": list(self.task_ids) if self.task_ids is not None else None,
+            "variants": self.variants,
             "sampling": self.sampling.model_dump(mode="json"),
             "context": self.context.model_dump(mode="json"),
         }
@@ -119,7 +122,8 @@ def rollout(
     """Run ``config.policy`` on every task, ``config.n`` times each.
 
     Each episode is stored as it completes; run again, the same config goes on where it stopped, with the
-    same results (times aside). Ctrl-C, ``cancel`` and a spent budget end it cleanly with what there is.
+    same results (times aside). ``cancel`` and a spent budget end it cleanly with what there is; so does
+    Ctrl-C, which is raised again once everything is stored.
 
     Args:
         config: what to run.
@@ -134,7 +138,7 @@ def rollout(
     from envgen.environments.hosts import open_dataset
 
     dataset = open_dataset(config.dataset, unproven=config.unproven)
-    task_ids = _task_ids(dataset, config.task_ids)
+    task_ids = _task_ids(dataset, config)
     with RunStore.open(
         Path(config.out),
         config=config.identity(),
@@ -144,13 +148,13 @@ def rollout(
         return _Run(config, dataset, task_ids, store, progress, cancel or Event()).run()
 
 
-def _task_ids(dataset: Dataset, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    if wanted is None:
-        return dataset.own_task_ids
-    for task_id in wanted:
+def _task_ids(dataset: Dataset, config: RolloutConfig) -> tuple[str, ...]:
+    if config.task_ids is None:
+        return tuple(dataset.tasks) if config.variants else dataset.own_task_ids
+    for task_id in config.task_ids:
         if task_id not in dataset.tasks:
             raise ConfigError(f"the dataset has no task {task_id!r}", "see envgen list")
-    return tuple(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(config.task_ids))
 
 
 class Chunk(NamedTuple):
@@ -204,15 +208,13 @@ class _Run:
         try:
             self._note(policy.name)
             self._run_all(todo, policy)
-        except KeyboardInterrupt:
-            self._ended = "interrupted"
         finally:
             self._cancel.set()
             getattr(policy, "close", lambda: None)()
+            if self._budget.spent_usd:
+                self._store.put_stage("spent_usd", self._budget.spent_usd)
         if self._ended == "complete" and self._before + self._new < self._wanted:
             self._ended = "interrupted"
-        if self._budget.spent_usd:
-            self._store.put_stage("spent_usd", self._budget.spent_usd)
         self._store.flush()
         return self._summary(policy.name)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_server import Hang, ModelServer, chat
+from model_server import END, Hang, ModelServer, chat, encode
 from tiny_dataset import write_tiny_dataset
 
 from envgen.core.errors import ConfigError, EnvError, ResumeError
@@ -153,9 +153,9 @@ def test_ctrl_c_keeps_what_there_is(dataset: Dataset, tmp_path: Path) -> None:
         if progress.done == 7:
             raise KeyboardInterrupt
 
-    summary = rollout(config(dataset, tmp_path / "r", "random", n=20), progress=interrupt)
-    assert summary.ended == "interrupted"
-    assert summary.samples == len(stored(tmp_path / "r")) >= 7
+    with pytest.raises(KeyboardInterrupt):
+        rollout(config(dataset, tmp_path / "r", "random", n=20), progress=interrupt)
+    assert len(stored(tmp_path / "r")) >= 7
     assert rollout(config(dataset, tmp_path / "r", "random", n=20)).ended == "complete"
 
 
@@ -180,9 +180,10 @@ def test_ctrl_c_does_not_wait_for_hanging_requests(dataset: Dataset, tmp_path: P
         start = time.monotonic()
         options = {"stream": False}
         made = config(dataset, tmp_path / "r", f"openai:m@{server.url}", n=5, options=options)
-        summary = rollout(made, progress=interrupt, cancel=mine)
+        with pytest.raises(KeyboardInterrupt):
+            rollout(made, progress=interrupt, cancel=mine)
     assert time.monotonic() - start < 5
-    assert (summary.ended, summary.samples) == ("interrupted", 1)
+    assert len(stored(tmp_path / "r")) == 1
     assert not mine.is_set()  # the caller's event is the caller's
 
 
@@ -224,6 +225,35 @@ def test_a_dead_server_is_recorded_and_counts_neither_way(dataset: Dataset, tmp_
     assert all(t.error.kind == "PolicyError" for t in stored(tmp_path / "r").values())
     report = run_report(tmp_path / "r", (1,))
     assert report.total.undecided == {1: summary.tasks}
+
+
+def test_exact_tokens_are_stored_by_turn(dataset: Dataset, tmp_path: Path) -> None:
+    texts = [
+        '<tool_call>{"name": "list_hotels", "arguments": {"city": "Hangzhou"}}</tool_call>',
+        '<tool_call>{"name": "submit_result", "arguments": '
+        '{"answer_text": "{\\"hotel\\": \\"Lotus Inn\\"}"}}</tool_call>',
+    ]
+
+    def reply(body: dict[str, Any]) -> Any:
+        second = b"Lotus Inn" in bytes(i for i in body["token_ids"] if i < 256)
+        ids = [*encode(texts[second]), END]
+        logprobs = {"content": [{"token": "", "logprob": -0.5}] * len(ids)}
+        choice = {"token_ids": ids, "logprobs": logprobs, "finish_reason": "stop"}
+        return {"choices": [choice]}
+
+    with ModelServer([reply]) as server:
+        made = config(
+            dataset, tmp_path / "r", f"vllm:m@{server.url}", n=2, task_ids=("tiny-cheapest",)
+        )
+        summary = rollout(made)
+    assert (summary.passed, summary.errors) == (2, 0)
+    with RunStore.read(tmp_path / "r") as store:
+        for one in store.trajectories():
+            assert [turn.capture for turn in one.turns] == ["exact", "exact"]
+            arrays = [store.tokens(turn.tokens) for turn in one.turns if turn.tokens]
+            known = [*arrays[0]["prompt_ids"], *arrays[0]["completion_ids"]]
+            assert arrays[1]["prompt_ids"].tolist()[: len(known)] == known
+            assert (arrays[1]["logprobs"] == -0.5).all()
 
 
 # --- single episodes --------------------------------------------------------------------------
