@@ -56,7 +56,7 @@ def density(
 class Measured(NamedTuple):
     """How many answers are accepted, and how likely a random one is."""
 
-    count: Count
+    counted: Count
     density: Density
 
 

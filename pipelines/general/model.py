@@ -283,14 +283,45 @@ def truth(clause: Clause) -> Node:
 
 def _require_goal(model: Model) -> None:
     goal = model.p.goal
-    if isinstance(goal, ir.Equals):
+    if isinstance(goal, ir.Equals) and not slots_of(goal.query):
         target = equals_target(model.p, goal, model.compiler)
         position = model.compiler.position[goal.slot]
         model.domains[position] = [v for v in model.domains[position] if v == target]
-    elif isinstance(goal, ir.Optimise):
-        fn: Literal["<=", ">="] = "<=" if goal.sense == "min" else ">="
-        bound = goal.bound + (goal.eps if goal.sense == "min" else -goal.eps)
-        model.require(ir.Cmp(fn=fn, left=goal.expr, right=ir.Const(value=bound)))
+        return
+    expr = goal_truth(model.p, model.compiler)
+    if expr is not None:
+        model.require(expr)
+
+
+def goal_truth(p: Problem, compiler: Compiler) -> Node | None:
+    """What the goal asks of the answer, as an expression; None where it asks nothing."""
+    goal = p.goal
+    if isinstance(goal, ir.Optimise):
+        if goal.sense == "min":
+            bound = ir.Const(value=goal.bound + goal.eps)
+            return ir.Cmp(fn="<=", left=goal.expr, right=bound)
+        return ir.Cmp(fn=">=", left=goal.expr, right=ir.Const(value=goal.bound - goal.eps))
+    if not isinstance(goal, ir.Equals):
+        return None
+    slot = ir.SlotRef(slot=goal.slot)
+    if not slots_of(goal.query):
+        target = equals_target(p, goal, compiler)
+        return ir.Cmp(fn="=", left=slot, right=ir.Const(value=target))
+    if p.slot(goal.slot).kind != "set":
+        return ir.Cmp(fn="=", left=slot, right=goal.query)
+    item = ir.Var(name="goal member")
+    there = ir.Any(var="other", over=goal.query, body=_same(item, ir.Var(name="other")))
+    inside = ir.Any(var="other", over=slot, body=_same(item, ir.Var(name="other")))
+    return ir.And(
+        items=(
+            ir.All(var=item.name, over=slot, body=there),
+            ir.All(var=item.name, over=goal.query, body=inside),
+        )
+    )
+
+
+def _same(left: ir.Var, right: ir.Var) -> ir.Cmp:
+    return ir.Cmp(fn="=", left=left, right=right)
 
 
 def equals_target(p: Problem, goal: ir.Equals, compiler: Compiler) -> Any:

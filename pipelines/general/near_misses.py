@@ -19,6 +19,7 @@ from envgen.pipelines.general.model import (
     conjuncts,
     element_values,
     equals_target,
+    goal_truth,
     truth,
 )
 from envgen.pipelines.general.plan_misses import plan_misses
@@ -71,7 +72,7 @@ class _Finder:
             raise ValueError("the accepted answer doesn't fit the layout")
         self.start: list[Any] = values
         self.exprs: dict[str, Node] = {clause.id: truth(clause) for clause in p.clauses}
-        goal = goal_expr(p, self.compiler)
+        goal = goal_truth(p, self.compiler)
         if goal is not None:
             self.exprs["goal"] = goal
         self.rules = list(self.exprs)
@@ -143,20 +144,6 @@ def _in_turn(sources: list[Iterator[list[Any]]]) -> Iterator[list[Any]]:
                 sources.remove(source)
             else:
                 yield values
-
-
-def goal_expr(p: Problem, compiler: Compiler) -> Node | None:
-    """What the goal asks of the answer, as an expression; None where it asks nothing."""
-    goal = p.goal
-    if isinstance(goal, ir.Optimise):
-        if goal.sense == "min":
-            bound = ir.Const(value=goal.bound + goal.eps)
-            return ir.Cmp(fn="<=", left=goal.expr, right=bound)
-        return ir.Cmp(fn=">=", left=goal.expr, right=ir.Const(value=goal.bound - goal.eps))
-    if isinstance(goal, ir.Equals):
-        target = equals_target(p, goal, compiler)
-        return ir.Cmp(fn="=", left=ir.SlotRef(slot=goal.slot), right=ir.Const(value=target))
-    return None
 
 
 def failing(expr: Node) -> Node:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Node
-from envgen.pipelines.general.closures import Closure
+from envgen.pipelines.general.closures import Closure, slots_of
 from envgen.pipelines.general.model import Linear, Model
 
 MAX_TERM_VALUES = 20_000
@@ -35,6 +35,22 @@ class Budget:
         self.steps -= n
         if self.steps < 0:
             raise OutOfStepsError
+
+
+class _Test(NamedTuple):
+    """A constraint; ``takes_unknown``: None for a slot gives false only if every value would."""
+
+    scope: tuple[int, ...]
+    run: Closure
+    takes_unknown: bool
+
+
+def _takes_unknown(expr: Node, model: Model) -> bool:
+    kinds = {model.p.slot(name).kind for name in slots_of(expr)}
+    if not kinds <= {"entity", "value", "interval"}:
+        return False
+    # a row or number is left out, not unknown, where what selects it is unknown
+    return not any(isinstance(n, ir.Query | ir.Range) and slots_of(n) for n in expr.walk())
 
 
 class _Sum:
@@ -74,20 +90,18 @@ class Search:
         self.model = model
         self.slots = model.frame.slots
         self.size = len(model.domains)
-        self.tests: list[list[tuple[tuple[int, ...], Closure]]] = [[] for _ in range(self.size)]
-        for constraint in model.constraints:
-            for i in constraint.scope:
-                self.tests[i].append((constraint.scope, constraint.run))
+        self.tests: list[list[_Test]] = [[] for _ in range(self.size)]
+        tests = [_Test(c.scope, c.run, _takes_unknown(c.expr, model)) for c in model.constraints]
+        for test in tests:
+            for i in test.scope:
+                self.tests[i].append(test)
         self.links: list[list[tuple[int, int, dict[Any, Any]]]] = [[] for _ in range(self.size)]
         for link in model.links:
             item = (link.child, link.parent, link.key_of)
             self.links[link.child].append(item)
             self.links[link.parent].append(item)
         self.sums = [_Sum(linear, model) for linear in model.linears] if model.feasible else []
-        kinds = ("entity", "value", "interval")
-        self.simple = {i for i, slot in enumerate(model.p.slots) if slot.kind in kinds}
-        """Variables whose closures take None for unknown."""
-        self.domains = self._supported() if model.feasible else []
+        self.domains = self._supported(tests) if model.feasible else []
         self.equals = [c.scope for c in model.constraints if _is_equality(c.expr)]
         self.parents = {link.parent for link in model.links}
         self.failures = [1] * self.size
@@ -173,14 +187,14 @@ class Search:
                 return None
             if not domains[child] or not domains[parent]:
                 return None
-        for scope, run in self.tests[i]:
-            open_ = [j for j in scope if j in rest]
+        for test in self.tests[i]:
+            open_ = [j for j in test.scope if j in rest]
             if len(open_) > 1:
-                ok = not self._hopeless(domains, scope, run, rest)
+                ok = not self._hopeless(domains, test, rest)
             else:
-                ok = self._tested(domains, scope, run, open_, budget)
+                ok = self._tested(domains, test, open_, budget)
             if not ok:
-                for j in scope:
+                for j in test.scope:
                     self.failures[j] += 1
                 return None
         for a, b in self.equals:
@@ -192,44 +206,37 @@ class Search:
                 domains[b] = [value for value in domains[b] if value in common]
         return self._bounded(domains, rest, budget)
 
-    def _hopeless(
-        self, domains: list[list[Any]], scope: tuple[int, ...], run: Closure, rest: set[int]
-    ) -> bool:
+    def _hopeless(self, domains: list[list[Any]], test: _Test, rest: set[int]) -> bool:
         """Whether a test is false whatever its open variables will be: unknown in, false out."""
-        if not self.simple.issuperset(scope):
+        if not test.takes_unknown:
             return False
-        for j in scope:
+        for j in test.scope:
             self.slots[j] = None if j in rest else domains[j][0]
-        return run(self.model.frame) is False
+        return test.run(self.model.frame) is False
 
-    def _supported(self) -> list[list[Any]]:
+    def _supported(self, tests: list[_Test]) -> list[list[Any]]:
         """The model's domains without values that alone make a test false."""
         domains = [list(domain) for domain in self.model.domains]
-        for constraint in self.model.constraints:
-            if not self.simple.issuperset(constraint.scope):
+        for test in tests:
+            if not test.takes_unknown:
                 continue
-            for i in constraint.scope:
-                for j in constraint.scope:
+            for i in test.scope:
+                for j in test.scope:
                     self.slots[j] = None
                 kept = []
                 for value in domains[i]:
                     self.slots[i] = value
-                    if constraint.run(self.model.frame) is not False:
+                    if test.run(self.model.frame) is not False:
                         kept.append(value)
                 domains[i] = kept
         return domains
 
     def _tested(
-        self,
-        domains: list[list[Any]],
-        scope: tuple[int, ...],
-        run: Closure,
-        open_: list[int],
-        budget: Budget,
+        self, domains: list[list[Any]], test: _Test, open_: list[int], budget: Budget
     ) -> bool:
         """Run a test that has at most one open variable; narrow that variable."""
-        slots, frame = self.slots, self.model.frame
-        for j in scope:
+        slots, frame, run = self.slots, self.model.frame, test.run
+        for j in test.scope:
             slots[j] = domains[j][0]
         if not open_:
             return run(frame) is True

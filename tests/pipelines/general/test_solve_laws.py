@@ -1,0 +1,157 @@
+"""The laws of the IR on random small problems, against brute force by the reference semantics."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_problems import random_problem
+
+from envgen.pipelines.general.closures import Compiler
+from envgen.pipelines.general.count import count
+from envgen.pipelines.general.density import density, measure, sampled_share
+from envgen.pipelines.general.evaluate import accepted, evaluate
+from envgen.pipelines.general.interpret import Scope, interpret
+from envgen.pipelines.general.model import build_model
+from envgen.pipelines.general.near_misses import near_misses
+from envgen.pipelines.general.search import count_by_search
+from envgen.pipelines.general.solve import solve
+
+SEEDS = st.integers(0, 10**6)
+LAWS = settings(max_examples=60, deadline=None, derandomize=True)
+MAX_SPACE = 3_000
+
+
+def space_of(problem, tables, space):
+    """(answer, chance) for every answer of a space, slot by slot as the domains say."""
+    model = build_model(problem, tables, space=space, clauses=False)
+    children = {}
+    for link in model.links:
+        children.setdefault(link.child, []).append(link)
+
+    def extend(values, chance):
+        i = len(values)
+        if i == len(model.domains):
+            yield model.answer(values), chance
+            return
+        fitting = [
+            v
+            for v in model.domains[i]
+            if all(link.key_of[v] == values[link.parent] for link in children.get(i, ()))
+        ]
+        for value in fitting:
+            yield from extend([*values, value], chance / len(fitting))
+
+    return list(islice(extend([], 1.0), MAX_SPACE + 1))
+
+
+def small(seed, space="conditioned"):
+    problem, tables = random_problem(seed)
+    answers = space_of(problem, tables, space)
+    return problem, tables, answers if len(answers) <= MAX_SPACE else None
+
+
+@LAWS
+@given(seed=SEEDS)
+def test_closures_agree_with_the_interpreter(seed):
+    problem, tables, answers = small(seed, "unconditioned")
+    if answers is None:
+        return
+    compiler = Compiler(problem, tables)
+    model = build_model(problem, tables, clauses=False)
+    exprs = [e for c in problem.clauses for e in (c.expr, c.guard) if e is not None]
+    runs = [compiler.compile(expr) for expr in exprs]
+    rng = Random(seed)
+    for values in rng.sample(list(product(*model.domains)), min(len(answers), 40)):
+        frame = compiler.frame()
+        frame.slots[:] = values
+        parts = model.answer(values)["answer"]
+        named = {name: value for part in parts for name, value in part.items()}
+        for expr, run in zip(exprs, runs, strict=True):
+            assert run(frame) == interpret(expr, Scope(problem, tables, tables, named))
+
+
+@LAWS
+@given(seed=SEEDS, space=st.sampled_from(["conditioned", "unconditioned"]))
+def test_count_is_brute_force(seed, space):
+    problem, tables, answers = small(seed, space)
+    if answers is None:
+        return
+    good = sum(accepted(problem, tables, answer) for answer, _ in answers)
+    assert count(problem, tables, space=space) == (good, good, True)
+    by_search = count_by_search(build_model(problem, tables, space=space), 10**6, 10**6)
+    assert by_search == (good, True)
+
+
+@LAWS
+@given(seed=SEEDS)
+def test_density_is_the_chance_of_a_random_draw(seed):
+    problem, tables, answers = small(seed)
+    if answers is None:
+        return
+    chance = sum(c for answer, c in answers if accepted(problem, tables, answer))
+    measured = density(problem, tables, Random(seed))
+    assert measured.method == "exact"
+    assert measured.value == pytest.approx(chance, abs=1e-12)
+    assert measured.space == len(answers)
+    assert measure(problem, tables, Random(seed)).counted == count(problem, tables)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_sampled_density_interval_holds_the_exact_one(seed):
+    problem, tables, answers = small(seed)
+    if answers is None:
+        return
+    exact = density(problem, tables, Random(0)).value
+    model = build_model(problem, tables, space="conditioned")
+    space = build_model(problem, tables, space="conditioned", clauses=False)
+    got = sampled_share(model, space, Random(seed), 1.0, steps=30_000, samples=600)
+    assert got.low - 1e-9 <= exact <= got.high + 1e-9
+
+
+@LAWS
+@given(seed=SEEDS)
+def test_solve_finds_every_accepted_answer_once(seed):
+    problem, tables, answers = small(seed, "unconditioned")
+    if answers is None:
+        return
+    good = sum(accepted(problem, tables, answer) for answer, _ in answers)
+    found = list(islice(solve(problem, tables, Random(seed)), 400))
+    assert all(accepted(problem, tables, answer) for answer in found)
+    assert len({repr(answer) for answer in found}) == len(found) == min(good, 400)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_near_misses_break_one_rule_and_enough_are_found(seed):
+    problem, tables, answers = small(seed, "unconditioned")
+    start = next(solve(problem, tables, Random(seed)), None)
+    if answers is None or start is None:
+        return
+    found = {}
+    for miss, rule in near_misses(problem, tables, start, Random(seed)):
+        held = evaluate(problem, tables, miss)
+        assert [key for key, ok in held.items() if not ok] == [rule]
+        found.setdefault(rule, set()).add(repr(miss))
+    existing = {}
+    for answer, _ in answers:
+        broken = [key for key, ok in evaluate(problem, tables, answer).items() if not ok]
+        if len(broken) == 1:
+            existing[broken[0]] = existing.get(broken[0], 0) + 1
+    for rule, num in existing.items():
+        assert len(found.get(rule, ())) >= min(5, num)
+    assert set(found) <= set(existing)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_dropping_a_clause_never_lowers_the_count(seed):
+    problem, tables = random_problem(seed)
+    whole = count(problem, tables, space="unconditioned")
+    for clause in problem.clauses:
+        less = count(problem.without(clause.id), tables, space="unconditioned")
+        assert less.high >= whole.low
