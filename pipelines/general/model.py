@@ -32,6 +32,8 @@ MAX_TABLE = 5_000
 MAX_VALUES = 20_000
 """Sets, sequences and maps with more values than this have no enumerated domain."""
 TRUE = ir.Const(value=True)
+OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
+"""Comparisons by their negation (where both sides are known)."""
 
 
 class NotEnumerableError(ValueError):
@@ -100,6 +102,21 @@ class Model:
         """Add a boolean expression that must be true."""
         for part in conjuncts(expr):
             self._add(part)
+
+    def refuse(self, expr: Node) -> None:
+        """Add a boolean expression that must not be true: false or unknown."""
+        scope = self.scope_of(expr)
+        if isinstance(expr, ir.Cmp) and expr.fn in OPPOSITE:
+            sides = (expr.left, expr.right)
+            slots = all(isinstance(side, ir.SlotRef) and side.index is None for side in sides)
+            if slots or prod(len(self.domains[i]) for i in scope) > MAX_TABLE:
+                self.require(expr.model_copy(update={"fn": OPPOSITE[expr.fn]}))
+                return
+        run = self.compiler.compile(expr)
+        if scope:
+            self.constraints.append(Constraint(scope, lambda f: run(f) is not True, expr))
+        elif run(self.frame) is True:
+            self.feasible = False
 
     def _add(self, expr: Node) -> None:
         scope = self.scope_of(expr)
@@ -243,7 +260,7 @@ def build_model(
     db: Tables,
     *,
     space: Literal["conditioned", "unconditioned"] = "unconditioned",
-    extra: Iterable[Node] = (),
+    refused: Iterable[Node] = (),
     without: str | None = None,
     clauses: bool = True,
     compiler: Compiler | None = None,
@@ -254,7 +271,7 @@ def build_model(
         p: the problem.
         db: its rows.
         space: ``conditioned`` also requires what slot domains say about earlier slots.
-        extra: expressions that must be true as well.
+        refused: expressions that must not be true.
         without: id of a clause (or ``goal``) to leave out.
         clauses: False leaves out all clauses and the goal: the bare space.
         compiler: shared closures of the same problem and database.
@@ -268,8 +285,8 @@ def build_model(
                 model.require(truth(clause))
         if without != "goal":
             _require_goal(model)
-    for expr in extra:
-        model.require(expr)
+    for expr in refused:
+        model.refuse(expr)
     model.simplify()
     return model
 

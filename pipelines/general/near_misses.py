@@ -121,9 +121,7 @@ class _Finder:
         parts = [piece for part in conjuncts(self.exprs[rule]) for piece in _pieces(part)]
         self.rng.shuffle(parts)
         models = [
-            build_model(
-                self.p, self.db, without=rule, extra=(failing(part),), compiler=self.compiler
-            )
+            build_model(self.p, self.db, without=rule, refused=(part,), compiler=self.compiler)
             for part in parts
         ]
         share = max(steps // max(len(parts), 1), 2_000)
@@ -144,16 +142,6 @@ def _in_turn(sources: list[Iterator[list[Any]]]) -> Iterator[list[Any]]:
                 sources.remove(source)
             else:
                 yield values
-
-
-def failing(expr: Node) -> Node:
-    """True iff ``expr`` is not true: false or unknown."""
-    if isinstance(expr, ir.Cmp) and expr.fn in _OPPOSITE:
-        return expr.model_copy(update={"fn": _OPPOSITE[expr.fn]})
-    return ir.Not(item=expr)
-
-
-_OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
 
 
 def _pieces(expr: Node) -> Iterator[Node]:
