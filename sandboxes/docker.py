@@ -176,7 +176,11 @@ def host_binds() -> list[str]:
 
 
 def make(
-    spec: SandboxSpec, command: Sequence[str], binds: Sequence[str], user: int
+    spec: SandboxSpec,
+    command: Sequence[str],
+    binds: Sequence[str],
+    user: int,
+    env: Mapping[str, str],
 ) -> tuple[str, Any]:
     """Create and start a container; its id and the socket of its standard input."""
     import docker
@@ -209,7 +213,7 @@ def make(
         container = api.create_container(
             image,
             list(command),
-            environment=runtime.clean_env(),
+            environment=dict(env),
             entrypoint=[],
             host_config=host,
             hostname="sandbox",
@@ -254,7 +258,7 @@ class DockerSandbox:
         reap()
         self._spawned: list[DockerProcess] = []
         self._container: str | None = None
-        self._container, self._stdin = make(spec, FIRST, [], self.user)
+        self._container, self._stdin = make(spec, FIRST, [], self.user, runtime.clean_env())
 
     def __enter__(self) -> DockerSandbox:
         return self

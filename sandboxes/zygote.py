@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from envgen.core.errors import (
     SandboxError,
@@ -24,8 +24,12 @@ from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.launcher import launch
 from envgen.sandboxes.programs.wire import pack
 
+if TYPE_CHECKING:
+    from envgen.sandboxes.docker_worker import DockerWorker
+
 WorkerBackend = Literal["auto", "bubblewrap", "docker", "process", "inline"]
 START_TIMEOUT_S = 30.0
+_SEND_TIMEOUT_S = 5.0
 _OWN_PROCESSES = 16
 """bwrap's two processes, the zygote and supervisors, beside the programs' own."""
 DEFAULTS: dict[str, Any] = {
@@ -58,6 +62,11 @@ def choose(backend: WorkerBackend, trusted: bool) -> str:
         )
     if backend == "bubblewrap" and (reason := bubblewrap.unavailable()):
         raise SandboxUnavailableError(reason, "apt install bubblewrap, or use backend='docker'")
+    if backend == "docker":
+        from envgen.sandboxes import docker
+
+        if reason := docker.unavailable():
+            raise SandboxUnavailableError(reason, "start Docker, or use backend='bubblewrap'")
     return backend
 
 
@@ -92,31 +101,45 @@ class Zygote:
         self.closed = False
         self.group: cgroups.Group | None = None
         self.backend = backend
+        self.process: subprocess.Popen[bytes] | DockerWorker
         settings = DEFAULTS | dict(config)
         settings |= {"role": f"role_{role}", "filename": f"{role}.py"}
-        near, far = socket_pair()
-        near.settimeout(START_TIMEOUT_S)
+        self._owner = os.getpid()
+        self._folder: Path | None = None
+        layout = layout or bubblewrap.Layout()
         try:
-            with far:
-                self.process = self._start(far, settings, layout or bubblewrap.Layout(), hash_seed)
+            if backend == "docker":
+                self._start_container(settings, layout, hash_seed)
+            else:
+                self._start_process(settings, layout, hash_seed)
         except OSError as error:
-            near.close()
             raise SandboxUnavailableError(f"can't start a worker: {error}") from error
-        self._socket = near
-        self._finalizer = weakref.finalize(self, _end, self.process, near, self.group)
+        self._finalizer = weakref.finalize(
+            self, _end, self._owner, self.process, self._socket, self.group, self._folder
+        )
         try:
             self._load(settings, files)
         except BaseException:
             self.close()
             raise
 
-    def _start(
-        self,
-        far: socket.socket,
-        settings: dict[str, Any],
-        layout: bubblewrap.Layout,
-        hash_seed: int,
-    ) -> subprocess.Popen[bytes]:
+    def _start_container(
+        self, settings: dict[str, Any], layout: bubblewrap.Layout, hash_seed: int
+    ) -> None:
+        from envgen.sandboxes import docker_worker
+
+        self._folder = Path(tempfile.mkdtemp(prefix="envgen-"))
+        try:
+            self.process, self._socket = docker_worker.start(
+                self._folder, layout.scratch, settings, hash_seed
+            )
+        except BaseException:
+            remove(self._folder)
+            raise
+
+    def _start_process(
+        self, settings: dict[str, Any], layout: bubblewrap.Layout, hash_seed: int
+    ) -> None:
         env = runtime.clean_env(hash_seed)
         words, programs = [runtime.python()], str(runtime.PROGRAMS)
         if self.backend == "bubblewrap":
@@ -128,19 +151,30 @@ class Zygote:
                 settings["uid"] = runtime.sandbox_uid()
         else:
             settings |= {"die_with_parent": os.uname().sysname == "Linux", "pids": 0}
+        near, far = socket_pair()
         words += [*runtime.python_flags(), f"{programs}/zygote.py", str(far.fileno())]
         if self.backend == "bubblewrap":
             words = bubblewrap.command(words, layout)
             self.group = cgroups.make(settings["total_bytes"], settings["pids"] + _OWN_PROCESSES)
             if self.group is not None:
                 words = self.group.join_command(words)
-        return launch(words, env=env, stderr=subprocess.PIPE, pass_fds=[far.fileno()])
+        try:
+            with far:
+                files = [far.fileno()]
+                self.process = launch(words, env=env, stderr=subprocess.PIPE, pass_fds=files)
+        except OSError:
+            near.close()
+            if self.group is not None:
+                self.group.close(0)
+            raise
+        self._socket = near
 
     def _load(self, settings: dict[str, Any], files: Sequence[int]) -> None:
         try:
             socket.send_fds(self._socket, [pack(settings)], list(files))
             channel = Channel(self._socket, START_TIMEOUT_S)
             reply = channel.recv()
+            channel.set_timeout(_SEND_TIMEOUT_S)
         except WorkerDiedError:
             raise SandboxError(f"the sandbox did not start: {self._complaint()}") from None
         except SandboxTimeoutError:
@@ -154,7 +188,8 @@ class Zygote:
 
     def _complaint(self) -> str:
         self.process.kill()
-        assert self.process.stderr is not None
+        if self.process.stderr is None:
+            return "no message"
         return self.process.stderr.read(4096).decode(errors="replace").strip() or "no message"
 
     def fork(
@@ -190,17 +225,21 @@ class Zygote:
                 raise WorkerDiedError(f"the zygote is gone: {error}") from error
 
     def _send(self, message: Mapping[str, Any], files: Sequence[int]) -> None:
-        if self._socket.fileno() < 0:
-            raise WorkerDiedError("the zygote is closed")
+        if self.closed or self._owner != os.getpid():
+            raise WorkerDiedError("the zygote is closed, or another process's")
         frame = pack(message)
-        sent = socket.send_fds(self._socket, [frame], list(files))
-        if sent < len(frame):
-            self._socket.sendall(frame[sent:])
+        try:
+            sent = socket.send_fds(self._socket, [frame], list(files))
+            if sent < len(frame):
+                self._socket.sendall(frame[sent:])
+        except OSError:  # gone, or it reads no more and may have half a frame
+            self.close()
+            raise
 
     @property
     def alive(self) -> bool:
-        """Whether its process still runs."""
-        return self._finalizer.alive and self.process.poll() is None
+        """Whether its process still runs, and is this process's."""
+        return self._owner == os.getpid() and self._finalizer.alive and self.process.poll() is None
 
     def close(self) -> None:
         """End the zygote and every worker it made."""
@@ -209,15 +248,23 @@ class Zygote:
 
 
 def _end(
-    process: subprocess.Popen[bytes], control: socket.socket, group: cgroups.Group | None
+    owner: int,
+    process: subprocess.Popen[bytes] | DockerWorker,
+    control: socket.socket,
+    group: cgroups.Group | None,
+    folder: Path | None,
 ) -> None:
     control.close()
-    process.kill()
     if process.stderr is not None:
         process.stderr.close()
+    if owner != os.getpid():
+        return  # a fork of the owner has lost its copy
+    process.kill()
     process.wait()
     if group is not None:
         group.close()
+    if folder is not None:
+        remove(folder)
 
 
 def remove(folder: Path) -> None:

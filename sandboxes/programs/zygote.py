@@ -1,8 +1,8 @@
 """The zygote: loads a role once, then forks a worker per request. Standard library only.
 
-``python zygote.py FD``: the control socket is FD. Its first frame is the configuration; each later
-one asks for a fork (with the worker's socket as a file descriptor) or for a kill. Run as a program
-of its own, so that no thread and no lock of the host can be in it.
+``python zygote.py FD|PATH``: the control socket is FD, or is connected to at PATH. Its first frame
+is the configuration; each later one asks for a fork (with the worker's socket as a file descriptor)
+or for a kill. Run as a program of its own, so that no thread and no lock of the host can be in it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,11 @@ class Zygote:
 
 def main() -> None:
     """Start from the configuration on the control socket."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+    if sys.argv[1].isdigit():
+        control = socket.socket(fileno=int(sys.argv[1]))
+    else:
+        control = socket.socket(socket.AF_UNIX)
+        control.connect(sys.argv[1])
     config, files = wire.recv_with_files(control)
     pipe = wire.Pipe(control)
     try:

@@ -10,7 +10,11 @@ from envgen.core.errors import EnvError
 from envgen.core.types import ToolSpec
 from envgen.sandboxes.solution import SolutionHost, SolutionRun, parameter_order, solution_host
 
-BACKENDS = ["process", pytest.param("bubblewrap", marks=pytest.mark.bwrap)]
+BACKENDS = [
+    "process",
+    pytest.param("bubblewrap", marks=pytest.mark.bwrap),
+    pytest.param("docker", marks=pytest.mark.docker),
+]
 TOOLS = (spec("get", "id"), spec("add", "left", "right"))
 
 

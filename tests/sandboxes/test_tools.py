@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,8 @@ from envgen.core.errors import EnvError, SandboxUnavailableError
 from envgen.sandboxes.tools import ToolHost, ToolReply, ToolSession, WorkerToolHost, tool_host
 
 ISOLATED = pytest.param("bubblewrap", marks=pytest.mark.bwrap)
-WORKERS = ["process", ISOLATED]
+LOCAL = ["process", ISOLATED]
+WORKERS = [*LOCAL, pytest.param("docker", marks=pytest.mark.docker)]
 ALL = ["inline", *WORKERS]
 
 
@@ -276,7 +278,7 @@ def test_a_lost_zygote_is_started_again(host: WorkerToolHost) -> None:
     lost = host.open()
     assert lost.call("get", {"id": 1}).error is None
     assert host._zygote is not None
-    host._zygote.process.send_signal(signal.SIGKILL)
+    host._zygote.process.kill()
     with pytest.raises(EnvError):
         _call_for(5.0, lost)
     fresh = host.open()
@@ -327,7 +329,7 @@ def test_an_interrupted_call_closes_the_session(session: ToolSession) -> None:
         session.call("get", {"id": 1})
 
 
-@pytest.mark.parametrize("backend", WORKERS)
+@pytest.mark.parametrize("backend", LOCAL)
 def test_nothing_runs_after_close(backend: str, database: Path) -> None:
     host = tool_host(SOURCE, TOOLS, database, backend=backend, trusted=True)  # type: ignore[arg-type]  # a name from the list
     sessions = [host.open() for _ in range(5)]
@@ -335,6 +337,7 @@ def test_nothing_runs_after_close(backend: str, database: Path) -> None:
         session.call("get", {"id": 1})
     assert isinstance(host, WorkerToolHost)
     assert host._zygote is not None
+    assert isinstance(host._zygote.process, subprocess.Popen)
     group = host._zygote.process.pid
     host.close()
     for session in sessions:
