@@ -30,6 +30,10 @@ class CancelledPolicyError(PolicyError):
     """Raised when the caller's ``cancel`` event was set while a reply was under way."""
 
 
+class ContextOverflowError(PolicyError):
+    """Raised when a model server says that the conversation no longer fits its window."""
+
+
 class DeadlineExceededError(PolicyError):
     """Raised when no reply came before the caller's deadline."""
 

@@ -12,6 +12,7 @@ import itertools
 import json
 import logging
 import random
+import re
 import select
 import ssl
 import threading
@@ -27,7 +28,11 @@ from pydantic import Field
 
 from envgen.core.errors import ConfigError, PolicyError
 from envgen.core.types import Record
-from envgen.policies.base import CancelledPolicyError, DeadlineExceededError
+from envgen.policies.base import (
+    CancelledPolicyError,
+    ContextOverflowError,
+    DeadlineExceededError,
+)
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -243,7 +248,12 @@ class Http:
         said = f"HTTP {response.status}: {text[:300]}"
         if response.status in _RETRIED:
             raise TransientError(said, _retry_after(headers))
-        raise PolicyError(f"{self._base}: {said}", _HINTS.get(response.status, "see the reply"))
+        if response.status in (400, 413, 422) and _OVERFLOW.search(text):
+            raise ContextOverflowError(f"{self._base}: {said}")
+        hint = _HINTS.get(response.status, "see the reply")
+        if response.status in (301, 302, 303, 307, 308):
+            hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
+        raise PolicyError(f"{self._base}: {said}", hint)
 
     def _pool(self) -> httpcore.ConnectionPool:
         """This thread's pool."""
@@ -256,6 +266,11 @@ class Http:
             return pool
 
 
+_OVERFLOW = re.compile(
+    r"context.{0,3}(length|window|size)|maximum.{0,40}tokens|too many tokens|prompt is too long"
+    r"|longer than the model|exceeds? .{0,40}(tokens|max_model_len)",
+    re.IGNORECASE,
+)
 _HINTS = {
     401: "set the API key's environment variable (api_key_env)",
     403: "the key may not use this model",

@@ -27,6 +27,7 @@ from envgen.environments.general import GeneralEnv
 from envgen.policies.base import (
     BudgetExceededError,
     CancelledPolicyError,
+    ContextOverflowError,
     DeadlineExceededError,
     Policy,
 )
@@ -161,15 +162,18 @@ def _play(
                 used = progress.context.events[-1].tokens_after
         if used >= task.limits.tokens:
             return StopReason.TOKEN_LIMIT, _UNSCORED
-        reply = policy.respond(
-            seen,
-            tools,
-            _within(settings.sampling, task.limits.tokens - used),
-            deadline=deadline,
-            cancel=cancel,
-            seed=seed,
-            task=task,
-        )
+        try:
+            reply = policy.respond(
+                seen,
+                tools,
+                _within(settings.sampling, task.limits.tokens - used),
+                deadline=deadline,
+                cancel=cancel,
+                seed=seed,
+                task=task,
+            )
+        except ContextOverflowError:
+            return StopReason.TOKEN_LIMIT, _UNSCORED
         turn = len(progress.turns)
         progress.usage = progress.usage + reply.usage
         if reply.tokens is not None:

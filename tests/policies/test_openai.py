@@ -16,6 +16,7 @@ from envgen.policies import Budget, Price, parse_policy
 from envgen.policies.base import (
     BudgetExceededError,
     CancelledPolicyError,
+    ContextOverflowError,
     DeadlineExceededError,
     PolicyReply,
 )
@@ -133,6 +134,26 @@ def test_what_will_not_pass_fails_at_once(status: int) -> None:
         with pytest.raises(PolicyError, match="the reason"):
             ask(policy(server))
         assert len(server.generations) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+        "prompt is too long: 5000 tokens > 4096 maximum",
+    ],
+)
+def test_a_full_window_has_its_own_error(text: str) -> None:
+    with ModelServer([Raw(400, text)]) as server, pytest.raises(ContextOverflowError):
+        ask(policy(server))
+
+
+def test_a_redirect_says_where_to() -> None:
+    with ModelServer([Raw(307, "", {"Location": "https://there/v1"})]) as server:
+        with pytest.raises(PolicyError) as caught:
+            ask(policy(server))
+    assert "https://there/v1" in caught.value.hint
 
 
 def test_retries_end() -> None:

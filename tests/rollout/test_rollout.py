@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_server import END, Hang, ModelServer, chat, encode
+from model_server import END, Hang, ModelServer, Raw, chat, encode
 from tiny_dataset import write_tiny_dataset
 
 from envgen.core.errors import ConfigError, EnvError, ResumeError
@@ -111,6 +112,20 @@ def test_worker_processes_give_the_same_results(dataset: Dataset, tmp_path: Path
     rollout(config(dataset, tmp_path / "b", "random", n=60, concurrency=2))
     a, b = stored(tmp_path / "a"), stored(tmp_path / "b")
     assert len(a) == 60 * len(dataset.own_task_ids)
+    assert a.keys() == b.keys()
+    assert all(equal_but_times(a[key], b[key]) for key in a)
+
+
+def test_a_killed_worker_changes_nothing(dataset: Dataset, tmp_path: Path) -> None:
+    def kill_one(progress: Progress) -> None:
+        if progress.done in (20, 90):
+            multiprocessing.active_children()[0].kill()
+
+    wanted = config(dataset, tmp_path / "a", "random", n=60, concurrency=2)
+    summary = rollout(wanted, progress=kill_one)
+    assert (summary.ended, summary.samples, summary.errors) == ("complete", 240, 0)
+    rollout(wanted.model_copy(update={"out": str(tmp_path / "b"), "concurrency": 1}))
+    a, b = stored(tmp_path / "a"), stored(tmp_path / "b")
     assert a.keys() == b.keys()
     assert all(equal_but_times(a[key], b[key]) for key in a)
 
@@ -340,6 +355,16 @@ def test_deadline_reaches_a_hanging_server(fresh: Dataset) -> None:
     assert got.stop is StopReason.TIME_LIMIT
     assert got.error is not None
     assert got.error.kind == "DeadlineExceededError"
+
+
+def test_a_full_window_is_a_token_limit(dataset: Dataset) -> None:
+    env = GeneralEnv(dataset, backend="inline", unproven=True)
+    with ModelServer([Raw(400, "maximum context length is 10 tokens")]) as server:
+        policy = make_policy(f"openai:m@{server.url}", dataset)
+        got = run_episode(env, policy, "tiny-cheapest", sample=0, seed=0).trajectory
+    assert got.stop is StopReason.TOKEN_LIMIT
+    assert got.error is None
+    assert got.score is not None
 
 
 def test_scripted_conversation_is_stored_whole(dataset: Dataset) -> None:
