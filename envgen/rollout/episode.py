@@ -30,6 +30,7 @@ from envgen.policies.base import (
     ContextOverflowError,
     DeadlineExceededError,
     Policy,
+    PolicyReply,
 )
 from envgen.policies.budget import estimated_tokens
 from envgen.policies.context import ContextConfig, ContextManager
@@ -73,6 +74,20 @@ class _Progress:
     counted: int = 0
     """Messages whose length is in ``estimate``."""
     estimate: int = 0
+
+    def note(self, reply: PolicyReply, message_index: int) -> None:
+        """Count a reply that becomes the message at ``message_index``."""
+        self.usage = self.usage + reply.usage
+        if reply.tokens is not None:
+            self.tokens[len(self.turns)] = reply.tokens.arrays()
+        self.turns.append(
+            Turn.model_construct(
+                message_index=message_index,
+                usage=reply.usage,
+                capture="text" if reply.tokens is None else "exact",
+                tokens=None,
+            )
+        )
 
 
 def run_episode(
@@ -151,15 +166,7 @@ def _play(
             return StopReason.TIME_LIMIT, _UNSCORED
         if cancel is not None and cancel.is_set():
             raise CancelledPolicyError("the run was stopped")
-        seen: Sequence[Message] = messages
-        used = _tokens_used(messages, progress)
-        if progress.context is not None:
-            events = len(progress.context.events)
-            seen = progress.context.manage(
-                messages, used, settings.sampling, deadline=deadline, cancel=cancel
-            )
-            if len(progress.context.events) > events:
-                used = progress.context.events[-1].tokens_after
+        seen, used = _view(messages, settings, deadline, progress)
         if used >= task.limits.tokens:
             return StopReason.TOKEN_LIMIT, _UNSCORED
         try:
@@ -174,21 +181,25 @@ def _play(
             )
         except ContextOverflowError:
             return StopReason.TOKEN_LIMIT, _UNSCORED
-        turn = len(progress.turns)
-        progress.usage = progress.usage + reply.usage
-        if reply.tokens is not None:
-            progress.tokens[turn] = reply.tokens.arrays()
-        progress.turns.append(
-            Turn.model_construct(
-                message_index=len(messages),
-                usage=reply.usage,
-                capture="text" if reply.tokens is None else "exact",
-                tokens=None,
-            )
-        )
+        progress.note(reply, len(messages))
         env.step(encode_message(reply.message))
     assert env.score is not None
     return env.stop, env.score
+
+
+def _view(
+    messages: Sequence[Message], settings: _Settings, deadline: float, progress: _Progress
+) -> tuple[Sequence[Message], int]:
+    """What the policy sees now, and about how many tokens that is."""
+    used = _tokens_used(messages, progress)
+    context = progress.context
+    if context is None:
+        return messages, used
+    events = len(context.events)
+    seen = context.manage(
+        messages, used, settings.sampling, deadline=deadline, cancel=settings.cancel
+    )
+    return seen, context.events[-1].tokens_after if len(context.events) > events else used
 
 
 _UNSCORED = Score(value=0.0, passed=False, reasons=(NO_SUBMISSION,))
