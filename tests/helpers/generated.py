@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ HOSTILE: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+@cache
 def load(source: str) -> dict[str, Any]:
-    """The names of a generated module."""
+    """The names of a generated module (one without state)."""
     names: dict[str, Any] = {}
     exec(compile(source, "<generated>", "exec"), names)
     return names

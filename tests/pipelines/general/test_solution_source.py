@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
 from generated import database, draw, read, solve, verifier
+from ladders import ladder
 from sample_problems import SAMPLES, Sample
 
-from envgen.core.ir import Reach
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Optimise, Reach, SlotRef
+from envgen.environments.checker import check_solution
+from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.emit import replace_params
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.layout import fill_layout
+from envgen.pipelines.general.prompt import prompt
+from envgen.pipelines.general.schema import submit_schema
 from envgen.pipelines.general.solution_source import solution_source
+from envgen.pipelines.general.tools_source import tool_specs
 
 FACTORS = (0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.5, 3)
 
@@ -62,3 +71,67 @@ def test_other_parameters_are_solved_or_found_infeasible(name: str, tmp_path: Pa
             assert verifier(p)(answer, str(initial), str(tools.path)) == [], params
         outcomes.add(answer is None)
     assert False in outcomes
+
+
+@pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
+def test_every_level_of_a_domain_is_solved_also_when_re_seeded(domain: str, tmp_path: Path) -> None:
+    blueprint, rng = load_blueprint(domain), random.Random(domain)
+    for level, (problem, tables) in enumerate(ladder(domain, 11), start=1):
+        source = solution_source(problem)
+        rendered = prompt(problem, blueprint.lexicon)
+        words = f"{rendered.text}\n{rendered.policy_text}"
+        specs = tool_specs(problem.relations, problem.access)
+        assert check_solution(source, specs, words, submit_schema(problem, tables)) == []
+        fresh = blueprint.reseed(rng, problem, level)
+        rebound = blueprint.rebind(problem, fresh, rng)
+        versions = [(problem, tables), (problem, fresh)]
+        versions += [(rebound, fresh)] if rebound is not None else []
+        for i, (p, rows) in enumerate(versions):
+            initial = database(p, rows, tmp_path / f"{level}-{i}.sqlite")
+            final = tmp_path / f"{level}-{i}-final.sqlite"
+            answer, tools = solve(p, replace_params(source, dict(p.params)), initial, final)
+            assert len(tools.calls) <= 2000
+            if answer is not None:
+                assert verifier(p)(answer, str(initial), str(final)) == [], (level, i)
+            else:
+                assert i == 1, level
+
+
+def test_only_the_params_line_depends_on_the_parameters() -> None:
+    problem = SAMPLES["a_trip"].problem
+    other = {**problem.params, "budget": 7}
+    retuned = solution_source(problem.model_copy(update={"params": other}))
+    assert replace_params(solution_source(problem), other) == retuned
+
+
+def test_a_tight_trip_is_solved_or_refuted_quickly(tmp_path: Path) -> None:
+    problem, tables = ladder("trip", 11)[-1]
+    initial = database(problem, tables, tmp_path / "initial.sqlite")
+    outcomes = []
+    for percent in (100, 90, 75, 50, 25):
+        budget = problem.params["budget"]
+        assert isinstance(budget, int)
+        p = problem.model_copy(
+            update={"params": {**problem.params, "budget": budget * percent // 100}}
+        )
+        started = time.process_time()
+        answer, tools = solve(p, solution_source(p), initial, tmp_path / f"{percent}.sqlite")
+        assert time.process_time() - started < 3
+        outcomes.append(answer is not None)
+        if answer is not None:
+            assert verifier(p)(answer, str(initial), str(tools.path)) == []
+    assert outcomes == sorted(outcomes, reverse=True)
+    assert set(outcomes) == {True, False}
+
+
+def test_an_unsupported_goal_is_a_clear_error() -> None:
+    problem = SAMPLES["a_stay"].problem
+    goal = Optimise(sense="min", expr=SlotRef(slot="nights"), bound=1, text_key="least")
+    with pytest.raises(PipelineError, match="optimise"):
+        solution_source(problem.model_copy(update={"goal": goal}))
+
+
+def test_rows_without_tools_are_a_clear_error() -> None:
+    problem = SAMPLES["b_cheapest"].problem
+    with pytest.raises(PipelineError, match="no tools lead to"):
+        solution_source(problem.model_copy(update={"access": problem.access[:1]}))
