@@ -1,20 +1,14 @@
-"""Levels 6 to 10 of the trip domain: itineraries whose middle day has the paper's budget tiers.
-
-Good restaurants and cheap tickets exist only in a few cities, and cheap hotels are rare there, so that few
-itineraries pass although most cities offer nothing wrong. Every tier can be met somewhere.
-"""
+"""Levels 6 to 10 of the trip domain: itineraries, one day of which has the paper's budget tiers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from random import Random
 
 from pydantic import JsonValue
 
-from envgen.core.ir import Problem, Relation
+from envgen.core.ir import Problem
 from envgen.pipelines.general.blueprint import Hardened
-from envgen.pipelines.general.domains import trip_rows as rows
 from envgen.pipelines.general.domains.trip_days import (
     TIER_PARAMS,
     TIERS,
@@ -22,127 +16,21 @@ from envgen.pipelines.general.domains.trip_days import (
     scarce,
 )
 from envgen.pipelines.general.domains.trip_lexicon import LEXICON, Voice, new_voice, voice_of
+from envgen.pipelines.general.domains.trip_plan_rows import draw_plan_tables, plan_relations
 from envgen.pipelines.general.domains.trip_rules import iso_day
 from envgen.pipelines.general.domains.trip_tools import plan_tools
 from envgen.pipelines.general.domains.trip_tune import num_days, start_date, tune
-from envgen.pipelines.general.tables import Row, Tables
+from envgen.pipelines.general.tables import Tables
 
 START = "2025-10-01"
 _TRIES = 100
 _SIBLING_TRIES = 12
 _EXTRA = ("budget", "legs", "dry")
-_FORECAST_DAYS = 5
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much there is to look through."""
-
-    cities: int
-    fine: int
-    """Cities with several good restaurants, none of them with cheap hotels."""
-    homely: int
-    """Cities with one good restaurant and one cheap hotel."""
-    hotels: int
-    restaurants: int
-    attractions: int
-
-    def jittered(self, rng: Random) -> Size:
-        """A size a little above this one."""
-        return replace(
-            self,
-            hotels=self.hotels + rng.randint(0, 2),
-            restaurants=self.restaurants + rng.randint(0, 2),
-            attractions=self.attractions + rng.randint(0, 2),
-        )
-
-
-SIZES = {
-    1: Size(4, 1, 1, 6, 7, 5),
-    2: Size(6, 1, 1, 8, 9, 7),
-    3: Size(12, 2, 1, 14, 16, 10),
-}
-"""Days of the trip -> size."""
 _OTHER_BOUNDS: Mapping[str, tuple[int, ...]] = {
-    "luxury_meals": (280, 300, 320, 350, 380),
-    "luxury_ticket": (80, 100, 110, 120, 150),
-    "mid_ticket": (140, 160, 170, 180),
-    "good_rating": (39, 40, 41, 42),
-    "fair_rating": (32, 33, 34),
+    "luxury_ticket": (120, 180),
+    "mid_ticket": (120, 180),
 }
-"""What the tiers' bounds may be in further tasks over the same rows."""
-
-
-def plan_relations(days: int) -> tuple[Relation, ...]:
-    """The relations of a trip of ``days`` days."""
-    places = ("name", "city", "price", "ticket", "rating", "cuisine")
-    found = [rows.relation("cities")]
-    found += [rows.relation(name, places) for name in rows.KIND_OF]
-    if days >= 3:
-        found += [
-            rows.relation(name) for name in ("city_transport", "inter_city_transport", "weather")
-        ]
-    return tuple(found)
-
-
-def _draw(rng: Random, days: int, start: str) -> Tables:
-    size = SIZES[days].jittered(rng)
-    cities = rows.draw_cities(rng, size.cities)
-    special = rng.sample([city.name for city in cities], size.fine + size.homely)
-    styles = dict.fromkeys(special[: size.fine], "fine") | dict.fromkeys(
-        special[size.fine :], "homely"
-    )
-    values: dict[str, list[Row]] = {name: [] for name in rows.KIND_OF}
-    for city in cities:
-        style = styles.get(city.name, "plain")
-        for relation, drawn in _city(rng, size, style).items():
-            values[relation] += [{"city": city.name, **row} for row in drawn]
-    relations = plan_relations(days)
-    tables: Tables = {"cities": rows.city_rows(cities)}
-    for relation, given in values.items():
-        rng.shuffle(given)
-        tables[relation] = rows.place_rows(rng, relation, given)
-    if days >= 3:
-        dates = [iso_day(start, n) for n in range(_FORECAST_DAYS)]
-        names = [city.name for city in cities]
-        tables["city_transport"] = rows.city_transport_rows(rng, cities)
-        tables["inter_city_transport"] = rows.inter_city_rows(rng, cities)
-        tables["weather"] = rows.weather_rows(rng, names, dates)
-    return rows.keep_columns(tables, relations)
-
-
-def _city(rng: Random, size: Size, style: str) -> dict[str, list[Row]]:
-    """Values of one city's rows, without names."""
-    ratings = [rng.randint(12, 31) for _ in range(size.restaurants)]
-    prices = [_hotel_price(rng, 200) for _ in range(size.hotels)]
-    tickets = [rng.randint(25, 380) for _ in range(size.attractions)]
-    if style != "plain":
-        tickets = [rng.randint(180, 380) for _ in range(size.attractions)]
-    if style == "fine":
-        prices = [_hotel_price(rng, 800) for _ in range(size.hotels)]
-        _replace(prices, [rng.randint(500, 799) for _ in range(rng.randint(1, 2))])
-        _replace(ratings, [rng.randint(40, 48) for _ in range(rng.randint(2, 3))])
-        _replace(tickets, [rng.randint(40, 119) for _ in range(rng.choice((1, 1, 2)))])
-    if style == "homely":
-        prices = [_hotel_price(rng, 500) for _ in range(size.hotels)]
-        _replace(prices, [rng.randint(210, 499) for _ in range(rng.choice((1, 1, 2)))])
-        _replace(ratings, [rng.randint(32, 46) for _ in range(rng.choice((1, 1, 2)))])
-    return {
-        "hotels": [{"price": price} for price in prices],
-        "restaurants": [{"rating": rating, "price": rng.randint(40, 240)} for rating in ratings],
-        "attractions": [{"ticket": ticket} for ticket in tickets],
-    }
-
-
-def _replace(values: list[int], first: list[int]) -> None:
-    values[: len(first)] = first
-
-
-def _hotel_price(rng: Random, low: int) -> int:
-    low, high = rng.choice(
-        [tier for tier in ((200, 499), (500, 799), (800, 1500)) if tier[0] >= low]
-    )
-    return rng.randint(low, high)
+"""What bounds may be in further tasks over the same rows (there are rows on each)."""
 
 
 # --- problems ------------------------------------------------------------------------------------
@@ -178,7 +66,7 @@ def redraw(rng: Random, problem: Problem) -> Tables:
     """New rows for ``problem``; after some tries, such that it can be tuned."""
     days = num_days(problem)
     for _ in range(_TRIES):
-        tables = _draw(rng, days, start_date(problem))
+        tables = draw_plan_tables(rng, days, start_date(problem))
         if scarce(city_days(tables, problem.params), days):
             if tune(problem, tables, rng) is not None:
                 break

@@ -242,6 +242,15 @@ def test_no_hotel_escapes_the_tiers(paper: Hardened) -> None:
     assert min(int(str(row["price"])) for row in paper.tables["hotels"].values()) >= 200
 
 
+def test_rows_stand_on_both_sides_of_every_bound(paper: Hardened) -> None:
+    def values(relation: str, column: str) -> set[int]:
+        return {int(str(row[column])) for row in paper.tables[relation].values()}
+
+    assert values("hotels", "price") >= {499, 500, 799, 800}
+    assert values("restaurants", "rating") >= {31, 32, 39, 40}
+    assert values("attractions", "ticket") >= {119, 120, 179, 180}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_paper_density_is_small(seed: int) -> None:
     _, tables = ladder(seed, 8)[-1]
