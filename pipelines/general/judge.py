@@ -174,19 +174,20 @@ class Judge:
                 found |= {id(atom) for atom in self.by_row.get(at, ())}
         return found
 
-    def lost(self, diff: Diff, state: Tables, fixed: set[RowId]) -> bool:
-        """Whether a rule or the write set is broken by rows that no call can change any more."""
-        if any(at in fixed for at, _, _ in self._intrusions(diff)):
-            return True
+    def lost(self, diff: Diff, state: Tables, fixed: set[RowId]) -> set[RowId] | None:
+        """Rows that no call can change any more and that break a rule; None if there are none."""
+        for at, _, _ in self._intrusions(diff):
+            if at in fixed:
+                return {at}
         touched = self._touched({at for at, _ in diff})
         for atom in self.atoms:
             if id(atom) in touched:
                 true, reads = self._recheck(atom, state)
-                if not true and all(
-                    at in fixed or at[0] not in self.machine.mutable for at in reads
-                ):
-                    return True
-        return False
+                rows = {(r, k) for r, k in reads if r in self.machine.mutable and k is not None}
+                loose = any(k is None and r in self.machine.mutable for r, k in reads)
+                if not true and not loose and rows <= fixed:
+                    return rows
+        return None
 
     def submissions(self, state: Tables) -> Iterator[Any]:
         """Every submission that is accepted with a final state whose other rules hold."""

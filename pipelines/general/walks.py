@@ -63,6 +63,7 @@ class Walks:
         self.base_moves = [i for i, group in enumerate(self.base) if group.moves]
         self.nodes: dict[Diff, Node] = {}
         self._intruding: dict[Diff, bool] = {}
+        self.cores: dict[Any, list[frozenset[Any]]] = {}
 
     def _start_groups(self, db: Tables) -> Iterator[Group]:
         for group in self.machine.groups(db):
@@ -90,8 +91,10 @@ class Walks:
         state = self.machine.tables(diff)
         fresh = self._acting(diff, state)
         frozen = self._frozen(diff, fresh)
-        if self.judge.lost(diff, state, frozen):
+        broken = self.judge.lost(diff, state, frozen)
+        if broken is not None:
             node.lost = True
+            self._remember(diff, broken, fresh)
             return node
         if self.judge.allowed(diff) and self.judge.rules_hold(diff, state):
             node.answers = list(self.judge.submissions(state))
@@ -111,8 +114,29 @@ class Walks:
             to = self.machine.after(node.diff, move.writes)
             if to == node.diff:
                 node.failing += move.weight
-            elif not self._intrudes(to):
+            elif not self._intrudes(to) and not self._known_lost(node.diff, to):
                 node.edges.append(Edge(move.call, to, move.weight))
+
+    def _remember(self, diff: Diff, broken: set[RowId], fresh: dict[int, Group]) -> None:
+        """Note the changed rows that alone make a state hopeless: wherever they turn up, it is."""
+        core, todo = set(broken), list(broken)
+        while todo:
+            for i in self.writers.get(todo.pop(), ()):
+                for relation, key in fresh[i].reads:
+                    at = (relation, key or "")
+                    if relation in self.machine.mutable and at not in core:
+                        core.add(at)
+                        todo.append(at)
+        items = frozenset(item for item in diff if item[0] in core)
+        for item in items:
+            self.cores.setdefault(item, []).append(items)
+
+    def _known_lost(self, before: Diff, diff: Diff) -> bool:
+        """Whether ``diff`` holds a hopeless core that ``before`` didn't."""
+        known, whole = set(before), set(diff)
+        return any(
+            core <= whole for item in diff if item not in known for core in self.cores.get(item, ())
+        )
 
     def _intrudes(self, diff: Diff) -> bool:
         if diff not in self._intruding:
