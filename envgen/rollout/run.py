@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 
 from envgen.core import seeding
 from envgen.core.errors import ConfigError, WorkerDiedError
-from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
+from envgen.core.executor import Executor, LocalExecutor, Outcome, WorkerSpec
 from envgen.core.types import Record, Sampling, StopReason, Trajectory, TrajectoryError
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError
 from envgen.policies.budget import Budget
@@ -54,6 +54,8 @@ class RolloutConfig(Record):
     """What to do when a model's window fills up."""
     concurrency: int | None = Field(default=None, ge=1)
     """Threads for a model server, processes for an offline policy; None: 8 and one a core."""
+    executor: Literal["local", "ray"] = "local"
+    """ray: workers are actors of the Ray cluster at hand (``concurrency`` of them)."""
     backend: Literal["auto", "bubblewrap", "docker", "process", "inline"] = "auto"
     max_cost_usd: float | None = Field(default=None, ge=0)
     unproven: bool = False
@@ -228,8 +230,7 @@ class _Run:
 
     def _run_all(self, todo: list[tuple[str, int]], policy: Any) -> None:
         """Run everything; work that a dying worker took along is tried again, one by one."""
-        executor, kwargs = self._form(len(todo), policy)
-        size = _CHUNK if executor.processes else 1
+        executor, size, kwargs = self._form(len(todo), policy)
         deaths: Counter[tuple[str, int]] = Counter()
         chunks = deque(_chunks(todo, size))
         while chunks:
@@ -248,18 +249,27 @@ class _Run:
             if self._ended != "complete" or self._cancel.is_set():
                 return
 
-    def _form(self, num_todo: int, policy: Any) -> tuple[LocalExecutor, dict[str, Any]]:
-        """Threads share the live policy and its budget; processes make their own."""
+    def _form(self, num_todo: int, policy: Any) -> tuple[Executor, int, dict[str, Any]]:
+        """(executor, chunk size, what a worker is told).
+
+        Threads share the live policy and its budget; processes and actors make their own policy.
+        """
         config = self._config
         kwargs: dict[str, Any] = {"config": config}
+        if config.executor == "ray":
+            if config.max_cost_usd is not None:
+                raise ConfigError("actors share no budget", "use the local executor with max_cost")
+            from envgen.scale.ray_executor import RayExecutor
+
+            return RayExecutor(config.concurrency or os.cpu_count() or 1), _CHUNK, kwargs
         offline = not config.policy.spec.startswith(("openai", "vllm", "sglang", "record"))
         if offline:
             processes = config.concurrency or os.cpu_count() or 1
             if processes > 1 and num_todo >= _WORTH_PROCESSES:
-                return LocalExecutor(processes), kwargs
+                return LocalExecutor(processes), _CHUNK, kwargs
         threads = 1 if offline else config.concurrency or 8
         kwargs |= {"policy": policy, "cancel": self._cancel, "dataset": self._dataset}
-        return LocalExecutor(0, threads), kwargs
+        return LocalExecutor(0, threads), 1, kwargs
 
     def _feed(self, chunks: deque[Chunk]) -> Iterator[Chunk]:
         while chunks and self._ended == "complete" and not self._cancel.is_set():
