@@ -6,9 +6,11 @@ from typing import Literal, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Problem
-from envgen.pipelines.general.elimination import MAX_STEPS, Eliminator, TooHardError
-from envgen.pipelines.general.model import Model, NotEnumerableError, build_model
+from envgen.pipelines.general.elimination import Eliminator
+from envgen.pipelines.general.model import Model, build_model
+from envgen.pipelines.general.rings import MAX_STEPS, TooHardError
 from envgen.pipelines.general.search import count_by_search
+from envgen.pipelines.general.slot_values import NotEnumerableError
 from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.walks import count_states
 

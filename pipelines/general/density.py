@@ -13,22 +13,16 @@ from envgen.core.types import Density
 from envgen.pipelines.general.closures import Compiler
 from envgen.pipelines.general.count import Count, count, count_model, space_size
 from envgen.pipelines.general.elimination import (
-    MAX_STEPS,
     DrawWeights,
     Eliminator,
-    TooHardError,
     draw_weights,
 )
 from envgen.pipelines.general.guided import acceptor
 from envgen.pipelines.general.intervals import Z, wilson
-from envgen.pipelines.general.model import (
-    Model,
-    NotEnumerableError,
-    build_model,
-    element_values,
-    equals_target,
-)
+from envgen.pipelines.general.model import Model, build_model, equals_target
+from envgen.pipelines.general.rings import MAX_STEPS, TooHardError
 from envgen.pipelines.general.search import Budget, OutOfStepsError, Search, count_by_search
+from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
 from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.walks import walk_density
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from envgen.pipelines.general.elimination import Cheapest, Eliminator
+from envgen.pipelines.general.elimination import Eliminator
 from envgen.pipelines.general.model import Linear, Model
+from envgen.pipelines.general.rings import Cheapest
 
 
 class Guide:

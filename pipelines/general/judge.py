@@ -20,7 +20,8 @@ from envgen.pipelines.general.closures import (
 )
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.machine import Diff, Group, Machine, RowId
-from envgen.pipelines.general.model import conjuncts, domain_values, truth
+from envgen.pipelines.general.rewrite import conjuncts, truth
+from envgen.pipelines.general.slot_values import domain_values
 from envgen.pipelines.general.tables import Tables
 
 MAX_SUBMISSIONS = 5_000

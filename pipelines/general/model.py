@@ -7,14 +7,14 @@ with a constant becomes a *linear* constraint of separate terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import combinations
 from math import prod
 from typing import Any, Literal
 
 from envgen.core import ir
-from envgen.core.ir import Clause, Node, Problem, Slot
+from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.closures import (
     Closure,
     Compiler,
@@ -25,19 +25,12 @@ from envgen.pipelines.general.closures import (
     slots_of,
 )
 from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.rewrite import OPPOSITE, conjuncts, summands, truth
+from envgen.pipelines.general.slot_values import domain_values
 from envgen.pipelines.general.tables import Tables
 
 MAX_TABLE = 5_000
 """A sum over so few assignments is tested as a whole."""
-MAX_VALUES = 20_000
-"""Sets, sequences and maps with more values than this have no enumerated domain."""
-TRUE = ir.Const(value=True)
-OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
-"""Comparisons by their negation (where both sides are known)."""
-
-
-class NotEnumerableError(ValueError):
-    """Raised when a slot has too many values to list."""
 
 
 @dataclass
@@ -291,13 +284,6 @@ def build_model(
     return model
 
 
-def truth(clause: Clause) -> Node:
-    """A clause as one expression: true iff the clause holds."""
-    if clause.guard is None:
-        return clause.expr
-    return ir.If(test=clause.guard, then=clause.expr, other=TRUE)
-
-
 def _require_goal(model: Model) -> None:
     goal = model.p.goal
     if isinstance(goal, ir.Equals) and not slots_of(goal.query):
@@ -378,33 +364,6 @@ def _column_equals_slot(expr: Node, query: ir.Query) -> tuple[str, str] | None:
     return None
 
 
-def conjuncts(expr: Node) -> Iterator[Node]:
-    """Expressions that are all true iff ``expr`` is; branches of an If are split too."""
-    if isinstance(expr, ir.And):
-        for item in expr.items:
-            yield from conjuncts(item)
-    elif isinstance(expr, ir.If):
-        for part in conjuncts(expr.then):
-            yield ir.If(test=expr.test, then=part, other=TRUE)
-        for part in conjuncts(expr.other):
-            yield ir.If(test=expr.test, then=TRUE, other=part)
-        if expr.then == TRUE and expr.other == TRUE:
-            yield expr
-    elif isinstance(expr, ir.NoOverlap):
-        yield from _overlap_pairs(expr)
-    elif expr != TRUE:
-        yield expr
-
-
-def _overlap_pairs(expr: ir.NoOverlap) -> Iterator[Node]:
-    for i, j in combinations(range(len(expr.intervals)), 2):
-        pair = ir.NoOverlap(intervals=(expr.intervals[i], expr.intervals[j]))
-        if expr.resources:
-            places = (expr.resources[i], expr.resources[j])
-            pair = pair.model_copy(update={"resources": places})
-        yield pair
-
-
 def as_linear(expr: Node, compiler: Compiler) -> Linear | None:
     """``expr`` as a sum of separate terms against a constant, None if it is nothing of the kind."""
     if not isinstance(expr, ir.Cmp) or expr.fn in ("!=", "in"):
@@ -437,61 +396,3 @@ def _term(scope: tuple[int, ...], parts: list[tuple[int, Node]], compiler: Compi
         total = signed if total is None else ir.Arith(fn="+", left=total, right=signed)
     assert total is not None
     return Term(scope, compiler.compile(total), total)
-
-
-def summands(expr: Node, sign: int) -> Iterator[tuple[int, Node]]:
-    """Signed expressions whose sum is ``expr``; sums times constants stay whole."""
-    if isinstance(expr, ir.Arith) and expr.fn in ("+", "-"):
-        yield from summands(expr.left, sign)
-        yield from summands(expr.right, sign if expr.fn == "+" else -sign)
-    else:
-        yield sign, expr
-
-
-def domain_values(slot: Slot, compiler: Compiler) -> list[Any]:
-    """Every value that has the slot's type, hashable, in a fixed order.
-
-    Raises:
-        NotEnumerableError: if there are more than ``MAX_VALUES``.
-    """
-    items = element_values(slot.domain, compiler)
-    if slot.kind == "set":
-        longest = len(items) if slot.length is None else min(slot.length, len(items))
-        return _capped(
-            frozen(slot, list(c)) for k in range(longest + 1) for c in combinations(items, k)
-        )
-    if slot.kind == "sequence":
-        if slot.length is None:
-            raise NotEnumerableError(f"sequence {slot.name!r} has no length")
-        return _capped(iter(product(items, repeat=slot.length)))
-    if slot.kind == "map":
-        assert slot.key_domain is not None
-        keys = sorted(compiler.compile(slot.key_domain)(compiler.frame()))
-        return _capped(tuple(zip(keys, c, strict=True)) for c in product(items, repeat=len(keys)))
-    return _capped(iter(items))
-
-
-def _capped(values: Iterator[Any]) -> list[Any]:
-    found = []
-    for value in values:
-        found.append(value)
-        if len(found) > MAX_VALUES:
-            raise NotEnumerableError(f"more than {MAX_VALUES} values")
-    return found
-
-
-def element_values(domain: ir.Query | ir.ValueType, compiler: Compiler) -> list[Any]:
-    """The values of one element of a slot: a query gives all keys, or all values, of its relation."""
-    if isinstance(domain, ir.Choice):
-        return list(domain.values)
-    if isinstance(domain, ir.IntRange):
-        return list(range(domain.low, domain.high + 1, domain.step))
-    if isinstance(domain, ir.Intervals):
-        last = domain.high - domain.length
-        length = domain.length
-        return [(s, s + length) for s in range(domain.low, last + 1, domain.step)]
-    if domain.select is None and domain.agg == "none":
-        return sorted(compiler.db.get(domain.relation, {}))
-    whole = domain.model_copy(update={"where": TRUE, "limit": None, "agg": "none", "order": ()})
-    found = compiler.compile(whole)(compiler.frame())
-    return sorted({value for value in found if value is not None})

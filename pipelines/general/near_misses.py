@@ -12,18 +12,11 @@ from envgen.core.ir import Node, Problem
 from envgen.pipelines.general.closures import Compiler, Frame
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.layout import fill_layout
-from envgen.pipelines.general.model import (
-    Model,
-    NotEnumerableError,
-    build_model,
-    conjuncts,
-    element_values,
-    equals_target,
-    goal_truth,
-    truth,
-)
+from envgen.pipelines.general.model import Model, build_model, equals_target, goal_truth
 from envgen.pipelines.general.plan_misses import plan_misses
+from envgen.pipelines.general.rewrite import conjuncts, truth
 from envgen.pipelines.general.search import Budget
+from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
 from envgen.pipelines.general.solve import solutions
 from envgen.pipelines.general.tables import Tables
 

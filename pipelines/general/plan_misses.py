@@ -15,7 +15,6 @@ from envgen.pipelines.general.interpret import Scope
 from envgen.pipelines.general.judge import Judge
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.machine import Diff, Machine
-from envgen.pipelines.general.model import NotEnumerableError, domain_values
 from envgen.pipelines.general.plans import (
     Call,
     IntSpan,
@@ -23,6 +22,7 @@ from envgen.pipelines.general.plans import (
     argument_values,
     evaluate_plan,
 )
+from envgen.pipelines.general.slot_values import NotEnumerableError, domain_values
 from envgen.pipelines.general.tables import Tables
 
 MAX_TRIED = 3_000

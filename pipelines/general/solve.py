@@ -10,17 +10,13 @@ from typing import Any
 from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.pipelines.general.closures import Compiler, plain
-from envgen.pipelines.general.elimination import TooHardError
 from envgen.pipelines.general.guided import Guide
 from envgen.pipelines.general.layout import fill_layout
-from envgen.pipelines.general.model import (
-    Model,
-    NotEnumerableError,
-    build_model,
-    equals_target,
-)
+from envgen.pipelines.general.model import Model, build_model, equals_target
 from envgen.pipelines.general.plan_search import solve_plans
+from envgen.pipelines.general.rings import TooHardError
 from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
+from envgen.pipelines.general.slot_values import NotEnumerableError
 from envgen.pipelines.general.tables import Tables
 
 RESTARTS_WITHOUT_NEWS = 12

@@ -11,7 +11,6 @@ from envgen.pipelines.general.density import density
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.intervals import wilson
 from envgen.pipelines.general.machine import Machine
-from envgen.pipelines.general.model import domain_values
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.plans import (
     IntSpan,
@@ -20,6 +19,7 @@ from envgen.pipelines.general.plans import (
     argument_values,
     evaluate_plan,
 )
+from envgen.pipelines.general.slot_values import domain_values
 from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.walks import _sampled
 
