@@ -116,7 +116,7 @@ def require_price(price: Price | None, budget: Budget) -> None:
     if budget.max_cost_usd is not None and price is None:
         raise ConfigError(
             "a maximum cost needs the model's price",
-            "give price.prompt and price.completion in USD per million tokens (0 for your own server)",
+            'say it in USD per million tokens: --option price=\'{"prompt": 0.5, "completion": 1.5}\'',
         )
 
 

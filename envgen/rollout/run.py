@@ -78,8 +78,18 @@ class RolloutConfig(Record):
 
 
 _PLACING = frozenset(
-    {"api_key_env", "timeout_s", "connect_timeout_s", "max_retries", "backoff_s", "max_backoff_s"}
+    {
+        "api_key_env",
+        "backoff_s",
+        "connect_timeout_s",
+        "headers",
+        "max_backoff_s",
+        "max_retries",
+        "price",
+        "timeout_s",
+    }
 )
+"""Options of a model client that change no reply."""
 
 
 class Progress(NamedTuple):
