@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.logging import RichHandler
-from rich.markup import escape
+from rich.text import Text
+from typer.core import TyperGroup
 
 import envgen
 from envgen.cli import dataset, generate, runs
 from envgen.cli import quickstart as quickstart_cli
-from envgen.cli.console import talk
-from envgen.core.errors import EnvgenError
+from envgen.cli.console import remark, talk
+from envgen.core.errors import DatasetError, EnvgenError, StoreError
+
+ORDER = (
+    "quickstart", "doctor", "generate", "list", "show", "validate", "variants", "export", "rollout",
+    "pass-at-k", "filter",
+)  # fmt: skip
+"""How --help lists the commands: as one uses them."""
+
+
+class _Ordered(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
 
 app = typer.Typer(
     name="envgen",
-    help="Make, prove, step and filter reinforcement-learning environments for language-model agents.",
-    epilog="Start with: envgen quickstart",
+    cls=_Ordered,
+    epilog="Start with `envgen quickstart`; `envgen COMMAND --help` shows examples.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
 )
+quickstart_cli.add_commands(app)
 app.add_typer(generate.app, name="generate")
 dataset.add_commands(app)
 runs.add_commands(app)
-quickstart_cli.add_commands(app)
+
+INTERRUPTED = "interrupted; what is finished is stored, the same command goes on from there"
+OS_HINTS = {
+    errno.ENOSPC: "make room; what is finished is stored, the same command goes on from there",
+    errno.EFBIG: "raise the file size limit (ulimit -f); what is finished is stored",
+    errno.EACCES: "choose a path that you may write",
+    errno.EROFS: "choose a path that you may write",
+    errno.EMFILE: "raise the limit of open files (ulimit -n), or lower --concurrency",
+}
 
 
 def _version(wanted: bool) -> None:
@@ -44,40 +69,68 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Options of every command."""
+    """Make, prove, step and filter reinforcement-learning environments for language-model agents."""
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING,
         handlers=[RichHandler(console=talk, show_path=False)],
         format="%(name)s: %(message)s",
+        force=True,
     )
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code: 0, 1 (a check failed), 2 (an error) or 130 (Ctrl-C)."""
+    wanted = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(args=sys.argv[1:] if arguments is None else arguments, standalone_mode=False)
+        code = app(args=wanted, prog_name="envgen", standalone_mode=False)
     except EnvgenError as error:
-        return _fail(str(error), error.hint)
-    except typer.Abort:
-        return 130
-    except KeyboardInterrupt:
-        talk.print("interrupted; what is finished is stored, run the same command to go on")
+        return _fail(str(error), error.hint or _hint(error))
+    except ValidationError as error:
+        return _invalid(error)
+    except (typer.Abort, KeyboardInterrupt):
+        remark(INTERRUPTED)
         return 130
     except BrokenPipeError:
+        sys.stderr.close()  # nobody reads any more; be silent at exit, too
         return 0
+    except OSError as error:
+        return _fail(str(error), OS_HINTS.get(error.errno or 0, "check the path"))
     except Exception as error:
-        usage = getattr(error, "format_message", None)
+        usage = getattr(error, "format_message", None)  # Typer's own errors
         if usage is None:
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            remark(usage())
+            return 2
         return _fail(usage(), _usage_hint(error))
     return code if isinstance(code, int) else 0
 
 
 def _fail(text: str, hint: str) -> int:
-    talk.print(f"[bold red]error:[/] {escape(text)}", highlight=False)
+    talk.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
     if hint:
-        talk.print(f"[bold]hint:[/] {escape(hint)}", highlight=False)
+        talk.print(Text.assemble(("hint: ", "bold"), hint), soft_wrap=True)
     return 2
+
+
+def _hint(error: EnvgenError) -> str:
+    if isinstance(error, DatasetError):
+        return "check the path, or make a dataset: `envgen generate general --out ds/`"
+    if isinstance(error, StoreError):
+        return "check the path; `envgen rollout` makes run folders"
+    return "run the command again with `envgen --verbose` to see more"
+
+
+def _invalid(error: ValidationError) -> int:
+    """A config that pydantic refused: our own error if there is one inside, else its findings."""
+    found = []
+    for one in error.errors(include_url=False):
+        inner = one.get("ctx", {}).get("error")
+        if isinstance(inner, EnvgenError):
+            return _fail(str(inner), inner.hint)
+        place = ".".join(str(part) for part in one["loc"])
+        found.append(f"{place or error.title}: {one['msg']}, got {one['input']!r}")
+    return _fail("; ".join(found), "see the command's --help for what is allowed")
 
 
 def _usage_hint(error: Exception) -> str:

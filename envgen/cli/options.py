@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what commands do with them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,47 @@ from typing import Annotated, Literal
 
 import typer
 
-DatasetPath = Annotated[Path, typer.Argument(help="A dataset folder.", show_default=False)]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Where to write.", show_default=False)]
-Seed = Annotated[int, typer.Option(help="Fixes every random choice.")]
-Workers = Annotated[int | None, typer.Option(help="Processes. Default: one per core.")]
+from envgen.store.dataset import Dataset
+
+DatasetPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATASET", help="A dataset folder, or package:NAME.", show_default=False
+    ),
+]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", metavar="PATH", help="Where to write.", show_default=False)
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="Fixes every random choice.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Processes. Default: one per core.")
+]
 Backend = Annotated[
     Literal["auto", "bubblewrap", "docker", "process", "inline"],
-    typer.Option(help="Where generated code runs; process and inline are for trusted code."),
+    typer.Option(
+        metavar="NAME",
+        help="Where generated code runs: auto, bubblewrap, docker; process or inline for trusted code.",
+    ),
 ]
-Json = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")]
-Unproven = Annotated[bool, typer.Option(help="Accept a dataset whose tasks lack evidence.")]
+Json = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Also write the figures to this file."),
+]
+Unproven = Annotated[
+    bool, typer.Option("--unproven", help="Accept a dataset whose tasks lack evidence.")
+]
+Tasks = Annotated[
+    list[str] | None, typer.Option("--task", metavar="ID", help="Only this task; repeatable.")
+]
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: commands to copy."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def open_dataset(path: Path, *, unproven: bool = False) -> Dataset:
+    """Open what the user named: a folder or ``package:NAME``."""
+    from envgen.environments.hosts import open_dataset as load
+
+    return load(path, unproven=unproven)

@@ -51,7 +51,7 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
     near = difflib.get_close_matches(kind, _KINDS, 1)
     raise ConfigError(
         f"unknown policy {config.spec!r}",
-        f"did you mean {near[0]!r}?" if near else f"one of {', '.join(_KINDS)}",
+        f"did you mean {near[0]!r}?" if near else f"one of gold, noisy-gold:P, {', '.join(_KINDS)}",
     )
 
 

@@ -35,7 +35,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     if n - c < k:
         return 1.0
     # log of C(n - c, k) / C(n, k) as a sum of k logs: exact enough, and no huge integers.
-    return -math.expm1(math.fsum(math.log1p(-c / (n - i)) for i in range(k)))
+    return 0.0 - math.expm1(math.fsum(math.log1p(-c / (n - i)) for i in range(k)))
 
 
 def clopper_pearson(n: int, c: int, confidence: float = 0.95) -> Interval:
@@ -183,7 +183,12 @@ def pass_report(
 
 
 def run_report(
-    folder: Any, ks: Sequence[int] = (1, 10, 100), *, dataset: Any = None, confidence: float = 0.95
+    folder: Any,
+    ks: Sequence[int] = (1, 10, 100),
+    *,
+    dataset: Any = None,
+    confidence: float = 0.95,
+    db_url: str | None = None,
 ) -> PassReport:
     """The tables of the run in ``folder``; levels come from ``dataset``, or from the run's own record.
 
@@ -192,7 +197,7 @@ def run_report(
     """
     from envgen.store.runs import RunStore
 
-    with RunStore.read(folder) as store:
+    with RunStore.read(folder, db_url=db_url) as store:
         levels: dict[str, int | None] = {}
         if dataset is not None:
             levels = {task_id: dataset.tasks[task_id].difficulty.level for task_id in dataset.tasks}

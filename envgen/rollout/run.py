@@ -59,6 +59,8 @@ class RolloutConfig(Record):
     backend: Literal["auto", "bubblewrap", "docker", "process", "inline"] = "auto"
     max_cost_usd: float | None = Field(default=None, ge=0)
     unproven: bool = False
+    retry_errors: bool = False
+    """Forget the errored episodes of a resumed run first, and play them again."""
     db_url: str | None = None
 
     def identity(self) -> dict[str, JsonValue]:
@@ -120,6 +122,8 @@ class RolloutSummary(Record):
     """Share of this call's episodes whose answer the verifier judged."""
     stops: dict[str, int]
     """How this call's episodes ended."""
+    faults: dict[str, int] = Field(default_factory=dict)
+    """What went wrong in this call's errored episodes, most frequent first; at most ten texts."""
     cost_usd: float
     seconds: float
     ended: Literal["complete", "cost", "interrupted"]
@@ -197,6 +201,7 @@ class _Run:
         self._start = time.monotonic()
         self._ended: Literal["complete", "cost", "interrupted"] = "complete"
         self._stops: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
         self._calls = self._reached = self._new = 0
         counts = store.counts().values()
         self._passed = sum(count.c for count in counts)
@@ -207,6 +212,8 @@ class _Run:
         self._budget = Budget(config.max_cost_usd, self._cost)
 
     def run(self) -> RolloutSummary:
+        if self._config.retry_errors:
+            self._store.discard_errors()
         done = self._store.done()
         todo = [
             (task_id, sample)
@@ -313,7 +320,9 @@ class _Run:
         self._calls += trajectory.num_calls
         self._reached += trajectory.reached_verifier
         self._stops[str(trajectory.stop)] += 1
-        self._errors += trajectory.error is not None
+        if trajectory.error is not None:
+            self._errors += 1
+            self._faults[f"{trajectory.error.kind}: {trajectory.error.text}"[:500]] += 1
         self._passed += trajectory.score is not None and trajectory.score.passed
         self._cost += trajectory.usage.cost_usd
         if self._progress is not None:
@@ -341,6 +350,7 @@ class _Run:
             mean_calls=self._calls / self._new if self._new else 0.0,
             reached_verifier=self._reached / self._new if self._new else 0.0,
             stops=dict(sorted(self._stops.items())),
+            faults=dict(self._faults.most_common(10)),
             cost_usd=max(self._cost, self._budget.spent_usd),
             seconds=time.monotonic() - self._start,
             ended=self._ended,

@@ -1,0 +1,5 @@
+"""``python -m envgen``."""
+
+from envgen.cli import main
+
+main()

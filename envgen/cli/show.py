@@ -1,0 +1,192 @@
+"""``envgen show``: one task, to be read by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from envgen.cli.console import heading, out, prose, say, table, write_json
+from envgen.cli.options import DatasetPath, Json, Unproven, open_dataset
+from envgen.core.canonical import dumps
+from envgen.core.errors import ConfigError
+from envgen.core.types import Difficulty, Evidence, GateStatus, TaskSpec, ToolSpec
+from envgen.store.dataset import Dataset
+
+COLOURS = {
+    GateStatus.PASSED: "green",
+    GateStatus.FAILED: "red",
+    GateStatus.NOT_APPLICABLE: "dim",
+    GateStatus.NOT_RUN: "yellow",
+}
+
+
+def show(
+    dataset: DatasetPath,
+    task: Annotated[
+        str,
+        typer.Argument(metavar="TASK", help="A task id, or its beginning.", show_default=False),
+    ],
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Also show the answer, solution and verifier.")
+    ] = False,
+    unproven: Unproven = False,
+    json: Json = None,
+) -> None:
+    """Read one task: prompt, tools, rules and evidence."""
+    opened = open_dataset(dataset, unproven=unproven)
+    spec = find_task(opened, task)
+    environment = opened.environments[spec.environment_id]
+    out.print(Text.assemble((spec.id, "bold"), f"  {environment.title}"), soft_wrap=True)
+    prose(
+        f"{environment.category}, level {spec.difficulty.level}, {spec.split} split, "
+        f"at most {spec.limits.turns} turns",
+        style="dim",
+    )
+    heading("Prompt")
+    prose(spec.prompt, indent=2)
+    if environment.policy_text:
+        heading("Policy")
+        prose(environment.policy_text, indent=2)
+    heading("Tools")
+    for tool in environment.tools:
+        _tool(tool)
+    if spec.submit_schema is not None:
+        heading("Answer" + (f" (to {environment.submit_tool})" if environment.submit_tool else ""))
+        prose(outline(spec.submit_schema), indent=2)
+    if spec.rules:
+        heading("Rules")
+        for i, rule in enumerate(spec.rules, 1):
+            prose(f"{i}. {rule.text}", indent=2)
+    heading("Difficulty")
+    for line in difficulty_lines(spec.difficulty):
+        prose(line, indent=2)
+    for rate in spec.pass_at:
+        prose(f"{rate.policy} passes {rate.c} of {rate.n}", indent=2)
+    heading("Evidence")
+    out.print(Padding(evidence_table(spec.evidence), (0, 0, 0, 2), expand=False))
+    if secrets:
+        _secrets(opened, spec.id)
+    write_json(json, spec)
+
+
+def find_task(dataset: Dataset, task_id: str) -> TaskSpec:
+    """The task of this id or of the only id that begins so.
+
+    Raises:
+        ConfigError: if there is none; its hint names similar ids.
+    """
+    from difflib import get_close_matches
+
+    if task_id in dataset.tasks:
+        return dataset.tasks[task_id]
+    own = dataset.own_task_ids
+    begins = [one for one in own if one.startswith(task_id)]
+    if len(begins) == 1:
+        return dataset.tasks[begins[0]]
+    near = begins[:3] or get_close_matches(task_id, own, n=3, cutoff=0.3)
+    raise ConfigError(
+        f"no task {task_id!r} in {str(dataset.path)!r}",
+        f"did you mean {', '.join(near)}?" if near else f"see `envgen list {dataset.path}`",
+    )
+
+
+def _tool(tool: ToolSpec) -> None:
+    properties = tool.parameters.get("properties", {})
+    names = ", ".join(properties) if isinstance(properties, dict) else ""
+    line = Text.assemble("  ", (tool.name, "cyan"), f"({names})")
+    if tool.mutates:
+        line.append("  writes", style="yellow")
+    out.print(line, soft_wrap=True)
+    prose(tool.description, indent=6, style="dim")
+
+
+def outline(schema: Mapping[str, Any]) -> str:
+    """A JSON Schema in short: ``[{"city": text, "price": 1..9}, ...]``."""
+    if "const" in schema:
+        return dumps(schema["const"])
+    if "enum" in schema:
+        return " | ".join(dumps(value) for value in schema["enum"])
+    if "anyOf" in schema:
+        return " | ".join(outline(one) for one in schema["anyOf"])
+    kind = schema.get("type")
+    if kind == "object":
+        fields = schema.get("properties", {})
+        return "{" + ", ".join(f'"{name}": {outline(one)}' for name, one in fields.items()) + "}"
+    if kind == "array":
+        return _array(schema)
+    if "minimum" in schema and "maximum" in schema:
+        return f"{schema['minimum']}..{schema['maximum']}"
+    if "x-source" in schema:
+        return f"<{schema['x-source']}>"
+    return str(kind or "any")
+
+
+def _array(schema: Mapping[str, Any]) -> str:
+    if "prefixItems" in schema:
+        return "[" + ", ".join(outline(one) for one in schema["prefixItems"]) + "]"
+    item = outline(schema.get("items") or {})
+    low, high = schema.get("minItems", 0), schema.get("maxItems")
+    if low == high:
+        return f"[{item}] x {low}"
+    return f"[{item}, ...]" + (f" at most {high}" if high is not None else "")
+
+
+def density_text(value: float) -> str:
+    """A share of the answer space in few characters."""
+    if value >= 0.001:
+        return f"{value:.3f}"
+    return f"{value:.0e}".replace("e-0", "e-")
+
+
+def difficulty_lines(difficulty: Difficulty) -> list[str]:
+    """Level, lineage, density and calls in words."""
+    lines = [f"level {difficulty.level}"]
+    if difficulty.lineage:
+        lines[0] += ": " + " > ".join(step.operator for step in difficulty.lineage)
+    density = difficulty.density
+    if density is not None:
+        lines.append(
+            f"{density_text(density.value)} of {density.space:.4g} well-formed answers are right "
+            f"({density.method}, {density_text(density.low)}..{density_text(density.high)})"
+        )
+    calls, tools = difficulty.minimum_calls, difficulty.distinct_tools
+    lines.append(
+        f"the solution makes {calls} call{'s' * (calls != 1)} of {tools} tool{'s' * (tools != 1)}"
+    )
+    return lines
+
+
+def evidence_table(evidence: Evidence) -> Table:
+    """Gates and what they found."""
+    shown = table("gate", "status", "n ", "figure ", "reason")
+    for result in evidence:
+        status = result.status.value.replace("_", " ") + " (inherited)" * bool(
+            result.inherited_from
+        )
+        shown.add_row(
+            result.gate,
+            Text(status, style=COLOURS[result.status]),
+            str(result.n),
+            "" if result.figure is None else f"{result.figure:.4g}",
+            Text(result.reason),
+        )
+    return shown
+
+
+def _secrets(dataset: Dataset, task_id: str) -> None:
+    files = dataset.task_files(task_id)
+    if files.gold is not None:
+        heading("Gold answer")
+        say("  " + dumps(files.gold.answer))
+    for title, source in (("solution.py", files.solution), ("verifier.py", files.verifier)):
+        heading(title)
+        if out.is_terminal:
+            out.print(Syntax(source, "python", theme="ansi_dark", background_color="default"))
+        else:
+            say(source)

@@ -1,0 +1,138 @@
+"""Help, wrong arguments and errors of every command."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from cli_runs import Cli, envgen
+from click_words import commands
+
+import envgen as package
+from envgen.cli.generate import parse_levels
+from envgen.core.errors import ConfigError
+
+NAMES = sorted(commands())
+FIGURES = set(NAMES) - {"generate"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_teaches(cli: Cli, name: str) -> None:
+    said = cli(*name.split(), "--help")
+    assert said.code == 0
+    assert said.out.startswith(f"Usage: envgen {name}")
+    assert "…" not in said.out
+    for option in commands()[name].params:
+        assert getattr(option, "help", None), f"{name}: {option.name} has no help"
+    if name != "generate":
+        assert f"Examples:\n    envgen {name}" in said.out
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_figures_can_be_had_as_json(name: str) -> None:
+    assert "--json" in itertools.chain(*(p.opts for p in commands()[name].params))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unknown_options_are_told(cli: Cli, name: str) -> None:
+    said = cli(*name.split(), "--frobnicate")
+    assert said.code == 2
+    assert said.out == ""
+    assert "error: No such option" in said.err
+    assert f"hint: see `envgen {name} --help`" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        ("frobnicate", "No such command", "see `envgen --help`"),
+        ("list", "Missing argument", "envgen list --help"),
+        ("list nowhere", "there is no dataset folder", "envgen generate"),
+        ("list .", "has no dataset.json", "envgen generate"),
+        ("show nowhere x", "there is no dataset folder", "envgen generate"),
+        ("validate nowhere", "there is no dataset folder", "envgen generate"),
+        ("variants nowhere --out x", "there is no dataset folder", "envgen generate"),
+        ("export nowhere", "there is no dataset folder", "envgen generate"),
+        ("rollout nowhere --policy gold --out x", "there is no dataset", "envgen generate"),
+        ("rollout nowhere --out x", "Missing option '--policy'", "envgen rollout --help"),
+        ("pass-at-k nowhere", "there is no run", "envgen rollout"),
+        ("pass-at-k . --k 0", "is no list of k", "--k 1,10,100"),
+        ("filter nowhere --rollouts x --out y", "there is no dataset", "envgen generate"),
+        ("generate", "Usage: envgen generate", ""),
+        ("generate general", "Missing option '--out'", "envgen generate general --help"),
+        ("generate general --level 0 --out x", "is no level", "1..5"),
+        ("generate general --level 5..1 --out x", "is no level", "1..5"),
+        ("generate general --category x --out x", "unknown category 'x'", "trip_planning"),
+        ("generate general --environments 0 --out x", "--environments", "--help"),
+        ("generate general --name A/B --out x", "name: ", "--help"),
+        ("generate general --backend podman --out x", "--backend", "--help"),
+        ("quickstart --out .", "no quickstart folder", "--out"),
+    ],
+)
+def test_wrong_arguments(cli: Cli, words: str, error: str, hint: str) -> None:
+    Path("somebody's.txt").write_text("keep")
+    said = cli(*words.split())
+    assert said.code == 2
+    assert said.out == ""
+    assert error in said.err
+    assert not hint or "hint: " in said.err
+    assert hint in said.err
+    assert "Traceback" not in said.err
+    assert Path("somebody's.txt").read_text() == "keep"
+
+
+@pytest.mark.parametrize(
+    "policy", ["nobody", "noisy-gold:x", "noisy-gold:2", "replay:nowhere", "openai"]
+)
+def test_wrong_policies(cli: Cli, dataset: Path, policy: str) -> None:
+    said = cli("rollout", dataset, "--policy", policy, "--out", "r")
+    assert said.code == 2, said
+    assert "error: " in said.err
+    assert "hint: " in said.err
+
+
+@pytest.mark.parametrize(("text", "levels"), [("3", (3, 3)), ("1..5", (1, 5)), ("10", (10, 10))])
+def test_levels(text: str, levels: tuple[int, int]) -> None:
+    assert parse_levels(text) == levels
+
+
+@pytest.mark.parametrize("text", ["", "..", "1..", "..5", "0", "11", "2..1", "a"])
+def test_what_is_no_level(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no level"):
+        parse_levels(text)
+
+
+def test_paths_that_cant_be_written(cli: Cli, dataset: Path) -> None:
+    Path("file").write_text("")
+    said = cli("list", dataset, "--json", "file/x.json")
+    assert said.code == 2
+    assert "hint: " in said.err
+    said = cli("rollout", dataset, "--policy", "gold", "--out", "file/x")
+    assert said.code == 2
+    assert "hint: " in said.err
+
+
+def test_no_arguments_give_help(cli: Cli) -> None:
+    said = cli()
+    assert said.code == 2
+    assert "error" not in said.err
+    assert "quickstart" in said.err
+
+
+def test_processes_agree_on_the_version() -> None:
+    said = envgen("--version")
+    assert (said.code, said.out, said.err) == (0, f"envgen {package.__version__}\n", "")
+
+
+def test_a_pipe_gets_plain_text_and_whole_ids(dataset: Path) -> None:
+    said = envgen("list", dataset, COLUMNS="70", NO_COLOR="1", TERM="xterm-256color")
+    assert "\x1b" not in said.out
+    assert "tiny-cheapest " in said.out
+
+
+def test_errors_of_processes_are_two_lines(tmp_path: Path) -> None:
+    said = envgen("list", tmp_path / "nowhere")
+    assert said.code == 2
+    assert said.out == ""
+    assert [line.partition(" ")[0] for line in said.err.splitlines()] == ["error:", "hint:"]
