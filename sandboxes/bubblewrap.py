@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from envgen.sandboxes import runtime
+from envgen.sandboxes import runtime, seccomp
 from envgen.sandboxes.base import WORK, Guarantee, Mount, Sandbox, SandboxSpec
 
 DEATH_S = 1.0
@@ -59,9 +61,20 @@ def privileges(kill: bool) -> list[str]:
     return ["--cap-drop", "ALL", *(word for name in wanted for word in ("--cap-add", name))]
 
 
-def command(inner: Sequence[str], layout: Layout) -> list[str]:
-    """The command that runs ``inner`` in ``layout``."""
+@contextmanager
+def system_call_filter(memory_is_limited: bool) -> Iterator[list[int]]:
+    """An open file with the filter, to be passed on and named in ``command``; or none."""
+    content = seccomp.program(memory_is_limited=memory_is_limited)
+    with tempfile.TemporaryFile() as file:
+        file.write(content or b"")
+        file.seek(0)
+        yield [file.fileno()] if content else []
+
+
+def command(inner: Sequence[str], layout: Layout, filters: Sequence[int] = ()) -> list[str]:
+    """The command that runs ``inner`` in ``layout`` under the filter in an open file."""
     words = [bwrap(), *_BASE, *privileges(layout.kill)]
+    words += [word for file in filters for word in ("--seccomp", str(file))]
     words += [] if layout.network else ["--unshare-net"]
     if layout.root is None:
         words += runtime.system_mounts(layout.whole_usr)
@@ -100,11 +113,16 @@ def unavailable() -> str:
     if shutil.which("bwrap") is None:
         return "bwrap is not installed (apt install bubblewrap)"
     inner = [runtime.python(), *runtime.python_flags(), "-c", "import sqlite3"]
-    words = command(inner, Layout(tmp_bytes=1 << 20))
     try:
-        done = subprocess.run(
-            words, env=runtime.clean_env(), capture_output=True, timeout=20, check=False
-        )
+        with system_call_filter(False) as filters:
+            done = subprocess.run(
+                command(inner, Layout(tmp_bytes=1 << 20), filters),
+                env=runtime.clean_env(),
+                capture_output=True,
+                timeout=20,
+                check=False,
+                pass_fds=filters,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bwrap does not run here: {error}"
     if done.returncode:

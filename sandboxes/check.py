@@ -68,7 +68,7 @@ for _ in range(64):
     sys.stdout.write("x" * (1 << 20)); sys.stderr.write("y" * (1 << 20))
 """
 _DISK = """
-import os
+import ctypes, os
 for folder in ("/work", "/tmp", "/dev/shm", "/dev", "/var/tmp", "/run", "/"):
     total = 0
     try:
@@ -82,6 +82,10 @@ for folder in ("/work", "/tmp", "/dev/shm", "/dev", "/var/tmp", "/run", "/"):
         try: os.remove(f"{folder}/fill{n}")
         except OSError: pass
     print(total)
+libc, total = ctypes.CDLL(None), 0
+if libc.unshare(0x10020000) == 0 and libc.mount(b"none", b"/tmp", b"tmpfs", 0, b"size=1g") == 0:
+    total = 1 << 30
+print(total)
 """
 _NETWORK = """
 import socket, sys
@@ -220,7 +224,7 @@ def _disk(backend: str) -> None:
     with _make(backend, disk_bytes=16 * _MB) as sandbox:
         result = sandbox.exec(_python(_DISK), timeout_s=30)
     totals = [int(line) for line in result.stdout.split()]
-    _require(len(totals) == 7, f"disk: {result.stderr!r}")
+    _require(len(totals) == 8, f"disk: {result.stderr!r}")
     _require(max(totals) <= 16 * _MB, f"disk: {max(totals)} bytes under a limit of {16 * _MB}")
     _require(totals[0] > 0, "disk: the work folder can't be written")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from envgen.core.errors import EnvError
+from envgen.core.errors import EnvError, SandboxError
 from envgen.core.types import ToolSpec
 from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.tools import ToolReply
@@ -71,10 +71,13 @@ class InlineToolSession:
         raise EnvError(f"the environment failed: {rest[0]}")
 
     def snapshot(self, path: Path) -> None:
-        """Write the database as it is now to ``path``."""
+        """Write the database as it is now to ``path``. Raises SandboxError when it can't be written."""
         if self._db is None:
             raise EnvError("the session is closed")
-        Path(path).write_bytes(toolbox.image(self._db))
+        try:
+            Path(path).write_bytes(toolbox.image(self._db))
+        except OSError as error:
+            raise SandboxError(f"can't write {path}: {error}") from error
 
     def close(self) -> None:
         """Drop the database."""

@@ -197,12 +197,20 @@ class WorkerToolSession:
             raise
 
     def snapshot(self, path: Path) -> None:
-        """Write the database as it is now to ``path``."""
+        """Write the database as it is now to ``path``. Raises SandboxError when it can't be written."""
         if not self._open:
             raise EnvError("the session is closed")
-        if not self.changed:
-            shutil.copyfile(self._database, path)
-            return
+        try:
+            if self.changed:
+                self._fetch(path)
+            else:
+                shutil.copyfile(self._database, path)
+        except OSError as error:
+            self.close()
+            Path(path).unlink(missing_ok=True)
+            raise SandboxError(f"can't write {path}: {error}") from error
+
+    def _fetch(self, path: Path) -> None:
         size = self._ask("snapshot", "snapshot")[1]
         if not isinstance(size, int) or not 0 <= size <= MAX_DATABASE:
             self.close()
@@ -213,7 +221,7 @@ class WorkerToolSession:
         except SandboxError as error:
             self.close()
             raise EnvError(f"snapshot: {error}") from error
-        except BaseException:  # as above
+        except BaseException:  # the stream stands inside the database: it can't be used again
             self.close()
             raise
 

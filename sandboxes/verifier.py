@@ -43,7 +43,10 @@ class VerifierHost(Protocol):
     def verify_many(
         self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10
     ) -> list[VerifierReply]:
-        """One reply per input, in order; ``timeout_s`` bounds each input."""
+        """One reply per input, in order; ``timeout_s`` bounds each input.
+
+        Raises SandboxError when the sandbox fails or a database can't be copied into it.
+        """
 
     def close(self) -> None:
         """End everything."""
@@ -62,7 +65,10 @@ class WorkerVerifierHost:
     SOURCES = 32
     """Sources kept compiled; fewer than the zygote keeps."""
     DATABASES = 256
-    """Databases kept for the next submission."""
+    """Databases kept for the next submission, as long as they take up little room."""
+    ROOM_BYTES = 512 << 20
+    AT_LEAST = 32
+    """So many are kept in any case: other threads may be using them."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -70,7 +76,7 @@ class WorkerVerifierHost:
         self._folder, self._scratch = scratch_folder()
         self._inside = Path(INSIDE) / "scratch" if backend != "process" else self._scratch
         self._names = itertools.count()
-        self._known: dict[tuple[object, ...], str] = {}
+        self._known: dict[tuple[str, int, int, int, int], str] = {}
         self._told: set[str] = set()
         self._closed = False
         try:
@@ -161,7 +167,10 @@ class WorkerVerifierHost:
 
     def _shared(self, path: Path) -> str:
         """Copy a database once; the copy is known by its path, size and times."""
-        info = path.stat()
+        try:
+            info = path.stat()
+        except OSError as error:
+            raise SandboxError(f"can't hand {path} to the verifier: {error}") from error
         key = (str(path), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
         with self._lock:
             known = self._known.pop(key, None)
@@ -169,15 +178,27 @@ class WorkerVerifierHost:
                 known = f"database-{next(self._names)}.sqlite"
                 self._copy(path, known)
             self._known[key] = known  # the latest used is the last to go
-            while len(self._known) > self.DATABASES:
-                old = self._known.pop(next(iter(self._known)))
-                (self._scratch / old).unlink(missing_ok=True)
+            self._make_room()
         return known
+
+    def _make_room(self) -> None:
+        """Delete the copies that were used longest ago, once there are many or they are large."""
+        sizes = sum(key[2] for key in self._known)
+        while len(self._known) > self.AT_LEAST:
+            if len(self._known) <= self.DATABASES and sizes <= self.ROOM_BYTES:
+                return
+            key = next(iter(self._known))
+            (self._scratch / self._known.pop(key)).unlink(missing_ok=True)
+            sizes -= key[2]
 
     def _copy(self, path: Path, name: str) -> None:
         target = self._scratch / name
-        shutil.copyfile(path, target)
-        os.chmod(target, 0o444)
+        try:
+            shutil.copyfile(path, target)
+            os.chmod(target, 0o444)
+        except OSError as error:
+            target.unlink(missing_ok=True)
+            raise SandboxError(f"can't hand {path} to the verifier: {error}") from error
 
     def close(self) -> None:
         """End the zygote and delete the scratch folder."""

@@ -153,21 +153,33 @@ class Zygote:
             settings |= {"die_with_parent": os.uname().sysname == "Linux", "pids": 0}
         near, far = socket_pair()
         words += [*runtime.python_flags(), f"{programs}/zygote.py", str(far.fileno())]
-        if self.backend == "bubblewrap":
-            words = bubblewrap.command(words, layout)
-            self.group = cgroups.make(settings["total_bytes"], settings["pids"] + _OWN_PROCESSES)
-            if self.group is not None:
-                words = self.group.join_command(words)
         try:
             with far:
-                files = [far.fileno()]
-                self.process = launch(words, env=env, stderr=subprocess.PIPE, pass_fds=files)
+                if self.backend == "bubblewrap":
+                    self.process = self._start_bubblewrap(words, env, settings, layout, far)
+                else:
+                    self.process = _launch(words, env, [far.fileno()])
         except OSError:
             near.close()
             if self.group is not None:
                 self.group.close(0)
             raise
         self._socket = near
+
+    def _start_bubblewrap(
+        self,
+        words: list[str],
+        env: dict[str, str],
+        settings: dict[str, Any],
+        layout: bubblewrap.Layout,
+        far: socket.socket,
+    ) -> subprocess.Popen[bytes]:
+        self.group = cgroups.make(settings["total_bytes"], settings["pids"] + _OWN_PROCESSES)
+        with bubblewrap.system_call_filter(self.group is not None) as filters:
+            words = bubblewrap.command(words, layout, filters)
+            if self.group is not None:
+                words = self.group.join_command(words)
+            return _launch(words, env, [far.fileno(), *filters])
 
     def _load(self, settings: dict[str, Any], files: Sequence[int]) -> None:
         try:
@@ -245,6 +257,10 @@ class Zygote:
         """End the zygote and every worker it made."""
         self.closed = True
         self._finalizer()
+
+
+def _launch(words: list[str], env: dict[str, str], files: list[int]) -> subprocess.Popen[bytes]:
+    return launch(words, env=env, stderr=subprocess.PIPE, pass_fds=files)
 
 
 def _end(

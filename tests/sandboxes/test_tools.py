@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tool_samples import SOURCE, TOOLS, make_database, spec
 
-from envgen.core.errors import EnvError, SandboxUnavailableError
+from envgen.core.errors import EnvError, SandboxError, SandboxUnavailableError
 from envgen.sandboxes.tools import ToolHost, ToolReply, ToolSession, WorkerToolHost, tool_host
 
 ISOLATED = pytest.param("bubblewrap", marks=pytest.mark.bwrap)
@@ -233,6 +233,13 @@ def test_a_session_may_run_on_another_database(host: ToolHost, tmp_path: Path) -
     session.snapshot(tmp_path / "copy.sqlite")
     assert _names(tmp_path / "copy.sqlite") == ["zoe"]
     session.close()
+
+
+@over(ALL)
+def test_a_snapshot_that_cannot_be_written(session: ToolSession, tmp_path: Path) -> None:
+    session.call("rename", {"id": 1, "name": "eve"})
+    with pytest.raises(SandboxError, match="can't write"):
+        session.snapshot(tmp_path / "missing" / "file.sqlite")
 
 
 @over(ALL)

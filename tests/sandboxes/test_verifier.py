@@ -164,7 +164,7 @@ def test_a_verifier_sees_only_its_databases(database: Path) -> None:
     (reply,) = judge(host, RUN, database, code)
     assert reply.broken is not None
     assert not {"work", "home", "opt", "srv", "var"} & set(reply.broken)
-    assert "initial-0.sqlite" in reply.broken
+    assert "database-0.sqlite" in reply.broken
     host.close()
 
 
@@ -195,6 +195,22 @@ def test_a_full_disk_is_an_error_and_leaves_the_host_usable(
     final = make_database(tmp_path / "final.sqlite")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfile", full)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(SandboxError, match="No space"):
             host.verify_many(RUN, [VerifierInput("result = []", database, final)])
     assert judge(host, RUN, database, "result = []")[0].broken == ()
+
+
+def test_copies_of_databases_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envgen.sandboxes.verifier.WorkerVerifierHost.DATABASES", 4)
+    monkeypatch.setattr("envgen.sandboxes.verifier.WorkerVerifierHost.AT_LEAST", 2)
+    host = verifier_host(backend="process", trusted=True)
+    scratch: Path = host._scratch  # type: ignore[attr-defined]  # the worker host
+    for number in range(8):
+        path = make_database(tmp_path / f"{number}.sqlite", (str(number),))
+        answer = {"initial": [str(number)], "final": [str(number)]}
+        assert judge(host, COUNT, path, answer)[0].broken == ()
+    assert len(list(scratch.iterdir())) == 4
+    monkeypatch.setattr("envgen.sandboxes.verifier.WorkerVerifierHost.ROOM_BYTES", 1)
+    judge(host, RUN, path, "result = []")
+    assert len(list(scratch.iterdir())) == 2
+    host.close()
