@@ -251,13 +251,14 @@ def _cmp(node: ir.Cmp, scope: Scope, want: Want) -> Py:
 
         def member(wanted: Want) -> Py:
             word = " in " if wanted == "true" else " not in "
-            test = Py(Block("", (left.at(_ADD), right), word), _CMP)
-            if left.known:
-                return test
-            known = Py(Block("", (left.at(_ADD), "None"), " is not "), _CMP)
-            return _join([known, test], "and", _AND, "True")
+            tests = [Py(Block("", (left.at(_ADD), right.doc), word), _CMP)]
+            if not left.known:
+                tests.insert(0, Py(Block("", (left.at(_ADD), "None"), " is not "), _CMP))
+            if wanted == "false" and not right.known:
+                tests.append(Py(Block("", ("None", right.doc), " not in "), _CMP))
+            return _join(tests, "and", _AND, "True")
 
-        return _logic(node, want, member, left.known)
+        return _logic(node, want, member, left.known and right.known)
     for side, flag in ((node.left, node.right), (node.right, node.left)):
         if isinstance(flag, ir.Const) and isinstance(flag.value, bool) and node.fn in ("=", "!="):
             same = flag.value == (node.fn == "=")
@@ -273,18 +274,22 @@ def _cmp(node: ir.Cmp, scope: Scope, want: Want) -> Py:
     return _logic(node, want, test, left.known and other.known)
 
 
-def _members(over: ir.Node, scope: Scope) -> Doc:
+def _members(over: ir.Node, scope: Scope) -> Py:
+    """The list on the right of "in"; ``known`` if no element can be None."""
     if isinstance(over, ir.Const):
         values = over.value if isinstance(over.value, tuple) else (over.value,)
-        return python_literal(list(values))
+        return Py(python_literal(list(values)), known=None not in values)
     if isinstance(over, ir.SlotRef):
         item = slot_item(over, scope)
         if item.relation is None:
-            return item.text
+            return Py(item.text)
         key = flat(_key(replace(item, text="row", many=False), scope).doc)
-        return f"[{key} for row in {item.text}]"
+        return Py(f"[{key} for row in {item.text}]")
     if isinstance(over, ir.Query):
-        return values_of(over, scope)
+        select = over.select or ir.Var(name=over.var)
+        rows = rows_of(over, scope, [select])
+        value = emit(select, rows.scope)
+        return Py(rows.comprehension(value.doc), known=value.known)
     raise PipelineError(f"'in' needs a list, a set slot or a query, not {type(over).__name__}")
 
 
@@ -359,7 +364,10 @@ def pins_of(where: ir.Node, query: ir.Query, scope: Scope) -> dict[str, tuple[Pi
             if get.relation != query.relation or get.column in pins or _mentions(other, query.var):
                 continue
             if part.fn == "in":
-                values = _members(other, scope)
+                members = _members(other, scope)
+                if not members.known:
+                    continue
+                values = members.doc
                 if isinstance(other, ir.Query):
                     values = Block("sorted(set(", (values,), "", "))")
                 pins[get.column] = (Pin(values, True, isinstance(other, ir.Query)), part)

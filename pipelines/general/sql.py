@@ -305,19 +305,46 @@ def _query(node: ir.Query, scope: Scope, truth: bool) -> Sql:
         if node.limit != 1:
             raise PipelineError(f"the query over {node.relation!r} is a list, not one value")
         return Sql(Block("(", (rows(node, scope),), "", ")"))
-    source, inner, where = _open(node, scope)
-    text = flat(sql(node.select or ir.Var(name=node.var), inner).doc)
+    known = node.agg in ("count", "sum")
+    if node.agg == "count" and node.select is None and node.limit is None:
+        source, _, where = _open(node, scope)
+        return Sql(Block("(", ("SELECT COUNT(*)", source, *_filter(where)), " ", ")"), known=known)
     if node.limit is not None:
-        source, where, text = f"FROM ({flat(rows(node, scope, 'value'))})", [], "value"
-    folds = {
-        "count": "COUNT(*)" if node.select is None else f"COUNT({text})",
-        "sum": f"COALESCE(SUM({text}), 0)",
-        "min": f"MIN({text})",
-        "max": f"MAX({text})",
-        "mean": f"SUM({text}) / COUNT({text})",
-    }
-    lines: tuple[Doc, ...] = (f"SELECT {folds[node.agg]}", source, *_filter(where))
-    return Sql(Block("(", lines, " ", ")"), known=node.agg in ("count", "sum"))
+        inner = Block("FROM (", (rows(node, scope, "value"),), "", ")")
+        return Sql(Block("(", (_SELECTED[node.agg]("value"), inner), " ", ")"), known=known)
+    source, inner_scope, where = _open(node, scope)
+    value = sql(node.select or ir.Var(name=node.var), inner_scope)
+    alias = inner_scope.variables[node.var].alias or ""
+    return Sql(_aggregate(_SELECTED[node.agg], value, alias, source, where), known=known)
+
+
+def _select(fold: str) -> Callable[[str], Doc]:
+    return lambda value: "SELECT " + fold.replace("value", value)
+
+
+_SELECTED: Mapping[str, Callable[[str], Doc]] = {
+    "count": _select("COUNT(value)"),
+    "sum": _select("COALESCE(SUM(value), 0)"),
+    "min": _select("MIN(value)"),
+    "max": _select("MAX(value)"),
+    "mean": _select("SUM(value) / COUNT(value)"),
+}
+
+
+def _aggregate(
+    select: Callable[[str], Doc], value: Sql, alias: str, source: Doc, conditions: list[Doc]
+) -> Doc:
+    """A fold of ``value`` over rows.
+
+    Only a plain term over the rows' own columns stands inside the aggregate: SQL would take
+    ``SUM(outer.column)`` for an aggregate of the outer query.
+    """
+    text = flat(value.doc)
+    if "SELECT" not in text and f"{identifier(alias)}." in text:
+        return Block("(", (select(text), source, *_filter(conditions)), " ", ")")
+    named = Block("SELECT ", (value.doc,), "", " AS value")
+    inner = Block("FROM (", (named, source, *_filter(conditions)), " ", ")")
+    return Block("(", (select("value"), inner), " ", ")")
 
 
 @dataclass(frozen=True)
@@ -327,6 +354,12 @@ class _Elements:
     source: str
     where: list[Doc]
     scope: Scope
+    var: str
+
+    @property
+    def alias(self) -> str:
+        """The alias of the rows in SQL."""
+        return self.scope.variables[self.var].alias or ""
 
 
 def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
@@ -336,17 +369,16 @@ def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
         if over.limit is None and over.select is None:
             source, inner, where = _open(over, scope)
             row = inner.variables[over.var]
-            return _Elements(source, where, scope.bind(var, row))
+            return _Elements(source, where, scope.bind(var, row), var)
         if over.limit is None:
             source, inner, where = _open(over, scope)
             value = sql(over.select or ir.Var(name=over.var), inner)
             bound = Bound(flat(value.at(_ATOM)), inner.variables[over.var].alias, known=value.known)
-            return _Elements(source, where, scope.bind(var, bound))
+            return _Elements(source, where, scope.bind(var, bound), var)
         alias = scope.alias(var)
         source = f"FROM ({flat(rows(over, scope, 'value'))}) AS {identifier(alias)}"
-        return _Elements(
-            source, [], scope.bind(var, Bound(f"{identifier(alias)}.value", alias, known=False))
-        )
+        bound = Bound(f"{identifier(alias)}.value", alias, known=False)
+        return _Elements(source, [], scope.bind(var, bound), var)
     alias = scope.alias(var)
     bound = Bound(f"{identifier(alias)}.value", alias)
     if isinstance(over, ir.SlotRef):
@@ -363,28 +395,26 @@ def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
         )
     else:
         raise PipelineError(f"a fold can't run over {type(over).__name__}")
-    return _Elements(source, [], scope.bind(var, bound))
+    return _Elements(source, [], scope.bind(var, bound), var)
 
 
-def _fold(fold: Doc, elements: _Elements) -> Sql:
-    head = Block("SELECT ", (fold,), "")
-    return Sql(Block("(", (head, elements.source, *_filter(elements.where)), " ", ")"))
+_UNLESS_UNKNOWN = "CASE WHEN COUNT(*) = COUNT(value) THEN COALESCE(SUM(value), 0) END"
+_ALL = "CASE WHEN MIN(value) = 0 THEN 0 WHEN COUNT(*) = COUNT(value) THEN 1 END"
+_ANY = "CASE WHEN MAX(value) = 1 THEN 1 WHEN COUNT(*) = COUNT(value) THEN 0 END"
 
 
-def _unless_unknown(value: Doc, fold: Doc) -> Doc:
-    """``fold`` of ``value``, unknown if one value is."""
-    known = Block("WHEN COUNT(*) = COUNT(", (value,), "", ")")
-    return Block("CASE ", (known, Block("THEN ", (fold,))), " ", " END")
+def _folded(fold: str, body: Sql, elements: _Elements, *, known: bool = False) -> Sql:
+    doc = _aggregate(_select(fold), body, elements.alias, elements.source, elements.where)
+    return Sql(doc, known=known)
 
 
 @_emit.on(ir.Sum, ir.Count)
 def _sum(node: ir.Sum | ir.Count, scope: Scope, truth: bool) -> Sql:
     elements = _elements(node.over, node.var, scope)
     body = sql(node.body, elements.scope)
-    total = Block("COALESCE(SUM(", (body.doc,), "", "), 0)")
     if body.known:
-        return replace(_fold(total, elements), known=True)
-    return _fold(_unless_unknown(body.doc, total), elements)
+        return _folded("COALESCE(SUM(value), 0)", body, elements, known=True)
+    return _folded(_UNLESS_UNKNOWN, body, elements)
 
 
 @_emit.on(ir.All)
@@ -396,9 +426,7 @@ def _all(node: ir.All, scope: Scope, truth: bool) -> Sql:
         if body.known:
             broken = Block("NOT ", (body.at(_ATOM),), "")
         return Sql(_exists("NOT EXISTS (", elements, broken), _NOT, known=True)
-    text = flat(body.doc)
-    fold = f"CASE WHEN MIN({text}) = 0 THEN 0 WHEN COUNT(*) = COUNT({text}) THEN 1 END"
-    return _fold(fold, elements)
+    return _folded(_ALL, body, elements)
 
 
 @_emit.on(ir.Any)
@@ -407,9 +435,7 @@ def _any(node: ir.Any, scope: Scope, truth: bool) -> Sql:
     body = sql(node.body, elements.scope, truth=truth)
     if truth or body.known:
         return Sql(_exists("EXISTS (", elements, body.at(_AND)), known=True)
-    text = flat(body.doc)
-    fold = f"CASE WHEN MAX({text}) = 1 THEN 1 WHEN COUNT(*) = COUNT({text}) THEN 0 END"
-    return _fold(fold, elements)
+    return _folded(_ANY, body, elements)
 
 
 def _exists(opening: str, elements: _Elements, condition: Doc) -> Doc:
@@ -423,7 +449,7 @@ def _exists(opening: str, elements: _Elements, condition: Doc) -> Doc:
 @_emit.on(ir.AllDifferent)
 def _all_different(node: ir.AllDifferent, scope: Scope, truth: bool) -> Sql:
     items = [sql(item, scope) for item in node.items]
-    if len(items) > 2 and all(item.known for item in items):
+    if len(items) > 2 and all(isinstance(i.doc, str) and i.doc.startswith(":") for i in items):
         values = Block("VALUES ", tuple(f"({flat(item.doc)})" for item in items), ", ", lead=False)
         doc = Block(f"(SELECT COUNT(DISTINCT column1) = {len(items)} FROM (", (values,), "", "))")
         return Sql(doc, known=True)

@@ -56,6 +56,8 @@ class Tools:
         self.names = load(tools_source(p.relations, p.access))
         self.specs = {spec.name: spec for spec in tool_specs(p.relations, p.access)}
         self.db = sqlite3.connect(final, isolation_level=None)
+        self.db.execute("PRAGMA synchronous = OFF")
+        self.db.execute("PRAGMA journal_mode = MEMORY")
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
     def call(self, tool: str, arguments: dict[str, Any]) -> Any:
@@ -174,6 +176,7 @@ def edit(p: Problem, path: Path, rng: random.Random) -> None:
     """One random change of a database: a cell, a row gone, or a row copied under a new key."""
     relation = rng.choice(p.relations)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = OFF")
         keys = [key for (key,) in db.execute(f'SELECT "{relation.key}" FROM "{relation.name}"')]
         if not keys:
             return

@@ -1,407 +1,316 @@
-"""Random small problems, well typed but otherwise wild: what the laws of the IR are tried on.
-
-``random_problem(seed)`` draws tables with holes (NULLs), slots of every listable kind and clauses from
-a grammar that reaches every expression class that makes sense without a final state.
-"""
+"""Problems with random rules, to try every kind of expression in every compiler."""
 
 from __future__ import annotations
 
-from random import Random
-from typing import Any, Literal
+import random
+from typing import Any
 
+from envgen.core import ir
 from envgen.core.ir import (
-    All,
-    AllDifferent,
-    And,
-    Arith,
-    Before,
+    Access,
     Choice,
     Clause,
-    Cmp,
     Column,
     Const,
-    Count,
-    Days,
-    End,
-    Equals,
     Expr,
     Get,
-    If,
     Intervals,
     IntRange,
-    NoOverlap,
-    Not,
-    Optimise,
-    Or,
-    Order,
     Param,
     Problem,
     Query,
-    Range,
     Relation,
-    Satisfy,
     Slot,
     SlotRef,
-    Start,
-    Sum,
     Var,
 )
-from envgen.core.ir import (
-    Any as AnyOf,
-)
 
-CITIES = Relation(
-    name="cities",
+Tables = dict[str, dict[str, dict[str, Any]]]
+
+TEAMS = Relation(
+    name="teams",
     key="id",
     columns=(
         Column(name="id", type="str"),
         Column(name="size", type="int"),
-        Column(name="founded", type="date", nullable=True),
+        Column(name="lead", type="entity:people", nullable=True),
+        Column(name="open", type="bool"),
     ),
 )
-SPOTS = Relation(
-    name="spots",
+PEOPLE = Relation(
+    name="people",
     key="id",
     columns=(
         Column(name="id", type="str"),
-        Column(name="city", type="entity:cities", nullable=True),
-        Column(name="price", type="int", nullable=True),
-        Column(name="stars", type="int"),
-        Column(name="open", type="bool"),
-        Column(name="since", type="date"),
+        Column(name="team", type="entity:teams"),
+        Column(name="age", type="int", nullable=True),
+        Column(name="joined", type="date", nullable=True),
+        Column(name="away", type="bool", nullable=True),
+        Column(name="start", type="minutes"),
     ),
 )
-INTS = {"cities": ("size",), "spots": ("price", "stars")}
-DATES = {"cities": "founded", "spots": "since"}
-LETTERS = "abcdefg"
+RELATIONS = (TEAMS, PEOPLE)
+ACCESS = (
+    Access(
+        tool="list_teams",
+        relation="teams",
+        mode="list",
+        description="All teams.",
+        returned_columns=("id", "size"),
+    ),
+    Access(
+        tool="get_team",
+        relation="teams",
+        mode="inverse",
+        description="One team.",
+        args={"team": "id"},
+        returned_columns=("size", "lead", "open"),
+    ),
+    Access(
+        tool="list_members",
+        relation="people",
+        mode="page",
+        description="The people of a team.",
+        args={"team": "team"},
+        returned_columns=("id", "age"),
+        page_size=2,
+    ),
+    Access(
+        tool="get_person",
+        relation="people",
+        mode="info",
+        description="One person.",
+        args={"person": "id"},
+        projection="facts",
+        returned_columns=("team", "age", "joined", "away", "start"),
+    ),
+)
+SLOTS = (
+    Slot(name="team", kind="entity", domain=Query(var="t", relation="teams")),
+    Slot(name="boss", kind="entity", domain=Query(var="p", relation="people")),
+    Slot(name="n", kind="value", domain=IntRange(low=0, high=4)),
+    Slot(name="mood", kind="value", domain=Choice(values=("calm", "keen"))),
+    Slot(name="group", kind="set", domain=Query(var="p", relation="people"), length=2),
+    Slot(name="slot", kind="interval", domain=Intervals(low=540, high=660, step=30, length=60)),
+    Slot(name="call", kind="interval", domain=Intervals(low=540, high=630, step=30, length=30)),
+)
+PARAMS: dict[str, Any] = {"k": 2, "day": "2025-03-01", "who": "p1", "ghost": "nobody"}
 
 
-def _date(rng: Random) -> str:
-    return f"2025-{rng.randint(1, 3):02d}-{rng.randint(1, 28):02d}"
-
-
-def random_tables(rng: Random) -> dict[str, Any]:
-    cities = [f"c{i}" for i in range(rng.randint(1, 3))]
+def tables(rng: random.Random) -> Tables:
+    """Three teams, six people, some cells unknown."""
+    people = [f"p{i}" for i in range(1, 7)]
+    teams = ["t1", "t2", "t3"]
     return {
-        "cities": {
-            c: {
-                "id": c,
-                "size": rng.randint(0, 4),
-                "founded": None if rng.random() < 0.2 else _date(rng),
+        "teams": {
+            t: {
+                "id": t,
+                "size": rng.randint(0, 5),
+                "lead": rng.choice([*people, None]),
+                "open": rng.random() < 0.5,
             }
-            for c in cities
+            for t in teams
         },
-        "spots": {
-            f"s{i}": {
-                "id": f"s{i}",
-                "city": None if rng.random() < 0.1 else rng.choice(cities),
-                "price": None if rng.random() < 0.1 else rng.randint(0, 6),
-                "stars": rng.randint(1, 4),
-                "open": rng.random() < 0.6,
-                "since": _date(rng),
+        "people": {
+            p: {
+                "id": p,
+                "team": rng.choice(teams),
+                "age": rng.choice([None, 1, 2, 3, 4]),
+                "joined": rng.choice([None, "2025-01-31", "2025-03-01", "2024-02-29"]),
+                "away": rng.choice([None, True, False]),
+                "start": rng.choice([540, 570, 600]),
             }
-            for i in range(rng.randint(2, 6))
+            for p in people
         },
     }
 
 
-class _Grammar:
-    """Draws expressions over some slots; ``bound`` maps variables in scope to their relation or int."""
+class Maker:
+    """Draws expressions; ``people`` and ``teams`` hold the variables in scope."""
 
-    def __init__(self, rng: Random, slots: list[Slot]) -> None:
+    def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.slots = slots
-        self.bound: dict[str, str] = {}
-        self.num_vars = 0
+        self.people: list[Expr] = [SlotRef(slot="boss"), Param(name="who"), Param(name="ghost")]
+        self.teams: list[Expr] = [SlotRef(slot="team")]
+        self.count = 0
 
-    def of_kind(self, kind: str) -> list[Slot]:
-        return [slot for slot in self.slots if slot.kind == kind]
+    def person(self, depth: int) -> Expr:
+        if depth > 0 and self.rng.random() < 0.25:
+            return Get(relation="teams", entity=self.team(depth - 1), column="lead")
+        return self.rng.choice(self.people)
 
-    def relation_of(self, slot: Slot) -> str:
-        assert isinstance(slot.domain, Query)
-        return slot.domain.relation
+    def team(self, depth: int) -> Expr:
+        if depth > 0 and self.rng.random() < 0.3:
+            return Get(relation="people", entity=self.person(depth - 1), column="team")
+        return self.rng.choice(self.teams)
 
-    def entity(self, relation: str) -> Expr:
-        """An expression that names a row of ``relation``."""
-        found: list[Expr] = [
-            SlotRef(slot=s.name) for s in self.of_kind("entity") if self.relation_of(s) == relation
+    def variable(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def over(self, depth: int) -> tuple[str, Any, list[Expr]]:
+        """A variable, what it runs over, and the list that it must be in meanwhile."""
+        var = self.variable()
+        kind = self.rng.randrange(3)
+        if kind == 0:
+            return var, SlotRef(slot="group"), self.people
+        relation, scope = (("people", self.people), ("teams", self.teams))[kind - 1]
+        scope.append(Var(name=var))
+        where = self.truth(depth - 1) if self.rng.random() < 0.7 else Const(value=True)
+        scope.pop()
+        return var, Query(var=var, relation=relation, where=where), scope
+
+    def inside(self, depth: int, make: Any) -> tuple[str, Any, Any]:
+        var, over, scope = self.over(depth)
+        scope.append(Var(name=var))
+        body = make(depth - 1)
+        scope.pop()
+        return var, over, body
+
+    def number(self, depth: int) -> Expr:
+        ways = [
+            lambda: Const(value=self.rng.randint(0, 4)),
+            lambda: Param(name="k"),
+            lambda: SlotRef(slot="n"),
+            lambda: Get(relation="people", entity=self.person(depth), column="age"),
+            lambda: Get(relation="teams", entity=self.team(depth), column="size"),
         ]
-        found += [Var(name=v) for v, r in self.bound.items() if r == relation]
-        if relation == "cities":
-            spots = [s for s in self.of_kind("entity") if self.relation_of(s) == "spots"]
-            found += [
-                Get(relation="spots", entity=SlotRef(slot=s.name), column="city") for s in spots
+        if depth > 0:
+            ways += [
+                self._arith(depth),
+                self._folded(depth),
+                self._chosen(depth),
+                self._days(depth),
             ]
-        if not found or self.rng.random() < 0.1:
-            found.append(Const(value=f"{relation[0]}{self.rng.randint(0, 3)}"))
-        return self.rng.choice(found)
+            ways += [lambda: ir.Start(interval=SlotRef(slot="slot")), self._aggregate(depth)]
+        return self.rng.choice(ways)()
 
-    def get(self, column: Literal["int", "date"]) -> Expr:
-        relation = self.rng.choice(("cities", "spots"))
-        name = self.rng.choice(INTS[relation]) if column == "int" else DATES[relation]
-        return Get(relation=relation, entity=self.entity(relation), column=name)
+    def _arith(self, depth: int) -> Any:
+        def make() -> Expr:
+            fn = self.rng.choice(["+", "-", "*", "convert"])
+            right = Const(value=3) if fn == "convert" else self.number(depth - 1)
+            return ir.Arith(fn=fn, left=self.number(depth - 1), right=right)  # type: ignore[arg-type]  # one of the Literal
 
-    def fresh(self) -> str:
-        self.num_vars += 1
-        return f"v{self.num_vars}"
+        return make
 
-    def over(self) -> tuple[str, Any, str]:
-        """(variable, what it runs over, its type)."""
-        var = self.fresh()
-        sets = self.of_kind("set")
-        draw = self.rng.random()
-        if sets and draw < 0.4:
-            slot = self.rng.choice(sets)
-            return var, SlotRef(slot=slot.name), self.relation_of(slot)
-        if draw < 0.55:
-            low = Const(value=self.rng.randint(0, 2))
-            return var, Range(low=low, high=Const(value=self.rng.randint(0, 4))), "int"
-        relation = self.rng.choice(("cities", "spots"))
-        return var, self.query(relation, var), relation
+    def _folded(self, depth: int) -> Any:
+        def make() -> Expr:
+            if self.rng.random() < 0.5:
+                var, over, body = self.inside(depth, self.number)
+                return ir.Sum(var=var, over=over, body=body)
+            var, over, body = self.inside(depth, self.truth)
+            return ir.Count(var=var, over=over, body=body)
 
-    def query(self, relation: str, var: str, depth: int = 1) -> Query:
-        order: tuple[Order, ...] = ()
-        limit = None
-        if self.rng.random() < 0.3:
-            by = Get(relation=relation, entity=Var(name=var), column=INTS[relation][-1])
-            order = (Order(by=by, descending=self.rng.random() < 0.5),)
-            limit = self.rng.choice((None, 1, 2))
-        outer = dict(self.bound)
-        self.bound[var] = relation
-        where = self.boolean(depth - 1) if self.rng.random() < 0.7 else Const(value=True)
-        self.bound = outer
-        return Query(var=var, relation=relation, where=where, order=order, limit=limit)
+        return make
 
-    def body(self, var: str, kind: str, make: Any, depth: int) -> Expr:
-        outer = dict(self.bound)
-        self.bound[var] = kind
-        result: Expr = make(depth)
-        self.bound = outer
-        return result
+    def _chosen(self, depth: int) -> Any:
+        return lambda: ir.If(
+            test=self.truth(depth - 1), then=self.number(depth - 1), other=self.number(depth - 1)
+        )
 
-    def integer(self, depth: int) -> Expr:
-        rng = self.rng
-        leaves: list[Any] = [
-            lambda: Const(value=rng.randint(0, 5)),
-            lambda: Param(name=rng.choice(("p", "q"))),
-            lambda: self.get("int"),
-            lambda: self.get("int"),
+    def _days(self, depth: int) -> Any:
+        joined = Get(relation="people", entity=self.person(0), column="joined")
+        return lambda: ir.Days(left=joined, right=Param(name="day"))
+
+    def _aggregate(self, depth: int) -> Any:
+        def make() -> Expr:
+            var = self.variable()
+            row = Var(name=var)
+            self.people.append(row)
+            where = self.truth(depth - 1)
+            self.people.pop()
+            age = Get(relation="people", entity=row, column="age")
+            agg = self.rng.choice(["count", "sum", "min", "max", "mean", "none"])
+            if agg == "none":
+                order = (ir.Order(by=age, descending=self.rng.random() < 0.5),)
+                return Query(
+                    var=var, relation="people", where=where, select=age, order=order, limit=1
+                )
+            select = None if agg == "count" and self.rng.random() < 0.5 else age
+            return Query(var=var, relation="people", where=where, select=select, agg=agg)  # type: ignore[arg-type]  # one of the Literal
+
+        return make
+
+    def truth(self, depth: int) -> Expr:
+        ways = [
+            lambda: self._cmp(max(depth - 1, 0)),
+            lambda: self._cmp(max(depth - 1, 0)),
+            lambda: Get(relation="people", entity=self.person(0), column="away"),
+            lambda: Get(relation="teams", entity=self.team(0), column="open"),
         ]
-        values = [s for s in self.of_kind("value") if isinstance(s.domain, IntRange)]
-        if values:
-            leaves.append(lambda: SlotRef(slot=rng.choice(values).name))
-        numbers = [v for v, kind in self.bound.items() if kind == "int"]
-        if numbers:
-            leaves.append(lambda: Var(name=rng.choice(numbers)))
-        if self.of_kind("interval"):
-            leaves.append(lambda: Start(interval=self.interval()))
-            leaves.append(lambda: End(interval=self.interval()))
-        if depth <= 0:
-            return rng.choice(leaves)()  # type: ignore[no-any-return]
-        draw = rng.random()
-        if draw < 0.35:
-            fn = rng.choice(("+", "-", "*", "+"))
-            return Arith(fn=fn, left=self.integer(depth - 1), right=self.integer(depth - 1))
-        if draw < 0.42:
-            divisor = Const(value=rng.randint(1, 3))
-            return Arith(fn="//", left=self.integer(depth - 1), right=divisor)
-        if draw < 0.5:
-            test = self.boolean(depth - 1)
-            return If(test=test, then=self.integer(depth - 1), other=self.integer(depth - 1))
-        if draw < 0.6:
-            var, over, kind = self.over()
-            if rng.random() < 0.5:
-                return Sum(var=var, over=over, body=self.body(var, kind, self.integer, depth - 1))
-            return Count(var=var, over=over, body=self.body(var, kind, self.boolean, depth - 1))
-        if draw < 0.7:
-            relation = rng.choice(("cities", "spots"))
-            var = self.fresh()
-            query = self.query(relation, var, depth)
-            agg = rng.choice(("count", "sum", "min", "max", "mean"))
-            column = rng.choice(INTS[relation])
-            select = Get(relation=relation, entity=Var(name=var), column=column)
-            return query.model_copy(update={"agg": agg, "select": select})
-        if draw < 0.76:
-            return Days(left=self.get("date"), right=self.get("date"))
-        return rng.choice(leaves)()  # type: ignore[no-any-return]
+        if depth > 0:
+            ways += [
+                lambda: ir.And(items=(self.truth(depth - 1), self.truth(depth - 1))),
+                lambda: ir.Or(items=(self.truth(depth - 1), self.truth(depth - 1))),
+                lambda: ir.Not(item=self.truth(depth - 1)),
+                lambda: ir.If(
+                    test=self.truth(depth - 1),
+                    then=self.truth(depth - 1),
+                    other=self.truth(depth - 1),
+                ),
+                self._every(depth),
+                self._every(depth),
+                lambda: ir.AllDifferent(items=tuple(self.person(1) for _ in range(3))),
+                lambda: ir.NoOverlap(intervals=(SlotRef(slot="slot"), SlotRef(slot="call"))),
+                lambda: ir.Before(
+                    left=SlotRef(slot="call"), right=SlotRef(slot="slot"), lag=self.number(0)
+                ),
+            ]
+        return self.rng.choice(ways)()
 
-    def interval(self) -> Expr:
-        return SlotRef(slot=self.rng.choice(self.of_kind("interval")).name)
+    def _cmp(self, depth: int) -> Expr:
+        kind = self.rng.randrange(5)
+        if kind == 0:
+            left, right = self.person(depth), self.person(depth)
+            return ir.Cmp(fn=self.rng.choice(["=", "!="]), left=left, right=right)  # type: ignore[arg-type]  # one of the Literal
+        if kind == 1:
+            return ir.Cmp(fn="in", left=self.person(depth), right=self._listed())
+        if kind == 2:
+            return ir.Cmp(fn="=", left=SlotRef(slot="mood"), right=Const(value="keen"))
+        fn = self.rng.choice(["=", "!=", "<", "<=", ">", ">="])
+        return ir.Cmp(fn=fn, left=self.number(depth), right=self.number(depth))  # type: ignore[arg-type]  # one of the Literal
 
-    def comparison(self, depth: int) -> Expr:
-        rng = self.rng
-        fn = rng.choice(("=", "!=", "<", "<=", ">", ">=", "<=", ">="))
-        return Cmp(fn=fn, left=self.integer(depth), right=self.integer(depth))
+    def _listed(self) -> Expr:
+        var = self.variable()
+        lead = Get(relation="teams", entity=Var(name=var), column="lead")
+        choices: list[Expr] = [
+            Const(value=("p1", "p2")),
+            SlotRef(slot="group"),
+            Query(var=var, relation="teams", select=lead),
+        ]
+        return self.rng.choice(choices)
 
-    def boolean(self, depth: int) -> Expr:
-        rng, draw = self.rng, self.rng.random()
-        if depth <= 0 or draw < 0.35:
-            return self.simple(max(depth, 0))
-        if draw < 0.45:
-            return And(items=tuple(self.boolean(depth - 1) for _ in range(rng.randint(1, 3))))
-        if draw < 0.57:
-            return Or(items=tuple(self.boolean(depth - 1) for _ in range(rng.randint(1, 3))))
-        if draw < 0.65:
-            return Not(item=self.boolean(depth - 1))
-        if draw < 0.75:
-            return If(
-                test=self.boolean(depth - 1),
-                then=self.boolean(depth - 1),
-                other=self.boolean(depth - 1),
-            )
-        var, over, kind = self.over()
-        body = self.body(var, kind, self.boolean, depth - 1)
-        return (All if rng.random() < 0.5 else AnyOf)(var=var, over=over, body=body)
+    def _every(self, depth: int) -> Any:
+        def make() -> Expr:
+            var, over, body = self.inside(depth, self.truth)
+            node = self.rng.choice([ir.All, ir.Any])
+            return node(var=var, over=over, body=body)
 
-    def simple(self, depth: int) -> Expr:
-        rng, draw = self.rng, self.rng.random()
-        entities = self.of_kind("entity")
-        if draw < 0.12 and entities:
-            relation = self.relation_of(rng.choice(entities))
-            return Cmp(
-                fn=rng.choice(("=", "!=")),
-                left=self.entity(relation),
-                right=self.entity(relation),
-            )
-        if draw < 0.2:
-            return Get(relation="spots", entity=self.entity("spots"), column="open")
-        if draw < 0.28 and len(entities) > 1:
-            relation = self.relation_of(rng.choice(entities))
-            same = [s for s in entities if self.relation_of(s) == relation]
-            return AllDifferent(items=tuple(SlotRef(slot=s.name) for s in same))
-        if draw < 0.36:
-            return self.membership()
-        if draw < 0.46 and len(self.of_kind("interval")) > 1:
-            spans = tuple(SlotRef(slot=s.name) for s in self.of_kind("interval"))
-            if rng.random() < 0.5:
-                return Before(left=spans[0], right=spans[1], lag=Const(value=rng.randint(0, 1)))
-            places = tuple(self.entity("cities") for _ in spans) if rng.random() < 0.5 else ()
-            return NoOverlap(intervals=spans, resources=places)
-        return self.comparison(depth)
-
-    def membership(self) -> Expr:
-        rng = self.rng
-        relation = rng.choice(("cities", "spots"))
-        left = self.entity(relation)
-        sets = [s for s in self.of_kind("set") if self.relation_of(s) == relation]
-        if sets and rng.random() < 0.5:
-            return Cmp(fn="in", left=left, right=SlotRef(slot=rng.choice(sets).name))
-        if rng.random() < 0.5:
-            names = tuple(f"{relation[0]}{i}" for i in rng.sample(range(5), rng.randint(1, 3)))
-            return Cmp(fn="in", left=left, right=Const(value=names))
-        query = self.query(relation, self.fresh())
-        return Cmp(fn="in", left=left, right=query.model_copy(update={"limit": None, "order": ()}))
+        return make
 
 
-def _slots(rng: Random) -> list[Slot]:
-    slots = []
-    for i in range(rng.randint(1, 4)):
-        kind = rng.choice(("city", "spot", "spot", "number", "choice", "time", "set"))
-        name = f"{kind}_{i}"
-        if kind == "city":
-            slots.append(Slot(name=name, kind="entity", domain=Query(var="r", relation="cities")))
-        elif kind == "spot":
-            slots.append(Slot(name=name, kind="entity", domain=_spot_domain(rng, slots)))
-        elif kind == "number":
-            domain = IntRange(low=0, high=rng.randint(0, 6), step=rng.randint(1, 2))
-            slots.append(Slot(name=name, kind="value", domain=domain))
-        elif kind == "choice":
-            slots.append(Slot(name=name, kind="value", domain=Choice(values=("x", "y"))))
-        elif kind == "time":
-            length = rng.randint(1, 3)
-            grid = Intervals(low=0, high=rng.randint(length, 7), step=1, length=length)
-            slots.append(Slot(name=name, kind="interval", domain=grid))
-        elif sum(slot.kind == "set" for slot in slots) == 0:
-            domain = Query(var="r", relation=rng.choice(("cities", "spots")))
-            slots.append(Slot(name=name, kind="set", domain=domain, length=rng.randint(1, 2)))
-    return slots or [Slot(name="n", kind="value", domain=IntRange(low=0, high=5))]
-
-
-def _spot_domain(rng: Random, slots: list[Slot]) -> Query:
-    """All spots, those of an earlier city, or (a domain that conditions nothing) the dear ones."""
-    cities = [s for s in slots if s.name.startswith("city")]
-    row = Var(name="r")
-    if cities and rng.random() < 0.6:
-        city = SlotRef(slot=rng.choice(cities).name)
-        where = Cmp(fn="=", left=Get(relation="spots", entity=row, column="city"), right=city)
-        return Query(var="r", relation="spots", where=where)
-    if rng.random() < 0.2:
-        stars = Get(relation="spots", entity=row, column="stars")
-        where = Cmp(fn=">", left=stars, right=Const(value=1))
-        return Query(var="r", relation="spots", where=where)
-    return Query(var="r", relation="spots")
-
-
-def _budget(rng: Random, slots: list[Slot]) -> Clause | None:
-    """A sum over several slots against a bound."""
-    parts: list[Expr] = [
-        Get(relation="spots", entity=SlotRef(slot=s.name), column="price")
-        for s in slots
-        if s.name.startswith("spot")
-    ]
-    parts += [SlotRef(slot=s.name) for s in slots if s.name.startswith("number")]
-    if len(parts) < 2:
-        return None
-    total = parts[0]
-    for part in parts[1:]:
-        total = Arith(fn=rng.choice(("+", "+", "-")), left=total, right=part)
-    fn = rng.choice(("<=", ">=", "<", ">", "="))
-    expr = Cmp(fn=fn, left=total, right=Const(value=rng.randint(0, 9)))
-    return Clause(id="budget", family="budget", expr=expr, text_key="budget")
-
-
-def random_problem(seed: int, *, num_clauses: int = 3) -> tuple[Problem, dict[str, Any]]:
-    """A problem (shape A, B, D or E in spirit) and its rows, both from one seed."""
-    rng = Random(seed)
-    tables = random_tables(rng)
-    slots = _slots(rng)
-    grammar = _Grammar(rng, slots)
-    clauses = []
-    for i in range(rng.randint(0, num_clauses)):
-        guard = grammar.boolean(1) if rng.random() < 0.25 else None
-        expr = grammar.boolean(rng.randint(1, 2))
-        clauses.append(
-            Clause(id=f"k{i}", family="random", expr=expr, guard=guard, text_key="random")
+def random_problem(rng: random.Random, clauses: int = 1, depth: int = 2) -> Problem:
+    """A problem over all kinds of slots with ``clauses`` random rules, some guarded."""
+    maker = Maker(rng)
+    made = tuple(
+        Clause(
+            id=f"rule_{i}",
+            family="random",
+            expr=maker.truth(depth),
+            guard=maker.truth(1) if rng.random() < 0.3 else None,
+            text_key="random",
         )
-    for slot in slots:  # a clause that repeats a domain, as the prompt's "located in" does
-        if isinstance(slot.domain, Query) and rng.random() < 0.5:
-            where = slot.domain.where
-            if isinstance(where, Cmp) and isinstance(where.right, SlotRef):
-                entity = SlotRef(slot=slot.name)
-                left = Get(relation="spots", entity=entity, column="city")
-                expr = Cmp(fn="=", left=left, right=where.right)
-                key = f"in_{slot.name}"
-                clauses.append(Clause(id=key, family="located", expr=expr, text_key="located"))
-    budget = _budget(rng, slots)
-    if budget is not None and rng.random() < 0.7:
-        clauses.append(budget)
-    goal: Any = Satisfy()
-    draw = rng.random()
-    if draw < 0.12:
-        goal = Optimise(
-            sense=rng.choice(("min", "max")),
-            expr=grammar.integer(1),
-            bound=rng.randint(0, 4),
-            eps=rng.randint(0, 2),
-            text_key="best",
-        )
-    elif draw < 0.3:
-        slot = rng.choice(slots)
-        if slot.kind in ("entity", "set") and isinstance(slot.domain, Query):
-            query = grammar.query(slot.domain.relation, "q")
-            if slot.kind == "entity":
-                query = query.model_copy(update={"limit": 1})
-            goal = Equals(slot=slot.name, query=query, text_key="asked")
-    problem = Problem(
-        id=f"random-{seed}",
+        for i in range(clauses)
+    )
+    layout = {slot.name: {"$slot": slot.name} for slot in SLOTS}
+    return Problem(
+        id="random",
         shape="A",
-        relations=(CITIES, SPOTS),
-        access=(),
-        slots=tuple(slots),
-        clauses=tuple(clauses),
-        goal=goal,
-        layout={"answer": [{s.name: {"$slot": s.name}} for s in slots], "version": 1},
-        params={"p": rng.randint(0, 6), "q": rng.randint(0, 3)},
+        relations=RELATIONS,
+        access=ACCESS,
+        slots=SLOTS,
+        clauses=made,
+        layout=layout,
+        params=PARAMS,
         lexicon="none",
     )
-    return problem, tables
