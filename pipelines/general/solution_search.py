@@ -28,7 +28,15 @@ from envgen.pipelines.general.emit import (
 from envgen.pipelines.general.names import Names
 from envgen.pipelines.general.solution_data import Data, Pin
 from envgen.pipelines.general.solution_expr import Item, Scope, emit, needs_of, solid
-from envgen.pipelines.general.solution_plan import Linear, Link, Plan, Rule, Term, make_plan
+from envgen.pipelines.general.solution_plan import (
+    Linear,
+    Link,
+    Plan,
+    Rule,
+    Term,
+    make_plan,
+    slots_of,
+)
 
 _FAILED_BEFORE = '''def failed_before(failed, state, sums):
     """Whether the rest failed in this state before, with sums that were no worse."""
@@ -151,7 +159,7 @@ class Search:
         satisfied, tests = set(), list[Doc]()
         for rule in self.plan.rules:
             if isinstance(rule.expr, ir.All) and rule.expr.over == ir.SlotRef(slot=slot.name):
-                if rule.slots - {slot.name} <= assigned:
+                if slots_of(rule.expr.body) <= assigned:
                     tests.append(
                         emit(rule.expr.body, scope.bind(rule.expr.var, item), "true").at(3)
                     )

@@ -58,5 +58,5 @@ def test_solutions_keep_random_rules(tmp_path: Path) -> None:
         else:
             assert verifier(problem)(answer, str(initial), str(tools.path)) == [], seed
             outcomes["solved"] += 1
-    assert outcomes["solved"] > 60
-    assert outcomes["unsupported"] < 12
+    assert outcomes["solved"] > 40
+    assert outcomes["unsupported"] == 0
