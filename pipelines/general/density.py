@@ -11,6 +11,7 @@ from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.core.types import Density
 from envgen.pipelines.general.closures import Compiler
+from envgen.pipelines.general.conditioning import fixed_columns
 from envgen.pipelines.general.count import Count, count, count_model, space_size
 from envgen.pipelines.general.elimination import (
     DrawWeights,
@@ -187,11 +188,17 @@ def _set_density(p: Problem, db: Tables) -> Density:
     if not isinstance(p.goal, ir.Equals) or len(p.slots) != 1 or p.clauses:
         return Density(value=0.0, low=0.0, high=1.0, method="unknown", space=0.0)
     slot = p.slots[0]
-    num = len(element_values(slot.domain, compiler))
+    items = element_values(slot.domain, compiler)
+    fixed = fixed_columns(p, slot)
+    if fixed and isinstance(slot.domain, ir.Query):
+        rows = db.get(slot.domain.relation, {})
+        items = [v for v in items if all(rows[v].get(c) == x for c, x in fixed.items())]
+    num = len(items)
     longest = num if slot.length is None else min(num, slot.length)
     target = equals_target(p, p.goal, compiler)
     subsets = sum(comb(num, k) for k in range(longest + 1))
-    found = 1 if target is not None and len(target) <= longest else 0
+    fits = target is not None and len(target) <= longest and set(target) <= set(items)
+    found = 1 if fits else 0
     share = float(Fraction(found, subsets))
     space = float(min(subsets, 10**300))
     return Density(value=share, low=share, high=share, method="exact", space=space)

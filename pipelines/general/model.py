@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal
 
 from envgen.core import ir
-from envgen.core.ir import Node, Problem, Slot
+from envgen.core.ir import Node, Problem, Scalar
 from envgen.pipelines.general.closures import (
     Closure,
     Compiler,
@@ -24,10 +24,11 @@ from envgen.pipelines.general.closures import (
     plain,
     slots_of,
 )
+from envgen.pipelines.general.conditioning import fixed_columns, linked_columns
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.rewrite import OPPOSITE, conjuncts, summands, truth
 from envgen.pipelines.general.slot_values import domain_values
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.tables import Row, Tables
 
 MAX_TABLE = 5_000
 """A sum over so few assignments is tested as a whole."""
@@ -101,8 +102,9 @@ class Model:
         scope = self.scope_of(expr)
         if isinstance(expr, ir.Cmp) and expr.fn in OPPOSITE:
             sides = (expr.left, expr.right)
+            large = prod(len(self.domains[i]) for i in scope) > MAX_TABLE and len(scope) > 2
             slots = all(isinstance(side, ir.SlotRef) and side.index is None for side in sides)
-            if slots or prod(len(self.domains[i]) for i in scope) > MAX_TABLE:
+            if slots or large:
                 self.require(expr.model_copy(update={"fn": OPPOSITE[expr.fn]}))
                 return
         run = self.compiler.compile(expr)
@@ -159,8 +161,17 @@ class Model:
         return Link(child, parent, relation, column, keys)
 
     def require_domains(self) -> None:
-        """Condition each slot on earlier ones, as its domain says (``linked_columns``)."""
+        """Condition each slot on constants and earlier slots, as its domain says."""
         for child, slot in enumerate(self.p.slots):
+            fixed = fixed_columns(self.p, slot)
+            if fixed and isinstance(slot.domain, ir.Query):
+                rows = self.db.get(slot.domain.relation, {})
+                fits = {k for k, row in rows.items() if _has(row, fixed)}
+                self.domains[child] = [
+                    v
+                    for v in self.domains[child]
+                    if fits.issuperset([v] if isinstance(v, str) else v)
+                ]
             for column, parent in linked_columns(self.p, slot).items():
                 assert isinstance(slot.domain, ir.Query)
                 parent_at = self.compiler.position[parent]
@@ -239,6 +250,10 @@ class Model:
         if found is None or any(slot.name not in found for slot in self.p.slots):
             return None
         return [frozen(slot, found[slot.name]) for slot in self.p.slots]
+
+
+def _has(row: Row, values: dict[str, Scalar]) -> bool:
+    return all(value is not None and row.get(c) == value for c, value in values.items())
 
 
 def _pair(model: Model, a: int, b: int) -> Constraint:
@@ -335,33 +350,6 @@ def equals_target(p: Problem, goal: ir.Equals, compiler: Compiler) -> Any:
         values = value if isinstance(value, list) else ([] if value is None else [value])
         return frozen(slot, sorted(set(values)))
     return frozen(slot, value)
-
-
-def linked_columns(p: Problem, slot: Slot) -> dict[str, str]:
-    """By column the earlier slot, where a domain is a conjunction of ``column = earlier slot``.
-
-    Empty for any other ``where``: such a domain is all rows of its relation.
-    """
-    if slot.kind != "entity" or not isinstance(slot.domain, ir.Query):
-        return {}
-    query, found = slot.domain, {}
-    earlier = {s.name for s in p.slots[: [s.name for s in p.slots].index(slot.name)]}
-    for part in conjuncts(query.where):
-        pair = _column_equals_slot(part, query)
-        if pair is None or pair[1] not in earlier:
-            return {}
-        found[pair[0]] = pair[1]
-    return found
-
-
-def _column_equals_slot(expr: Node, query: ir.Query) -> tuple[str, str] | None:
-    if not isinstance(expr, ir.Cmp) or expr.fn != "=":
-        return None
-    for get, ref in ((expr.left, expr.right), (expr.right, expr.left)):
-        if isinstance(get, ir.Get) and get.entity == ir.Var(name=query.var):
-            if get.relation == query.relation and isinstance(ref, ir.SlotRef):
-                return (get.column, ref.slot) if ref.index is None else None
-    return None
 
 
 def as_linear(expr: Node, compiler: Compiler) -> Linear | None:

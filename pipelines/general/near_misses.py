@@ -14,7 +14,7 @@ from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.layout import fill_layout
 from envgen.pipelines.general.model import Model, build_model, equals_target, goal_truth
 from envgen.pipelines.general.plan_misses import plan_misses
-from envgen.pipelines.general.rewrite import conjuncts, truth
+from envgen.pipelines.general.rewrite import conjuncts, summands, truth
 from envgen.pipelines.general.search import Budget
 from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
 from envgen.pipelines.general.solve import solutions
@@ -111,7 +111,7 @@ class _Finder:
 
     def _searched(self, rule: str, steps: int) -> Iterator[list[Any]]:
         """Solutions of "all other rules, and one part of this rule is not true"."""
-        parts = [piece for part in conjuncts(self.exprs[rule]) for piece in _pieces(part)]
+        parts = [piece for part in conjuncts(self.exprs[rule]) for piece in _pieces(part, self.p)]
         self.rng.shuffle(parts)
         models = [
             build_model(self.p, self.db, without=rule, refused=(part,), compiler=self.compiler)
@@ -137,13 +137,22 @@ def _in_turn(sources: list[Iterator[list[Any]]]) -> Iterator[list[Any]]:
                 yield values
 
 
-def _pieces(expr: Node) -> Iterator[Node]:
-    """An AllDifferent as its pairs: each can be broken alone."""
+def _pieces(expr: Node, p: Problem) -> Iterator[Node]:
+    """Parts that can be broken alone: pairs of an AllDifferent, summands that may be unknown."""
     if isinstance(expr, ir.AllDifferent):
         for left, right in combinations(expr.items, 2):
             yield ir.Cmp(fn="!=", left=left, right=right)
-    else:
-        yield expr
+        return
+    yield expr
+    if isinstance(expr, ir.Cmp):
+        for _, part in (*summands(expr.left, 1), *summands(expr.right, 1)):
+            if _nullable(part, p):
+                yield ir.Cmp(fn="=", left=part, right=part)
+
+
+def _nullable(expr: Node, p: Problem) -> bool:
+    gets = (node for node in expr.walk() if isinstance(node, ir.Get))
+    return any(p.relation(get.relation).column(get.column).nullable for get in gets)
 
 
 def violation(expr: Node, compiler: Compiler, frame: Frame) -> int:
