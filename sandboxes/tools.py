@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
@@ -65,9 +65,11 @@ def tool_host(
     backend: WorkerBackend = "auto",
     trusted: bool = False,
     timeout_s: float = 10.0,
+    isolate: Literal["environment", "episode"] = "environment",
 ) -> ToolHost:
     """Load a tools.py on a database; ``timeout_s`` bounds each call.
 
+    Episodes of one environment share a sandbox, unless ``isolate`` gives each its own (about 60 ms).
     ``inline`` runs trusted tools in this very process, ``process`` in a plain one. Raises EnvError
     when the tools or the database don't load, SandboxUnavailableError when no backend fits.
     """
@@ -76,7 +78,8 @@ def tool_host(
         from envgen.sandboxes.inline import InlineToolHost
 
         return InlineToolHost(source, tools, database)
-    return WorkerToolHost(source, tools, database, backend=chosen, timeout_s=timeout_s)
+    alone = isolate == "episode"
+    return WorkerToolHost(source, tools, database, backend=chosen, timeout_s=timeout_s, alone=alone)
 
 
 class WorkerToolHost:
@@ -90,7 +93,10 @@ class WorkerToolHost:
         *,
         backend: str,
         timeout_s: float,
+        alone: bool = False,
     ) -> None:
+        """``alone`` gives each episode a sandbox of its own."""
+        self.alone = alone
         self.isolated = backend != "process"
         self.backend = backend
         self.database = Path(database)
@@ -127,6 +133,9 @@ class WorkerToolHost:
 
     def open(self, database: Path | None = None) -> WorkerToolSession:
         """Start an episode; a lost zygote is started again."""
+        if self.alone:
+            self._alive()  # refuses when closed
+            return WorkerToolSession(self, self._start(), database)
         for attempt in (1, 2):
             zygote = self._alive()
             try:
@@ -153,6 +162,7 @@ class WorkerToolSession:
         self._mutates = host.mutates
         self._database = database or host.database
         self._zygote = zygote
+        self._owns_zygote = host.alone
         self._open = True
         if database is None:
             self._number, self._channel = zygote.fork(host.timeout_s)
@@ -231,3 +241,5 @@ class WorkerToolSession:
             self._open = False
             self._channel.close()
             self._zygote.kill(self._number)
+            if self._owns_zygote:
+                self._zygote.close()

@@ -24,32 +24,39 @@ METHODS = frozenset(
     "append extend insert pop remove sort add discard update get items keys values setdefault copy "
     "index count split strip lower upper startswith endswith replace join".split()
 )
-FORBIDDEN = (
-    ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Raise, ast.With,
-    ast.AsyncWith, ast.AsyncFor, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom,
-    ast.Match, ast.Global, ast.Nonlocal, ast.Delete, ast.NamedExpr, ast.Starred, ast.AnnAssign,
-    ast.Assert,
+NODES = (
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign,
+    ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.Pass, ast.Expr, ast.Name, ast.Load,
+    ast.Store, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp,
+    ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.IfExp, ast.BoolOp, ast.And, ast.Or,
+    ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.UnaryOp, ast.Not,
+    ast.USub, ast.Compare, ast.cmpop, ast.Subscript, ast.Slice, ast.Lambda, ast.Call, ast.keyword,
+    ast.JoinedStr, ast.FormattedValue, ast.Attribute,
 )  # fmt: skip
 
 
 def check(tree: ast.AST) -> None:
-    """Refuse what could reach an object's insides; the full language check is the host's."""
-    methods = set()
+    """Refuse all but the allowed nodes; names and constants are the host's to check."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        if isinstance(node, FORBIDDEN):
-            raise SyntaxError(f"line {node.lineno}: {type(node).__name__} is not allowed")
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            methods.add(id(node.func))
+        place = f"line {getattr(node, 'lineno', 0)}: "
+        if not isinstance(node, NODES):
+            raise SyntaxError(f"{place}{type(node).__name__} is not allowed")
+        if isinstance(node, ast.Attribute) and (id(node) not in called or node.attr not in METHODS):
+            raise SyntaxError(f"{place}attribute {node.attr!r} is not allowed")
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            raise SyntaxError(f"{place}decorators are not allowed")
+        if isinstance(node, ast.arguments) and (node.vararg or node.kwarg):
+            raise SyntaxError("* and ** parameters are not allowed")
+        if isinstance(node, ast.keyword) and node.arg is None:
+            raise SyntaxError(f"{place}** arguments are not allowed")
+        if isinstance(node, ast.FormattedValue) and (node.conversion != -1 or node.format_spec):
+            raise SyntaxError(f"{place}format specifications are not allowed")
         name = (
             getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", None)
         )
         if isinstance(name, str) and name.startswith("_"):
-            raise SyntaxError(f"name {name!r} is not allowed")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and (
-            id(node) not in methods or node.attr not in METHODS
-        ):
-            raise SyntaxError(f"line {node.lineno}: attribute {node.attr!r} is not allowed")
+            raise SyntaxError(f"{place}name {name!r} is not allowed")
 
 
 def date_add(day: str, days: int) -> str:

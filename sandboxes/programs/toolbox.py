@@ -49,6 +49,11 @@ class Database(sqlite3.Connection):
         """Always None: every statement commits by itself."""
         return None
 
+    @property
+    def autocommit(self) -> int:
+        """Always sqlite3.LEGACY_TRANSACTION_CONTROL (Python 3.12 and later)."""
+        return -1
+
 
 def open_database(content: bytes) -> Database:
     """A private in-memory copy of a database file's content."""

@@ -54,7 +54,11 @@ def limit(kind: int, value: int) -> None:
     hard = resource.getrlimit(kind)[1]
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
-    resource.setrlimit(kind, (value, value))
+    try:
+        resource.setrlimit(kind, (value, value))
+    except (ValueError, OSError):  # macOS knows some limits and can't set them
+        if sys.platform == "linux":
+            raise
 
 
 def die_with_parent() -> None:

@@ -381,3 +381,21 @@ def test_a_write_ahead_log_header_opens(tmp_path: Path) -> None:
     assert session.call("get", {"id": 1}).error is None
     session.close()
     host.close()
+
+
+@pytest.mark.parametrize("backend", LOCAL)
+def test_an_episode_may_have_a_sandbox_of_its_own(backend: str, database: Path) -> None:
+    host = WorkerToolHost(SOURCE, TOOLS, database, backend=backend, timeout_s=5.0, alone=True)
+    sessions = [host.open(), host.open()]
+    others = [
+        session.call("run", {"code": "import os\nresult = os.getppid(), os.getuid()"}).value
+        for session in sessions
+    ]
+    if backend == "bubblewrap":
+        assert others[0] != others[1] or os.geteuid() != 0
+    for session in sessions:
+        session.close()
+        assert session._zygote.closed
+    host.close()
+    with pytest.raises(EnvError, match="closed"):
+        host.open()
