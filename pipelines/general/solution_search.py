@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import JsonValue
-
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Intervals, IntRange, Node, Problem, Query, Slot
@@ -26,6 +24,7 @@ from envgen.pipelines.general.emit import (
     python_literal,
 )
 from envgen.pipelines.general.names import Names
+from envgen.pipelines.general.solution_answer import answer_doc, state_doc
 from envgen.pipelines.general.solution_data import Data, Pin
 from envgen.pipelines.general.solution_expr import Item, Scope, emit, needs_of, solid
 from envgen.pipelines.general.solution_plan import (
@@ -298,7 +297,7 @@ class Search:
             return None
         fold = ("min" if fn in ("<", "<=") else "max") if term.sign > 0 else (
             "max" if fn in ("<", "<=") else "min")  # fmt: skip
-        state = [flat(_state(parent, scope)) for parent in parents]
+        state = [flat(state_doc(parent, scope)) for parent in parents]
         text = self._bound_function(slot, fold, flat(value.doc), made.source, variables, state)
         return text if term.sign > 0 else f"-{text}"
 
@@ -354,7 +353,7 @@ class Search:
         self.remembers = True
         cache = f"FAILED_{self.variables[self.order[depth]].upper()}"
         self.caches.append(f"{cache} = {{}}")
-        parts = [flat(_state(name, self.scopes[depth])) for name in before if name in seen]
+        parts = [flat(state_doc(name, self.scopes[depth])) for name in before if name in seen]
         state = f"({', '.join(parts)})" if len(parts) > 1 else "".join(parts) or "0"
         sums = [
             total if self.plan.linears[i].fn in ("<", "<=") else f"-{total}"
@@ -376,40 +375,3 @@ _NOT = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 def _signed(parts: list[tuple[int, Doc]]) -> str:
     return " ".join(f"{'+' if sign > 0 else '-'} {flat(doc)}" for sign, doc in parts)
-
-
-def _state(name: str, scope: Scope) -> Doc:
-    """What tells one choice of a slot from another, hashable."""
-    item = scope.slots[name]
-    if item.many:
-        key = flat(emit(ir.Var(name="row"), scope.bind("row", Item("row", item.relation))).doc)
-        return f"tuple([{key} for row in {item.text}])"
-    if item.length is not None:
-        return item.text
-    return emit(ir.SlotRef(slot=name), scope).doc
-
-
-def answer_doc(p: Problem, scope: Scope) -> Doc:
-    """The submission, with what stands in the slots."""
-
-    def value(name: str) -> Doc:
-        item = scope.slots[name]
-        if item.length is not None:
-            return f'{{"start": {item.text}, "end": {item.text} + {item.length}}}'
-        if item.many:
-            row = Item("row", item.relation, item.source)
-            key = flat(emit(ir.Var(name="row"), scope.bind("row", row)).doc)
-            return f"[{key} for row in {item.text}]"
-        return emit(ir.SlotRef(slot=name), scope).doc
-
-    def walk(layout: JsonValue) -> Doc:
-        if isinstance(layout, list):
-            return call("[", map(walk, layout), "]")
-        if isinstance(layout, dict):
-            if set(layout) == {"$slot"}:
-                return value(str(layout["$slot"]))
-            pairs = [glued(f"{python_literal(key)}: ", walk(item)) for key, item in layout.items()]
-            return call("{", pairs, "}")
-        return python_literal(layout)
-
-    return walk(p.layout)

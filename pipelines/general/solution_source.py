@@ -10,9 +10,11 @@ from envgen.core.errors import PipelineError
 from envgen.core.ir import Cmp, Equals, IntRange, Problem, Query, Reach, Satisfy, SlotRef, Var
 from envgen.pipelines.general.emit import Block, join_lines, layout_text, line_of, params_line
 from envgen.pipelines.general.names import Names
+from envgen.pipelines.general.solution_answer import answer_doc
 from envgen.pipelines.general.solution_data import Data
 from envgen.pipelines.general.solution_expr import Item, Scope, emit, ordered_rows, values_of
-from envgen.pipelines.general.solution_search import Search, answer_doc
+from envgen.pipelines.general.solution_loaders import data_source
+from envgen.pipelines.general.solution_search import Search
 from envgen.pipelines.general.solution_workflow import workflow_source
 
 
@@ -36,7 +38,7 @@ def solution_source(p: Problem) -> str:
     else:
         raise PipelineError(f"no solution for the goal {p.goal.kind!r} yet")
     about = '"""Solve the task with its tools."""'
-    return join_lines([about, params_line(p.params), *data.source(), *body])
+    return join_lines([about, params_line(p.params), *data_source(data), *body])
 
 
 def _question(p: Problem, goal: Equals, data: Data, names: Names) -> str:

@@ -10,9 +10,9 @@ from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Clause, Node, Problem, Reach
 from envgen.pipelines.general.emit import Block, Doc, call, if_line, layout_text, line_of
 from envgen.pipelines.general.names import Names
+from envgen.pipelines.general.solution_answer import answer_doc
 from envgen.pipelines.general.solution_data import Data
 from envgen.pipelines.general.solution_expr import Item, Scope, Want, conjuncts, emit, rows_of
-from envgen.pipelines.general.solution_search import answer_doc
 
 
 @dataclass(frozen=True)
