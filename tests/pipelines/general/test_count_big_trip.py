@@ -18,7 +18,7 @@ from envgen.pipelines.general.solve import solve
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-def test_exact_density_lies_in_the_look_ahead_estimate(uneven):
+def test_exact_density_lies_in_the_look_ahead_estimate(uneven: bool) -> None:
     problem, tables = big_trip(1, 3200, uneven=uneven, cities=5)[:2]
     counted, density = measure(problem, tables, Random(0))
     assert counted.exact
@@ -31,14 +31,14 @@ def test_exact_density_lies_in_the_look_ahead_estimate(uneven):
     assert got.low <= density.value <= got.high
 
 
-def test_equal_cities_make_density_the_accepted_share():
+def test_equal_cities_make_density_the_accepted_share() -> None:
     problem, tables = big_trip(2, 1800)[:2]
     counted, density = measure(problem, tables, Random(0))
     assert density.value == pytest.approx(counted.low / density.space)
 
 
 @pytest.mark.parametrize("budget", [None, 1800, 1200])
-def test_twenty_answers_whatever_the_density(budget):
+def test_twenty_answers_whatever_the_density(budget: int | None) -> None:
     problem, tables = big_trip(1, budget)[:2]
     answers = list(islice(solve(problem, tables, Random(4)), 20))
     assert len({repr(answer) for answer in answers}) == 20
@@ -46,16 +46,16 @@ def test_twenty_answers_whatever_the_density(budget):
     assert len({answer[0]["city"] for answer in answers}) > 2
 
 
-def test_infeasible_budget_is_proven():
+def test_infeasible_budget_is_proven() -> None:
     problem, tables = big_trip(1, 900, cities=6)[:2]
     assert count(problem, tables) == (0, 0, True)
     assert list(solve(problem, tables, Random(4))) == []
 
 
-def test_five_near_misses_of_every_rule():
+def test_five_near_misses_of_every_rule() -> None:
     problem, tables = big_trip(1, 1800)[:2]
     start = next(solve(problem, tables, Random(4)))
-    found = Counter()
+    found = Counter[str]()
     for miss, rule in near_misses(problem, tables, start, Random(4)):
         held = evaluate(problem, tables, miss)
         assert [key for key, ok in held.items() if not ok] == [rule]
@@ -63,7 +63,7 @@ def test_five_near_misses_of_every_rule():
     assert found == {clause.id: 5 for clause in problem.clauses}
 
 
-def test_budget_near_misses_start_one_unit_off():
+def test_budget_near_misses_start_one_unit_off() -> None:
     problem, tables = big_trip(3, 3000)[:2]
     start = next(solve(problem, tables, Random(4)))
     misses = [m for m, rule in near_misses(problem, tables, start, Random(4)) if rule == "budget"]

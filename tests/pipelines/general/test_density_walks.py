@@ -3,14 +3,15 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from pydantic import JsonValue
 from sample_problems import SAMPLES, cmp
 
-from envgen.core.ir import Access, Arg, Const, Get, Precondition, Reach, Write
+from envgen.core.ir import Access, Arg, Const, Get, Precondition, Problem, Reach, Write
 from envgen.pipelines.general.count import count
 from envgen.pipelines.general.density import density
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.intervals import wilson
-from envgen.pipelines.general.machine import Machine
+from envgen.pipelines.general.machine import Diff, Machine
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.plans import (
     IntSpan,
@@ -21,12 +22,13 @@ from envgen.pipelines.general.plans import (
 )
 from envgen.pipelines.general.slot_values import domain_values
 from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.walks import _sampled
 
 NAMES = ["c_refund", "c_escalate", "c_amount"]
 
 
-def _amounts():
+def _amounts() -> tuple[Problem, Tables]:
     """c_refund with an amount to be given: a long int argument, and a tool that undoes."""
     problem, tables = SAMPLES["c_refund"][:2]
     item = Arg(name="item_id")
@@ -68,19 +70,21 @@ def _amounts():
     return problem.model_copy(update={"access": access, "goal": goal}), tables
 
 
-def case(name):
+def case(name: str) -> tuple[Problem, Tables]:
     return _amounts() if name == "c_amount" else SAMPLES[name][:2]
 
 
-def random_walk(problem, tables, rng):
+def random_walk(problem: Problem, tables: Tables, rng: Random) -> Plan:
     """The walk as the brief tells it, on the reference semantics alone."""
     tools = [access for access in problem.access if access.mode == "write"]
     calls = []
+    assert isinstance(problem.goal, Reach)
     for _ in range(rng.randint(0, problem.goal.max_calls)):
         access = rng.choice(tools)
         args = {}
         for name in access.args:
             values = argument_values(problem, access, name, tables)
+            assert values is not None
             args[name] = (
                 rng.randint(values.low, values.high)
                 if isinstance(values, IntSpan)
@@ -91,7 +95,7 @@ def random_walk(problem, tables, rng):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_exact_chance_agrees_with_simulated_walks(name):
+def test_exact_chance_agrees_with_simulated_walks(name: str) -> None:
     problem, tables = case(name)
     short = problem.goal.model_copy(update={"max_calls": 3})
     problem = problem.model_copy(update={"goal": short})
@@ -108,7 +112,7 @@ def test_exact_chance_agrees_with_simulated_walks(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sampled_interval_holds_the_exact_chance(name):
+def test_sampled_interval_holds_the_exact_chance(name: str) -> None:
     problem, tables = case(name)
     exact = density(problem, tables, Random(0)).value
     sampled = _sampled(problem, tables, Random(1), 2_000)
@@ -116,14 +120,15 @@ def test_sampled_interval_holds_the_exact_chance(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_machine_agrees_with_reference_on_random_walks(name):
+def test_machine_agrees_with_reference_on_random_walks(name: str) -> None:
     problem, tables = case(name)
     machine, rng = Machine(problem, tables), Random(11)
     tools = {tool.access.tool: tool for tool in machine.tools}
     for _ in range(150):
         plan = random_walk(problem, tables, rng)
         final, replies = apply_plan(problem, tables, plan)
-        diff, oks = (), []
+        oks = []
+        diff: Diff = ()
         for tool, args in plan.calls:
             writes = machine.call(tools[tool], args, machine.tables(diff))
             oks.append(writes is not None)
@@ -133,7 +138,7 @@ def test_machine_agrees_with_reference_on_random_walks(name):
 
 
 @pytest.mark.parametrize("name", ["c_refund", "c_escalate"])
-def test_solved_plans_are_accepted_and_distinct(name):
+def test_solved_plans_are_accepted_and_distinct(name: str) -> None:
     problem, tables = case(name)
     plans = list(solve(problem, tables, Random(2)))
     assert plans
@@ -142,7 +147,7 @@ def test_solved_plans_are_accepted_and_distinct(name):
         assert all(evaluate_plan(problem, tables, plan).values())
 
 
-def test_permuted_calls_are_alternatives():
+def test_permuted_calls_are_alternatives() -> None:
     plans = list(solve(*case("c_refund"), Random(2)))
     assert {tuple(args["item_id"] for _, args in plan.calls) for plan in plans} == {
         ("i1", "i3"),
@@ -151,7 +156,7 @@ def test_permuted_calls_are_alternatives():
 
 
 @pytest.mark.parametrize("name", ["c_refund", "c_escalate"])
-def test_sample_plans(name):
+def test_sample_plans(name: str) -> None:
     sample = SAMPLES[name]
     for plan in sample.accepted:
         assert all(evaluate_plan(sample.problem, sample.tables, plan).values())
@@ -160,7 +165,7 @@ def test_sample_plans(name):
 
 
 @pytest.mark.parametrize("name", ["c_refund", "c_escalate"])
-def test_plan_misses_break_exactly_one_rule(name):
+def test_plan_misses_break_exactly_one_rule(name: str) -> None:
     problem, tables = case(name)
     plan = next(solve(problem, tables, Random(2)))
     found = list(near_misses(problem, tables, plan, Random(2)))
@@ -170,11 +175,11 @@ def test_plan_misses_break_exactly_one_rule(name):
         assert [key for key, ok in held.items() if not ok] == [rule]
 
 
-def test_count_of_states():
+def test_count_of_states() -> None:
     assert count(*case("c_refund")) == (1, 1, True)
 
 
-def test_failed_calls_change_nothing():
+def test_failed_calls_change_nothing() -> None:
     problem, tables = case("c_refund")
     calls = [
         ("refund_item", {"item_id": "i5", "method": "card"}),
@@ -188,13 +193,13 @@ def test_failed_calls_change_nothing():
     assert replies == ["wrong_status", "not_found", "bad_method", "bad_argument", "unknown_tool"]
 
 
-def test_deleting_a_row_needs_its_key_in_the_write_set():
+def test_deleting_a_row_needs_its_key_in_the_write_set() -> None:
     problem, tables = case("c_refund")
     goal = problem.goal
     assert isinstance(goal, Reach)
     item = next(w for w in goal.write_set if w.relation == "items")
     fewer = {**tables, "items": {k: r for k, r in tables["items"].items() if k != "i2"}}
-    answer = {"outcome": "done"}
+    answer: JsonValue = {"outcome": "done"}
     assert not evaluate(problem, tables, answer, fewer)["write_set"]
     wider = item.model_copy(update={"columns": ("status", "id")})
     allowed = tuple(wider if w is item else w for w in goal.write_set)
@@ -203,7 +208,7 @@ def test_deleting_a_row_needs_its_key_in_the_write_set():
     assert held["write_set"]
 
 
-def test_walk_argument_domains():
+def test_walk_argument_domains() -> None:
     problem, tables = case("c_refund")
     refund = next(a for a in problem.access if a.tool == "refund_item")
     assert argument_values(problem, refund, "method", tables) == ("card", "credit")

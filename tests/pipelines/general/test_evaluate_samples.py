@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 from sample_problems import SAMPLES
 
 from envgen.pipelines.general.evaluate import accepted, evaluate, rule_ids
@@ -16,7 +20,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("name", READ_ONLY)
-def test_sample_verdicts(name):
+def test_sample_verdicts(name: str) -> None:
     sample = SAMPLES[name]
     for answer in sample.accepted:
         assert all(evaluate(sample.problem, sample.tables, answer).values())
@@ -27,14 +31,14 @@ def test_sample_verdicts(name):
 @pytest.mark.parametrize("name", list(SAMPLES))
 @settings(max_examples=30, deadline=None)
 @given(answer=JSON)
-def test_total_on_any_json(name, answer):
+def test_total_on_any_json(name: str, answer: JsonValue) -> None:
     sample = SAMPLES[name]
     held = evaluate(sample.problem, sample.tables, answer)
     assert tuple(held) == rule_ids(sample.problem)
     assert not all(held.values())
 
 
-def _leaves(value, path=()):
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(item, (*path, key))
@@ -44,7 +48,7 @@ def _leaves(value, path=()):
     yield path
 
 
-def _replaced(value, path, new):
+def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if not path:
         return new
     if isinstance(value, dict):
@@ -55,7 +59,7 @@ def _replaced(value, path, new):
 @pytest.mark.parametrize("name", READ_ONLY)
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_total_with_one_part_replaced(name, data):
+def test_total_with_one_part_replaced(name: str, data: st.DataObject) -> None:
     sample = SAMPLES[name]
     answer = sample.accepted[0]
     path = data.draw(st.sampled_from(list(_leaves(answer))))
@@ -64,13 +68,13 @@ def test_total_with_one_part_replaced(name, data):
     assert set(map(type, held.values())) == {bool}
 
 
-def test_true_is_not_one():
+def test_true_is_not_one() -> None:
     sample = SAMPLES["a_stay"]
     answer = {**sample.accepted[0], "nights": True}
     assert not any(evaluate(sample.problem, sample.tables, answer).values())
 
 
-def test_one_broken_clause_is_named():
+def test_one_broken_clause_is_named() -> None:
     sample = SAMPLES["a_stay"]
     held = evaluate(sample.problem, sample.tables, {**sample.accepted[0], "nights": 3})
     assert [rule for rule, ok in held.items() if not ok] == ["short_if_good"]

@@ -4,22 +4,26 @@ from itertools import product
 from random import Random
 
 import pytest
+from pydantic import JsonValue
 from sample_problems import SAMPLES
 
+from envgen.core.ir import Problem
 from envgen.pipelines.general.count import count
 from envgen.pipelines.general.density import density
 from envgen.pipelines.general.evaluate import accepted, evaluate
 from envgen.pipelines.general.model import build_model
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.tables import Tables
 
 NAMES = [name for name, sample in SAMPLES.items() if sample.problem.shape != "C"]
 
 
-def brute_force(problem, tables):
+def brute_force(problem: Problem, tables: Tables) -> tuple[list[JsonValue], int]:
     """Every accepted answer of the conditioned space, by evaluate alone; and the space's size."""
     space = build_model(problem, tables, space="conditioned", clauses=False)
-    found, size = [], 0
+    found: list[JsonValue] = []
+    size = 0
     for values in product(*space.domains):
         if all(link.key_of[values[link.child]] == values[link.parent] for link in space.links):
             size += 1
@@ -33,7 +37,7 @@ SMALL = [name for name in NAMES if name != "e_meetings" and name != "a_trip"]
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_count_and_density_equal_brute_force(name):
+def test_count_and_density_equal_brute_force(name: str) -> None:
     problem, tables = SAMPLES[name][:2]
     found, size = brute_force(problem, tables)
     assert count(problem, tables) == (len(found), len(found), True)
@@ -44,7 +48,7 @@ def test_count_and_density_equal_brute_force(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_solve_gives_every_accepted_answer_once(name):
+def test_solve_gives_every_accepted_answer_once(name: str) -> None:
     problem, tables = SAMPLES[name][:2]
     answers = list(solve(problem, tables, Random(3)))
     assert all(accepted(problem, tables, answer) for answer in answers)
@@ -53,14 +57,14 @@ def test_solve_gives_every_accepted_answer_once(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_same_seed_same_answers(name):
+def test_same_seed_same_answers(name: str) -> None:
     problem, tables = SAMPLES[name][:2]
     first, second = (list(solve(problem, tables, Random(5))) for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_dropping_a_clause_never_lowers_the_count(name):
+def test_dropping_a_clause_never_lowers_the_count(name: str) -> None:
     problem, tables = SAMPLES[name][:2]
     whole = count(problem, tables, space="unconditioned").low
     for clause in problem.clauses:
@@ -68,7 +72,7 @@ def test_dropping_a_clause_never_lowers_the_count(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_near_misses_break_exactly_one_rule(name):
+def test_near_misses_break_exactly_one_rule(name: str) -> None:
     problem, tables = SAMPLES[name][:2]
     answer = next(solve(problem, tables, Random(1)))
     found = list(near_misses(problem, tables, answer, Random(1)))

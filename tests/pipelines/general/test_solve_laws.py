@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, product
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 from sample_problems import SAMPLES
 from wild_problems import wild_problem
 
-from envgen.core.ir import And, Cmp, Const, Get, Param, Query, Slot, Var
+from envgen.core.ir import And, Cmp, Const, Get, Param, Problem, Query, Slot, Var
 from envgen.pipelines.general import model as model_module
 from envgen.pipelines.general.closures import Compiler
-from envgen.pipelines.general.count import count
+from envgen.pipelines.general.count import Space, count
 from envgen.pipelines.general.density import density, measure, sampled_share
 from envgen.pipelines.general.evaluate import accepted, evaluate
 from envgen.pipelines.general.interpret import Scope, interpret
-from envgen.pipelines.general.model import build_model
+from envgen.pipelines.general.model import Link, build_model
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.search import count_by_search
 from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.tables import Tables
 
 SEEDS = st.integers(0, 10**6)
 FIXTURE = [HealthCheck.function_scoped_fixture]
 LAWS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=FIXTURE)
 MAX_SPACE = 3_000
+Small = tuple[Problem, Tables, list[tuple[JsonValue, float]] | None]
 
 
 @pytest.fixture(params=[5_000, 0], ids=["tables", "sums"], autouse=True)
-def largest_table(request):
+def largest_table(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every law twice: small sums as tables, as usual, and as linear constraints."""
     before, model_module.MAX_TABLE = model_module.MAX_TABLE, request.param
     yield
     model_module.MAX_TABLE = before
 
 
-def space_of(problem, tables, space):
+def space_of(problem: Problem, tables: Tables, space: Space) -> list[tuple[JsonValue, float]]:
     """(answer, chance) for every answer of a space, slot by slot as the domains say."""
     model = build_model(problem, tables, space=space, clauses=False)
-    children = {}
+    children: dict[int, list[Link]] = {}
     for link in model.links:
         children.setdefault(link.child, []).append(link)
 
-    def extend(values, chance):
+    def extend(values: list[Any], chance: float) -> Iterator[tuple[JsonValue, float]]:
         i = len(values)
         if i == len(model.domains):
             yield model.answer(values), chance
@@ -60,7 +65,7 @@ def space_of(problem, tables, space):
     return list(islice(extend([], 1.0), MAX_SPACE + 1))
 
 
-def small(seed, space="conditioned"):
+def small(seed: int, space: Space = "conditioned") -> Small:
     problem, tables = wild_problem(seed)
     answers = space_of(problem, tables, space)
     return problem, tables, answers if len(answers) <= MAX_SPACE else None
@@ -68,7 +73,7 @@ def small(seed, space="conditioned"):
 
 @LAWS
 @given(seed=SEEDS)
-def test_closures_agree_with_the_interpreter(seed):
+def test_closures_agree_with_the_interpreter(seed: int) -> None:
     problem, tables, answers = small(seed, "unconditioned")
     if answers is None:
         return
@@ -88,7 +93,7 @@ def test_closures_agree_with_the_interpreter(seed):
 
 @LAWS
 @given(seed=SEEDS, space=st.sampled_from(["conditioned", "unconditioned"]))
-def test_count_is_brute_force(seed, space):
+def test_count_is_brute_force(seed: int, space: Space) -> None:
     problem, tables, answers = small(seed, space)
     if answers is None:
         return
@@ -100,7 +105,7 @@ def test_count_is_brute_force(seed, space):
 
 @LAWS
 @given(seed=SEEDS)
-def test_density_is_the_chance_of_a_random_draw(seed):
+def test_density_is_the_chance_of_a_random_draw(seed: int) -> None:
     problem, tables, answers = small(seed)
     if answers is None:
         return
@@ -114,7 +119,7 @@ def test_density_is_the_chance_of_a_random_draw(seed):
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=FIXTURE)
 @given(seed=SEEDS)
-def test_sampled_density_interval_holds_the_exact_one(seed):
+def test_sampled_density_interval_holds_the_exact_one(seed: int) -> None:
     problem, tables, answers = small(seed)
     if answers is None:
         return
@@ -125,7 +130,7 @@ def test_sampled_density_interval_holds_the_exact_one(seed):
     assert got.low - 1e-9 <= exact <= got.high + 1e-9
 
 
-def test_space_is_conditioned_on_constants_and_earlier_slots():
+def test_space_is_conditioned_on_constants_and_earlier_slots() -> None:
     problem, tables = SAMPLES["a_trip"][:2]
     row = Var(name="r")
     here = Cmp(
@@ -149,7 +154,7 @@ def test_space_is_conditioned_on_constants_and_earlier_slots():
 
 @LAWS
 @given(seed=SEEDS)
-def test_solve_finds_every_accepted_answer_once(seed):
+def test_solve_finds_every_accepted_answer_once(seed: int) -> None:
     problem, tables, answers = small(seed, "unconditioned")
     if answers is None:
         return
@@ -161,17 +166,17 @@ def test_solve_finds_every_accepted_answer_once(seed):
 
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=FIXTURE)
 @given(seed=SEEDS)
-def test_near_misses_break_one_rule_and_enough_are_found(seed):
+def test_near_misses_break_one_rule_and_enough_are_found(seed: int) -> None:
     problem, tables, answers = small(seed, "unconditioned")
     start = next(solve(problem, tables, Random(seed)), None)
     if answers is None or start is None:
         return
-    found = {}
+    found: dict[str, set[str]] = {}
     for miss, rule in near_misses(problem, tables, start, Random(seed)):
         held = evaluate(problem, tables, miss)
         assert [key for key, ok in held.items() if not ok] == [rule]
         found.setdefault(rule, set()).add(repr(miss))
-    existing = {}
+    existing: dict[str, int] = {}
     for answer, _ in answers:
         broken = [key for key, ok in evaluate(problem, tables, answer).items() if not ok]
         if len(broken) == 1:
@@ -183,7 +188,7 @@ def test_near_misses_break_one_rule_and_enough_are_found(seed):
 
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=FIXTURE)
 @given(seed=SEEDS)
-def test_dropping_a_clause_never_lowers_the_count(seed):
+def test_dropping_a_clause_never_lowers_the_count(seed: int) -> None:
     problem, tables = wild_problem(seed)
     whole = count(problem, tables, space="unconditioned")
     for clause in problem.clauses:
