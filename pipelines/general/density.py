@@ -84,9 +84,13 @@ def measure(
         complete = complete or (counted.exact and counted.low == 0)
     if complete:
         value = float(Fraction(total, weights.scale)) if weights.scale else 0.0
-        share = Density(value=value, low=value, high=value, method="exact", space=float(size))
+        share = Density(
+            value=value, low=value, high=value, method="exact", space=float(min(size, 10**300))
+        )
     else:
-        share = sampled_share(model, space, rng, float(size), steps=steps, samples=samples)
+        share = sampled_share(
+            model, space, rng, float(min(size, 10**300)), steps=steps, samples=samples
+        )
     return Measured(counted, share)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import log10
 from random import Random
 from typing import Any, NamedTuple
 
@@ -206,7 +207,7 @@ def walk_density(p: Problem, db: Tables, rng: Random, *, steps: int, samples: in
 
 
 def num_walks(machine: Machine, goal: Reach) -> float:
-    """How many different walks there are."""
+    """How many different walks there are; at most 1e300."""
     num_calls = 0.0
     for tool in machine.tools:
         ways = 1.0
@@ -214,6 +215,8 @@ def num_walks(machine: Machine, goal: Reach) -> float:
             span = tool.spans.get(name)
             ways *= len(choices) if span is None else span.high - span.low + 1
         num_calls += ways
+    if goal.max_calls * log10(max(num_calls, 1.0)) > 290:
+        return 1e300
     return sum(num_calls**m for m in range(goal.max_calls + 1))
 
 
