@@ -49,19 +49,16 @@ class DockerWorker:
 
 
 def start(
-    folder: Path, scratch: Path | None, settings: dict[str, Any], hash_seed: int
+    seen: Path, scratch: Path | None, settings: dict[str, Any], hash_seed: int
 ) -> tuple[DockerWorker, socket.socket]:
-    """Start a container with the zygote in it; ``folder`` is private and gets the socket."""
+    """Start a container with the zygote in it; ``seen`` gets the socket."""
     if sys.platform != "linux":
         raise SandboxUnavailableError(
             "workers in docker need Linux", "trusted code may run with backend='process'"
         )
-    seen = folder / "control"
-    seen.mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(seen / "socket"))
         (seen / "socket").chmod(0o666)
-        seen.chmod(0o755)
         listener.listen(1)
         listener.settimeout(START_S)
         binds = [

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import os
 import selectors
-import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
@@ -17,7 +15,8 @@ from envgen.sandboxes import runtime
 from envgen.sandboxes.base import WORK, ExecResult, SandboxSpec
 from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel
-from envgen.sandboxes.zygote import Zygote, remove
+from envgen.sandboxes.folders import PrivateFolder
+from envgen.sandboxes.zygote import Zygote
 
 _CHUNK = 1 << 18
 _GRACE_S = 10.0
@@ -29,11 +28,11 @@ class ShellSandbox:
     def __init__(self, spec: SandboxSpec, backend: str) -> None:
         self.spec, self.backend = spec, backend
         self._runs: weakref.WeakSet[_Run] = weakref.WeakSet()
-        self._folder: Path | None = None
+        self._folder: PrivateFolder | None = None
         self._work = WORK
         if backend == "process":
-            self._folder = Path(tempfile.mkdtemp(prefix="envgen-"))
-            self._work = str(self._folder)
+            self._folder = PrivateFolder()
+            self._work = str(self._folder.shown("work"))
         uid = spec.user if spec.user is not None else runtime.sandbox_uid()
         config = {
             "work": self._work,
@@ -169,7 +168,7 @@ class ShellSandbox:
             run.close()
         self._zygote.close()
         if self._folder is not None:
-            remove(self._folder)
+            self._folder.remove()
 
 
 class _Run:

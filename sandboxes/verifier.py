@@ -16,8 +16,9 @@ from pydantic import JsonValue
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
 from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel
+from envgen.sandboxes.folders import PrivateFolder
 from envgen.sandboxes.runtime import INSIDE
-from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose, remove, scratch_folder
+from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
 
 
 class VerifierInput(NamedTuple):
@@ -73,7 +74,8 @@ class WorkerVerifierHost:
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self._lock = threading.Lock()
-        self._folder, self._scratch = scratch_folder()
+        self._folder = PrivateFolder()
+        self._scratch = self._folder.shown("scratch")
         self._inside = Path(INSIDE) / "scratch" if backend != "process" else self._scratch
         self._names = itertools.count()
         self._known: dict[tuple[str, int, int, int, int], str] = {}
@@ -82,7 +84,7 @@ class WorkerVerifierHost:
         try:
             self._zygote = self._start()
         except BaseException:
-            remove(self._folder)
+            self._folder.remove()
             raise
 
     def _start(self) -> Zygote:
@@ -205,7 +207,7 @@ class WorkerVerifierHost:
         with self._lock:
             self._closed = True
             self._zygote.close()
-        remove(self._folder)
+        self._folder.remove()
 
 
 def _reply(reply: Any) -> VerifierReply:

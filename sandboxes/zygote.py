@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from envgen.core.errors import (
@@ -21,6 +18,7 @@ from envgen.core.errors import (
 )
 from envgen.sandboxes import bubblewrap, cgroups, runtime
 from envgen.sandboxes.channel import Channel, socket_pair
+from envgen.sandboxes.folders import PrivateFolder
 from envgen.sandboxes.launcher import launch
 from envgen.sandboxes.programs.wire import pack
 
@@ -70,15 +68,6 @@ def choose(backend: WorkerBackend, trusted: bool) -> str:
     return backend
 
 
-def scratch_folder() -> tuple[Path, Path]:
-    """A private folder and, in it, one that a sandbox may read."""
-    private = Path(tempfile.mkdtemp(prefix="envgen-"))
-    scratch = private / "scratch"
-    scratch.mkdir()
-    scratch.chmod(0o755)
-    return private, scratch
-
-
 class Zygote:
     """A process that has loaded one role and forks a worker whenever it is asked to."""
 
@@ -105,7 +94,7 @@ class Zygote:
         settings = DEFAULTS | dict(config)
         settings |= {"role": f"role_{role}", "filename": f"{role}.py"}
         self._owner = os.getpid()
-        self._folder: Path | None = None
+        self._folder: PrivateFolder | None = None
         layout = layout or bubblewrap.Layout()
         try:
             if backend == "docker":
@@ -128,13 +117,13 @@ class Zygote:
     ) -> None:
         from envgen.sandboxes import docker_worker
 
-        self._folder = Path(tempfile.mkdtemp(prefix="envgen-"))
+        self._folder = PrivateFolder()
         try:
             self.process, self._socket = docker_worker.start(
-                self._folder, layout.scratch, settings, hash_seed
+                self._folder.shown("control"), layout.scratch, settings, hash_seed
             )
         except BaseException:
-            remove(self._folder)
+            self._folder.remove()
             raise
 
     def _start_process(
@@ -268,7 +257,7 @@ def _end(
     process: subprocess.Popen[bytes] | DockerWorker,
     control: socket.socket,
     group: cgroups.Group | None,
-    folder: Path | None,
+    folder: PrivateFolder | None,
 ) -> None:
     control.close()
     if process.stderr is not None:
@@ -280,9 +269,4 @@ def _end(
     if group is not None:
         group.close()
     if folder is not None:
-        remove(folder)
-
-
-def remove(folder: Path) -> None:
-    """Delete a scratch folder."""
-    shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()

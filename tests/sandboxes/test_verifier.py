@@ -171,7 +171,7 @@ def test_a_verifier_sees_only_its_databases(database: Path) -> None:
 def test_closing_removes_the_scratch_folder(database: Path) -> None:
     host = verifier_host(backend="process", trusted=True)
     judge(host, RUN, database, "result = []")
-    folder = host._folder  # type: ignore[attr-defined]  # the worker host
+    folder = host._folder.path  # type: ignore[attr-defined]  # the worker host
     host.close()
     assert not folder.exists()
     with pytest.raises(SandboxError, match="closed"):
