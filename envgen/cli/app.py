@@ -88,8 +88,7 @@ def run(arguments: list[str] | None = None) -> int:
     except ValidationError as error:
         return _invalid(error)
     except (typer.Abort, KeyboardInterrupt):
-        remark(INTERRUPTED)
-        return 130
+        code = 130
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads any more; be silent at exit, too
         return 0
@@ -103,6 +102,8 @@ def run(arguments: list[str] | None = None) -> int:
             remark(usage())
             return 2
         return _fail(usage(), _usage_hint(error))
+    if code == 130:  # Typer may have made it of a KeyboardInterrupt
+        remark(INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 

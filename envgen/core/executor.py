@@ -16,7 +16,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -30,8 +30,6 @@ logger = logging.getLogger(__name__)
 
 Work = Callable[[Any], Any]
 
-_AHEAD = 4
-"""Items that wait in a worker process beside those under way."""
 _MAX_DEATHS = 20
 
 
@@ -79,22 +77,24 @@ class LocalExecutor:
 
     processes: int = 0
     threads: int = 1
+    ahead: int = 4
+    """Items that wait in a worker process beside those under way; 0 for few long ones."""
 
     def __post_init__(self) -> None:
         if self.processes < 0 or self.threads < 1:
             raise ConfigError(f"no work with {self.processes} processes of {self.threads} threads")
 
-    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Iterator[Outcome]:
+    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Generator[Outcome]:
         """See ``Executor.run``."""
         if self.processes == 0:
             return _run_threads(worker, iter(items), self.threads)
-        return _run_processes(worker, iter(items), self.processes, self.threads)
+        return _run_processes(worker, iter(items), self)
 
 
 # --- threads ----------------------------------------------------------------------------------
 
 
-def _run_threads(worker: WorkerSpec, items: Iterator[Any], threads: int) -> Iterator[Outcome]:
+def _run_threads(worker: WorkerSpec, items: Iterator[Any], threads: int) -> Generator[Outcome]:
     with worker.open() as work:
         if threads == 1:
             for item in items:
@@ -135,15 +135,15 @@ class _Child:
 
 
 def _run_processes(
-    worker: WorkerSpec, items: Iterator[Any], processes: int, threads: int
-) -> Iterator[Outcome]:
-    numbered = enumerate(items)
-    children = [_spawn(worker, threads) for _ in range(processes)]
+    worker: WorkerSpec, items: Iterator[Any], form: LocalExecutor
+) -> Generator[Outcome]:
+    numbered, threads = enumerate(items), form.threads
+    children = [_spawn(worker, threads) for _ in range(form.processes)]
     exhausted, deaths = False, 0
     try:
         while True:
             for child in sorted(children, key=lambda c: len(c.under_way)):
-                while not exhausted and len(child.under_way) < threads + _AHEAD:
+                while not exhausted and len(child.under_way) < threads + form.ahead:
                     try:
                         number, item = next(numbered)
                     except StopIteration:

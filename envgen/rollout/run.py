@@ -16,13 +16,14 @@ from pydantic import Field, JsonValue
 from envgen.core import seeding
 from envgen.core.errors import ConfigError, WorkerDiedError
 from envgen.core.executor import Executor, LocalExecutor, Outcome, WorkerSpec
-from envgen.core.types import Record, Sampling, StopReason, Trajectory, TrajectoryError
+from envgen.core.types import Record, Sampling, SourceKind, StopReason, Trajectory, TrajectoryError
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError
 from envgen.policies.budget import Budget
 from envgen.policies.context import ContextConfig
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.episode import EpisodeResult
 from envgen.rollout.gold import make_policy
+from envgen.sandboxes.zygote import choose
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
 
@@ -150,11 +151,13 @@ def rollout(
         ConfigError: for unknown tasks or policies.
         DatasetError: when the dataset is corrupt, or unproven and that was not asked for.
         ResumeError: when the folder holds another run.
+        SandboxUnavailableError: when the dataset's code can't be isolated here and isn't trusted.
     """
     from envgen.environments.hosts import open_dataset
 
     dataset = open_dataset(config.dataset, unproven=config.unproven)
     task_ids = _task_ids(dataset, config)
+    choose(config.backend, trusted=dataset.source is not SourceKind.FOREIGN)  # or refuse at once
     with RunStore.open(
         Path(config.out),
         config=config.identity(),

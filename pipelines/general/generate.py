@@ -8,14 +8,14 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash, pretty
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.executor import LocalExecutor, WorkerSpec
 from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
 from envgen.pipelines.general.diversity import dataset_evidence
@@ -189,14 +189,21 @@ def _run(jobs: list[Job], workers: int | None) -> Iterator[Yield]:
     if count <= 1:
         yield from map(synthesize, jobs)
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(synthesize, job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    executor = LocalExecutor(count, ahead=0)
+    with closing(executor.run(WorkerSpec(_WORKER), jobs)) as outcomes:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+            yield outcome.value
+
+
+_WORKER = "envgen.pipelines.general.generate:worker"
+
+
+@contextmanager
+def worker() -> Iterator[Callable[[Job], Yield]]:
+    """What a worker process does: ``synthesize``."""
+    yield synthesize
 
 
 def _describe(job: Job, result: Yield) -> str:

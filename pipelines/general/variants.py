@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cache
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pydantic import Field
 
 from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.executor import LocalExecutor, WorkerSpec
 from envgen.core.seeding import derive, rng
 from envgen.core.types import GateResult, GateStatus, GoldRun, Record, SourceKind
 from envgen.environments.runner import run_gold
@@ -119,13 +118,15 @@ def variants(
         if task_id not in skipped
         for start in range(0, config.per_task, CHUNK)
     ]
-    made: dict[str, list[VariantRow]] = {}
-    rejected = 0
-    for i, (chunk, result) in enumerate(_run(chunks, workers)):
-        made.setdefault(chunk.task_id, []).extend(result.rows)
-        rejected += result.rejected
+    found: dict[_Chunk, _Rows] = {}
+    for chunk, result in _run(chunks, workers):
+        found[chunk] = result
         if progress:
-            progress(i + 1, len(chunks), f"{chunk.task_id}: {len(made[chunk.task_id])} variants")
+            progress(len(found), len(chunks), f"{chunk.task_id}: {len(result.rows)} more variants")
+    made: dict[str, list[VariantRow]] = {}
+    for chunk in chunks:
+        made.setdefault(chunk.task_id, []).extend(found[chunk].rows)
+    rejected = sum(result.rejected for result in found.values())
     total = sum(map(len, made.values()))
     if total == 0:
         raise PipelineError("no variant could be made", f"{len(skipped)} tasks can't be re-seeded")
@@ -150,17 +151,26 @@ def _can_reseed(dataset: Dataset, task_id: str) -> bool:
 
 
 def _run(chunks: list[_Chunk], workers: int | None) -> Iterator[tuple[_Chunk, _Rows]]:
-    """Results in order; with one worker, in this process."""
+    """Results as they come; with one worker, in this process."""
     count = min(workers or os.cpu_count() or 1, len(chunks))
     if count <= 1:
         yield from ((chunk, make_chunk(chunk)) for chunk in chunks)
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        try:
-            yield from zip(chunks, pool.map(make_chunk, chunks), strict=True)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    executor = LocalExecutor(count, ahead=0)
+    with closing(executor.run(WorkerSpec(_WORKER), chunks)) as outcomes:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+            yield outcome.item, outcome.value
+
+
+_WORKER = "envgen.pipelines.general.variants:worker"
+
+
+@contextmanager
+def worker() -> Iterator[Callable[[_Chunk], _Rows]]:
+    """What a worker process does: ``make_chunk``."""
+    yield make_chunk
 
 
 @cache
