@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 COMPARE: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -97,8 +98,15 @@ def mutants(source: str) -> Iterator[Mutant]:
     ]
     places.sort(key=lambda node: (node.lineno, node.col_offset))
     seen = {source}
+    positions = {
+        id(node.slice)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    }
     for node in places:
-        for change in _changes(node, text):
+        # A position moves up only: in a list of one, the item before the first is the first.
+        most = 1 if id(node) in positions else None
+        for change in islice(_changes(node, text), most):
             mutated = text.replace(change.node, change.text)
             if mutated not in seen:
                 seen.add(mutated)

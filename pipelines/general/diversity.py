@@ -44,7 +44,9 @@ def planted_rows(pairs: Sequence[tuple[EnvironmentBundle, Sequence[TaskBundle]]]
     """Gold's rows are spread evenly over their tables (Kolmogorov-Smirnov against uniform).
 
     Tables are stored in key order, so key rank is id, insertion and name rank at once. Of each task
-    one gold row counts, because rows of one answer are not independent.
+    one row counts, because rows of one answer are not independent. Where many answers are right, the
+    row comes from one that the independent solver drew (the gold solution takes the first it finds, which
+    says nothing about the rows).
     """
     ranks = []
     for environment, tasks in pairs:
@@ -67,7 +69,8 @@ def _gold_rank(environment: EnvironmentBundle, task: TaskBundle) -> list[float]:
     if task.constraints is None or task.gold is None or environment.database is None:
         return []
     problem = Problem.model_validate(task.constraints)
-    values = match_layout(problem.layout, task.gold.answer) or {}
+    right = [probe.answer for probe in task.probes if probe.origin == "alternative"]
+    values = match_layout(problem.layout, right[0] if right else task.gold.answer) or {}
     slots = [
         (slot.domain.relation, values[slot.name])
         for slot in problem.slots

@@ -126,6 +126,8 @@ def _structure(layout: Layout, path: str) -> list[Doc]:
         return lines
     if layout is None:
         return [f"need({path} is None)"]
+    if isinstance(layout, str):
+        return [f"need({path} == {python_literal(layout)})"]
     return [_need(path, type(layout).__name__, f"{path} == {python_literal(layout)}")]
 
 

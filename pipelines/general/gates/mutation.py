@@ -16,6 +16,7 @@ from envgen.pipelines.general.gates.meaning import params_of
 from envgen.pipelines.general.gates.perturb import edit, perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import Tables, write_sqlite
 from envgen.sandboxes.verifier import VerifierInput, VerifierReply
@@ -122,8 +123,23 @@ def _perturbed_probes(trial: Trial) -> list[VerifierInput]:
         write_sqlite(trial.draft.relations, tables, path)
         found = [trial.case(one) for one in islice(solve(trial.problem, tables, rand), 2)]
         cases = [*found, pool[0]] if lookup else [*found, *pool]
+        if not lookup and not trial.writes:
+            cases += _boundary_cases(trial, tables, found, rand)
         inputs += [VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases]
     return inputs
+
+
+def _boundary_cases(
+    trial: Trial, tables: Tables, found: Sequence[Case], rand: Random
+) -> list[Case]:
+    """Near-misses on perturbed rows, nearest to a bound first, a few of each rule."""
+    return [
+        Case(answer)
+        for case in found[:1]
+        for answer, _ in near_misses(
+            trial.problem, tables, case.answer, rand, per_clause=4, steps=4_000
+        )
+    ]
 
 
 def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
@@ -207,7 +223,7 @@ def _misshapen(answer: JsonValue) -> list[JsonValue]:
     if isinstance(answer, list):
         wrong += [answer[:-1], [*answer, answer[-1] if answer else None]]
         for i, item in enumerate(answer):
-            wrong += [[*answer[:i], other, *answer[i + 1 :]] for other in _misshapen(item)[:4]]
+            wrong += [[*answer[:i], other, *answer[i + 1 :]] for other in _misshapen(item)]
     elif isinstance(answer, dict):
         for key, item in answer.items():
             wrong.append({k: v for k, v in answer.items() if k != key})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
-from envgen.core.ir import Column, Const, Node, Problem, Reach, Relation, Scalar
+from envgen.core.ir import Cmp, Column, Const, Get, Node, Param, Problem, Reach, Relation, Scalar
 from envgen.pipelines.general.tables import Row, Tables
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def perturbed(problem: Problem, tables: Tables, rand: Random) -> Tables:
@@ -26,7 +29,7 @@ def perturbed(problem: Problem, tables: Tables, rand: Random) -> Tables:
         rows = {key: dict(row) for key, row in tables.get(relation.name, {}).items()}
         for column in relation.columns:
             if column.name != relation.key and rows:
-                _perturb(rows, column, bounds, rand)
+                _perturb(rows, relation.name, column, bounds, rand)
         result[relation.name] = rows
     return result
 
@@ -34,20 +37,26 @@ def perturbed(problem: Problem, tables: Tables, rand: Random) -> Tables:
 class Bounds(NamedTuple):
     """Values at which a problem's comparisons turn."""
 
-    ints: list[int]
+    ints: dict[tuple[str, str], list[int]]
+    """(relation, column) -> what the column is compared with."""
     days: list[date]
+    gaps: list[int]
+    """Numbers of days."""
     texts: list[str]
 
 
-def _perturb(rows: dict[str, Row], column: Column, bounds: Bounds, rand: Random) -> None:
+def _perturb(
+    rows: dict[str, Row], relation: str, column: Column, bounds: Bounds, rand: Random
+) -> None:
     values = [row[column.name] for row in rows.values()]
+    turning = bounds.ints.get((relation, column.name), [])
     choice = rand.random()
-    if choice < 0.4:
+    if choice < (0.2 if turning else 0.4):
         rand.shuffle(values)
-    elif choice < 0.8:
+    elif choice < 0.85:
         known = sorted({str(value) for value in values})
         values = [
-            _at_bound(column, value, bounds, known, rand) if rand.random() < 0.4 else value
+            _at_bound(column, value, turning, bounds, known, rand) if rand.random() < 0.4 else value
             for value in values
         ]
     for row, value in zip(rows.values(), values, strict=True):
@@ -55,18 +64,22 @@ def _perturb(rows: dict[str, Row], column: Column, bounds: Bounds, rand: Random)
 
 
 def _at_bound(
-    column: Column, value: Scalar, bounds: Bounds, known: list[str], rand: Random
+    column: Column,
+    value: Scalar,
+    turning: list[int],
+    bounds: Bounds,
+    known: list[str],
+    rand: Random,
 ) -> Scalar:
     if value is None:
         return None
     if column.type == "bool":
         return not value
     if column.type == "date" and bounds.days:
-        small = [i for i in bounds.ints if i <= 400]
-        back = rand.choice([0, *small]) + rand.choice((-1, 0, 1))
+        back = rand.choice([0, *bounds.gaps]) + rand.choice((-1, 0, 1))
         return (rand.choice(bounds.days) - timedelta(days=back)).isoformat()
-    if (column.type in ("int", "minutes") or column.type.startswith("decimal")) and bounds.ints:
-        return max(0, rand.choice(bounds.ints) + rand.choice((-1, 0, 1)))
+    if turning:
+        return max(0, rand.choice(turning) + rand.choice((-1, 0, 0, 1)))
     if column.type == "str":
         return rand.choice([text for text in bounds.texts if text in known] or known)
     return value
@@ -114,16 +127,33 @@ def edit(
 
 def _bounds(problem: Problem) -> Bounds:
     """What the problem compares with."""
+    ints: dict[tuple[str, str], set[int]] = {}
     values: list[object] = list(problem.params.values())
     for root in _roots(problem):
-        values += [node.value for node in root.walk() if isinstance(node, Const)]
-    ints = sorted({v for v in values if isinstance(v, int) and not isinstance(v, bool)})
-    days = []
-    for value in values:
-        if isinstance(value, str) and len(value) == 10 and value[4] == "-":
-            days.append(date.fromisoformat(value))
+        for node in root.walk():
+            if isinstance(node, Const):
+                values.append(node.value)
+            elif isinstance(node, Cmp):
+                numbers = {n for side in (node.left, node.right) for n in _numbers(side, problem)}
+                gets = [n for side in (node.left, node.right) for n in side.walk()]
+                for get in gets:
+                    if isinstance(get, Get):
+                        ints.setdefault((get.relation, get.column), set()).update(numbers)
+    gaps = sorted({v for v in values if type(v) is int and 0 < v <= 400})
     texts = sorted({v for v in values if isinstance(v, str)})
-    return Bounds(ints, sorted(set(days)), texts)
+    days = sorted({date.fromisoformat(t) for t in texts if _DAY.fullmatch(t)})
+    return Bounds({key: sorted(found) for key, found in ints.items()}, days, gaps, texts)
+
+
+def _numbers(side: Node, problem: Problem) -> Iterator[int]:
+    """The numbers on one side of a comparison, halves too: a sum of two turns where each has half."""
+    for node in side.walk():
+        value = node.value if isinstance(node, Const) else None
+        if isinstance(node, Param):
+            value = problem.params.get(node.name)
+        if type(value) is int:
+            yield value
+            yield value // 2
 
 
 def _roots(problem: Problem) -> Iterator[Node]:
