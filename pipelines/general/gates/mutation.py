@@ -15,6 +15,7 @@ from envgen.core.types import GateResult
 from envgen.pipelines.general.gates.meaning import params_of
 from envgen.pipelines.general.gates.perturb import edit, perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
+from envgen.pipelines.general.gates.turning import turns
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.solve import solve
@@ -24,12 +25,16 @@ from envgen.verifiers.mutants import mutants
 
 KILL_RATE = 0.95
 AGREEMENT = 1_000
-CHUNKS = (4, 24)
-"""Probes tried first; most mutants die here, and the rest see every probe."""
+CHUNKS = (3, 16, 64)
+"""Probes are tried in this many at a time; most mutants die early, survivors see all of them."""
 DATABASES = 8
 """Databases with shuffled and boundary values on which the verifier is probed, too."""
 LOOKUP_DATABASES = 32
 """The same for questions with one answer, where a rule shows only if it changes the winner."""
+
+
+Verdict = tuple[str, ...] | None
+"""Broken rules; None for a fault."""
 
 
 def mutants_killed(trial: Trial) -> GateResult:
@@ -45,25 +50,26 @@ def mutants_killed(trial: Trial) -> GateResult:
     probes = _probes(trial)
     if not probes:
         return outcome("mutants", False, 0, reason="no probes")
-    original = _verdicts(trial, trial.draft.verifier, probes)
+    expected = _verdicts(trial, trial.draft.verifier, probes)
+    pairs = list(zip(probes, expected, strict=True))
     survivors: list[tuple[str, str]] = []
     tried = 0
     for name, source in mutants(trial.draft.verifier):
         if _only_unused_params(trial.draft.verifier, source):
             continue
         tried += 1
-        if not _killed(trial, source, probes, original):
+        killer = _killer(trial, source, pairs)
+        if killer is None:
             survivors.append((name, source))
+        else:  # what told one mutant tells its neighbours: it goes first from now on
+            pairs.insert(0, pairs.pop(killer))
     distinct = 0
     if survivors:
         samples = _samples(trial)
         distinct = len(samples)
         expected = _verdicts(trial, trial.draft.verifier, samples)
-        survivors = [
-            (name, source)
-            for name, source in survivors
-            if _verdicts(trial, source, samples) == expected
-        ]
+        pairs = list(zip(samples, expected, strict=True))
+        survivors = [one for one in survivors if _killer(trial, one[1], pairs) is None]
     names: list[JsonValue] = [name for name, _ in survivors]
     rate = 1.0 - len(survivors) / tried if tried else 0.0
     return outcome(
@@ -94,8 +100,7 @@ def _probes(trial: Trial) -> list[VerifierInput]:
     answers = [*_misshapen(trial.gold.answer), *_off_type(trial)]
     cases += [Case(answer, trial.gold_plan) for answer in answers]
     own = _inputs(trial, cases)
-    spread_out = [*own[:12], *_perturbed_probes(trial), *_edited_probes(trial), *own[12:]]
-    return spread_out
+    return [*own, *_turned_probes(trial), *_perturbed_probes(trial), *_edited_probes(trial)]
 
 
 def _only_unused_params(source: str, mutant: str) -> bool:
@@ -106,6 +111,24 @@ def _only_unused_params(source: str, mutant: str) -> bool:
         return False
     changed = {name for name in before if name not in after or after[name] != before[name]}
     return bool(changed) and not any(f":param_{name}" in source for name in changed)
+
+
+def _turned_probes(trial: Trial) -> list[VerifierInput]:
+    """Answers on rows of which one cell is set so that a comparison just turns."""
+    if trial.writes:
+        return []
+    answers = [case.answer for case in (trial.gold_case, *trial.alternatives)]
+    answers += [miss.case.answer for miss in trial.near_misses]
+    keys = {relation.name: relation.key for relation in trial.draft.relations}
+    files: dict[tuple[str, str, str, int], Path] = {}
+    inputs = []
+    for turn in turns(trial.problem, trial.draft.tables, answers):
+        path = files.get(turn[1:])
+        if path is None:
+            path = files[turn[1:]] = trial.folder / f"turned-{len(files)}.sqlite"
+            turn.write(trial.database, path, keys[turn.relation])
+        inputs.append(VerifierInput(turn.answer, path, path))
+    return inputs
 
 
 def _perturbed_probes(trial: Trial) -> list[VerifierInput]:
@@ -288,25 +311,23 @@ def _inputs(trial: Trial, cases: Sequence[Case]) -> list[VerifierInput]:
     return list(inputs.values())
 
 
-def _verdicts(
-    trial: Trial, source: str, inputs: Sequence[VerifierInput]
-) -> list[tuple[str, ...] | None]:
+def _verdicts(trial: Trial, source: str, inputs: Sequence[VerifierInput]) -> list[Verdict]:
     """Broken rules per input; None for a fault."""
     replies = trial.hosts.verifier.verify_many(source, inputs)
     return [_verdict(reply) for reply in replies]
 
 
-def _verdict(reply: VerifierReply) -> tuple[str, ...] | None:
+def _verdict(reply: VerifierReply) -> Verdict:
     return None if reply.fault is not None or reply.broken is None else tuple(sorted(reply.broken))
 
 
-def _killed(
-    trial: Trial,
-    source: str,
-    probes: Sequence[VerifierInput],
-    original: list[tuple[str, ...] | None],
-) -> bool:
-    for start, stop in pairwise((0, *CHUNKS, len(probes))):
-        if _verdicts(trial, source, probes[start:stop]) != original[start:stop]:
-            return True
-    return False
+def _killer(
+    trial: Trial, source: str, pairs: Sequence[tuple[VerifierInput, Verdict]]
+) -> int | None:
+    """Position of a probe that tells ``source`` from the original; None if none does."""
+    for start, stop in pairwise((0, *CHUNKS, len(pairs))):
+        found = _verdicts(trial, source, [probe for probe, _ in pairs[start:stop]])
+        for i, verdict in enumerate(found):
+            if verdict != pairs[start + i][1]:
+                return start + i
+    return None

@@ -55,11 +55,11 @@ def run(hosts: Hosts, tmp_path: Path) -> Callable[..., GateResult]:
 
 
 def workflow() -> Draft:
-    return draft_of("orders", 5)
+    return draft_of("orders", 4)
 
 
 def search() -> Draft:
-    return draft_of("trip", 6)
+    return draft_of("meetings", 5)
 
 
 def lookup() -> Draft:
