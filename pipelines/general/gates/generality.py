@@ -22,7 +22,7 @@ from envgen.pipelines.general.solve import solve
 from envgen.sandboxes.tools import ToolSession
 
 RESEEDS = 3
-SHORTCUT_RESEEDS = 8
+SHORTCUT_RESEEDS = 12
 MAX_PROGRAMS = 48
 PARAMS_LINE = re.compile(r"^PARAMS = .*$", re.MULTILINE)
 
@@ -111,7 +111,7 @@ def shortcuts(trial: Trial) -> GateResult:
             hits[key] += score.passed
     found = []
     for key, rates in chance.items():
-        whole = key[1] in ("whole", "only")
+        whole = key[1].startswith(("whole", "only"))
         expected = 1.0 / _candidates(trial) if whole else sum(rates) / len(rates)
         if hits[key] >= 2 and binom.sf(hits[key] - 1, len(rates), min(1.0, expected)) < 0.001:
             found.append(f"{key[1]} of {key[0]} ({hits[key]}/{len(rates)})")
@@ -134,7 +134,7 @@ def _programs(trial: Trial) -> Iterator[Program]:
     """Programs over one trial; a program's text names tools only, so it can be compared over re-seeds."""
     layout = trial.problem.layout
     name = trial.problem.slots[0].name
-    with closing(trial.tools.open()) as session:
+    with closing(trial.session()) as session:
         for text, output in islice(_outputs(trial, session), MAX_PROGRAMS):
             for selector, value, rows in _selections(output):
                 yield Program(text, selector, fill_layout(layout, {name: value}), rows)
@@ -213,9 +213,17 @@ def _selections(output: JsonValue) -> Iterator[tuple[str, JsonValue, int]]:
     rows = _rows(output)
     yield "whole", output, len(rows)
     if len(rows) == 1:
-        for value in _scalars(rows[0]):
-            yield "only", value, 1
+        for name, value in _fields(rows[0]):
+            yield f"only{name}", value, 1
     elif rows:
         for selector, row in (("first", rows[0]), ("last", rows[-1])):
-            for value in _scalars(row):
-                yield selector, value, len(rows)
+            for name, value in _fields(row):
+                yield f"{selector}{name}", value, len(rows)
+
+
+def _fields(row: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """(field name, value) of a row; a bare value has no name."""
+    if isinstance(row, dict):
+        yield from ((f" {k}", v) for k, v in row.items() if not isinstance(v, dict | list))
+    elif not isinstance(row, list):
+        yield "", row

@@ -33,7 +33,7 @@ from envgen.pipelines.general.plans import Call, Plan
 from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import write_sqlite
 from envgen.sandboxes.solution import SolutionHost, solution_host
-from envgen.sandboxes.tools import ToolHost, tool_host
+from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, verifier_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.verifiers.general import GeneralVerifier
@@ -116,7 +116,14 @@ class Trial:
     """
 
     def __init__(
-        self, draft: Draft, hosts: Hosts, folder: Path, author: Author | None, seed: int
+        self,
+        draft: Draft,
+        hosts: Hosts,
+        folder: Path,
+        author: Author | None,
+        seed: int,
+        *,
+        parent: Trial | None = None,
     ) -> None:
         self.draft = draft
         self.hosts = hosts
@@ -124,6 +131,7 @@ class Trial:
         self.author = author
         self.seed = seed
         self._finals: dict[str, Path] = {}
+        self._parent = parent
         self._tools: ToolHost | None = None
         self.children: list[Trial] = []
         self.reseeds_tried = 0
@@ -137,7 +145,8 @@ class Trial:
         """A trial of a re-seeded draft, in a folder of its own."""
         folder = self.folder / name
         folder.mkdir()
-        return Trial(draft, self.hosts, folder, self.author, derive(self.seed, name))
+        seed = derive(self.seed, name)
+        return Trial(draft, self.hosts, folder, self.author, seed, parent=self)
 
     def close(self) -> None:
         """Stop the tools, of re-seeds too."""
@@ -172,7 +181,9 @@ class Trial:
 
     @property
     def tools(self) -> ToolHost:
-        """The draft's tools, ready to open episodes."""
+        """The draft's tools, ready to open episodes; a re-seed's are its parent's."""
+        if self._parent is not None and self._parent.draft.tools_source == self.draft.tools_source:
+            return self._parent.tools
         if self._tools is None:
             self._tools = self.hosts.tools(self.draft, self.database)
         return self._tools
@@ -180,8 +191,16 @@ class Trial:
     def run_gold(self, host: int = 0) -> GoldResult:
         """Run the solution once, in a fresh process of solution host ``host``."""
         return run_gold(
-            self.draft.solution, self.draft.tools, self.tools, self.hosts.solutions[host]
+            self.draft.solution,
+            self.draft.tools,
+            self.tools,
+            self.hosts.solutions[host],
+            database=self.database,
         )
+
+    def session(self, initial: Path | None = None) -> ToolSession:
+        """An episode of the tools on the initial database (or another)."""
+        return self.tools.open(initial or self.database)
 
     @cached_property
     def gold_result(self) -> GoldResult:
@@ -245,7 +264,7 @@ class Trial:
         key = dumps([plan, str(initial or self.database)])
         if key not in self._finals:
             path = self.folder / f"final-{len(self._finals)}.sqlite"
-            with closing(self.tools.open(initial)) as session:
+            with closing(self.session(initial)) as session:
                 for name, args in plan:
                     session.call(name, dict(args))
                 session.snapshot(path)

@@ -120,9 +120,9 @@ def test_stated_catches_a_rule_that_the_prompt_omits(run: Callable[..., GateResu
 
 
 def test_stated_catches_a_number_that_differs(run: Callable[..., GateResult]) -> None:
-    draft = search()
+    draft = draft_of("trip", 3)
     assert draft.problem is not None
-    name = next(k for k, v in draft.problem.params.items() if isinstance(v, int) and v > 9)
+    name = next(k for k, v in draft.problem.params.items() if isinstance(v, int))
     params = {**draft.problem.params, name: int(str(draft.problem.params[name])) + 1}
     broken = replace(draft, problem=draft.problem.model_copy(update={"params": params}))
     assert run(meaning.stated, broken).status is GateStatus.FAILED
@@ -187,7 +187,8 @@ def test_near_misses_catches_a_verifier_that_forgets_a_rule(
 ) -> None:
     draft = make()
     assert draft.problem is not None
-    rule = draft.problem.clauses[-1].id
+    rules = [*draft.problem.clauses, *getattr(draft.problem.goal, "effects", ())]
+    rule = rules[-1].id
     wrapped = (
         draft.verifier.replace("def verify(", "def strict(")
         + "\n\ndef verify(answer, initial, final):\n"
