@@ -55,9 +55,9 @@ class Database(sqlite3.Connection):
         return -1
 
 
-def open_database(content: bytes) -> Database:
-    """A private in-memory copy of a database file's content."""
-    if not content.startswith(b"SQLite format 3\0"):
+def open_database(content: Any) -> Database:
+    """A private in-memory copy of a database file's content (bytes or a memory map)."""
+    if content[:16] != b"SQLite format 3\0":
         raise sqlite3.DatabaseError("file is not a database")
     if content[18:20] == b"\x02\x02":  # a WAL header can't be opened in memory
         content = content[:18] + b"\x01\x01" + content[20:]
