@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
-PACKAGE_DATASETS: frozenset[str] = frozenset()
+PACKAGE_DATASETS: frozenset[str] = frozenset(
+    {
+        "18ec2f73d89675a636fc6a101ce71cdcefb90a7d8257ec6d76dcc83f51820cb1",  # trip_planning
+    }
+)

@@ -1,0 +1,76 @@
+"""The dataset in the wheel is what its recipe makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envgen.core.ir import Problem
+from envgen.core.types import SourceKind
+from envgen.environments.hosts import PACKAGE_DATA
+from envgen.pipelines.general.shipped import TRIP_PLANNING, build
+from envgen.store.dataset import Dataset
+
+PAPER_TOOLS = {
+    "get_all_attractions_by_city": ["city"],
+    "get_all_cities": [],
+    "get_all_hotels_by_city": ["city"],
+    "get_all_restaurants_by_city": ["city"],
+    "get_city_by_attraction": ["attraction"],
+    "get_city_by_hotel": ["hotel"],
+    "get_city_by_restaurant": ["restaurant"],
+    "get_city_transport": ["city"],
+    "get_infos_by_attraction": ["info_keywords", "attraction"],
+    "get_infos_by_city": ["info_keywords", "city"],
+    "get_infos_by_hotel": ["info_keywords", "hotel"],
+    "get_infos_by_restaurant": ["info_keywords", "restaurant"],
+    "get_inter_city_transport": ["from_city", "to_city"],
+    "get_weather_by_city_date": ["city", "date"],
+}
+"""The paper's tools but ``submit_result``, which the environment adds."""
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Dataset:
+    return Dataset.open(PACKAGE_DATA / "trip_planning")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_rebuilds_byte_for_byte(tmp_path: Path, shipped: Dataset) -> None:
+    build(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(shipped.path)
+
+
+def test_its_hash_is_trusted(shipped: Dataset) -> None:
+    assert shipped.source is SourceKind.PACKAGE
+    assert shipped.manifest.seed == TRIP_PLANNING.seed
+
+
+def test_it_has_the_papers_tools(shipped: Dataset) -> None:
+    (environment,) = shipped.environments.values()
+    tools = {t.name: list(t.parameters["properties"]) for t in environment.tools}  # type: ignore[call-overload,arg-type]  # a JSON Schema object
+    assert tools == PAPER_TOOLS
+    assert environment.submit_tool == "submit_result"
+
+
+def test_its_density_is_at_most_one_in_a_thousand(shipped: Dataset) -> None:
+    (task,) = (shipped.tasks[i] for i in shipped.own_task_ids)
+    assert task.difficulty.density is not None
+    assert 0 < task.difficulty.density.high <= 1e-3
+
+
+def test_no_hotel_escapes_the_tiers(shipped: Dataset) -> None:
+    from envgen.pipelines.general.tables import read_sqlite
+
+    (task_id,) = shipped.own_task_ids
+    problem = Problem.model_validate(shipped.task_files(task_id).constraints)
+    database = shipped.database(task_id)
+    assert database is not None
+    hotels = read_sqlite(problem.relations, database)["hotels"]
+    assert min(int(str(row["price"])) for row in hotels.values()) >= 200
