@@ -10,6 +10,7 @@ from envgen.core.ir import Problem
 from envgen.core.types import SourceKind
 from envgen.environments.hosts import PACKAGE_DATA
 from envgen.pipelines.general.shipped import TRIP_PLANNING, build
+from envgen.sandboxes.solution import parameter_order
 from envgen.store.dataset import Dataset
 
 PAPER_TOOLS = {
@@ -54,7 +55,7 @@ def test_its_hash_is_trusted(shipped: Dataset) -> None:
 
 def test_it_has_the_papers_tools(shipped: Dataset) -> None:
     (environment,) = shipped.environments.values()
-    tools = {t.name: list(t.parameters["properties"]) for t in environment.tools}  # type: ignore[call-overload,arg-type]  # a JSON Schema object
+    tools = {tool.name: parameter_order(tool) for tool in environment.tools}
     assert tools == PAPER_TOOLS
     assert environment.submit_tool == "submit_result"
 
