@@ -60,11 +60,11 @@ class Figure(NamedTuple):
         return self.value >= self.target if self.at_least else self.value <= self.target
 
     def __str__(self) -> str:
-        sign = ">=" if self.at_least else "<="
-        verdict = "met" if self.met else "MISSED"
-        target = f"{sign} {self.target:,g} {self.unit}"
-        if self.target is None:
-            target, verdict = "no target", ""
+        target, verdict = "no target", ""
+        if self.target is not None:
+            sign = ">=" if self.at_least else "<="
+            target = f"{sign} {self.target:,g} {self.unit}"
+            verdict = "met" if self.met else "MISSED"
         value = f"{self.value:>12,.2f} {self.unit:<9}"
         return f"{self.name:<34} {value} {target:<22} {verdict:<7} {self.method}"
 

@@ -49,7 +49,7 @@ def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
         if kind == "read":
             content = read_file(request["path"], request["max_bytes"])
             pipe.send([toolbox.VALUE, len(content)])
-            pipe.sock.sendall(content)
+            pipe.write(content)
         else:
             write_file(request["path"], pipe.take(request["size"]))
             pipe.send([toolbox.VALUE, None])
@@ -66,7 +66,7 @@ def supervise(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
         STATE["prctl"](PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = os.fork()
     if child == 0:
-        pipe.sock.close()
+        os.close(pipe.file)
         become_program(request, files)
     for file in files:
         os.close(file)
@@ -82,7 +82,7 @@ def wait_for(pipe: Any, child: int) -> int | None:
     handle = os.pidfd_open(child)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    poll.register(pipe.sock, select.POLLIN)
+    poll.register(pipe.file, select.POLLIN)
     ready = {file for file, _ in poll.poll()}
     if handle in ready:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -92,7 +92,7 @@ def wait_for(pipe: Any, child: int) -> int | None:
 def wait_by_asking(pipe: Any, child: int) -> int | None:
     """The same where the kernel has no process handles."""
     poll = select.poll()
-    poll.register(pipe.sock, select.POLLIN)
+    poll.register(pipe.file, select.POLLIN)
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:

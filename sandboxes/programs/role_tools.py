@@ -41,11 +41,11 @@ def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
         if order == "snapshot":
             content = toolbox.image(db)
             pipe.send([toolbox.VALUE, len(content)])
-            pipe.sock.sendall(content)
+            pipe.write(content)
             continue
         reply = box.call(db, order[0], order[1])
         try:
             frame = wire.pack(reply)
         except (TypeError, ValueError, RecursionError, MemoryError) as error:
             frame = wire.pack([toolbox.FAULT, f"{order[0]}: returned no JSON: {error}"])
-        pipe.sock.sendall(frame)
+        pipe.write(frame)

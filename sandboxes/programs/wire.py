@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 from typing import Any
@@ -30,15 +31,26 @@ def pack(value: Any) -> bytes:
 
 
 class Pipe:
-    """Frames over a blocking stream socket."""
+    """Frames over a blocking stream socket, given as a bare file descriptor.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    A fresh fork pays for every page it touches; a socket object alone would be a hundred of them.
+    """
+
+    def __init__(self, file: int) -> None:
+        self.file = file
         self.buffer = b""
 
     def send(self, value: Any) -> None:
         """Send one value."""
-        self.sock.sendall(pack(value))
+        self.write(pack(value))
+
+    def write(self, data: bytes) -> None:
+        """Send raw bytes."""
+        sent = os.write(self.file, data)
+        if sent < len(data):
+            view = memoryview(data)
+            while sent < len(data):
+                sent += os.write(self.file, view[sent:])
 
     def recv(self) -> Any:
         """The next value. Raises EOFError when the other end is gone."""
@@ -53,7 +65,7 @@ class Pipe:
         if len(buffer) < size:
             parts, have = [buffer], len(buffer)
             while have < size:
-                part = self.sock.recv(max(CHUNK, min(size - have, 1 << 20)))
+                part = os.read(self.file, max(CHUNK, min(size - have, 1 << 20)))
                 if not part:
                     raise EOFError("the other end is gone")
                 parts.append(part)

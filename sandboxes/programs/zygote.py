@@ -102,7 +102,7 @@ def confine(config: dict[str, Any], cpu_s: int) -> None:
 def work(role: Any, config: dict[str, Any], request: dict[str, Any], files: list[int]) -> None:
     """Be the worker: serve one socket until it ends. Never returns."""
     try:
-        pipe = wire.Pipe(socket.socket(fileno=files[0]))
+        pipe = wire.Pipe(files[0])
         try:
             if config["confine"]:
                 if config.get("die_with_parent"):
@@ -177,7 +177,7 @@ def main() -> None:
         control = socket.socket(socket.AF_UNIX)
         control.connect(sys.argv[1])
     config, files = wire.recv_with_files(control)
-    pipe = wire.Pipe(control)
+    pipe = wire.Pipe(control.fileno())
     try:
         role = import_module(config["role"])
         settle(config)
