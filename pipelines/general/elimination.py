@@ -111,9 +111,12 @@ class Eliminator:
 
     def _neighbours(self, x: int) -> set[int]:
         found: set[int] = set()
-        for item in (*self.tests, *self.messages, *(term for _, term in self.terms)):
-            if x in item.scope:
-                found.update(item.scope)
+        scopes = [item.scope for item in self.tests]
+        scopes += [item.scope for item in self.messages]
+        scopes += [term.scope for _, term in self.terms]
+        for scope in scopes:
+            if x in scope:
+                found.update(scope)
         for link in self.links:
             if x in (link.child, link.parent):
                 found.update((link.child, link.parent))

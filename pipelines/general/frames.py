@@ -61,9 +61,6 @@ def slots_of(expr: Node) -> frozenset[str]:
     return frozenset(names.union(*(slots_of(child) for child in expr.children())))
 
 
-_BINDERS = (ir.Query, ir.Sum, ir.Count, ir.All, ir.Any)
-
-
 @lru_cache(maxsize=16_384)
 def free_names(expr: Node) -> frozenset[str]:
     """Variables that ``expr`` reads but doesn't bind, and its arguments (as ``arg:name``)."""
@@ -74,7 +71,7 @@ def free_names(expr: Node) -> frozenset[str]:
     inner = frozenset[str]().union(*(free_names(child) for child in expr.children()))
     if isinstance(expr, ir.Query):
         return inner - {expr.var}
-    if isinstance(expr, _BINDERS):
+    if isinstance(expr, ir.Sum | ir.Count | ir.All | ir.Any):
         return free_names(expr.over) | (free_names(expr.body) - {expr.var})
     return inner
 

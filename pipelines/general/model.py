@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from math import prod
 from typing import Any, Literal
@@ -186,7 +187,7 @@ class Model:
         binary = []
         for constraint in self.constraints:
             if len(constraint.scope) == 1:
-                self._filter(constraint.scope[0], lambda f, c=constraint: c.run(f) is True)
+                self._filter(constraint.scope[0], partial(_is_true, constraint))
             else:
                 binary.append(constraint)
         self.constraints = binary
@@ -231,7 +232,7 @@ class Model:
         for linear in self.linears:
             for term in linear.terms:
                 if len(term.scope) == 1:
-                    self._filter(term.scope[0], lambda f, t=term: t.run(f) is not None)
+                    self._filter(term.scope[0], partial(_is_known, term))
                 else:
                     known = ir.Cmp(fn="=", left=term.expr, right=term.expr)
                     run = self.compiler.compile(known)
@@ -254,6 +255,14 @@ class Model:
 
 def _has(row: Row, values: dict[str, Scalar]) -> bool:
     return all(value is not None and row.get(c) == value for c, value in values.items())
+
+
+def _is_true(constraint: Constraint, frame: Frame) -> bool:
+    return constraint.run(frame) is True
+
+
+def _is_known(term: Term, frame: Frame) -> bool:
+    return term.run(frame) is not None
 
 
 def _pair(model: Model, a: int, b: int) -> Constraint:

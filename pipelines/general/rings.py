@@ -29,6 +29,7 @@ class Ring:
         self.unit = 1
         self.slack = 0
         self.width = 0
+        self.mask = 0
         self.possible = True
         if len(model.linears) > 1:
             raise TooHardError("more than one linear constraint")

@@ -38,7 +38,7 @@ def test_items_are_taken_lazily_and_work_can_be_stopped(executor: LocalExecutor)
     running = executor.run(SQUARES, taken)
     for _ in range(5):
         next(running)
-    running.close()  # type: ignore[attr-defined]  # every form is a generator
+    running.close()
     assert next(taken) < 60
 
 
