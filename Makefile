@@ -32,7 +32,7 @@ check: dev  ## format, lint, import direction, types
 	$(BIN)/mypy
 
 bench: dev  ## measure; every figure is printed beside its target or a peer
-	$(BIN)/python -P -m benchmarks
+	$(BIN)/python -P benchmarks
 
 format: dev
 	$(BIN)/ruff format .

@@ -41,7 +41,7 @@ _VERBS = {
     "generate": "envgen.pipelines.general.generate:generate",
     "load": "envgen.environments.hosts:open_dataset",
     "pass_at_k": "envgen.rollout.pass_at_k:run_report",
-    "rollout": "envgen.rollout.run:rollout",
+    "rollout": "envgen.rollout:",  # the room itself, which can be called: both have one name
     "validate": "envgen.pipelines.general.validate:validate",
     "variants": "envgen.pipelines.general.variants:variants",
 }
@@ -53,7 +53,9 @@ def __getattr__(name: str) -> Any:
     if name not in _VERBS:
         raise AttributeError(f"module 'envgen' has no attribute {name!r}")
     module, _, attribute = _VERBS[name].partition(":")
-    found = getattr(importlib.import_module(module), attribute)
+    found: Any = importlib.import_module(module)
+    if attribute:
+        found = getattr(found, attribute)
     globals()[name] = found
     return found
 

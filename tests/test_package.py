@@ -53,6 +53,20 @@ def test_unknown_names_are_attribute_errors() -> None:
         _ = envgen.tarin
 
 
+@pytest.mark.parametrize(
+    "first",
+    ["", "import envgen.rollout.run", "envgen.rollout", "import envgen.rollout.filter as f"],
+)
+def test_every_verb_can_be_called_whatever_was_imported_before(first: str) -> None:
+    """``rollout`` is a room as well."""
+    code = (
+        f"import envgen\n{first}\nverbs = set(envgen.__all__) - {{'__version__'}}\n"
+        "assert all(callable(getattr(envgen, name)) for name in verbs)\n"
+        "import envgen.rollout.run as run\nassert callable(envgen.rollout) and run.RolloutConfig\nprint('ok')"
+    )
+    assert run(code) == "ok\n"
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_bare_rooms_refuse_to_be_imported(room: str) -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import {room}"

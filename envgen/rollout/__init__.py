@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from envgen.rollout.episode import EpisodeResult, run_episode
 from envgen.rollout.filter import FilterConfig, FilterReport, filter, reestimate
 from envgen.rollout.gold import GoldPolicy, make_policy
@@ -26,3 +30,14 @@ __all__ = [
     "run_episode",
     "run_report",
 ]
+
+
+class _Room(ModuleType):
+    """This room as ``envgen.rollout``: importing binds that name to the module, and it is a verb, too."""
+
+    def __call__(self, config: RolloutConfig, **options: Any) -> RolloutSummary:
+        """See ``envgen.rollout.run.rollout``."""
+        return rollout(config, **options)
+
+
+sys.modules[__name__].__class__ = _Room

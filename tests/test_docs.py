@@ -1,0 +1,123 @@
+"""The documentation against the program: commands, options, files, code and what must not stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runs import ROOT
+from click_words import commands, parse
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = (
+    "envgen", "environments", "pipelines", "sandboxes", "verifiers", "tests", "docs", "benchmarks",
+    "examples", ".ci",
+)  # fmt: skip
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PLACE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|yaml|yml|csv|j2))`")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    return [
+        text for name, text in FENCE.findall(page.read_text(encoding="utf-8")) if name == language
+    ]
+
+
+def shell_lines(page: Path) -> list[str]:
+    """Every ``envgen ...`` command in a page's shell blocks, continued lines joined."""
+    text = "\n".join(blocks(page, "sh") + blocks(page, "console")).replace("\\\n", " ")
+    lines = [line.strip().removeprefix("$ ") for line in text.splitlines()]
+    return [line for line in lines if line.startswith("envgen ")]
+
+
+WRITTEN = [(page.name, line) for page in PAGES for line in shell_lines(page)]
+SHOWN = [
+    (name, line.strip())
+    for name, command in commands().items()
+    for line in (command.epilog or "").splitlines()
+    if line.strip().startswith("envgen ")
+]
+
+
+@pytest.mark.parametrize(("where", "line"), [*WRITTEN, *SHOWN])
+def test_commands_in_pages_and_help_parse(where: str, line: str) -> None:
+    words = shlex.split(line.partition(" | ")[0], comments=True)
+    parse(words[1:])
+
+
+def test_pages_show_commands() -> None:
+    assert len(WRITTEN) >= 10
+    with pytest.raises(ValueError, match="no command"):
+        parse(["frobnicate"])
+    with pytest.raises(ValueError, match="No such option"):
+        parse(["list", "ds/", "--frobnicate"])
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_is_documented(name: str) -> None:
+    assert commands()[name].help
+    assert f"envgen {name}" in README
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_in_pages_compiles(page: Path) -> None:
+    for text in blocks(page, "python"):
+        compile(text, page.name, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_pages_exist(page: Path) -> None:
+    named = PLACE.findall(page.read_text(encoding="utf-8"))
+    missing = [
+        place
+        for place in named
+        if not any((base / place).exists() for base in (ROOT, page.parent, ROOT / "envgen"))
+    ]
+    assert not missing
+
+
+def test_makefile_targets_in_pages_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        for target in re.findall(r"`?make ([a-z]+)`", page.read_text(encoding="utf-8")):
+            assert f"\n{target}:" in makefile, f"{page.name}: make {target}"
+
+
+def test_the_changelog_has_a_place_for_changes() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(r"^## Unreleased\n+- ", text, re.MULTILINE)
+
+
+def test_agents_page_is_short() -> None:
+    assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 110
+
+
+def test_nothing_names_the_machine_it_was_written_on() -> None:
+    """No path of this checkout, its interpreter or a home folder, and nobody's key."""
+    places = [
+        re.escape(f"{place}/".encode()) for place in (str(ROOT), sys.prefix, str(Path.home()))
+    ]
+    homes = rb"/(?:home|Users)/[a-z]|-----BEGIN [A-Z ]*PRIVATE KEY"
+    suspicious = re.compile(b"|".join([*places, homes]))
+    found = []
+    for path in tracked():
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            if suspicious.search(line) and path != Path(__file__).resolve():
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line[:120]!r}")
+    assert not found
+
+
+def tracked() -> list[Path]:
+    """The project's text files, whether or not there is a Git repository."""
+    files = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
+    for name in SOURCES:
+        for folder, folders, names in os.walk(ROOT / name):  # links to the rooms are not followed
+            folders[:] = [one for one in folders if one not in ("__pycache__", "data")]
+            files += [Path(folder) / one for one in names if not one.endswith((".pyc", ".so"))]
+    return files
