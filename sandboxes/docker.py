@@ -38,6 +38,10 @@ FIRST = ["sh", "-c", "while read -r _; do (:); done"]
 _RUN = 'exec "$@"'
 _RUN_ALONE = '"$@"; code=$?; kill -9 -1 2>/dev/null; exit $code'
 """kill -1 means every process but this one and the first."""
+_OOM_KILLS = """cd /sys/fs/cgroup
+for file in memory.events memory/memory.oom_control; do
+    [ -r $file ] && while read -r key value; do [ $key = oom_kill ] && echo $value; done < $file
+done"""
 _SPAWN = 'echo $$; exec "$@"'
 _FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
 _local = threading.local()
@@ -256,6 +260,7 @@ class DockerSandbox:
         self.spec = spec
         self.user = spec.user if spec.user is not None else NOBODY
         reap()
+        self._oom_kills = 0
         self._spawned: list[DockerProcess] = []
         self._container: str | None = None
         self._container, self._stdin = make(spec, FIRST, [], self.user, runtime.clean_env())
@@ -308,7 +313,13 @@ class DockerSandbox:
         return result.model_copy(update={"exit_code": code, "oom": oom})
 
     def _out_of_memory(self) -> bool:
-        return bool(client().api.inspect_container(self.container)["State"].get("OOMKilled"))
+        """Whether the container's control group has killed a process since the last time."""
+        words = ["sh", "-c", _OOM_KILLS]
+        result = DockerExec(client().api, self.container, words, {}, "/", self.user).run(
+            b"", 10.0, 4096
+        )
+        before, self._oom_kills = self._oom_kills, int(result.stdout or b"0")
+        return self._oom_kills > before
 
     def end_all(self) -> None:
         """Kill every program but the first process, which then collects them."""

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import socket
+import subprocess
+import tarfile
+from collections.abc import Iterator
+
+import pytest
+
+from envgen.core.errors import SandboxError, SandboxUnavailableError
+from envgen.sandboxes import docker, runtime
+from envgen.sandboxes.base import SandboxSpec, create
+from envgen.sandboxes.docker_exec import signalled
+
+pytestmark = pytest.mark.docker
+IMAGE = "envgen-test-shell:1"
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    """An image with a shell, cat, mkdir and their libraries, and nothing else."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        paths = {f"/bin/{name}": shutil.which(name) or "" for name in ("sh", "cat", "mkdir")}
+        for source in list(paths.values()):
+            listed = subprocess.run(["ldd", source], capture_output=True, text=True, check=True)
+            paths |= {path: path for path in re.findall(r"/\S+", listed.stdout)}
+        for target, source in paths.items():
+            entry = archive.gettarinfo(source, target.lstrip("/"))
+            with open(source, "rb") as content:
+                entry.type, entry.linkname = tarfile.REGTYPE, ""
+                entry.size = len(data := content.read())
+                archive.addfile(entry, io.BytesIO(data))
+    name, _, tag = IMAGE.partition(":")
+    docker.client().api.import_image_from_data(buffer.getvalue(), repository=name, tag=tag)
+    yield IMAGE
+    docker.client().api.remove_image(IMAGE, force=True)
+
+
+def test_an_image_of_ones_own(image: str) -> None:
+    with create(SandboxSpec(image=image), "docker") as sandbox:
+        assert sandbox.exec(["sh", "-c", "echo $((6 * 7)); exit 4"]).exit_code == 4
+        sandbox.write_file("a/b", b"content")
+        assert sandbox.read_file("/work/a/b") == b"content"
+        assert sandbox.exec(["sh", "-c", "cat a/b"]).text == "content"
+        assert sandbox.exec(["python3"]).exit_code == 127
+        assert sandbox.exec(["sh", "-c", "echo x > /bin/new"]).exit_code != 0
+
+
+def test_an_image_that_is_not_there() -> None:
+    with pytest.raises(SandboxError, match="no-such-image"):
+        create(SandboxSpec(image="no-such-image:0"), "docker")
+
+
+def test_containers_of_dead_processes_are_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = create(SandboxSpec(), "docker")
+    with monkeypatch.context() as patch:
+        patch.setattr(docker, "owner", lambda: f"{socket.gethostname()}:999999999:123")
+        orphan = docker.DockerSandbox(SandboxSpec())
+    assert docker.reap() == 1
+    with pytest.raises(SandboxError):
+        orphan.exec(["true"])
+    assert mine.exec(["true"]).exit_code == 0
+    orphan.close()
+    mine.close()
+
+
+def test_a_container_that_dies_is_an_error_and_not_a_result() -> None:
+    sandbox = docker.DockerSandbox(SandboxSpec())
+    docker.client().api.kill(sandbox.container)
+    with pytest.raises(SandboxError):
+        sandbox.exec(["true"])
+    sandbox.close()
+
+
+def test_killed_for_memory_is_told() -> None:
+    words = [runtime.python(), *runtime.python_flags(), "-c", "bytearray(300 << 20)"]
+    with create(SandboxSpec(memory_bytes=128 << 20), "docker") as sandbox:
+        result = sandbox.exec(words, timeout_s=30)
+        assert (result.exit_code, result.oom) == (-9, True)
+
+
+def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    monkeypatch.setattr(docker, "_local", type("Empty", (), {})())
+    with pytest.raises(SandboxUnavailableError, match="no Docker Engine") as caught:
+        docker.client()
+    assert "bubblewrap" in caught.value.hint
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, 0), (1, 1), (128, 128), (137, -9), (255, 255)])
+def test_signals_in_exit_codes(code: int, told: int) -> None:
+    assert signalled(code) == told
