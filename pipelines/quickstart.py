@@ -32,7 +32,7 @@ from envgen.report.data import (
 from envgen.report.html import write_report
 from envgen.rollout.filter import FilterConfig, FilterReport, reestimate
 from envgen.rollout.filter import filter as filter_dataset
-from envgen.rollout.pass_at_k import PassReport, pass_at_k_interval, run_report
+from envgen.rollout.pass_at_k import PassReport, run_report
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.sandboxes.zygote import WorkerBackend, choose
 from envgen.store.dataset import Dataset
@@ -226,17 +226,18 @@ def _notes(dataset: Dataset, backend: WorkerBackend) -> tuple[str, ...]:
 
 
 def _pass_rows(reports: dict[str, PassReport]) -> tuple[PassRow, ...]:
-    """Pooled pass@k by policy and level; the interval is that of the pooled pass@1, mapped."""
+    """Mean pass@k by policy and level, with the means of the tasks' interval ends (so it is wide)."""
     rows = []
     for policy, report in reports.items():
         levels: list[int | None] = [None, *sorted({t.level for t in report.tasks if t.level})]
         for level in levels:
             tasks = [t for t in report.tasks if level is None or t.level == level]
-            n, c = sum(t.n for t in tasks), sum(t.c for t in tasks)
+            n = sum(t.n for t in tasks)
             for k in report.ks:
                 values = [v for t in tasks if (v := t.values[k]) is not None]
-                if values and n and (k == 1 or level is None):
-                    low, high = pass_at_k_interval(n, c, k)
+                if values:
+                    ends = [t.intervals[k] for t in tasks if t.values[k] is not None]
+                    low, high = (sum(end) / len(ends) for end in zip(*ends, strict=True))
                     rows.append(
                         PassRow(
                             policy=policy, level=level, k=k, estimate=sum(values) / len(values),
