@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from envgen.core.ir import Clause, Goal, Problem, Satisfy
 from envgen.pipelines.general.blueprint import Hardened, Operator
-from envgen.pipelines.general.domains.meetings_bind import Params, bind, pair_rules
+from envgen.pipelines.general.domains.meetings_bind import Params, bind
 from envgen.pipelines.general.domains.meetings_lexicon import LEXICON
 from envgen.pipelines.general.domains.meetings_recipe import (
     ATTRIBUTES,
@@ -23,6 +23,7 @@ from envgen.pipelines.general.domains.meetings_recipe import (
     EXTRAS,
     LENGTHS,
     MAX_MEETINGS,
+    Coupling,
     Extra,
     Recipe,
     Sense,
@@ -32,7 +33,7 @@ from envgen.pipelines.general.domains.meetings_rows import draw_tables
 from envgen.pipelines.general.domains.meetings_schema import access, relations
 from envgen.pipelines.general.tables import Tables
 
-_DRAWS = 120
+_DRAWS = 400
 """Tables drawn before a recipe is given up."""
 _OPENINGS = {"rank": "rooms", "filter": "rooms", "hop": "bookings", "fixed": "fixed"}
 _PAIRS = ("lag", "same_floor")
@@ -75,7 +76,8 @@ def _clauses(recipe: Recipe) -> list[Clause]:
     clauses = [
         LEXICON.clause(rule, k=k) for k in recipe.numbers for rule in ("free", "room_free", "seats")
     ]
-    clauses += [LEXICON.clause(rule, count=count) for rule in pair_rules(count)]
+    if recipe.coupling:
+        clauses.append(LEXICON.clause(recipe.coupling, count=count))
     for extra in recipe.extras:
         about: dict[str, JsonValue] = {"count": count} if extra.key == "lunch" else extra.fields
         clauses.append(LEXICON.clause(extra.key, **about))
@@ -123,7 +125,12 @@ def _place(recipe: Recipe, _: Random) -> Recipe | None:
 def _add_meeting(recipe: Recipe, rng: Random) -> Recipe | None:
     if recipe.task != "place" or len(recipe.lengths) == MAX_MEETINGS:
         return None
-    return replace(recipe, lengths=(*recipe.lengths, rng.choice(LENGTHS)))
+    couplings: tuple[Coupling, ...] = ("apart", "rooms_once")
+    coupling = recipe.coupling or rng.choice(couplings)
+    if coupling == "rooms_once" and len(recipe.lengths) == MAX_MEETINGS - 1:
+        return None  # that many meetings would need too many different people
+    lengths = (*recipe.lengths, rng.choice(LENGTHS))
+    return replace(recipe, lengths=lengths, coupling=coupling)
 
 
 def _add_extra(key: str, recipe: Recipe, rng: Random) -> Recipe | None:
@@ -132,7 +139,7 @@ def _add_extra(key: str, recipe: Recipe, rng: Random) -> Recipe | None:
         return None
     has = {extra[:3] for extra in recipe.extras}
     numbers = list(recipe.numbers)
-    if key == "lag" and len(numbers) < 3:  # with two, it says all that the rule on overlaps says
+    if key == "lag" and len(numbers) < 3:  # with two, it implies the rule on overlaps
         return None
     places = [(0, 0)] if key == "lunch" else [(k, 0) for k in numbers]
     if key in _PAIRS:

@@ -23,8 +23,8 @@ _TRIES = 25
 """Choices of params tried on one set of rows."""
 _STEPS = 4_000
 """Placements looked at before a rule counts as one that doesn't bind."""
-_KEEP = 3
-"""Bindings to choose the tightest from."""
+_KEEP, _KEEP_SINGLE = 3, 8
+"""Bindings to choose the tightest from, the latter where one meeting is to be placed."""
 _COUNT_CAP = 300
 _LAGS = (15, 30, 45, 60, 90, 120)
 
@@ -37,57 +37,30 @@ def bind(recipe: Recipe, tables: Tables, rng: Random) -> Params | None:
         return _bind_filter(recipe, tables, rng)
     if recipe.task == "hop":
         return _bind_hop(recipe, tables, rng)
+    office = _Office(recipe, tables)
     best: tuple[int, Params] | None = None
     found = 0
     for _ in range(_TRIES):
-        params = _choose(recipe, tables, rng)
-        board = None if params is None else _board(recipe, tables, params, rng)
-        if params is None or board is None or not board.all_bind():
+        params = office.choose(rng)
+        if params is None:
+            break
+        board = _board(office, params, rng)
+        if board is None or not board.all_bind():
             continue
         solutions = board.solutions(_COUNT_CAP)
         if best is None or solutions < best[0]:
             best = solutions, params
         found += 1
-        if found == _KEEP:
+        if found == (_KEEP if len(recipe.lengths) > 1 else _KEEP_SINGLE):
             break
     return None if best is None else best[1]
 
 
-def _choose(recipe: Recipe, tables: Tables, rng: Random) -> Params | None:
-    """The person and room, or the meetings, that the request is about."""
-    if recipe.task == "fixed":
-        people, rooms = sorted(tables["people"]), sorted(tables["rooms"])
-        return {"person": rng.choice(people), "room": rng.choice(rooms)}
-    meetings = sorted(tables["meetings"])
-    for _ in range(_TRIES):
-        chosen = rng.sample(meetings, len(recipe.lengths))
-        if _can_clash(recipe, [set(_attendees(tables, meeting)) for meeting in chosen]):
-            return {f"meeting_{k}": m for k, m in zip(recipe.numbers, chosen, strict=True)}
-    return None
-
-
-def _can_clash(recipe: Recipe, groups: list[set[str]]) -> bool:
-    """Whether both rules on overlaps can bind: a lag rules out all overlaps of its two meetings."""
-    apart = {(extra.first, extra.second) for extra in recipe.extras if extra.key == "lag"}
-    shared = {
-        bool(groups[k - 1] & groups[m - 1])
-        for k, m in combinations(recipe.numbers, 2)
-        if (k, m) not in apart
-    }
-    rules = pair_rules(len(groups))
-    return ("people_once" not in rules or True in shared) and (
-        "rooms_once" not in rules or False in shared
-    )
-
-
-def _board(recipe: Recipe, tables: Tables, params: Params, rng: Random) -> Board | None:
+def _board(office: _Office, params: Params, rng: Random) -> Board | None:
     """The board of a request; bounds are added to ``params``. None if some rule can't bind."""
-    day = _Day(recipe, tables, params)
-    kinds = ("free", "room_free") if recipe.task == "fixed" else ("free", "room_free", "seats")
-    rules = [f"{kind}_{k}" for kind in kinds for k in recipe.numbers]
-    board = Board({k: list(day.options(k)) for k in recipe.numbers}, {}, rules)
-    if not board.may_bind():
-        return None
+    recipe = office.recipe
+    rules = [f"{kind}_{k}" for kind in office.kinds for k in recipe.numbers]
+    board = Board({k: office.options(params, k) for k in recipe.numbers}, {}, rules)
     for extra in recipe.extras:
         if extra.key in ("lag", "same_floor"):
             if extra.key == "lag":
@@ -97,8 +70,10 @@ def _board(recipe: Recipe, tables: Tables, params: Params, rng: Random) -> Board
         if breaks is None:
             return None
         board.add(extra, breaks)
+        if not board.may_bind():
+            return None
     for k, m in combinations(recipe.numbers, 2):
-        board.pairs[k, m] = list(day.pair_rules(k, m))
+        board.pairs[k, m] = list(_pair_rules(recipe, params, k, m))
     return board
 
 
@@ -241,71 +216,99 @@ class Board:
                 yield from self._walk(options, (*placed, option), rule, done=done or bool(found))
 
 
-class _Day:
-    """What the rows say about the meetings of a request."""
+class _Office:
+    """What the rows say about meetings, worked out once for each meeting and length."""
 
-    def __init__(self, recipe: Recipe, tables: Tables, params: Params) -> None:
+    def __init__(self, recipe: Recipe, tables: Tables) -> None:
         self.recipe = recipe
-        self.params = params
+        self.fixed = recipe.task == "fixed"
+        self.kinds = ("free", "room_free") if self.fixed else ("free", "room_free", "seats")
         self.rooms = tables["rooms"]
         self.bookings = _by_owner(tables["bookings"], "room")
         self.busy = _by_owner(tables["busy"], "person")
-        self.people: dict[int, list[str]] = {}
-        for k in recipe.numbers:
-            named = params.get("person")
-            self.people[k] = [str(named)] if named else _attendees(tables, params[f"meeting_{k}"])
+        self.people: dict[str, list[str]] = {}
+        for row in tables["attendance"].values() if not self.fixed else ():
+            self.people.setdefault(str(row["meeting_id"]), []).append(str(row["person"]))
+        if self.fixed:
+            self.people = {name: [name] for name in tables["people"]}
+        self._found: dict[tuple[str, str, int], list[Option]] = {}
 
-    def options(self, k: int) -> Iterator[Option]:
-        """The rooms and starts for meeting ``k`` that break at most one of its own rules."""
-        fixed = self.recipe.task == "fixed"
-        rooms = [str(self.params["room"])] if fixed else sorted(self.rooms)
-        length = self.recipe.lengths[k - 1]
-        taken = [span for name in self.people[k] for span in self.busy.get(name, ())]
+    def choose(self, rng: Random) -> Params | None:
+        """The person and room, or the meetings, of a request; None if there is no such choice."""
+        length = self.recipe.lengths[0]
+        if self.fixed:
+            pairs = [(p, r) for p in sorted(self.people) for r in sorted(self.rooms)]
+            pairs = [pair for pair in pairs if self._options(*pair, length)]
+            return dict(zip(("person", "room"), rng.choice(pairs), strict=True)) if pairs else None
+        taken: set[str] = set()
+        params: Params = {}
+        for k in self.recipe.numbers:
+            meetings = [
+                meeting
+                for meeting in sorted(self.people)
+                if meeting not in params.values()
+                and (self.recipe.coupling != "rooms_once" or not taken & set(self.people[meeting]))
+                and self._options(meeting, "", self.recipe.lengths[k - 1])
+            ]
+            if not meetings:
+                return None
+            params[f"meeting_{k}"] = chosen = rng.choice(meetings)
+            taken |= set(self.people[chosen])
+        return params
+
+    def options(self, params: Params, k: int) -> list[Option]:
+        """The options of meeting ``k`` of a request, the rules they break with its number."""
+        subject = params["person"] if self.fixed else params[f"meeting_{k}"]
+        room = params["room"] if self.fixed else ""
+        found = self._options(str(subject), str(room), self.recipe.lengths[k - 1])
+        return [o._replace(broken=f"{o.broken}_{k}") if o.broken else o for o in found]
+
+    def _options(self, subject: str, room: str, length: int) -> list[Option]:
+        """Rooms (or ``room``) and starts that break at most one rule; none if a rule can't bind.
+
+        There must also be an option in a room without a spare seat.
+        """
+        key = (subject, room, length)
+        if key not in self._found:
+            people = self.people[subject]
+            found = list(self._all(people, [room] if room else sorted(self.rooms), length))
+            seated = self.fixed or any(
+                option.row["seats"] == len(people) for option in found if not option.broken
+            )
+            binding = {option.broken for option in found} == {"", *self.kinds}
+            self._found[key] = found if binding and seated else []
+        return self._found[key]
+
+    def _all(self, people: list[str], rooms: list[str], length: int) -> Iterator[Option]:
+        taken = [span for name in people for span in self.busy.get(name, ())]
         starts = range(OPENS, CLOSES - length + 1, STEP)
-        late = [start for start in starts if _clash(taken, start, start + length)]
+        late = {start for start in starts if _clash(taken, start, start + length)}
         for room in rooms:
             row = self.rooms[room]
-            floor = _number(row["floor"])
-            small = not fixed and _number(row["seats"]) < len(self.people[k])
+            small = not self.fixed and _number(row["seats"]) < len(people)
             booked = self.bookings.get(room, [])
             for start in starts:
-                broken = f"seats_{k}" if small else ""
+                broken = ["seats"] if small else []
                 if start in late:
-                    if broken:
-                        continue
-                    broken = f"free_{k}"
-                if _clash(booked, start, start + length):
-                    if broken:
-                        continue
-                    broken = f"room_free_{k}"
-                yield Option(row, floor, start, start + length, broken)
-
-    def pair_rules(self, k: int, m: int) -> Iterator[tuple[str, Pair]]:
-        """Rules on meetings ``k`` and ``m``, and what breaks them."""
-        if set(self.people[k]) & set(self.people[m]):
-            yield "people_once", _overlap
-        if "rooms_once" in pair_rules(len(self.recipe.lengths)):
-            yield "rooms_once", _same_room_overlap
-        for extra in self.recipe.extras:
-            if (extra.first, extra.second) != (k, m):
-                continue
-            if extra.key == "same_floor":
-                yield extra.name, _other_floor
-            elif extra.key == "lag":
-                yield extra.name, partial(_too_soon, _number(self.params[extra.name]))
+                    broken.append("free")
+                if len(broken) < 2 and _clash(booked, start, start + length):
+                    broken.append("room_free")
+                if len(broken) < 2:
+                    floor = _number(row["floor"])
+                    yield Option(row, floor, start, start + length, "".join(broken))
 
 
-def pair_rules(count: int) -> tuple[str, ...]:
-    """Ids of the rules on pairs that every placement of ``count`` meetings has.
-
-    With two meetings only one of them can bind: people who attend both rule out every overlap.
-    """
-    return ("people_once", "rooms_once")[: max(0, count - 1)]
-
-
-def _attendees(tables: Tables, meeting: Scalar) -> list[str]:
-    rows = tables["attendance"].values()
-    return [str(row["person"]) for row in rows if row["meeting_id"] == meeting]
+def _pair_rules(recipe: Recipe, params: Params, k: int, m: int) -> Iterator[tuple[str, Pair]]:
+    """Rules on meetings ``k`` and ``m``, and what breaks them."""
+    if recipe.coupling:
+        yield recipe.coupling, _overlap if recipe.coupling == "apart" else _same_room_overlap
+    for extra in recipe.extras:
+        if (extra.first, extra.second) != (k, m):
+            continue
+        if extra.key == "same_floor":
+            yield extra.name, _other_floor
+        elif extra.key == "lag":
+            yield extra.name, partial(_too_soon, _number(params[extra.name]))
 
 
 def _overlap(a: Option, b: Option) -> bool:

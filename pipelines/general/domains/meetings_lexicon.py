@@ -73,9 +73,9 @@ LEXICON = Lexicon(
         "seats": Phrase(
             "The room of meeting {k} must have a seat for everyone who attends it.", rules.seats
         ),
-        "people_once": Phrase(
-            "Of these {count} meetings, no two that have an attendee in common may overlap in time.",
-            rules.people_once,
+        "apart": Phrase(
+            "I want to be able to look in on each of them: no two of these {count} meetings may overlap.",
+            rules.apart,
         ),
         "rooms_once": Phrase(
             "Of these {count} meetings, no two that are in the same room may overlap in time.",

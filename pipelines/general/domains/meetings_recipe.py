@@ -11,13 +11,14 @@ from envgen.core.ir import Equals, Intervals, Problem
 
 Task = Literal["rank", "filter", "hop", "fixed", "place"]
 Sense = Literal["highest", "lowest"]
+Coupling = Literal["", "apart", "rooms_once"]
 
 ATTRIBUTES = ("seats", "floor", "screens")
 """What rank and filter tasks compare."""
 EQUIPMENT = ("video", "whiteboard")
 OPENS, CLOSES, STEP = 540, 1020, 30
 """The working day, in minutes after midnight, and the grid that meetings start on."""
-LENGTHS = (30, 60, 90)
+LENGTHS = (30, 60, 60)
 MAX_MEETINGS = 4
 
 
@@ -62,6 +63,8 @@ class Recipe:
     sense: Sense = "highest"
     lengths: tuple[int, ...] = ()
     """Minutes of each meeting to place."""
+    coupling: Coupling = ""
+    """The rule on overlaps that all meetings share: none of them, or none in the same room."""
     extras: tuple[Extra, ...] = ()
 
     @property
@@ -83,7 +86,9 @@ def recipe_of(problem: Problem) -> Recipe:
     if all(slot.kind == "interval" for slot in problem.slots):
         return Recipe(task="fixed", lengths=lengths)
     extras = [_extra(c.text_key, c.fields) for c in problem.clauses if c.text_key in EXTRAS]
-    return Recipe(task="place", lengths=lengths, extras=tuple(extras))
+    ids = {clause.id for clause in problem.clauses}
+    coupling: Coupling = "apart" if "apart" in ids else "rooms_once" if "rooms_once" in ids else ""
+    return Recipe(task="place", lengths=lengths, coupling=coupling, extras=tuple(extras))
 
 
 def _extra(key: str, fields: dict[str, JsonValue]) -> Extra:

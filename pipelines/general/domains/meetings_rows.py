@@ -40,17 +40,30 @@ def draw_tables(recipe: Recipe, rng: Random) -> Tables:
     if recipe.task == "filter":
         return {"rooms": _rooms(rng, rng.randint(8, 12), spread=12)}
     rooms = _rooms(rng, 6, spread=4)
-    bookings = _intervals(rng, "K", "room", list(rooms), (2, 4), (30, 60, 60, 90, 120))
+    if recipe.task == "place":
+        for row in rooms.values():
+            row["seats"] = rng.randint(2, 6)
+    bookings = _intervals(rng, "K", "room", list(rooms), (3, 5), (30, 60, 60, 90, 120))
     tables: Tables = {"rooms": rooms, "bookings": bookings}
     if recipe.task == "hop":
         return tables
-    people = _people(rng, 4 if recipe.task == "fixed" else 9 + len(recipe.lengths))
+    people = _people(rng, _num_people(recipe))
     busy = _intervals(rng, "B", "person", list(people), (1, 2), (30, 30, 60, 60, 90))
     tables |= {"people": people, "busy": busy}
     if recipe.task == "place":
-        meetings = _meetings(rng, len(recipe.lengths) + 2, list(people))
+        meetings = _meetings(rng, len(recipe.lengths) + 3, list(people))
         tables |= {"meetings": meetings, "attendance": _attendance(rng, meetings, list(people))}
     return tables
+
+
+def _num_people(recipe: Recipe) -> int:
+    if recipe.task == "fixed":
+        return 4
+    return (
+        (5 + 4 * len(recipe.lengths))
+        if recipe.coupling == "rooms_once"
+        else 9 + len(recipe.lengths)
+    )
 
 
 def _ids(rng: Random, prefix: str, digits: int, count: int) -> list[str]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 from pydantic import JsonValue
 
 from envgen.core.ir import (
     All,
-    Any,
     Before,
     Clause,
     End,
@@ -30,7 +27,6 @@ from envgen.pipelines.general.domains.terms import (
     either,
     eq,
     get,
-    negate,
     param,
     slot,
     var,
@@ -73,9 +69,9 @@ def _idle(time: Expr, relation: str, column: str, owner: Expr) -> Expr:
     return All(var="b", over=over, body=_clear(time, relation))
 
 
-def _attendees(k: int, name: str = "a") -> Query:
-    where = eq(get("attendance", var(name), "meeting_id"), param(f"meeting_{k}"))
-    return Query(var=name, relation="attendance", where=where)
+def _attendees(k: int) -> Query:
+    where = eq(get("attendance", var("a"), "meeting_id"), param(f"meeting_{k}"))
+    return Query(var="a", relation="attendance", where=where)
 
 
 def free(fields: Fields) -> Clause:
@@ -114,16 +110,10 @@ def _numbers(fields: Fields) -> range:
     return range(1, number(fields["count"]) + 1)
 
 
-def people_once(fields: Fields) -> Clause:
-    """No one has to be in two meetings at a time."""
-    pairs = []
-    for k, m in combinations(_numbers(fields), 2):
-        same = eq(get("attendance", var("b"), "person"), get("attendance", var("a"), "person"))
-        shared = Any(
-            var="a", over=_attendees(k), body=Any(var="b", over=_attendees(m, "b"), body=same)
-        )
-        pairs.append(either(negate(shared), NoOverlap(intervals=(_time(k), _time(m)))))
-    return _clause("people_once", "no_overlap", both(*pairs))
+def apart(fields: Fields) -> Clause:
+    """No two of the meetings overlap."""
+    times = tuple(_time(k) for k in _numbers(fields))
+    return _clause("apart", "no_overlap", NoOverlap(intervals=times))
 
 
 def rooms_once(fields: Fields) -> Clause:
@@ -233,9 +223,9 @@ def frame(fields: Fields) -> Frame:
         return Frame(slots=(asked,), layout={name: {"$slot": name}})
     count = 1 if opening == "fixed" else int(opening.removeprefix("place_"))
     slots: list[Slot] = []
-    layout: list[Layout] = []
+    layout: dict[str, Layout] = {}
     for k in range(1, count + 1):
         found, entry = _place(fields, k)
         slots += found
-        layout.append(entry if count == 1 else {"meeting": k, **entry})
-    return Frame(slots=tuple(slots), layout=layout[0] if count == 1 else layout)
+        layout |= entry if count == 1 else {f"meeting_{k}": entry}
+    return Frame(slots=tuple(slots), layout=layout)

@@ -61,8 +61,8 @@ def _fields(recipe: Recipe) -> dict[str, JsonValue]:
     if recipe.task != "refund":
         fields: dict[str, JsonValue] = {"opening": _OPENINGS[recipe.task]}
         return fields | ({"escalation": ESCALATED} if recipe.task == "cancel" else {})
-    opening = "refund_two" if recipe.has("second_order") else "refund_one"
-    return {"opening": opening, "rules": _rule_words(recipe), "escalation": ESCALATED}
+    opening = "refund_all" if recipe.has("all_orders") else "refund_order"
+    return {"opening": opening, "escalation": ESCALATED}
 
 
 def _rule_words(recipe: Recipe) -> list[JsonValue]:
@@ -78,12 +78,8 @@ def _asked(recipe: Recipe, fields: dict[str, JsonValue]) -> tuple[tuple[Clause, 
         return (), LEXICON.goal(recipe.task, **said)
     if recipe.task == "cancel":
         return (), LEXICON.reach_goal(fields, (LEXICON.clause("cancel"),))
-    rules = _rule_words(recipe)
-    key = "refund_fee" if recipe.has("fee") else "refund"
-    if recipe.has("second_order"):
-        effects = [LEXICON.clause(f"{key}_nth", n=n, rules=rules) for n in recipe.orders]
-    else:
-        effects = [LEXICON.clause(key, rules=rules)]
+    key = str(fields["opening"]) + ("_fee" if recipe.has("fee") else "")
+    effects = [LEXICON.clause(key, rules=_rule_words(recipe))]
     clauses = [LEXICON.clause(rule) for rule in recipe.item_rules]
     if recipe.has("cancel"):
         effects.append(LEXICON.clause("cancel_allowed"))

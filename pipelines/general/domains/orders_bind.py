@@ -6,24 +6,23 @@ customer could ask for, so that a policy can be broken in each of its rules, one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
 from random import Random
 
 from envgen.core.ir import Scalar
 from envgen.pipelines.general.domains.orders_recipe import Recipe
-from envgen.pipelines.general.domains.orders_rows import TIERS
+from envgen.pipelines.general.domains.orders_rows import days_between, today_of
 from envgen.pipelines.general.tables import Row, Tables
 
 Params = dict[str, Scalar]
 
-_BOUND_TRIES = 40
-_MAX_ELIGIBLE = 5
-"""Items to refund plus orders to refund from, at most; each item doubles the states of random walks."""
+_BOUND_TRIES = 60
+_MAX_ELIGIBLE = 4
+"""Items to refund at most; each one doubles the states of random walks."""
 _POLICY = ("today", "window", "category", "short_window", "minimum", "cancel_days")
 _SHORTEST = 6
-"""Days of the shortest refund window."""
+"""Days of the shortest general refund window."""
 
 
 def bind(
@@ -52,12 +51,7 @@ def bind_escalation(recipe: Recipe, tables: Tables, rng: Random) -> Params | Non
         return _bind_cancel(tables, rng, pending=0)
     if recipe.task != "refund":
         return None
-    for params in _bind_refund(recipe, tables, rng):
-        request = _request(recipe, tables, params)
-        youngest = min(item.age for items in request for item in items)
-        if youngest > _SHORTEST:
-            return params | _windows(recipe, tables, params, youngest - 1, rng)
-    return None
+    return next(_bind_refund(recipe, tables, rng, None, on_hold=True), None)
 
 
 def _shuffled(rng: Random, keys: Iterator[str]) -> list[str]:
@@ -110,201 +104,156 @@ def _bind_cancel(tables: Tables, rng: Random, *, pending: int) -> Params | None:
 
 @dataclass(frozen=True)
 class _Item:
-    """What the policy looks at in an item that was delivered and can still be refunded."""
+    """What the policy looks at in an item that was delivered."""
 
+    id: str
     age: int
     category: str
     final_sale: bool
     paid: int
 
-    def broken(self, rules: tuple[str, ...], bounds: Params, window: int) -> set[str]:
+    def broken(self, rules: tuple[str, ...], bounds: Mapping[str, Scalar], window: int) -> set[str]:
         """The rules that forbid a refund."""
-        found = set()
-        for rule in rules:
-            if rule in ("window", "tier_window"):
-                allowed = self.age <= window
-            elif rule == "short_window":
-                short = bounds["short_window"]
-                assert isinstance(short, int)
-                allowed = self.category != bounds["category"] or self.age <= short
-            elif rule == "final_sale":
-                allowed = not self.final_sale
-            else:
-                minimum = bounds["minimum"]
-                assert isinstance(minimum, int)
-                allowed = self.paid >= minimum
-            if not allowed:
-                found.add(rule)
-        return found
+        kept = {
+            "window": self.age <= window,
+            "tier_window": self.age <= window,
+            "short_window": self.category != bounds.get("category")
+            or self.age <= _number(bounds.get("short_window", 0)),
+            "final_sale": not self.final_sale,
+            "minimum": self.paid >= _number(bounds.get("minimum", 0)),
+        }
+        return {rule for rule in rules if not kept[rule]}
 
 
-def _today(tables: Tables) -> str:
-    """The day after the last thing that happened."""
-    days = [str(row["ordered_on"]) for row in tables["orders"].values()]
-    days += [str(r["delivered_on"]) for r in tables["order_items"].values() if r["delivered_on"]]
-    return (date.fromisoformat(max(days)) + timedelta(days=1)).isoformat()
+def _number(value: Scalar) -> int:
+    assert isinstance(value, int)
+    return value
 
 
-def _days(start: Scalar, end: Scalar) -> int:
-    return (date.fromisoformat(str(end)) - date.fromisoformat(str(start))).days
-
-
-def _request(recipe: Recipe, tables: Tables, params: Params) -> list[list[_Item]]:
-    """The refundable items of each order of the request."""
-    request = []
-    for n in recipe.orders:
-        items = []
-        for row in tables["order_items"].values():
-            if row["order_id"] != params[f"order_{n}"] or row["status"] != "delivered":
-                continue
-            product = tables["products"][str(row["product_id"])]
-            price, quantity = row["unit_price"], row["quantity"]
-            assert isinstance(price, int)
-            assert isinstance(quantity, int)
-            items.append(
-                _Item(
-                    age=_days(row["delivered_on"], params["today"]),
-                    category=str(product["category"]),
-                    final_sale=bool(product["final_sale"]),
-                    paid=price * quantity,
-                )
+def _delivered(tables: Tables, today: Scalar, orders: Collection[str]) -> list[_Item]:
+    """The delivered items of ``orders``."""
+    items = []
+    for key, row in tables["order_items"].items():
+        if row["order_id"] not in orders or row["delivered_on"] is None:
+            continue
+        product = tables["products"][str(row["product_id"])]
+        items.append(
+            _Item(
+                id=key,
+                age=days_between(row["delivered_on"], today),
+                category=str(product["category"]),
+                final_sale=bool(product["final_sale"]),
+                paid=_number(row["unit_price"]) * _number(row["quantity"]),
             )
-        request.append(items)
-    return request
+        )
+    return items
 
 
 def _bind_refund(
-    recipe: Recipe, tables: Tables, rng: Random, policy: Params | None = None
+    recipe: Recipe,
+    tables: Tables,
+    rng: Random,
+    policy: Params | None,
+    *,
+    on_hold: bool = False,
 ) -> Iterator[Params]:
     """Every request on these rows in which each rule binds, with one choice of bounds each."""
-    today = policy["today"] if policy else _today(tables)
+    today = policy["today"] if policy else today_of(tables["orders"], tables["order_items"])
     for customer in _shuffled(rng, iter(tables["customers"])):
-        own = [row for row in tables["orders"].values() if row["customer_id"] == customer]
-        delivered = _shuffled(rng, (str(row["id"]) for row in own if row["status"] == "delivered"))
-        for first in range(0, len(delivered) - len(recipe.orders) + 1):
-            asked = delivered[first : first + len(recipe.orders)]
-            params: Params = {"today": today, "customer": customer}
-            params |= {f"order_{n}": key for n, key in zip(recipe.orders, asked, strict=True)}
-            extras = _bind_extras(
-                recipe, tables, params | (policy or {}), _without(delivered, asked), rng
-            )
-            if extras is None:
+        row = tables["customers"][customer]
+        if row["on_hold"] != on_hold:
+            continue
+        orders = tables["orders"].values()
+        own = _shuffled(rng, (str(o["id"]) for o in orders if o["customer_id"] == customer))
+        window = _number(tables["tiers"][str(row["tier"])]["window_days"])
+        for asked in [own] if recipe.has("all_orders") else [[order] for order in own]:
+            items = _delivered(tables, today, asked)
+            bounds = _bind_bounds(recipe, items, window, policy, rng)
+            if bounds is None:
                 continue
-            bounds = _bind_bounds(recipe, tables, params, rng, policy)
-            if bounds is not None:
-                yield params | extras | bounds
-
-
-def _without(items: list[str], others: list[str]) -> list[str]:
-    return [item for item in items if item not in others]
+            params: Params = {"today": today, "customer": customer, **bounds[0]}
+            if not recipe.has("all_orders"):
+                params["order"] = asked[0]
+            spare = [i.id for i in _delivered(tables, today, own) if i.id not in bounds[1]]
+            extras = _bind_extras(recipe, tables, params, spare, rng)
+            if extras is not None:
+                yield params | extras
 
 
 def _bind_bounds(
-    recipe: Recipe, tables: Tables, params: Params, rng: Random, policy: Params | None
-) -> Params | None:
-    """Bounds of the rules on items under which each of them alone forbids some refund."""
-    request = _request(recipe, tables, params)
-    items = [item for order in request for item in order]
-    ages = sorted({item.age for item in items})
+    recipe: Recipe, items: list[_Item], window: int, policy: Params | None, rng: Random
+) -> tuple[Params, set[str]] | None:
+    """Bounds under which each rule alone forbids some refund, and the ids of what can be refunded.
+
+    Without a ``policy`` each bound is one that something to be refunded just meets.
+    """
     rules = recipe.item_rules
-    if policy:
-        window = _own_window(recipe, tables, params, policy)
-        bound = _binds(rules, request, policy, window)
-        return policy | _fees(recipe, rng) if bound else None
-    windows = [age for age in ages[:-1] if age >= _SHORTEST]
-    for _ in range(_BOUND_TRIES if windows else 0):
-        window = rng.choice(windows)
+    if policy is not None:
+        window = window if "tier_window" in rules else _number(policy["window"])
+        found = _eligible(rules, items, policy, window)
+        return None if found is None else (policy, {item.id for item in found})
+    bounded = [rule for rule in rules if rule in ("window", "short_window", "minimum")]
+    for _ in range(_BOUND_TRIES if items else 0):
+        edge = {rule: rng.choice(items) for rule in bounded}
         bounds: Params = {}
+        if "window" in rules:
+            bounds["window"] = window = edge["window"].age
         if "short_window" in rules:
-            bounds["category"] = rng.choice(sorted({item.category for item in items}))
-            younger = [age for age in ages if 2 <= age < window]
-            bounds["short_window"] = rng.choice(younger) if younger else window
+            bounds["category"] = edge["short_window"].category
+            bounds["short_window"] = edge["short_window"].age
         if "minimum" in rules:
-            paid = sorted(item.paid for item in items)
-            bounds["minimum"] = paid[min(rng.randint(1, 2), len(paid) - 1)]
-        if _binds(rules, request, bounds, window):
-            return bounds | _windows(recipe, tables, params, window, rng) | _fees(recipe, rng)
+            bounds["minimum"] = edge["minimum"].paid
+        found = _eligible(rules, items, bounds, window)
+        if found is None or window < _SHORTEST or any(edge[r] not in found for r in bounded):
+            continue
+        return bounds, {item.id for item in found}
     return None
 
 
-def _binds(rules: tuple[str, ...], request: list[list[_Item]], bounds: Params, window: int) -> bool:
-    """Whether each order has something to refund and each rule alone forbids something."""
-    broken = [[item.broken(rules, bounds, window) for item in order] for order in request]
-    alone = {next(iter(found)) for order in broken for found in order if len(found) == 1}
-    eligible = [sum(not found for found in order) for order in broken]
-    return (
-        alone == set(rules) and all(eligible) and 2 <= sum(eligible) <= _MAX_ELIGIBLE - len(request)
-    )
-
-
-def _tier(tables: Tables, params: Params) -> str:
-    return str(tables["customers"][str(params["customer"])]["tier"])
-
-
-def _own_window(recipe: Recipe, tables: Tables, params: Params, policy: Params) -> int:
-    tiered = recipe.has("tier_window")
-    window = policy[f"window_{_tier(tables, params)}" if tiered else "window"]
-    assert isinstance(window, int)
-    return window
-
-
-def _windows(recipe: Recipe, tables: Tables, params: Params, window: int, rng: Random) -> Params:
-    """The refund window, or the one of each tier, such that the customer's is ``window``."""
-    if not recipe.has("tier_window"):
-        return {"window": window}
-    own = TIERS.index(_tier(tables, params))
-    windows = [window] * len(TIERS)
-    for i in range(own + 1, len(TIERS)):
-        windows[i] = windows[i - 1] + rng.randint(2, 9)
-    for i in range(own - 1, -1, -1):
-        windows[i] = max(1, windows[i + 1] - rng.randint(2, 9))
-    return {f"window_{tier}": days for tier, days in zip(TIERS, windows, strict=True)}
-
-
-def _fees(recipe: Recipe, rng: Random) -> Params:
-    if not recipe.has("fee"):
-        return {}
-    fees = (rng.randint(12, 25), rng.randint(6, 11), rng.randint(1, 5))
-    return {f"fee_{tier}": fee for tier, fee in zip(TIERS, fees, strict=True)}
+def _eligible(
+    rules: tuple[str, ...], items: list[_Item], bounds: Params, window: int
+) -> list[_Item] | None:
+    """What can be refunded; None if that is too little or too much, or a rule forbids nothing alone."""
+    broken = [item.broken(rules, bounds, window) for item in items]
+    alone = {next(iter(found)) for found in broken if len(found) == 1}
+    found = [item for item, rules_ in zip(items, broken, strict=True) if not rules_]
+    return found if alone == set(rules) and 2 <= len(found) <= _MAX_ELIGIBLE else None
 
 
 def _bind_extras(
-    recipe: Recipe, tables: Tables, params: Params, others: list[str], rng: Random
+    recipe: Recipe, tables: Tables, params: Params, spare: list[str], rng: Random
 ) -> Params | None:
-    """Params of the wishes beyond refunds; ``others`` are the customer's other delivered orders."""
+    """Params of the wishes beyond refunds; ``spare`` are delivered items that are not refunded."""
     found: Params = {}
     if recipe.has("cancel"):
         ages = sorted(
-            _days(row["ordered_on"], params["today"])
+            days_between(row["ordered_on"], params["today"])
             for row in tables["orders"].values()
             if row["customer_id"] == params["customer"] and row["status"] == "pending"
         )
         fixed = params.get("cancel_days")
-        allowed = [
-            age for age in ages[:-1][:2] if fixed is None or age <= int(str(fixed)) < ages[-1]
-        ]
+        allowed = [a for a in ages[:-1][:2] if fixed is None or a <= _number(fixed) < ages[-1]]
         if not allowed:
             return None
         found["cancel_days"] = rng.choice(allowed) if fixed is None else fixed
     if recipe.has("exchange"):
-        pair = _exchange(tables, others, rng)
+        pair = _exchange(tables, spare, rng)
         if pair is None:
             return None
         found |= pair
     return found
 
 
-def _exchange(tables: Tables, orders: list[str], rng: Random) -> Params | None:
-    """A delivered item whose category holds several other products, one of them the cheapest."""
-    rows = tables["order_items"].values()
-    items = [r for r in rows if r["order_id"] in orders and r["status"] == "delivered"]
-    for key in _shuffled(rng, (str(row["id"]) for row in items)):
+def _exchange(tables: Tables, spare: list[str], rng: Random) -> Params | None:
+    """An item to exchange: there is a cheapest other product, and a cheaper one that doesn't count."""
+    products = list(tables["products"].values())
+    for key in _shuffled(rng, iter(spare)):
         own = tables["products"][str(tables["order_items"][key]["product_id"])]
-        wanted = [
-            row
-            for row in tables["products"].values()
-            if row["category"] == own["category"] and row["stock"] and row is not own
-        ]
-        if len(wanted) >= 2 and _best(wanted, "price", "lowest") is not None:
+        same = [row for row in products if row["category"] == own["category"]]
+        wanted = [row for row in same if row["in_stock"] and row is not own]
+        if len(wanted) < 2 or _best(wanted, "price", "lowest") is None:
+            continue
+        price = min(_number(row["price"]) for row in wanted)
+        if any(_number(row["price"]) < price for row in same):
             return {"item": key}
     return None

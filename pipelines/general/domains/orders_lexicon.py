@@ -21,22 +21,18 @@ def _policy(rule: str, template: str) -> Phrase:
     return Phrase(template, partial(_rule, rule))
 
 
-_ALLOWED = "every delivered item that the rules about {rules:list} allow"
-_ONE = f"For order {{param:order_1}}: refund {_ALLOWED}"
-_NTH = f"For request number {{n}}, order {{param:order_{{n}}}}: refund {_ALLOWED}"
-
-
-def _tiers(name: str, unit: str) -> str:
-    return (
-        f"{{param:{name}_standard}} {unit} for customers of the tier standard, {{param:{name}_silver}} "
-        f"{unit} for silver and {{param:{name}_gold}} {unit} for gold"
-    )
-
-
+_ALLOWED = "refund every delivered item that the rules about {rules:list} allow"
+_ORDER = f"For order {{param:order}}: {_ALLOWED}"
+_ALL = f"For all orders of customer {{param:customer}}: {_ALLOWED}"
 _FEE = (
-    "; the amount is what was paid (unit price times quantity) minus a handling fee of "
-    f"{_tiers('fee', 'percent')}, the fee rounded down to whole cents."
+    "; the amount is what was paid (unit price times quantity) minus a handling fee: the fee percentage "
+    "of the customer's tier, taken of what was paid and rounded down to whole cents."
 )
+
+
+def _refund(template: str, whose: str, fee: str) -> Phrase:
+    return Phrase(template, partial(rules.refund_effect, whose, fee), kind="effect")
+
 
 LEXICON = Lexicon(
     id="orders",
@@ -48,13 +44,13 @@ LEXICON = Lexicon(
             f"{_DESK}. Customer {{param:customer}} writes: I changed my mind, please stop whatever you "
             f"have not shipped yet. {_DONE}"
         ),
-        "refund_one": (
+        "refund_order": (
             f"{_DESK}; today is {{param:today|date}}. Customer {{param:customer}} wants to return what "
-            f"came with order {{param:order_1}}. {_DONE}"
+            f"came with order {{param:order}}. {_DONE}"
         ),
-        "refund_two": (
-            f"{_DESK}; today is {{param:today|date}}. Customer {{param:customer}} wants to return what "
-            f"came with the orders {{param:order_1}} (number 1) and {{param:order_2}} (number 2). {_DONE}"
+        "refund_all": (
+            f"{_DESK}; today is {{param:today|date}}. Customer {{param:customer}} wants to return all that "
+            f"was delivered so far, whatever the order. {_DONE}"
         ),
     },
     frame=rules.frame,
@@ -85,13 +81,13 @@ LEXICON = Lexicon(
             rules.cancel_allowed_effect,
             kind="effect",
         ),
-        "refund": Phrase(f"{_ONE}.", rules.refund_effect, kind="effect"),
-        "refund_nth": Phrase(f"{_NTH}.", rules.refund_effect, kind="effect"),
-        "refund_fee": Phrase(f"{_ONE}{_FEE}", rules.refund_fee_effect, kind="effect"),
-        "refund_fee_nth": Phrase(f"{_NTH}{_FEE}", rules.refund_fee_effect, kind="effect"),
+        "refund_order": _refund(f"{_ORDER}.", "order", ""),
+        "refund_all": _refund(f"{_ALL}.", "customer", ""),
+        "refund_order_fee": _refund(f"{_ORDER}{_FEE}", "order", "fee"),
+        "refund_all_fee": _refund(f"{_ALL}{_FEE}", "customer", "fee"),
         "exchange": Phrase(
             "Exchange item {param:item} for the cheapest other product of the same category that is in "
-            "stock (stock of at least 1).",
+            "stock.",
             rules.exchange_effect,
             kind="effect",
         ),
@@ -102,8 +98,8 @@ LEXICON = Lexicon(
         ),
         "tier_window": _policy(
             "tier_window",
-            "Refund windows by tier: after its delivery an item can be refunded up to "
-            f"{_tiers('window', 'days')}, the last day included.",
+            "Refund windows by tier: an item can be refunded up to as many days after its delivery as the "
+            "window of the customer's tier says, the last day included.",
         ),
         "short_window": _policy(
             "short_window",
@@ -124,8 +120,8 @@ LEXICON = Lexicon(
             rules.cancel_rule,
         ),
         "escalate": Phrase(
-            "Escalation: if the rules about {rules:list} allow no refund at all for the request, change "
-            "nothing, whatever else was asked, and give the outcome {escalation}.",
+            "Escalation: if the customer's account is marked as on hold, change nothing, whatever was "
+            "asked, and give the outcome {escalation}.",
             rules.escalation,
             kind="escalate",
         ),

@@ -17,7 +17,7 @@ ITEM_ATTRIBUTES = ("unit_price", "quantity")
 ITEM_RULES = ("window", "tier_window", "short_window", "final_sale", "minimum")
 """Policy rules on refunded items, as clause ids, in the order of the policy."""
 FEATURES = (
-    "tier_window", "short_window", "final_sale", "minimum", "fee", "second_order", "cancel",
+    "tier_window", "short_window", "final_sale", "minimum", "fee", "all_orders", "cancel",
     "exchange", "lookup",
 )  # fmt: skip
 """What can be added to the plain refund task, in any combination."""
@@ -45,11 +45,6 @@ class Recipe:
         window = "tier_window" if self.has("tier_window") else "window"
         return (window, *(rule for rule in ITEM_RULES[2:] if self.has(rule)))
 
-    @property
-    def orders(self) -> tuple[int, ...]:
-        """Numbers of the orders to refund."""
-        return (1, 2) if self.has("second_order") else (1,)
-
 
 def recipe_of(problem: Problem) -> Recipe:
     """The recipe that ``problem`` was made from, read off its goal, clauses and tools."""
@@ -65,13 +60,13 @@ def recipe_of(problem: Problem) -> Recipe:
     if not isinstance(goal, Reach):
         raise ValueError(f"no task of the order domain: {problem.id!r}")
     effects = {effect.id for effect in goal.effects}
-    if "refund_1" not in effects:
+    if "refund" not in effects:
         return Recipe(task="cancel")
     tools = {access.tool for access in problem.access}
     found = {clause.id for clause in problem.clauses} & set(ITEM_RULES[1:])
     signs = {
         "fee": "refund_amount" in tools,
-        "second_order": "refund_2" in effects,
+        "all_orders": problem.fields["opening"] == "refund_all",
         "cancel": "cancel" in effects,
         "exchange": "exchange" in effects,
         "lookup": "get_item" in tools,

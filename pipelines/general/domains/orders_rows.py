@@ -49,18 +49,25 @@ def draw_tables(recipe: Recipe, rng: Random) -> Tables:
         return {"orders": _queue(rng, count)}
     customers = _customers(rng, 3)
     if recipe.task == "cancel":
-        return {"customers": customers, "orders": _orders(rng, customers, (2, 4))}
+        orders = _orders(rng, customers, (2, 4))
+        return {"tiers": _tiers(rng, {}, {}, {}), "customers": customers, "orders": orders}
     products = _products(rng, recipe)
     orders = _orders(rng, customers, _orders_each(recipe))
     items = _items(rng, orders, products, _items_each(recipe))
-    return {"customers": customers, "products": products, "orders": orders, "order_items": items}
+    return {
+        "tiers": _tiers(rng, customers, orders, items),
+        "customers": customers,
+        "products": products,
+        "orders": orders,
+        "order_items": items,
+    }
 
 
 def _orders_each(recipe: Recipe) -> tuple[int, int]:
     """How many orders a customer has, from and to."""
     if recipe.task == "hop":
         return 3, 5
-    extra = len(recipe.features & {"cancel", "exchange", "second_order"})
+    extra = len(recipe.features & {"cancel", "exchange"})
     return 2 + extra, 3 + extra
 
 
@@ -69,7 +76,9 @@ def _items_each(recipe: Recipe) -> tuple[int, int]:
     if recipe.task == "hop":
         return 3, 5
     extra = len(recipe.item_rules) - 1
-    return (3, 5 + extra // 2) if recipe.has("second_order") else (4 + extra // 2, 5 + extra)
+    if recipe.has("all_orders"):
+        return 2 + extra // 2, 4 + extra
+    return 4 + extra, 5 + 2 * extra
 
 
 def _ids(rng: Random, prefix: str, digits: int, count: int) -> list[str]:
@@ -96,13 +105,18 @@ def _customers(rng: Random, count: int) -> dict[str, Row]:
     names = zip(rng.sample(_FIRST, count), rng.sample(_LAST, count), strict=True)
     rows: dict[str, Row] = {}
     for key, (first, last) in zip(_ids(rng, "C", 4, count), names, strict=True):
-        rows[key] = {"id": key, "name": f"{first} {last}", "tier": rng.choice(TIERS)}
+        rows[key] = {
+            "id": key,
+            "name": f"{first} {last}",
+            "tier": rng.choice(TIERS),
+            "on_hold": rng.random() < 0.2,
+        }
     return rows
 
 
 def _products(rng: Random, recipe: Recipe) -> dict[str, Row]:
     count = rng.randint(12, 16)
-    kinds = rng.sample(sorted(_GOODS), 4)
+    kinds = rng.sample(sorted(_GOODS), 3)
     goods = rng.sample([(kind, name) for kind in kinds for name in _GOODS[kind]], count)
     share = 0.35 if recipe.has("final_sale") else 0.2
     rows: dict[str, Row] = {}
@@ -114,7 +128,7 @@ def _products(rng: Random, recipe: Recipe) -> dict[str, Row]:
             "name": f"{style} {name}",
             "category": kind,
             "price": rng.randrange(495, 18_000, 5),
-            "stock": rng.choice((0, 1, 2, 3, 5, 8, 13, 21)),
+            "in_stock": rng.random() < 0.7,
             "final_sale": rng.random() < share,
         }
     return rows
@@ -147,7 +161,7 @@ def _items(
         assert isinstance(price, int)
         quantity = rng.choices((1, 2, 3, 4), (5, 3, 2, 1))[0]
         status, delivered_on = _delivery(rng, orders[owner])
-        row: Row = {
+        rows[key] = {
             "id": key,
             "order_id": owner,
             "product_id": product["id"],
@@ -157,10 +171,6 @@ def _items(
             "delivered_on": delivered_on,
             "refund": 0,
         }
-        if status == "refunded":
-            row["refund"] = (price - 200) * quantity
-            row["unit_price"] = price - 200
-        rows[key] = row
     return rows
 
 
@@ -172,4 +182,32 @@ def _delivery(rng: Random, order: Row) -> tuple[str, Scalar]:
         return "shipped", None
     ordered = date.fromisoformat(str(order["ordered_on"]))
     day = ordered + timedelta(days=2 + rng.choices(range(8), (5, 5, 4, 3, 2, 2, 1, 1))[0])
-    return ("refunded" if rng.random() < 0.06 else "delivered"), day.isoformat()
+    return "delivered", day.isoformat()
+
+
+def today_of(orders: dict[str, Row], items: dict[str, Row]) -> str:
+    """The day after the last thing that happened."""
+    days = [str(row["ordered_on"]) for row in orders.values()]
+    days += [str(row["delivered_on"]) for row in items.values() if row["delivered_on"]]
+    return (date.fromisoformat(max(days)) + timedelta(days=1)).isoformat()
+
+
+def days_between(start: Scalar, end: Scalar) -> int:
+    """Whole days from one date to another."""
+    return (date.fromisoformat(str(end)) - date.fromisoformat(str(start))).days
+
+
+def _tiers(
+    rng: Random, customers: dict[str, Row], orders: dict[str, Row], items: dict[str, Row]
+) -> dict[str, Row]:
+    """Windows in the range of what the tier's customers could return; higher tiers pay lower fees."""
+    fees = (rng.randint(12, 25), rng.randint(6, 11), rng.randint(1, 5))
+    rows: dict[str, Row] = {}
+    for name, fee in zip(TIERS, fees, strict=True):
+        ages = [rng.randint(10, 60)]
+        for row in items.values():
+            owner = customers[str(orders[str(row["order_id"])]["customer_id"])]
+            if owner["tier"] == name and row["delivered_on"]:
+                ages.append(days_between(row["delivered_on"], today_of(orders, items)))
+        rows[name] = {"name": name, "window_days": rng.choice(ages), "fee_percent": fee}
+    return rows

@@ -14,7 +14,6 @@ from envgen.core.ir import (
     Days,
     Equals,
     Expr,
-    If,
     Order,
     Query,
     Reach,
@@ -32,7 +31,6 @@ from envgen.pipelines.general.domains.terms import (
     negate,
     new,
     none_of,
-    old,
     param,
     times,
     var,
@@ -62,15 +60,10 @@ def _product(column: str) -> Expr:
     return get("products", item("product_id"), column)
 
 
-def _by_tier(name: str) -> Expr:
-    """``name_gold``, ``name_silver`` or ``name_standard``, by the tier of the item's customer."""
-    tier = get("customers", get("orders", item("order_id"), "customer_id"), "tier")
-    silver = If(
-        test=eq(tier, const("silver")),
-        then=param(f"{name}_silver"),
-        other=param(f"{name}_standard"),
-    )
-    return If(test=eq(tier, const("gold")), then=param(f"{name}_gold"), other=silver)
+def _by_tier(column: str) -> Expr:
+    """A cell of the tier of the item's customer."""
+    customer = get("orders", item("order_id"), "customer_id")
+    return get("tiers", get("customers", customer, "tier"), column)
 
 
 def _paid() -> Expr:
@@ -83,7 +76,7 @@ def condition(rule: str) -> Expr:
     if rule == "window":
         return cmp(age, "<=", param("window"))
     if rule == "tier_window":
-        return cmp(age, "<=", _by_tier("window"))
+        return cmp(age, "<=", _by_tier("window_days"))
     if rule == "short_window":
         other = cmp(_product("category"), "!=", param("category"))
         return either(other, cmp(age, "<=", param("short_window")))
@@ -95,9 +88,8 @@ def condition(rule: str) -> Expr:
 
 
 def item_rule(rule: str) -> Clause:
-    """No item is refunded against ``rule``."""
-    refunded = const("refunded")
-    fresh = both(cmp(old(item("status")), "!=", refunded), eq(new(item("status")), refunded))
+    """No item is refunded against ``rule``; no row starts out as refunded."""
+    fresh = eq(new(item("status")), const("refunded"))
     body = either(negate(fresh), condition(rule))
     expr = All(var="i", over=Query(var="i", relation="order_items"), body=body)
     return Clause(id=rule, family="policy_item", expr=expr, source="policy", text_key=rule)
@@ -105,22 +97,11 @@ def item_rule(rule: str) -> Clause:
 
 def cancel_rule(_: Fields) -> Clause:
     """No order is cancelled too late."""
-    order = var("o")
-    cancelled = const("cancelled")
-    status = get("orders", order, "status")
-    fresh = both(cmp(old(status), "!=", cancelled), eq(new(status), cancelled))
-    expr = All(
-        var="o",
-        over=Query(var="o", relation="orders"),
-        body=either(negate(fresh), _cancellable()),
-    )
-    return Clause(
-        id="cancel_window",
-        family="policy_order",
-        expr=expr,
-        source="policy",
-        text_key="cancel_window",
-    )
+    fresh = eq(new(get("orders", var("o"), "status")), const("cancelled"))
+    body = either(negate(fresh), _cancellable())
+    expr = All(var="o", over=Query(var="o", relation="orders"), body=body)
+    name = "cancel_window"
+    return Clause(id=name, family="policy_order", expr=expr, source="policy", text_key=name)
 
 
 def _cancellable() -> Expr:
@@ -128,13 +109,16 @@ def _cancellable() -> Expr:
     return cmp(age, "<=", param("cancel_days"))
 
 
-def eligible(n: int, rules: Sequence[str]) -> Query:
-    """Items of order ``n`` of the request that ``rules`` let one refund."""
-    where = both(
-        eq(item("order_id"), param(f"order_{n}")),
-        eq(item("status"), const("delivered")),
-        *(condition(rule) for rule in rules),
-    )
+def _asked(whose: str) -> Expr:
+    """Whether the item in hand belongs to the request: to its order, or to any of the customer's."""
+    if whose == "order":
+        return eq(item("order_id"), param("order"))
+    return eq(get("orders", item("order_id"), "customer_id"), param("customer"))
+
+
+def _eligible(whose: str, rules: Sequence[str]) -> Query:
+    """Items of the request that ``rules`` let one refund; what was not delivered has no known age."""
+    where = both(_asked(whose), *(condition(rule) for rule in rules))
     return Query(var="i", relation="order_items", where=where)
 
 
@@ -144,30 +128,14 @@ def _rules(value: JsonValue) -> tuple[str, ...]:
     return tuple(RULES[str(words)] for words in value)
 
 
-def _number(value: JsonValue) -> int:
-    if not isinstance(value, int):
-        raise ValueError(f"no number: {value!r}")
-    return value
-
-
-def refund_effect(fields: Fields) -> Clause:
-    """Every eligible item of order ``n`` is refunded in full."""
-    return _refund(fields, eq(new(item("status")), const("refunded")))
-
-
-def refund_fee_effect(fields: Fields) -> Clause:
-    """Every eligible item of order ``n`` is refunded less the fee of the customer's tier."""
-    fee = Arith(fn="//", left=times(_paid(), _by_tier("fee")), right=const(100))
-    amount = minus(_paid(), fee)
-    status = eq(new(item("status")), const("refunded"))
-    return _refund(fields, both(status, eq(new(item("refund")), amount)))
-
-
-def _refund(fields: Fields, body: Expr) -> Clause:
-    n = _number(fields.get("n", 1))
-    over = eligible(n, _rules(fields["rules"]))
-    expr = All(var="i", over=over, body=body)
-    return Clause(id=f"refund_{n}", family="refund", expr=expr, text_key="refund")
+def refund_effect(whose: str, fee: str, fields: Fields) -> Clause:
+    """Every eligible item is refunded: in full, or less the fee of the customer's tier."""
+    body: Expr = eq(new(item("status")), const("refunded"))
+    if fee:
+        share = Arith(fn="//", left=times(_paid(), _by_tier("fee_percent")), right=const(100))
+        body = both(body, eq(new(item("refund")), minus(_paid(), share)))
+    expr = All(var="i", over=_eligible(whose, _rules(fields["rules"])), body=body)
+    return Clause(id="refund", family="refund", expr=expr, text_key="refund")
 
 
 def _pending() -> Expr:
@@ -204,7 +172,7 @@ def exchange_effect(_: Fields) -> Clause:
         relation="products",
         where=both(
             eq(get("products", var("p"), "category"), get("products", own, "category")),
-            cmp(get("products", var("p"), "stock"), ">=", const(1)),
+            eq(get("products", var("p"), "in_stock"), const(True)),
             cmp(get("products", var("p"), "id"), "!=", own),
         ),
         order=(Order(by=get("products", var("p"), "price")),),
@@ -218,21 +186,18 @@ def exchange_effect(_: Fields) -> Clause:
 
 
 def escalation(fields: Fields) -> Expr:
-    """When a request must be escalated: nothing of its main wish is possible."""
+    """When a request must be escalated."""
     if fields["opening"] == "cancel":
         return none_of(Query(var="o", relation="orders", where=_pending()))
-    rules = _rules(fields["rules"])
-    orders = (1, 2) if fields["opening"] == "refund_two" else (1,)
-    return both(*(none_of(eligible(n, rules)) for n in orders))
+    return eq(get("customers", param("customer"), "on_hold"), const(True))
 
 
 def reach(fields: Fields, effects: tuple[Clause, ...]) -> Reach:
     """The goal of a workflow: what may change follows from its effects."""
     ids = [effect.id for effect in effects]
-    asked = [i for i in ids if i.startswith("refund_")]
     write_set = []
-    for i in asked:
-        where = eq(item("order_id"), param(f"order_{i.removeprefix('refund_')}"))
+    if "refund" in ids:
+        where = _asked("customer" if fields["opening"] == "refund_all" else "order")
         rows = Query(var="i", relation="order_items", where=where)
         write_set.append(WriteSet(relation="order_items", rows=rows, columns=("status", "refund")))
     if "cancel" in ids:
@@ -240,17 +205,15 @@ def reach(fields: Fields, effects: tuple[Clause, ...]) -> Reach:
         rows = Query(var="o", relation="orders", where=where)
         write_set.append(WriteSet(relation="orders", rows=rows, columns=("status",)))
     if "exchange" in ids:
-        where = eq(item("id"), param("item"))
-        rows = Query(var="i", relation="order_items", where=where)
+        rows = Query(var="i", relation="order_items", where=eq(item("id"), param("item")))
         columns = ("status", "product_id")
         write_set.append(WriteSet(relation="order_items", rows=rows, columns=columns))
-    calls = 2 + 3 * len(asked) + 2 * ("cancel" in ids) + 2 * ("exchange" in ids)
     return Reach(
         effects=effects,
         write_set=tuple(write_set),
         escalate_when=escalation(fields),
-        escalate_text_key="escalate" if asked else "escalate_cancel",
-        max_calls=calls if asked else 2,
+        escalate_text_key="escalate" if "refund" in ids else "escalate_cancel",
+        max_calls=(3 if "refund" in ids else 0) + 2 * len(ids),
     )
 
 

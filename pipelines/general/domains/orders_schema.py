@@ -25,7 +25,17 @@ CUSTOMERS = Relation(
     columns=(
         Column(name="id", type=_TEXT),
         Column(name="name", type=_TEXT),
-        Column(name="tier", type=_TEXT),
+        Column(name="tier", type="entity:tiers"),
+        Column(name="on_hold", type="bool"),
+    ),
+)
+TIERS = Relation(
+    name="tiers",
+    key="name",
+    columns=(
+        Column(name="name", type=_TEXT),
+        Column(name="window_days", type="int"),
+        Column(name="fee_percent", type="int"),
     ),
 )
 PRODUCTS = Relation(
@@ -36,7 +46,7 @@ PRODUCTS = Relation(
         Column(name="name", type=_TEXT),
         Column(name="category", type=_TEXT),
         Column(name="price", type="int", unit="cents"),
-        Column(name="stock", type="int"),
+        Column(name="in_stock", type="bool"),
         Column(name="final_sale", type="bool"),
     ),
 )
@@ -73,8 +83,8 @@ def relations(recipe: Recipe) -> tuple[Relation, ...]:
     if recipe.task in ("rank", "filter"):
         return (QUEUE,)
     if recipe.task == "cancel":
-        return (CUSTOMERS, ORDERS)
-    return (CUSTOMERS, PRODUCTS, ORDERS, ITEMS)
+        return (TIERS, CUSTOMERS, ORDERS)
+    return (TIERS, CUSTOMERS, PRODUCTS, ORDERS, ITEMS)
 
 
 def access(recipe: Recipe) -> tuple[Access, ...]:
@@ -107,15 +117,17 @@ def access(recipe: Recipe) -> tuple[Access, ...]:
 
 def _refund_access(recipe: Recipe) -> tuple[Access, ...]:
     tools = list(_items_access(ids_only=recipe.has("lookup")))
-    if recipe.has("tier_window") or recipe.has("fee"):
-        columns: tuple[str, ...] = ("name", "tier")
-        tools.append(
-            _one("get_customer", "customers", "customer_id", "Facts about a customer.", columns)
-        )
+    columns: tuple[str, ...] = ("name", "tier", "on_hold")
+    text = "Facts about a customer."
+    tools.append(_one("get_customer", "customers", "customer_id", text, columns))
+    if recipe.features & {"tier_window", "fee"}:
         columns = ("customer_id", "status", "ordered_on")
         tools.append(_one("get_order", "orders", "order_id", "Facts about an order.", columns))
+        columns = ("window_days", "fee_percent")
+        text = "Refund window, in days, and handling fee, in percent, of a customer tier."
+        tools.append(_one("get_tier", "tiers", "tier", text, columns))
     if recipe.features & {"short_window", "final_sale", "exchange"}:
-        columns = ("name", "category", "price", "stock", "final_sale")
+        columns = ("name", "category", "price", "in_stock", "final_sale")
         tools.append(
             _one("get_product", "products", "product_id", "Facts about a product.", columns)
         )
@@ -165,7 +177,7 @@ def _one(tool: str, relation: str, arg: str, text: str, columns: tuple[str, ...]
         relation=relation,
         mode="inverse",
         description=text,
-        args={arg: "id"},
+        args={arg: "name" if relation == "tiers" else "id"},
         returned_columns=columns,
     )
 
@@ -257,7 +269,7 @@ EXCHANGE_ITEM = Access(
     pre=(
         _item_arg("status"),
         Precondition(
-            expr=cmp(get("products", Arg(name="product_id"), "stock"), ">=", const(1)),
+            expr=eq(get("products", Arg(name="product_id"), "in_stock"), const(True)),
             code="out_of_stock",
             text="The product is not in stock.",
         ),
