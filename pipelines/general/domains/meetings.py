@@ -35,6 +35,8 @@ from envgen.pipelines.general.tables import Tables
 
 _DRAWS = 400
 """Tables drawn before a recipe is given up."""
+_REBINDS = 10
+"""Searches for params on rows that are known to allow some."""
 _OPENINGS = {"rank": "rooms", "filter": "rooms", "hop": "bookings", "fixed": "fixed"}
 _PAIRS = ("lag", "same_floor")
 
@@ -202,8 +204,12 @@ class Meetings:
 
     def rebind(self, problem: Problem, tables: Tables, rng: Random) -> Problem | None:
         """``problem`` with params for ``tables``."""
-        params = bind(recipe_of(problem), tables, rng)
-        return None if params is None else problem.model_copy(update={"params": params})
+        recipe = recipe_of(problem)
+        for _ in range(_REBINDS):
+            params = bind(recipe, tables, rng)
+            if params is not None:
+                return problem.model_copy(update={"params": params})
+        return None
 
     def sibling(self, rng: Random, problem: Problem, tables: Tables) -> Problem | None:
         """Another question about the same office: same rows and tools; None if there is none."""

@@ -32,6 +32,8 @@ from envgen.pipelines.general.tables import Tables
 
 _DRAWS = 400
 """Tables drawn before a recipe is given up."""
+_REBINDS = 10
+"""Searches for params on rows that are known to allow some."""
 _ESCALATED_SHARE = 0.15
 """Share of re-seeded requests that must be escalated."""
 _OPENINGS = {"rank": "queue", "filter": "queue", "hop": "items", "cancel": "cancel"}
@@ -184,8 +186,8 @@ class Orders:
         params = None
         if rng.random() < _ESCALATED_SHARE:
             params = bind_escalation(recipe, tables, rng)
-        if params is None:
-            params = bind(recipe, tables, rng)
+        for _ in range(_REBINDS):
+            params = params or bind(recipe, tables, rng)
         return None if params is None else problem.model_copy(update={"params": params})
 
     def sibling(self, rng: Random, problem: Problem, tables: Tables) -> Problem | None:
