@@ -196,30 +196,13 @@ def make(
     for mount in spec.mounts:
         binds.append(f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}")
     api = client().api
-    size = f"size={spec.disk_bytes},mode=1777,uid={user},gid={user},exec"
-    cpu = math.ceil(spec.cpu)
-    limits = [("cpu", cpu), ("core", 0), ("fsize", spec.disk_bytes), ("nofile", 4096)]
-    host = api.create_host_config(
-        auto_remove=True,
-        binds=binds,
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        network_mode="bridge" if spec.network == "full" else "none",
-        mem_limit=spec.memory_bytes,
-        memswap_limit=spec.memory_bytes,
-        pids_limit=spec.pids,
-        read_only=True,
-        shm_size=min(spec.disk_bytes, 64 << 20),
-        tmpfs={WORK: size, "/tmp": size},
-        ulimits=[docker.types.Ulimit(name=n, soft=v, hard=v) for n, v in limits],
-    )
     with engine_errors(f"start a container of {image}"):
         container = api.create_container(
             image,
             list(command),
             environment=dict(env),
             entrypoint=[],
-            host_config=host,
+            host_config=_host_config(spec, binds, user),
             hostname="sandbox",
             labels={LABEL: owner()},
             stdin_open=True,
@@ -234,6 +217,28 @@ def make(
                 api.remove_container(container, force=True)
             raise
     return container, stdin
+
+
+def _host_config(spec: SandboxSpec, binds: Sequence[str], user: int) -> Any:
+    import docker
+
+    size = f"size={spec.disk_bytes},mode=1777,uid={user},gid={user},exec"
+    cpu = math.ceil(spec.cpu)
+    limits = [("cpu", cpu), ("core", 0), ("fsize", spec.disk_bytes), ("nofile", 4096)]
+    return client().api.create_host_config(
+        auto_remove=True,
+        binds=list(binds),
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        network_mode="bridge" if spec.network == "full" else "none",
+        mem_limit=spec.memory_bytes,
+        memswap_limit=spec.memory_bytes,
+        pids_limit=spec.pids,
+        read_only=True,
+        shm_size=min(spec.disk_bytes, 64 << 20),
+        tmpfs={WORK: size, "/tmp": size},
+        ulimits=[docker.types.Ulimit(name=n, soft=v, hard=v) for n, v in limits],
+    )
 
 
 def remove(container: str, stdin: Any) -> None:

@@ -348,7 +348,7 @@ def test_nothing_runs_after_close(backend: str, database: Path) -> None:
     group = host._zygote.process.pid
     host.close()
     for session in sessions:
-        with pytest.raises(EnvError):
+        with pytest.raises(EnvError, match="closed"):
             session.call("get", {"id": 1})
     deadline = time.monotonic() + 1
     while _group(group) and time.monotonic() < deadline:
@@ -376,11 +376,9 @@ def test_a_write_ahead_log_header_opens(tmp_path: Path) -> None:
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = WAL")
     db.close()
-    host = tool_host(SOURCE, TOOLS, path, backend="inline", trusted=True)
-    session = host.open()
+    session = tool_host(SOURCE, TOOLS, path, backend="inline", trusted=True).open()
     assert session.call("get", {"id": 1}).error is None
     session.close()
-    host.close()
 
 
 @pytest.mark.parametrize("backend", LOCAL)
