@@ -76,7 +76,7 @@ class Tools:
         """Bare-name functions, positional or named, as a solution sees them."""
 
         def proxy(name: str) -> Callable[..., Any]:
-            order = list(self.specs[name].parameters["properties"])  # type: ignore[arg-type]  # our own schema
+            order = [*self.specs[name].parameters["properties"]]  # type: ignore[misc]  # our own schema
 
             def run(*values: Any, **named: Any) -> Any:
                 return copy.deepcopy(

@@ -90,7 +90,8 @@ def descendants(pid: int) -> set[int]:
             state, parent = stat.rpartition(")")[2].split()[:2]
             if state != "Z":
                 parents[int(entry.name)] = int(parent)
-    found, waiting = set(), [pid]
+    found: set[int] = set()
+    waiting = [pid]
     while waiting:
         one = waiting.pop()
         children = {child for child, parent in parents.items() if parent == one} - found

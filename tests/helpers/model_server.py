@@ -106,7 +106,7 @@ def chat(content: str = "", **message: Any) -> dict[str, Any]:
 
 def deltas(*parts: dict[str, Any], finish: str | None = "stop") -> list[dict[str, Any]]:
     """A streamed chat completion."""
-    events = [{"choices": [{"index": 0, "delta": part}]} for part in parts]
+    events: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": part}]} for part in parts]
     if finish:
         events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         events.append({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from envgen.core import ir
@@ -168,7 +169,7 @@ class Maker:
         return var, over, body
 
     def number(self, depth: int) -> Expr:
-        ways = [
+        ways: list[Callable[[], Expr]] = [
             lambda: Const(value=self.rng.randint(0, 4)),
             lambda: Param(name="k"),
             lambda: SlotRef(slot="n"),
@@ -189,7 +190,7 @@ class Maker:
         def make() -> Expr:
             fn = self.rng.choice(["+", "-", "*", "convert"])
             right = Const(value=3) if fn == "convert" else self.number(depth - 1)
-            return ir.Arith(fn=fn, left=self.number(depth - 1), right=right)  # type: ignore[arg-type]  # one of the Literal
+            return ir.Arith(fn=fn, left=self.number(depth - 1), right=right)
 
         return make
 
@@ -227,12 +228,12 @@ class Maker:
                     var=var, relation="people", where=where, select=age, order=order, limit=1
                 )
             select = None if agg == "count" and self.rng.random() < 0.5 else age
-            return Query(var=var, relation="people", where=where, select=select, agg=agg)  # type: ignore[arg-type]  # one of the Literal
+            return Query(var=var, relation="people", where=where, select=select, agg=agg)
 
         return make
 
     def truth(self, depth: int) -> Expr:
-        ways = [
+        ways: list[Callable[[], Expr]] = [
             lambda: self._cmp(max(depth - 1, 0)),
             lambda: self._cmp(max(depth - 1, 0)),
             lambda: Get(relation="people", entity=self.person(0), column="away"),
@@ -262,13 +263,13 @@ class Maker:
         kind = self.rng.randrange(5)
         if kind == 0:
             left, right = self.person(depth), self.person(depth)
-            return ir.Cmp(fn=self.rng.choice(["=", "!="]), left=left, right=right)  # type: ignore[arg-type]  # one of the Literal
+            return ir.Cmp(fn=self.rng.choice(["=", "!="]), left=left, right=right)
         if kind == 1:
             return ir.Cmp(fn="in", left=self.person(depth), right=self._listed())
         if kind == 2:
             return ir.Cmp(fn="=", left=SlotRef(slot="mood"), right=Const(value="keen"))
         fn = self.rng.choice(["=", "!=", "<", "<=", ">", ">="])
-        return ir.Cmp(fn=fn, left=self.number(depth), right=self.number(depth))  # type: ignore[arg-type]  # one of the Literal
+        return ir.Cmp(fn=fn, left=self.number(depth), right=self.number(depth))
 
     def _listed(self) -> Expr:
         var = self.variable()
@@ -283,8 +284,9 @@ class Maker:
     def _every(self, depth: int) -> Any:
         def make() -> Expr:
             var, over, body = self.inside(depth, self.truth)
-            node = self.rng.choice([ir.All, ir.Any])
-            return node(var=var, over=over, body=body)
+            if self.rng.choice((True, False)):
+                return ir.All(var=var, over=over, body=body)
+            return ir.Any(var=var, over=over, body=body)
 
         return make
 

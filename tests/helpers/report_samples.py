@@ -120,20 +120,20 @@ def report_data() -> ReportData:
             )
     passes = []
     for policy, strength in (("random-valid", 0.5), ("greedy", 1.4), ("noisy-gold:0.1", 6.0)):
-        for level in (1, 2, 3, 4, 5, None):
-            p = math.exp(-(level or 2.5) / strength)
+        for group in (1, 2, 3, 4, 5, None):
+            p = math.exp(-(group or 2.5) / strength)
             for k in (1, 10, 100):
                 value = 1 - (1 - p) ** k
                 passes.append(
                     PassRow(
                         policy=policy,
-                        level=level,
+                        level=group,
                         k=k,
                         estimate=value,
                         low=1 - (1 - 0.8 * p) ** k,
                         high=1 - (1 - min(1, 1.2 * p)) ** k,
-                        n=1200 if level else 6000,
-                        num_tasks=12 if level else 60,
+                        n=1200 if group else 6000,
+                        num_tasks=12 if group else 60,
                     )
                 )
     return ReportData(

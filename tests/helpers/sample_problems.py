@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from pydantic import JsonValue
+
 from envgen.core.ir import (
     Access,
     All,
@@ -495,8 +497,8 @@ SHOP_RELATIONS = (
 )
 
 
-DONE = {"outcome": "done"}
-ESCALATED = {"outcome": "escalated"}
+DONE: JsonValue = {"outcome": "done"}
+ESCALATED: JsonValue = {"outcome": "escalated"}
 
 
 def _item(column: str, item: Expr | None = None) -> Get:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 names = st.sampled_from(["city", "day", "hotel", "n", "tags", "a b", "quote'\"{}"])
@@ -29,7 +31,7 @@ wild_json = st.recursive(
 )
 
 
-def _integers(low: int, size: int, step: int) -> dict:
+def _integers(low: int, size: int, step: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": low, "maximum": low + size * step, "multipleOf": step}
 
 
@@ -59,8 +61,8 @@ leaves = (
 )
 
 
-def _objects(inner: st.SearchStrategy[dict]) -> st.SearchStrategy[dict]:
-    def build(properties: dict, required: int, closed: bool) -> dict:
+def _objects(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    def build(properties: dict[str, Any], required: int, closed: bool) -> dict[str, Any]:
         return {
             "type": "object",
             "properties": properties,

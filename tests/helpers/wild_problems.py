@@ -312,8 +312,8 @@ def _slots(rng: Random) -> list[Slot]:
             grid = Intervals(low=0, high=rng.randint(length, 7), step=1, length=length)
             slots.append(Slot(name=name, kind="interval", domain=grid))
         elif sum(slot.kind == "set" for slot in slots) == 0:
-            domain = Query(var="r", relation=rng.choice(("cities", "spots")))
-            slots.append(Slot(name=name, kind="set", domain=domain, length=rng.randint(1, 2)))
+            places = Query(var="r", relation=rng.choice(("cities", "spots")))
+            slots.append(Slot(name=name, kind="set", domain=places, length=rng.randint(1, 2)))
     return slots or [Slot(name="n", kind="value", domain=IntRange(low=0, high=5))]
 
 
