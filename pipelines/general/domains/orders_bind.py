@@ -21,6 +21,7 @@ _BOUND_TRIES = 60
 _MAX_ELIGIBLE = 4
 """Items to refund at most; each one doubles the states of random walks."""
 _POLICY = ("today", "window", "category", "short_window", "minimum", "cancel_days")
+_BOUNDED = ("window", "short_window", "minimum")
 _SHORTEST = 6
 """Days of the shortest general refund window."""
 
@@ -168,7 +169,11 @@ def _bind_refund(
         window = _number(tables["tiers"][str(row["tier"])]["window_days"])
         for asked in [own] if recipe.has("all_orders") else [[order] for order in own]:
             items = _delivered(tables, today, asked)
-            bounds = _bind_bounds(recipe, items, window, policy, rng)
+            if on_hold:  # nothing will be done, so no rule needs to bind
+                loose = _bounds(recipe.item_rules, items, rng) if items else None
+                bounds = None if loose is None else (loose[0], set[str]())
+            else:
+                bounds = _bind_bounds(recipe, items, window, policy, rng)
             if bounds is None:
                 continue
             params: Params = {"today": today, "customer": customer, **bounds[0]}
@@ -192,22 +197,27 @@ def _bind_bounds(
         window = window if "tier_window" in rules else _number(policy["window"])
         found = _eligible(rules, items, policy, window)
         return None if found is None else (policy, {item.id for item in found})
-    bounded = [rule for rule in rules if rule in ("window", "short_window", "minimum")]
     for _ in range(_BOUND_TRIES if items else 0):
-        edge = {rule: rng.choice(items) for rule in bounded}
-        bounds: Params = {}
-        if "window" in rules:
-            bounds["window"] = window = edge["window"].age
-        if "short_window" in rules:
-            bounds["category"] = edge["short_window"].category
-            bounds["short_window"] = edge["short_window"].age
-        if "minimum" in rules:
-            bounds["minimum"] = edge["minimum"].paid
+        bounds, edges = _bounds(rules, items, rng)
+        window = _number(bounds.get("window", window))
         found = _eligible(rules, items, bounds, window)
-        if found is None or window < _SHORTEST or any(edge[r] not in found for r in bounded):
-            continue
-        return bounds, {item.id for item in found}
+        if found is not None and window >= _SHORTEST and all(item in found for item in edges):
+            return bounds, {item.id for item in found}
     return None
+
+
+def _bounds(rules: tuple[str, ...], items: list[_Item], rng: Random) -> tuple[Params, list[_Item]]:
+    """Bounds that some items just meet, and those items."""
+    edge = {rule: rng.choice(items) for rule in rules if rule in _BOUNDED}
+    bounds: Params = {}
+    if "window" in edge:
+        bounds["window"] = edge["window"].age
+    if "short_window" in edge:
+        bounds["category"] = edge["short_window"].category
+        bounds["short_window"] = edge["short_window"].age
+    if "minimum" in edge:
+        bounds["minimum"] = edge["minimum"].paid
+    return bounds, list(edge.values())
 
 
 def _eligible(

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 
 import pytest
 
 from envgen.core.ir import Problem
+from envgen.pipelines.general.count import count
 from envgen.pipelines.general.domains import load_blueprint
 from envgen.pipelines.general.domains.meetings import Meetings
 from envgen.pipelines.general.domains.meetings_recipe import recipe_of
+from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.prompt import parse, prompt
+from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import Tables
 
 BLUEPRINT = Meetings()
@@ -106,3 +111,24 @@ def test_siblings_ask_something_else_of_the_same_rows() -> None:
             assert texts[0].policy_text == texts[1].policy_text
             assert texts[0].text != texts[1].text
     assert asked >= 8
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_tasks_have_solutions_and_every_rule_breaks_alone(level: int) -> None:
+    for seed in range(2):
+        problem, tables = climb(seed, level)
+        found = list(islice(solve(problem, tables, Random(0)), 3))
+        assert found
+        for answer in found:
+            assert all(evaluate(problem, tables, answer).values())
+        broken = {rule for _, rule in near_misses(problem, tables, found[0], Random(1))}
+        assert broken >= {clause.id for clause in problem.clauses}
+
+
+def test_a_rule_that_is_dropped_lets_more_answers_in() -> None:
+    for level in (4, 5, 6, 7):
+        problem, tables = climb(2, level)
+        answers = count(problem, tables)
+        assert answers.exact
+        for clause in problem.clauses:
+            assert count(problem.without(clause.id), tables).low > answers.low

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 
 import pytest
 
-from envgen.core.ir import Problem
+from envgen.core.ir import Problem, Reach
 from envgen.pipelines.general.domains import load_blueprint
 from envgen.pipelines.general.domains.orders import Orders
 from envgen.pipelines.general.domains.orders_recipe import FEATURES, Recipe, recipe_of
+from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.near_misses import near_misses
+from envgen.pipelines.general.plans import evaluate_plan
 from envgen.pipelines.general.prompt import parse, prompt
+from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import Tables
 
 BLUEPRINT = Orders()
@@ -122,3 +127,35 @@ def test_siblings_ask_something_else_of_the_same_rows() -> None:
             assert texts[0].policy_text == texts[1].policy_text
             assert texts[0].text != texts[1].text
     assert asked >= 8
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5, 6, 8])
+def test_tasks_have_solutions_and_every_rule_breaks_alone(level: int) -> None:
+    for seed in range(2):
+        problem, tables = climb(seed, level)
+        found = list(islice(solve(problem, tables, Random(0)), 3))
+        assert found
+        workflow = isinstance(problem.goal, Reach)
+        for answer in found:
+            verdict = evaluate_plan if workflow else evaluate
+            assert all(verdict(problem, tables, answer).values())
+        effects = problem.goal.effects if isinstance(problem.goal, Reach) else ()
+        broken = {rule for _, rule in near_misses(problem, tables, found[0], Random(1))}
+        assert broken >= {clause.id for clause in (*problem.clauses, *effects)}
+
+
+@pytest.mark.parametrize("level", [4, 5, 7])
+def test_some_requests_must_be_escalated(level: int) -> None:
+    problem, _ = climb(1, level)
+    outcomes = set()
+    for seed in range(40):
+        rng = Random(seed)
+        tables = BLUEPRINT.reseed(rng, problem, level)
+        again = BLUEPRINT.rebind(problem, tables, rng)
+        assert again is not None
+        plan = next(solve(again, tables, rng))
+        assert (plan.answer == {"outcome": "escalated"}) == (not plan.calls)
+        outcomes.add(plan.answer["outcome"])
+        if len(outcomes) == 2:
+            break
+    assert outcomes == {"done", "escalated"}
