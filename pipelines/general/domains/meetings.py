@@ -39,6 +39,8 @@ _REBINDS = 10
 """Searches for params on rows that are known to allow some."""
 _OPENINGS = {"rank": "rooms", "filter": "rooms", "hop": "bookings", "fixed": "fixed"}
 _PAIRS = ("lag", "same_floor")
+_EXTRAS_EACH = 2
+"""Extra rules for each meeting after the first, so that hard tasks place several."""
 
 
 def statement(recipe: Recipe, params: Params) -> Problem:
@@ -137,7 +139,7 @@ def _add_meeting(recipe: Recipe, rng: Random) -> Recipe | None:
 
 def _add_extra(key: str, recipe: Recipe, rng: Random) -> Recipe | None:
     """One more rule of the kind ``key``, about a meeting or two that have none of it."""
-    if recipe.task != "place":
+    if recipe.task != "place" or len(recipe.extras) >= _EXTRAS_EACH * (len(recipe.lengths) - 1):
         return None
     has = {extra[:3] for extra in recipe.extras}
     numbers = list(recipe.numbers)
