@@ -1,0 +1,209 @@
+"""Datasets end to end: the same bytes however they are made, resumed, validated, varied."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.types import GateStatus
+from envgen.environments.hosts import close_hosts
+from envgen.pipelines.general.diversity import diversity, planted_rows
+from envgen.pipelines.general.generate import GenerateConfig, generate
+from envgen.pipelines.general.validate import validate
+from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.run import RolloutConfig, rollout
+from envgen.store.bundles import EnvironmentBundle, TaskBundle
+from envgen.store.dataset import Dataset
+from envgen.store.writer import DatasetWriter
+
+CONFIG = GenerateConfig(
+    categories=("trip_planning", "meeting_scheduling"),
+    environments=2,
+    tasks_per_environment=2,
+    min_level=1,
+    max_level=1,
+    seed=5,
+    agreement_episodes=16,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("made") / "ds"
+    generate(CONFIG, out, workers=1, backend="process")
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def bundles(path: Path) -> list[tuple[EnvironmentBundle, list[TaskBundle]]]:
+    dataset = Dataset.open(path, unproven=True)
+    result = []
+    for environment_id in dataset.environments:
+        files = dataset.environment_files(environment_id)
+        assert files.database is not None
+        bundle = EnvironmentBundle(
+            spec=files.spec,
+            database=files.database.read_bytes(),
+            tools_source=files.tools_source,
+            blueprint=files.blueprint,
+        )
+        own = [i for i in dataset.own_task_ids if dataset.tasks[i].environment_id == environment_id]
+        result.append((bundle, [dataset.task_files(i) for i in own]))
+    return result
+
+
+def test_every_task_carries_its_proof(made: Path) -> None:
+    dataset = Dataset.open(made)
+    assert len(dataset.own_task_ids) == 4
+    for task_id in dataset.own_task_ids:
+        evidence = dataset.tasks[task_id].evidence
+        assert {"gold", "mutants", "near_misses", "attacks", "reseeds"} <= {
+            r.gate for r in evidence
+        }
+        assert all(r.n > 0 for r in evidence if r.status is GateStatus.PASSED)
+
+
+def test_the_funnel_adds_up(made: Path) -> None:
+    funnel = Dataset.open(made).manifest.funnel
+    rejected = funnel["rejected"]
+    assert isinstance(rejected, dict)
+    assert funnel["drafted"] == 4 + sum(int(str(n)) for n in rejected.values())
+
+
+@pytest.mark.slow
+def test_same_bytes_for_other_workers_and_hash_seeds(made: Path, tmp_path: Path) -> None:
+    code = (
+        "from envgen.pipelines.general.generate import *\n"
+        f"generate(GenerateConfig.model_validate_json({CONFIG.model_dump_json()!r}), "
+        f"{str(tmp_path / 'ds')!r}, workers=2, backend='process')\n"
+    )
+    script = tmp_path / "make.py"
+    script.write_text(f"if __name__ == '__main__':\n    exec({code!r})\n")
+    subprocess.run(
+        [sys.executable, "-P", str(script)],
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+        check=True,
+        timeout=280,
+    )
+    assert contents(tmp_path / "ds") == contents(made)
+
+
+def test_an_interrupted_run_goes_on(made: Path, tmp_path: Path) -> None:
+    def stop(done: int, total: int, what: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        generate(CONFIG, tmp_path / "ds", workers=1, backend="process", progress=stop)
+    assert not (tmp_path / "ds").exists()
+    summary = generate(CONFIG, tmp_path / "ds", workers=1, backend="process")
+    assert summary.resumed == 1
+    assert contents(tmp_path / "ds") == contents(made)
+
+
+def test_partial_work_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ds.partial").mkdir()
+    (tmp_path / "ds.partial" / "config.json").write_text("{}")
+    with pytest.raises(ResumeError, match="another configuration"):
+        generate(CONFIG, tmp_path / "ds", workers=1)
+
+
+def test_an_existing_folder_is_not_overwritten(made: Path) -> None:
+    with pytest.raises(ConfigError, match="exists"):
+        generate(CONFIG, made)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"min_level": 4, "max_level": 2}, "wrong way round"),
+        ({"categories": ("knitting",)}, "unknown category"),
+    ],
+)
+def test_bad_configurations(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GenerateConfig.model_validate(fields)
+
+
+def test_validation_proves_it_again(made: Path) -> None:
+    report = validate(made, backend="process", seed=1)
+    assert report.passed
+    assert {task.method for task in report.tasks} == {"rederived"}
+
+
+def test_validation_catches_a_verifier_that_was_exchanged(made: Path, tmp_path: Path) -> None:
+    (environment, tasks), *_ = bundles(made)
+    lax = "PARAMS = {}\n\n\ndef verify(answer, initial, final):\n    return []\n"
+    with DatasetWriter(tmp_path / "ds", name="lax") as writer:
+        writer.add_environment(environment)
+        writer.add_task(tasks[0].model_copy(update={"verifier": lax}))
+        writer.finish(funnel={})
+    report = validate(tmp_path / "ds", backend="process")
+    assert not report.passed
+
+
+def test_variants_are_new_rows_that_gold_solves(made: Path, tmp_path: Path) -> None:
+    summary = variants(
+        VariantsConfig(per_task=3, seed=9), made, tmp_path / "v", workers=1, backend="process"
+    )
+    assert summary.variants == 12
+    dataset = Dataset.open(tmp_path / "v")
+    ids = sorted(set(dataset.tasks) - set(dataset.own_task_ids))
+    assert len({dataset.database_hash(task_id) for task_id in ids}) == 12
+    assert all({r.inherited_from for r in dataset.tasks[i].evidence} > {None} for i in ids)
+    result = rollout(
+        RolloutConfig(
+            dataset=str(tmp_path / "v"),
+            policy=PolicyConfig(spec="gold"),
+            out=str(tmp_path / "run"),
+            task_ids=tuple(ids),
+            backend="process",
+            concurrency=1,
+        )
+    )
+    assert (result.passed, result.errors) == (12, 0)
+    close_hosts()
+
+
+def repeated(made: Path, answers: str) -> list[tuple[EnvironmentBundle, list[TaskBundle]]]:
+    """120 copies of a lookup task whose gold row is the first, or every row in turn."""
+    environment, tasks = next(pair for pair in bundles(made) if "trip" in pair[0].spec.category)
+    task = tasks[0]
+    assert isinstance(task.constraints, dict)
+    from envgen.core.ir import Problem, Query
+    from envgen.pipelines.general.diversity import _tables
+    from envgen.pipelines.general.layout import fill_layout
+
+    problem = Problem.model_validate(task.constraints)
+    slot = problem.slots[0]
+    assert isinstance(slot.domain, Query)
+    assert environment.database is not None
+    assert task.gold is not None
+    keys = sorted(_tables(problem, environment.database)[slot.domain.relation])
+    copies = []
+    for i in range(120):
+        key = keys[0] if answers == "first" else keys[i % len(keys)]
+        gold = task.gold.model_copy(
+            update={"answer": fill_layout(problem.layout, {slot.name: key})}
+        )
+        spec = task.spec.model_copy(update={"id": f"t-{i}", "prompt": f"{task.spec.prompt} {i}"})
+        copies.append(task.model_copy(update={"spec": spec, "gold": gold}))
+    return [(environment, copies)]
+
+
+def test_planted_rows_catches_gold_that_is_always_first(made: Path) -> None:
+    assert planted_rows(repeated(made, "first")).status is GateStatus.FAILED
+    assert planted_rows(repeated(made, "spread")).status is GateStatus.PASSED
+
+
+def test_diversity_catches_a_dataset_of_one_kind(made: Path) -> None:
+    ((_, tasks),) = repeated(made, "spread")
+    assert diversity(tasks).status is GateStatus.FAILED
