@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
@@ -44,6 +44,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if os.environ.get("ENVGEN_REQUIRE_SERVICES") == "1":
                 pytest.fail(f"{name} is required: {reason}", pytrace=False)
             pytest.skip(f"{name}: {reason}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trust and caches of the tests, apart from the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
 
 
 @pytest.fixture(scope="session")

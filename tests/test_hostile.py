@@ -408,3 +408,27 @@ def test_writers_on_a_full_disk_leave_nothing_half_written(tmp_path: Path, words
     assert "Traceback" not in said.err
     assert "hint: " in said.err
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.slow
+def test_a_generation_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    words = (
+        *GENERATE[:4],
+        "--environments",
+        1,
+        "--tasks-per-environment",
+        1,
+        "--level",
+        "1",
+        "--seed",
+        3,
+    )
+    said = limited(8, *words, "--out", tmp_path / "ds")
+    assert said.code == 2, said
+    assert "Traceback" not in said.err
+    assert "hint: " in said.err
+    assert not (tmp_path / "ds").exists()
+    again = envgen(*words, "--out", tmp_path / "ds", timeout=240)
+    assert again.code == 0, again.err
+    assert envgen(*words, "--out", tmp_path / "whole", timeout=240).code == 0
+    assert content(tmp_path / "ds") == content(tmp_path / "whole")
