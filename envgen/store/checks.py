@@ -32,7 +32,12 @@ def check_members(path: Path, manifest: Manifest) -> None:
         check_member_name(name)
     if missing := sorted(listed - present):
         raise DatasetError(f"{path} lacks {missing[0]!r} ({len(missing)} files missing)")
-    strangers = sorted(name for name in present - listed if name.startswith("environments/"))
+    # An installer compiles the .py files of a package; what it leaves there is never read.
+    strangers = sorted(
+        name
+        for name in present - listed
+        if name.startswith("environments/") and "__pycache__" not in Path(name).parts
+    )
     if strangers:
         raise DatasetError(f"{path} holds {strangers[0]!r}, which dataset.json doesn't list")
     for name in sorted(listed):

@@ -262,3 +262,10 @@ def test_a_file_changed_after_opening_is_noticed(folder: Path) -> None:
 def test_a_wrong_canary_is_refused(folder: Path) -> None:
     change_manifest(folder, lambda x: x.update(canary="none"))
     refused(folder, "canary")
+
+
+def test_bytecode_of_an_installer_is_no_stranger(folder: Path) -> None:
+    cache = next(folder.glob("environments/*")) / "__pycache__"
+    cache.mkdir()
+    (cache / "tools.cpython-311.pyc").write_bytes(b"compiled")
+    Dataset.open(folder)
