@@ -11,7 +11,7 @@ from __future__ import annotations
 from envgen.core import ir
 from envgen.pipelines.general import sql_folds, sql_terms
 from envgen.pipelines.general.emit import Block, Doc
-from envgen.pipelines.general.sql_base import ATOM, Scope, emit_table, sql
+from envgen.pipelines.general.sql_base import Scope, Sql, choose, emit_table, sql
 from envgen.pipelines.general.sql_folds import rows
 
 __all__ = ["Scope", "rows", "select_bool", "sql"]
@@ -23,17 +23,8 @@ def select_bool(clause: ir.Clause, scope: Scope) -> Doc:
     if clause.guard is None:
         return Block("SELECT ", (expr.doc,), "")
     guard = sql(clause.guard, scope)
-    return Block(
-        "SELECT CASE ",
-        (
-            Block("WHEN ", (guard.doc,), ""),
-            Block("THEN ", (expr.doc,), ""),
-            Block("WHEN NOT ", (guard.at(ATOM),), ""),
-            "THEN TRUE",
-        ),
-        " ",
-        " END",
-    )
+    held = Sql("TRUE", known=True)
+    return Block("SELECT ", (choose(guard, expr, held).doc,), "")
 
 
 HANDLERS = (sql_folds, sql_terms)

@@ -36,6 +36,8 @@ class Bound:
     relation: str | None = None
     state: str = "initial"
     known: bool = True
+    names: str | None = None
+    """The relation of which it is sure to be a key, in ``state``."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,12 @@ def compare(left: Sql, symbol: str, right: Sql) -> Sql:
 
 def choose(test: Sql, then: Sql, other: Sql) -> Sql:
     """CASE WHEN test THEN then ELSE other, unknown where the test is."""
+    if test.known and other.doc == "TRUE":
+        return chain(
+            [Sql(Block("NOT ", (test.at(ATOM),)), NOT, known=True), then], "OR", OR, "FALSE"
+        )
+    if test.known and then.doc == "TRUE":
+        return chain([test, other], "OR", OR, "FALSE")
     when: list[Doc] = [Block("WHEN ", (test.doc,), ""), Block("THEN ", (then.doc,), "")]
     if test.known:
         when.append(Block("ELSE ", (other.doc,), ""))

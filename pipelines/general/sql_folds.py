@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envgen.core import ir
 from envgen.core.errors import PipelineError
@@ -27,7 +27,9 @@ def _open(query: ir.Query, scope: Scope) -> tuple[str, Scope, list[Doc]]:
     alias = scope.alias(query.var)
     relation = scope.relations[query.relation]
     key = f"{identifier(alias)}.{identifier(relation.key)}"
-    inner = scope.bind(query.var, Bound(key, alias, query.relation, scope.state))
+    inner = scope.bind(
+        query.var, Bound(key, alias, query.relation, scope.state, names=query.relation)
+    )
     table = scope.table(query.relation)
     return f"FROM {table} AS {identifier(alias)}", inner, _where(query.where, inner)
 
@@ -151,6 +153,8 @@ def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
         if slot.kind not in ("set", "sequence"):
             raise PipelineError(f"a fold can't run over the {slot.kind} slot {slot.name!r}")
         source = f"FROM json_each(:{slot.name}) AS {identifier(alias)}"
+        if isinstance(slot.domain, ir.Query) and slot.domain.select is None:
+            bound = replace(bound, names=slot.domain.relation)
     elif isinstance(over, ir.Range):
         low, high = flat(sql(over.low, scope).at(ADD)), flat(sql(over.high, scope).at(ADD))
         source = (

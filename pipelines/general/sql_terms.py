@@ -73,9 +73,26 @@ def _get(node: ir.Get, scope: Scope, truth: bool) -> Sql:
             text = f"{identifier(bound.alias or '')}.{identifier(column.name)}"
             return Sql(text, known=not column.nullable)
     entity = sql(node.entity, scope)
+    known = _names(node.entity, scope) == (node.relation, scope.state) and not column.nullable
     where = Block(f"WHERE {identifier(relation.key)} = ", (entity.at(ADD),), "")
     head = f"SELECT {identifier(column.name)} FROM {scope.table(node.relation)}"
-    return Sql(Block("(", (head, where), " ", ")"))
+    return Sql(Block("(", (head, where), " ", ")"), known=known)
+
+
+def _names(node: ir.Node, scope: Scope) -> tuple[str, str] | None:
+    """(relation, state) in which a key is sure to have a row: a form that fits has seen to it."""
+    if isinstance(node, ir.Var):
+        bound = bound_of(node, scope)
+        return (bound.names, bound.state) if bound.names is not None else None
+    if isinstance(node, ir.SlotRef) and node.index is None:
+        slot = slot_of(node, scope)
+        if (
+            slot.kind == "entity"
+            and isinstance(slot.domain, ir.Query)
+            and slot.domain.select is None
+        ):
+            return slot.domain.relation, "initial"
+    return None
 
 
 @emit_table.on(ir.Arith)

@@ -19,9 +19,12 @@ from envgen.pipelines.general.layout import slot_paths
 
 _HELPERS = {
     "is_key": '''
-def is_key(value, keys):
-    """Whether a value is one of the keys of a table."""
-    return type(value) is str and value in keys''',
+def is_key(db, query, value):
+    """Whether a value is the key of a row."""
+    try:
+        return type(value) is str and db.execute(query, (value,)).fetchone() is not None
+    except UnicodeEncodeError:  # no text that a database could hold
+        return False''',
     "is_one_of": '''
 def is_one_of(value, choices):
     """Whether a value is one of the choices; True is not 1."""
@@ -49,10 +52,6 @@ def is_set(value, most, fits):
 def is_list(value, length, fits):
     """Whether a value is a list of so many fitting entries."""
     return type(value) is list and len(value) == length and all(fits(entry) for entry in value)''',
-    "keys_of": '''
-def keys_of(db, query):
-    """The keys of a table."""
-    return {key for (key,) in db.execute(query)}''',
     "bindable": '''
 def bindable(value):
     """A number or text that SQLite can hold; anything else equals nothing in it anyway."""
@@ -91,10 +90,6 @@ def _read(p: Problem) -> str:
     pairs = [f'"{name}": {_path("answer", pointer)}' for name, pointer in slot_paths(p.layout)]
     lines.append("        " + layout_text(call("slots = {", pairs, "}"), 8))
     lines += ["    except BadForm:", "        return None"]
-    relations = dict.fromkeys(r for slot in p.slots if (r := _entity(slot, p)))
-    for name in relations:
-        query = python_literal(f"SELECT {identifier(p.relation(name).key)} FROM {identifier(name)}")
-        lines.append(f"    {_keys_name(name)} = keys_of(db, {query})")
     checks = _checks(p)
     fits = Block("", tuple(checks), " and ") if len(checks) != 1 else checks[0]
     lines.append(line_of("fits = ", fits, 4))
@@ -135,10 +130,6 @@ def _need(path: str, kind: str, test: Doc) -> Block:
     return Block("need(", (f"type({path}) is {kind}", test), " and ", ")")
 
 
-def _keys_name(relation: str) -> str:
-    return f"{relation}_keys"
-
-
 def _value_type(slot: Slot, p: Problem) -> str:
     """IR type of one element of a slot whose domain is a query."""
     query = slot.domain
@@ -177,7 +168,10 @@ def _element(slot: Slot, value: str, p: Problem) -> str:
         return f"is_interval({value}, {domain.low}, {domain.high}, {domain.step}, {domain.length})"
     relation = _entity(slot, p)
     if relation is not None:
-        return f"is_key({value}, {_keys_name(relation)})"
+        query = (
+            f"SELECT 1 FROM {identifier(relation)} WHERE {identifier(p.relation(relation).key)} = ?"
+        )
+        return f"is_key(db, {python_literal(query)}, {value})"
     kind = _value_type(slot, p)
     python = {"str": "str", "date": "str", "datetime": "str", "bool": "bool"}.get(kind, "int")
     return f"type({value}) is {python}"
