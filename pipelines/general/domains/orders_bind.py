@@ -170,40 +170,56 @@ def _bind_refund(
         for asked in [own] if recipe.has("all_orders") else [[order] for order in own]:
             items = _delivered(tables, today, asked)
             if on_hold:  # nothing will be done, so no rule needs to bind
-                loose = _bounds(recipe.item_rules, items, rng) if items else None
-                bounds = None if loose is None else (loose[0], set[str]())
+                bounds = _bounds(recipe.item_rules, items, rng)[0] if items else None
             else:
                 bounds = _bind_bounds(recipe, items, window, policy, rng)
             if bounds is None:
                 continue
-            params: Params = {"today": today, "customer": customer, **bounds[0]}
+            params: Params = {"today": today, "customer": customer, **bounds}
             if not recipe.has("all_orders"):
                 params["order"] = asked[0]
-            spare = [i.id for i in _delivered(tables, today, own) if i.id not in bounds[1]]
-            extras = _bind_extras(recipe, tables, params, spare, rng)
+            spare = _delivered(tables, today, own)
+            if not on_hold:
+                spare = _spare(recipe.item_rules, items, spare, bounds, window)
+            extras = _bind_extras(recipe, tables, params, [item.id for item in spare], rng)
             if extras is not None:
                 yield params | extras
 
 
 def _bind_bounds(
     recipe: Recipe, items: list[_Item], window: int, policy: Params | None, rng: Random
-) -> tuple[Params, set[str]] | None:
-    """Bounds under which each rule alone forbids some refund, and the ids of what can be refunded.
+) -> Params | None:
+    """Bounds under which each rule alone forbids some refund.
 
     Without a ``policy`` each bound is one that something to be refunded just meets.
     """
     rules = recipe.item_rules
     if policy is not None:
-        window = window if "tier_window" in rules else _number(policy["window"])
-        found = _eligible(rules, items, policy, window)
-        return None if found is None else (policy, {item.id for item in found})
+        return None if _eligible(rules, items, policy, window) is None else policy
     for _ in range(_BOUND_TRIES if items else 0):
         bounds, edges = _bounds(rules, items, rng)
-        window = _number(bounds.get("window", window))
         found = _eligible(rules, items, bounds, window)
-        if found is not None and window >= _SHORTEST and all(item in found for item in edges):
-            return bounds, {item.id for item in found}
+        shortest = _number(bounds.get("window", window))
+        if found is not None and shortest >= _SHORTEST and all(item in found for item in edges):
+            return bounds
     return None
+
+
+def _spare(
+    rules: tuple[str, ...],
+    items: list[_Item],
+    delivered: list[_Item],
+    bounds: Params,
+    window: int,
+) -> list[_Item]:
+    """Delivered items that the refunds of ``items`` and the rules on them can do without."""
+    taken = _eligible(rules, items, bounds, window) or []
+    return [
+        item
+        for item in delivered
+        if item not in taken
+        and _eligible(rules, [i for i in items if i.id != item.id], bounds, window) is not None
+    ]
 
 
 def _bounds(rules: tuple[str, ...], items: list[_Item], rng: Random) -> tuple[Params, list[_Item]]:
@@ -223,7 +239,11 @@ def _bounds(rules: tuple[str, ...], items: list[_Item], rng: Random) -> tuple[Pa
 def _eligible(
     rules: tuple[str, ...], items: list[_Item], bounds: Params, window: int
 ) -> list[_Item] | None:
-    """What can be refunded; None if that is too little or too much, or a rule forbids nothing alone."""
+    """What can be refunded; None if that is too little or too much, or a rule forbids nothing alone.
+
+    ``window`` is that of the customer's tier; a general one in ``bounds`` goes before it.
+    """
+    window = _number(bounds.get("window", window))
     broken = [item.broken(rules, bounds, window) for item in items]
     alone = {next(iter(found)) for found in broken if len(found) == 1}
     found = [item for item, rules_ in zip(items, broken, strict=True) if not rules_]
