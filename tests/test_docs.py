@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import ROOT
+from cli_runs import ROOT, environment
 from click_words import commands, parse
+from tiny_dataset import write_tiny_dataset
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -69,6 +71,22 @@ def test_every_command_is_documented(name: str) -> None:
 def test_python_in_pages_compiles(page: Path) -> None:
     for text in blocks(page, "python"):
         compile(text, page.name, "exec")
+
+
+def test_readme_s_environment_code_runs(tmp_path: Path) -> None:
+    """As a user would paste it, beside a dataset at ``ds/``."""
+    write_tiny_dataset(tmp_path / "ds")
+    (code,) = (text for text in blocks(ROOT / "README.md", "python") if "gymnasium.make(" in text)
+    result = subprocess.run(
+        [sys.executable, "-P", "-W", "error", "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
