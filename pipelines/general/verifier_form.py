@@ -9,6 +9,7 @@ from envgen.pipelines.general.emit import (
     Block,
     Doc,
     call,
+    flat,
     glued,
     identifier,
     layout_text,
@@ -20,11 +21,10 @@ from envgen.pipelines.general.layout import slot_paths
 _HELPERS = {
     "is_key": '''
 def is_key(db, query, value):
-    """Whether a value is the key of a row."""
-    try:
-        return type(value) is str and db.execute(query, (value,)).fetchone() is not None
-    except UnicodeEncodeError:  # no text that a database could hold
-        return False''',
+    """Whether a value is the key of a row; any text may be asked for, lone surrogates too."""
+    if type(value) is not str:
+        return False
+    return db.execute(query, (value.encode("utf-8", "surrogatepass"),)).fetchone() is not None''',
     "is_one_of": '''
 def is_one_of(value, choices):
     """Whether a value is one of the choices; True is not 1."""
@@ -156,7 +156,7 @@ def _entity(slot: Slot, p: Problem) -> str | None:
     return kind.removeprefix("entity:") if kind.startswith("entity:") else None
 
 
-def _element(slot: Slot, value: str, p: Problem) -> str:
+def _element(slot: Slot, value: str, p: Problem) -> Doc:
     domain = slot.domain
     if isinstance(domain, Choice):
         if all(isinstance(choice, str) for choice in domain.values):
@@ -168,40 +168,39 @@ def _element(slot: Slot, value: str, p: Problem) -> str:
         return f"is_interval({value}, {domain.low}, {domain.high}, {domain.step}, {domain.length})"
     relation = _entity(slot, p)
     if relation is not None:
-        query = (
-            f"SELECT 1 FROM {identifier(relation)} WHERE {identifier(p.relation(relation).key)} = ?"
-        )
-        return f"is_key(db, {python_literal(query)}, {value})"
+        key = identifier(p.relation(relation).key)
+        query = f"SELECT 1 FROM {identifier(relation)} WHERE {key} = CAST(? AS TEXT)"
+        return call("is_key(", ("db", python_literal(query), value))
     kind = _value_type(slot, p)
     python = {"str": "str", "date": "str", "datetime": "str", "bool": "bool"}.get(kind, "int")
     return f"type({value}) is {python}"
 
 
-def _check(slot: Slot, value: str, p: Problem) -> str:
+def _check(slot: Slot, value: str, p: Problem) -> Doc:
     if slot.kind == "map":
         raise PipelineError(f"no verifier for the map slot {slot.name!r} yet")
     if slot.kind not in ("set", "sequence"):
         return _element(slot, value, p)
-    entry = f"lambda entry: {_element(slot, 'entry', p)}"
+    entry = glued("lambda entry: ", _element(slot, "entry", p))
     if slot.kind == "set":
         most = "len(" + value + ")" if slot.length is None else str(slot.length)
-        return f"is_set({value}, {most}, {entry})"
+        return call("is_set(", (value, most, entry))
     if slot.length is None:
         raise PipelineError(f"the sequence {slot.name!r} needs a length")
-    return f"is_list({value}, {slot.length}, {entry})"
+    return call("is_list(", (value, str(slot.length), entry))
 
 
 def _checks(p: Problem) -> list[Doc]:
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[Slot]] = {}
     for slot in p.slots:
-        groups.setdefault(_check(slot, "slots[name]", p), []).append(slot.name)
+        groups.setdefault(flat(_check(slot, "slots[name]", p)), []).append(slot)
     checks: list[Doc] = []
-    for check, names in groups.items():
-        if len(names) == 1:
-            checks.append(check.replace("slots[name]", f'slots["{names[0]}"]'))
+    for slots in groups.values():
+        if len(slots) == 1:
+            checks.append(_check(slots[0], f'slots["{slots[0].name}"]', p))
         else:
-            listed = call("for name in (", (f'"{name}"' for name in names))
-            checks.append(Block("all(", (check, listed), " ", ")"))
+            listed = call("for name in (", (f'"{slot.name}"' for slot in slots))
+            checks.append(Block("all(", (_check(slots[0], "slots[name]", p), listed), " ", ")"))
     return checks
 
 
