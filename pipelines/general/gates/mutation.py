@@ -237,7 +237,7 @@ def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
             extra = dict(value, extra=0) if isinstance(value, dict) else None
             return [*found, extra, [low, low + length], {"start": low}, "start"]
         case _:
-            return ["no such key", 1, True, None, [value], {"key": value}, ""]
+            return ["no such key", 1, True, None, [value], {"key": value}, "", "\ud800"]
 
 
 def _misshapen(answer: JsonValue) -> list[JsonValue]:
