@@ -21,6 +21,8 @@ _BOUND_TRIES = 60
 _MAX_ELIGIBLE = 4
 """Items to refund at most; each one doubles the states of random walks."""
 _POLICY = ("today", "window", "category", "short_window", "minimum", "cancel_days")
+_MAX_ITEMS = 12
+"""Delivered items in a request at most, for the same reason."""
 _BOUNDED = ("window", "short_window", "minimum")
 _SHORTEST = 6
 """Days of the shortest general refund window."""
@@ -196,7 +198,7 @@ def _bind_bounds(
     rules = recipe.item_rules
     if policy is not None:
         return None if _eligible(rules, items, policy, window) is None else policy
-    for _ in range(_BOUND_TRIES if items else 0):
+    for _ in range(_BOUND_TRIES if 0 < len(items) <= _MAX_ITEMS else 0):
         bounds, edges = _bounds(rules, items, rng)
         found = _eligible(rules, items, bounds, window)
         shortest = _number(bounds.get("window", window))
@@ -275,7 +277,7 @@ def _bind_extras(
 
 
 def _exchange(tables: Tables, spare: list[str], rng: Random) -> Params | None:
-    """An item to exchange: there is a cheapest other product, and a cheaper one that doesn't count."""
+    """An item to exchange: there is a cheapest other product, and a cheaper one out of stock."""
     products = list(tables["products"].values())
     for key in _shuffled(rng, iter(spare)):
         own = tables["products"][str(tables["order_items"][key]["product_id"])]
@@ -284,6 +286,6 @@ def _exchange(tables: Tables, spare: list[str], rng: Random) -> Params | None:
         if len(wanted) < 2 or _best(wanted, "price", "lowest") is None:
             continue
         price = min(_number(row["price"]) for row in wanted)
-        if any(_number(row["price"]) < price for row in same):
+        if any(_number(row["price"]) < price and not row["in_stock"] for row in same):
             return {"item": key}
     return None

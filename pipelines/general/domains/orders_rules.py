@@ -164,7 +164,7 @@ def cancel_allowed_effect(_: Fields) -> Clause:
 
 
 def exchange_effect(_: Fields) -> Clause:
-    """The named item is exchanged for the cheapest other product of its category."""
+    """The named item is exchanged for the cheapest other product of its category (no other tool sets it)."""
     row = param("item")
     own = get("order_items", row, "product_id")
     wanted = Query(
@@ -178,10 +178,7 @@ def exchange_effect(_: Fields) -> Clause:
         order=(Order(by=get("products", var("p"), "price")),),
         limit=1,
     )
-    expr = both(
-        eq(new(own), wanted),
-        eq(new(get("order_items", row, "status")), const("exchanged")),
-    )
+    expr = eq(new(own), wanted)
     return Clause(id="exchange", family="exchange", expr=expr, text_key="exchange")
 
 
