@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "18ec2f73d89675a636fc6a101ce71cdcefb90a7d8257ec6d76dcc83f51820cb1",  # trip_planning
+        "e1ffb006bbb42ed1edc684104abf86f857ea1e30537d69e23ef2bc63472d1b04",  # trip_planning
     }
 )
