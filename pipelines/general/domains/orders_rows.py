@@ -47,9 +47,9 @@ def draw_tables(recipe: Recipe, rng: Random) -> Tables:
     if recipe.task in ("rank", "filter"):
         count = rng.randint(2, 4) if recipe.task == "rank" else rng.randint(8, 12)
         return {"orders": _queue(rng, count)}
-    customers = _customers(rng, 3)
+    customers = _customers(rng, 4 if recipe.task == "cancel" else 3)
     if recipe.task == "cancel":
-        orders = _orders(rng, customers, (2, 4))
+        orders = _orders(rng, customers, (2, 3))
         return {"tiers": _tiers(rng, {}, {}, {}), "customers": customers, "orders": orders}
     products = _products(rng, recipe)
     orders = _orders(rng, customers, _orders_each(recipe))
