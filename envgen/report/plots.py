@@ -120,7 +120,8 @@ def pass_plot(rows: Sequence[PassRow], k: int) -> str:
         _legend(axes)
         _levels(axes, [row.level or 0 for row in rows])
 
-    return _svg(f"pass{k}", draw, f"pass@{k} by policy and level")
+    title = f"pass@{k} by policy and level"
+    return _svg(f"pass{k}", draw, title, width=9.4, height=3.4)
 
 
 def _strip(
