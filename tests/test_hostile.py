@@ -21,18 +21,17 @@ from tiny_dataset import write_tiny_dataset
 
 from envgen.store.runs import RunStore
 
-SLOW_TOOLS = {"loops", "sleeps", "writes to stdout's file", "bombs", "returns a lot"}
-SLOW_VERIFIERS = {"hangs", "sleeps", "bombs"}
+SLOW = {
+    "tools": {"loops", "sleeps", "writes to stdout's file", "bombs", "returns a lot"},
+    "verifier": {"hangs", "sleeps", "bombs"},
+}
+"""What is ended by a time limit, thrice: it is run all at once."""
 
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.chdir(tmp_path)
     return Cli(capfd)
-
-
-def cases(bodies: dict[str, str], slow: set[str]) -> list[Any]:
-    return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in bodies]
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -110,16 +109,16 @@ def play(cli: Cli, dataset: Path) -> dict[str, Any]:
     return found
 
 
-def outcome(task_id: str) -> tuple[str | None, bool | None]:
+def outcome(task_id: str, run: Path = Path("run")) -> tuple[str | None, bool | None]:
     """Kind of error and verdict of a task's only episode."""
-    with RunStore.read("run") as store:
+    with RunStore.read(run) as store:
         (episode,) = store.trajectories(task_id)
         kind = None if episode.error is None else episode.error.kind
         return kind, None if episode.score is None else episode.score.passed
 
 
 @pytest.mark.bwrap
-@pytest.mark.parametrize("name", cases(TOOLS, SLOW_TOOLS))
+@pytest.mark.parametrize("name", sorted(TOOLS.keys() - SLOW["tools"]))
 def test_hostile_tools_cost_their_own_episodes_only(cli: Cli, tmp_path: Path, name: str) -> None:
     dataset = write_hostile(tmp_path / "ds", tools=TOOLS[name]).path
     before = descendants(os.getpid())
@@ -134,7 +133,7 @@ def test_hostile_tools_cost_their_own_episodes_only(cli: Cli, tmp_path: Path, na
 
 
 @pytest.mark.bwrap
-@pytest.mark.parametrize("name", cases(VERIFIERS, SLOW_VERIFIERS))
+@pytest.mark.parametrize("name", sorted(VERIFIERS.keys() - SLOW["verifier"]))
 def test_hostile_verifiers_are_errors_and_never_verdicts(
     cli: Cli, tmp_path: Path, name: str
 ) -> None:
@@ -145,6 +144,31 @@ def test_hostile_verifiers_are_errors_and_never_verdicts(
     assert outcome("tiny-count") == (None, True)
     close_all()
     assert settled(lambda: not alive(descendants(os.getpid()) - before))
+
+
+@pytest.mark.bwrap
+@pytest.mark.slow
+def test_hostile_code_that_never_ends_is_ended(tmp_path: Path) -> None:
+    """Time limits, all waited for at once."""
+    bodies = {"tools": TOOLS, "verifier": VERIFIERS}
+    with contextlib.ExitStack() as stack:
+        running = []
+        for where, names in SLOW.items():
+            for i, name in enumerate(sorted(names)):
+                dataset = write_hostile(
+                    tmp_path / f"{where}-{i}", **{where: bodies[where][name]}
+                ).path
+                run = tmp_path / f"run-{where}-{i}"
+                words = ("rollout", dataset, "--policy", "gold", "--out", run)
+                running.append((where, name, run, stack.enter_context(started(*words))))
+        for where, name, run, process in running:
+            below = descendants(process.pid)
+            _, err = process.communicate(timeout=240)
+            assert process.returncode == 0, (name, err)
+            assert settled(lambda below=below: not alive(below)), (name, "something stays running")
+            kind = "EnvError" if where == "tools" else "VerifierError"
+            assert outcome("tiny-cheapest", run) == (kind, None), name
+            assert outcome("tiny-count", run) == (None, True), name
 
 
 @pytest.mark.bwrap
@@ -231,6 +255,11 @@ PLAY = (
 )
 
 
+def _hear_ctrl_c() -> None:
+    """A shell's background jobs ignore SIGINT, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
     """A command in a process group of its own, as in a terminal; killed in the end."""
@@ -241,6 +270,7 @@ def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_ctrl_c,
     )
     try:
         yield process
@@ -272,8 +302,16 @@ def results(run: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda t: (t["task_id"], t["sample"]))
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("how", "concurrency"),
+    [
+        (signal.SIGINT, 1),
+        (signal.SIGINT, 2),
+        (signal.SIGTERM, 2),
+        (signal.SIGKILL, 1),
+        (signal.SIGKILL, 2),
+    ],
+)
 def test_a_stopped_rollout_goes_on_to_the_same_result(
     tmp_path: Path, how: signal.Signals, concurrency: int
 ) -> None:

@@ -19,7 +19,7 @@ def test_mutants_are_distinct_programs(source: str) -> None:
     start = time.perf_counter()
     made = list(mutants(source))
     assert time.perf_counter() - start < 1
-    assert len(made) >= 30
+    assert len(made) >= 25
     texts = [one.source for one in made]
     assert len(set(texts)) == len(texts)
     assert source not in texts
