@@ -14,6 +14,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -24,11 +25,13 @@ from envgen.core.types import GateResult, GateStatus, GoldRun, Record, SourceKin
 from envgen.environments.runner import run_gold
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.gates.generality import PARAMS_LINE
+from envgen.pipelines.general.gates.meaning import params_of
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.reload import draft_of
 from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import write_sqlite
-from envgen.sandboxes.tools import ToolHost
+from envgen.sandboxes.tools import ToolHost, tool_host
 from envgen.sandboxes.verifier import VerifierInput
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, VariantRow
@@ -129,7 +132,11 @@ def variants(
     rejected = sum(result.rejected for result in found.values())
     total = sum(map(len, made.values()))
     if total == 0:
-        raise PipelineError("no variant could be made", f"{len(skipped)} tasks can't be re-seeded")
+        raise PipelineError(
+            "no variant could be made",
+            f"{len(skipped)} tasks can't be re-seeded; code that another version of envgen wrote can't "
+            "be extended: generate the dataset again",
+        )
     _write(source, out, made, config)
     seconds = time.monotonic() - started
     return VariantsSummary(
@@ -190,46 +197,99 @@ def make_chunk(chunk: _Chunk) -> _Rows:
     database = dataset.database(chunk.task_id)
     if draft is None or database is None:
         raise PipelineError(f"task {chunk.task_id!r} can't be re-seeded")
-    hosts = _hosts(chunk.backend, dataset.source is not SourceKind.FOREIGN)
+    trusted = dataset.source is not SourceKind.FOREIGN
+    hosts = _hosts(chunk.backend, trusted)
     author = ProceduralAuthor()
-    rows = []
+    rows: dict[int, VariantRow] = {}
+    pending = list(range(chunk.start, chunk.stop))
     rejected = 0
     with (
-        closing(hosts.tools(draft, database)) as tools,
+        # Code that is trusted by hash may run in this process: no fork for each variant.
+        closing(_tools(draft, database, hosts, inline=trusted)) as tools,
         TemporaryDirectory(prefix="envgen-variants-") as folder,
     ):
-        for i in range(chunk.start, chunk.stop):
-            for attempt in range(TRIES):
+        for attempt in range(TRIES):
+            candidates = []
+            for i in pending:
                 seed = derive(chunk.seed, chunk.task_id, i, attempt)
-                child = author.reseed(draft, seed)
                 path = Path(folder) / f"{i}-{attempt}.sqlite"
-                row = None
-                if child is not None:
-                    row = _variant(child, f"{chunk.task_id[:50]}-v{i}", seed, path, tools, hosts)
-                if row is not None:
-                    rows.append(row)
-                    break
-                rejected += 1
-    return _Rows(rows=tuple(rows), rejected=rejected)
+                child = author.reseed(draft, seed)
+                solved = None if child is None else _solve(child, seed, path, tools, hosts)
+                if solved is not None:
+                    candidates.append((i, seed, solved))
+            accepted = _verified(draft, [solved for _, _, solved in candidates], hosts)
+            for (i, seed, solved), fine in zip(candidates, accepted, strict=True):
+                if fine:
+                    rows[i] = _row(solved, f"{chunk.task_id[:50]}-v{i}", seed)
+            left = [i for i in pending if i not in rows]
+            rejected += len(left)
+            pending = left
+            if not pending:
+                break
+    return _Rows(rows=tuple(rows[i] for i in sorted(rows)), rejected=rejected)
 
 
-def _variant(
-    child: Draft, task_id: str, seed: int, path: Path, tools: ToolHost, hosts: Hosts
-) -> VariantRow | None:
-    """The row, or None if gold, verifier and solver don't all agree that there is an answer."""
+def _tools(draft: Draft, database: Path, hosts: Hosts, *, inline: bool) -> ToolHost:
+    if not inline:
+        return hosts.tools(draft, database)
+    return tool_host(draft.tools_source, draft.tools, database, backend="inline", trusted=True)
+
+
+class _Solved(NamedTuple):
+    """A re-seeded draft that the solution and the independent solver can solve."""
+
+    draft: Draft
+    gold: GoldRun
+    initial: Path
+    final: Path
+
+
+def _solve(child: Draft, seed: int, path: Path, tools: ToolHost, hosts: Hosts) -> _Solved | None:
+    """None unless gold and the solver agree that there is an answer."""
     write_sqlite(child.relations, child.tables, path)
     after = path.with_suffix(".final")
     result = run_gold(
         child.solution, child.tools, tools, hosts.solutions[0], database=path, final=after
     )
-    gold = result.gold
-    if result.fault is not None or gold.answer is None or not _solvable(child, seed):
+    if result.fault is not None or result.gold.answer is None or not _solvable(child, seed):
         return None
-    final = after if result.changed else path
-    reply = hosts.verifier.verify_many(child.verifier, [VerifierInput(gold.answer, path, final)])[0]
-    if reply.fault is not None or reply.broken:
-        return None
-    slim = tuple(call.model_copy(update={"result": None}) for call in gold.calls)
+    return _Solved(child, result.gold, path, after if result.changed else path)
+
+
+def _verified(parent: Draft, solved: list[_Solved], hosts: Hosts) -> list[bool]:
+    """Whether each gold answer passes its verifier: the parent's with other ``PARAMS``, in one run."""
+    same = [
+        PARAMS_LINE.sub("", one.draft.verifier) == PARAMS_LINE.sub("", parent.verifier)
+        for one in solved
+    ]
+    inputs = [
+        VerifierInput(
+            {"answer": one.gold.answer, "params": params_of(one.draft.verifier)},
+            one.initial,
+            one.final,
+        )
+        for one in solved
+    ]
+    replies = hosts.verifier.verify_many(parent.verifier + _BATCH, inputs)
+    return [
+        fits and reply.fault is None and not reply.broken
+        for fits, reply in zip(same, replies, strict=True)
+    ]
+
+
+_BATCH = """
+
+def verify(given, initial, final, rules=verify):
+    PARAMS.clear()
+    PARAMS.update(given["params"])
+    return rules(given["answer"], initial, final)
+"""
+"""Makes a verifier take its parameters with the answer, so that one process judges many variants."""
+
+
+def _row(solved: _Solved, task_id: str, seed: int) -> VariantRow:
+    child = solved.draft
+    slim = tuple(call.model_copy(update={"result": None}) for call in solved.gold.calls)
     return VariantRow(
         task_id=task_id,
         seed=seed,
@@ -239,8 +299,8 @@ def _variant(
         constraints=child.problem.model_dump(mode="json") if child.problem else None,
         submit_schema=child.submit_schema,
         rules=child.rules,
-        gold=GoldRun(calls=slim, answer=gold.answer),
-        database=path.read_bytes(),
+        gold=GoldRun(calls=slim, answer=solved.gold.answer),
+        database=solved.initial.read_bytes(),
         evidence=tuple(
             GateResult(gate=gate, status=GateStatus.PASSED, n=1) for gate in ("gold", "reseeds")
         ),
