@@ -3,7 +3,6 @@ from __future__ import annotations
 import ast
 import re
 import sqlite3
-import time
 from contextlib import closing
 
 import pytest
@@ -16,9 +15,7 @@ SOURCES = [CHEAPEST_VERIFIER, PAIR_VERIFIER, BOOK_VERIFIER]
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_mutants_are_distinct_programs(source: str) -> None:
-    start = time.perf_counter()
     made = list(mutants(source))
-    assert time.perf_counter() - start < 1
     assert len(made) >= 25
     texts = [one.source for one in made]
     assert len(set(texts)) == len(texts)
