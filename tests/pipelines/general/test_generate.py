@@ -12,6 +12,7 @@ import pytest
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import GateStatus
 from envgen.environments.hosts import close_hosts
+from envgen.pipelines.general.agreement import random_valid_agreement
 from envgen.pipelines.general.diversity import diversity, planted_rows
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.validate import validate
@@ -207,3 +208,28 @@ def test_planted_rows_catches_gold_that_is_always_first(made: Path) -> None:
 def test_diversity_catches_a_dataset_of_one_kind(made: Path) -> None:
     ((_, tasks),) = repeated(made, "spread")
     assert diversity(tasks).status is GateStatus.FAILED
+
+
+def test_agreement_catches_a_wrong_density(made: Path) -> None:
+    """A density that random-valid can't confirm means that it, the env or the verifier is wrong."""
+    environment, tasks = bundles(made)[0]
+    density = tasks[0].spec.difficulty.density
+    assert density is not None
+    wrong = density.model_copy(update={"value": 0.97, "low": 0.95, "high": 0.99})
+    difficulty = tasks[0].spec.difficulty.model_copy(update={"density": wrong})
+    spec = tasks[0].spec.model_copy(update={"difficulty": difficulty})
+    lying = tasks[0].model_copy(update={"spec": spec})
+    honest, caught = (
+        random_valid_agreement(environment, [task], episodes=64, backend="process", seed=1)[0]
+        for task in (tasks[0], lying)
+    )
+    assert honest.status is GateStatus.PASSED
+    assert caught.status is GateStatus.FAILED
+
+
+def test_agreement_catches_a_verifier_that_takes_anything(made: Path) -> None:
+    environment, tasks = bundles(made)[0]
+    lax = "def verify(answer, initial, final):\n    return []\n"
+    task = tasks[0].model_copy(update={"verifier": lax})
+    result = random_valid_agreement(environment, [task], episodes=64, backend="process", seed=1)[0]
+    assert result.status is GateStatus.FAILED
