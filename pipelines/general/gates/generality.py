@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 from scipy.stats import binom
 
+from envgen.core.canonical import dumps
 from envgen.core.errors import EnvError
 from envgen.core.seeding import derive
 from envgen.core.types import GateResult, ToolSpec
@@ -103,12 +104,18 @@ def shortcuts(trial: Trial) -> GateResult:
     hits: Counter[tuple[str, str]] = Counter()
     chance: dict[tuple[str, str], list[float]] = {}
     for one in trials:
-        programs = list(_programs(one))
+        programs = list({dumps([p.text, p.selector, p.answer]): p for p in _programs(one)}.values())
         scores = one.judge([Case(program.answer) for program in programs])
+        here: dict[tuple[str, str], float] = {}
+        right: set[tuple[str, str]] = set()
         for program, score in zip(programs, scores, strict=True):
             key = (program.text, program.selector)
-            chance.setdefault(key, []).append(1.0 / max(1, program.rows))
-            hits[key] += score.passed
+            here[key] = min(1.0, here.get(key, 0.0) + 1.0 / max(1, program.rows))
+            if score.passed:
+                right.add(key)
+        for key, rate in here.items():  # one trial per database, however many arguments were tried
+            chance.setdefault(key, []).append(rate)
+            hits[key] += key in right
     found = []
     for key, rates in chance.items():
         whole = key[1].startswith(("whole", "only"))
