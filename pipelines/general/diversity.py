@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pydantic import JsonValue
 from scipy.stats import kstest
 
 from envgen.core.canonical import content_hash
@@ -95,20 +94,26 @@ def _tables(problem: Problem, database: bytes) -> Tables:
 
 
 def diversity(tasks: Sequence[TaskBundle]) -> GateResult:
-    """No prompt comes twice, and no one kind of task makes up more than half of the dataset."""
+    """No environment asks the same twice; no one kind of task, and no repeated prompt, makes up half.
+
+    The same words over another database are another task (its answer differs), but a dataset that
+    mostly repeats its words is not diverse.
+    """
     prompts = Counter(task.spec.prompt for task in tasks)
+    pairs = Counter((task.spec.environment_id, task.spec.prompt) for task in tasks)
     kinds = Counter(signature(task) for task in tasks)
+    twice = sum(n - 1 for n in pairs.values())
     repeated = sum(n - 1 for n in prompts.values())
     top = max(kinds.values()) / len(tasks)
-    passed = repeated == 0 and top <= TOP_SHARE
-    details: dict[str, JsonValue] = {"kinds": len(kinds), "repeated_prompts": repeated}
+    passed = twice == 0 and top <= TOP_SHARE and repeated / len(tasks) <= TOP_SHARE
+    reason = f"{twice} tasks twice, {repeated} repeated prompts, commonest kind {top:.0%}"
     return GateResult(
         gate="diversity",
         status=GateStatus.PASSED if passed else GateStatus.FAILED,
         n=len(tasks),
         figure=round(top, 4),
-        reason="" if passed else f"{repeated} repeated prompts; the commonest kind is {top:.0%}",
-        details=details,
+        reason="" if passed else reason,
+        details={"kinds": len(kinds), "repeated_prompts": repeated, "asked_twice": twice},
     )
 
 

@@ -233,3 +233,17 @@ def test_agreement_catches_a_verifier_that_takes_anything(made: Path) -> None:
     task = tasks[0].model_copy(update={"verifier": lax})
     result = random_valid_agreement(environment, [task], episodes=64, backend="process", seed=1)[0]
     assert result.status is GateStatus.FAILED
+
+
+def test_diversity_catches_a_task_that_is_there_twice(made: Path) -> None:
+    """Ten kinds of equal share, one of the tasks twice in its environment."""
+    (environment, tasks), *_ = bundles(made)
+    assert environment.spec.id == tasks[0].spec.environment_id
+    kinds = []
+    for i in range(100):
+        assert isinstance(tasks[0].constraints, dict)
+        constraints = {**tasks[0].constraints, "shape": "ABCEDFGH"[i % 8]}
+        spec = tasks[0].spec.model_copy(update={"id": f"t-{i}", "prompt": f"Which one? {i}"})
+        kinds.append(tasks[0].model_copy(update={"spec": spec, "constraints": constraints}))
+    assert diversity(kinds).status is GateStatus.PASSED
+    assert diversity([*kinds, kinds[0]]).status is GateStatus.FAILED
