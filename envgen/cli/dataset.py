@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -79,7 +80,7 @@ def figures(task: TaskSpec) -> tuple[str, str, str, str, str]:
         str(difficulty.level),
         density_text(difficulty.density.value) if difficulty.density else "-",
         str(difficulty.minimum_calls),
-        "-" if kill is None else f"{kill:.0%}",
+        "-" if kill is None else f"{math.floor(100 * kill)}%",  # one survivor is not 100 %
         rates or "-",
     )
 

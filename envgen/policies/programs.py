@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from threading import Event
 from typing import NamedTuple, TypeVar
@@ -62,15 +63,15 @@ def _unique(calls: Sequence[Call]) -> list[Call]:
     return [call for i, call in enumerate(calls) if call not in calls[:i]]
 
 
-class ProgramPolicy:
+class ProgramPolicy(ABC):
     """Base of the policies that are programs; a subclass writes ``answer``."""
 
     name = "program"
     version = "1"
 
+    @abstractmethod
     def answer(self, task: PublicTask, rng: random.Random) -> Program[JsonValue]:
         """Make calls and return the answer to submit."""
-        raise NotImplementedError
 
     def respond(
         self,

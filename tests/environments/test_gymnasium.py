@@ -16,7 +16,6 @@ from gymnasium.vector import AutoresetMode
 import envgen.environments.registration as registration
 from envgen.environments.general import GeneralEnv
 from envgen.environments.history import TextHistory
-from envgen.environments.hosts import PACKAGE_DATA
 from envgen.store.dataset import Dataset
 
 registration.register_envs()
@@ -169,9 +168,6 @@ def test_history_works_in_vectors(tiny: Dataset) -> None:
         envs.close()
 
 
-@pytest.mark.skipif(
-    not (PACKAGE_DATA / "trip_planning").is_dir(), reason="the trip dataset is not built yet"
-)
 def test_trip_planning_plays_as_shipped() -> None:
     env = gymnasium.make("envgen/TripPlanning-v0", backend="process")
     with warnings.catch_warnings():
