@@ -14,6 +14,7 @@
     - ResumeError                    a run folder belongs to another config or dataset
   x PolicyError                      a model server failed for good
   x ContractError                    an implementation breaks its contract
+  x MissingExtraError (also ImportError)  a package of one of envgen's extras is not installed
 
 A failed program is an ``ExecResult``; a wrong answer is a ``Score``; neither is an error.
 Subclasses define no ``__init__``, so every error survives pickling.
@@ -84,3 +85,7 @@ class PolicyError(EnvgenError):
 
 class ContractError(EnvgenError):
     """Raised by the checkers when an implementation breaks its contract."""
+
+
+class MissingExtraError(EnvgenError, ImportError):
+    """Raised when a package that one of envgen's extras brings is not installed."""
