@@ -1,0 +1,1 @@
+"""The DSA model that runs here: tokenizer, network, engine. Needs ``pip install 'envgen[train]'``."""

@@ -1,0 +1,99 @@
+"""What a dataset says: the texts and names that a tokenizer learns from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from envgen.core.canonical import compact
+from envgen.core.types import EnvironmentSpec
+from envgen.store.bundles import TaskBundle
+from envgen.store.dataset import Dataset
+
+
+def dataset_texts(path: str | Path, *, unproven: bool = False) -> Iterator[str]:
+    """The texts of a dataset folder as agents meet them, in a fixed order.
+
+    Of each environment its policy text and tool schemas; of each task (variants aside) its prompt, rules,
+    answer schema, and the calls, results and answer of its gold run.
+
+    Raises:
+        DatasetError: if the folder is missing, corrupt, hostile, too new or unproven.
+    """
+    dataset = Dataset.open(path, unproven=unproven)
+    for name in sorted(dataset.environments):
+        yield from _environment_texts(dataset.environments[name])
+    for name in sorted(dataset.own_task_ids):
+        yield from _task_texts(dataset.task_files(name))
+
+
+def dataset_names(path: str | Path, *, unproven: bool = False) -> tuple[str, ...]:
+    """Tool names and field names (of arguments, results and answers) of a dataset, most used first.
+
+    They make good ``single_tokens``: cut the tuple where the vocabulary is full.
+
+    Raises:
+        DatasetError: if the folder is missing, corrupt, hostile, too new or unproven.
+    """
+    dataset = Dataset.open(path, unproven=unproven)
+    counts: Counter[str] = Counter()
+    for environment in dataset.environments.values():
+        counts.update([environment.submit_tool] if environment.submit_tool else [])
+        for tool in environment.tools:
+            counts.update([tool.name, *_properties(tool.parameters), *_properties(tool.returns)])
+    for name in dataset.own_task_ids:
+        files = dataset.task_files(name)
+        counts.update(_properties(files.spec.submit_schema))
+        for call in files.gold.calls if files.gold else ():
+            counts.update([call.name, *_keys(call.arguments), *_keys(call.result)])
+    usable = {name: n for name, n in counts.items() if name.isascii() and name.isidentifier()}
+    return tuple(sorted(usable, key=lambda name: (-usable[name], name)))
+
+
+def _environment_texts(environment: EnvironmentSpec) -> Iterator[str]:
+    yield environment.title
+    yield environment.description
+    yield environment.policy_text
+    for tool in environment.tools:
+        yield compact(tool.openai()["function"])
+
+
+def _task_texts(files: TaskBundle) -> Iterator[str]:
+    yield files.spec.prompt
+    for rule in files.spec.rules:
+        yield rule.text
+    if files.spec.submit_schema is not None:
+        yield compact(files.spec.submit_schema)
+    if files.gold is None:
+        return
+    for call in files.gold.calls:
+        yield call.name
+        yield compact(call.arguments)
+        yield compact(call.result)
+    yield compact(files.gold.answer)
+
+
+def _properties(schema: Any) -> Iterator[str]:
+    """Names of the properties anywhere in a JSON Schema."""
+    if isinstance(schema, Mapping):
+        own = schema.get("properties")
+        if isinstance(own, Mapping):
+            yield from own
+        for part in schema.values():
+            yield from _properties(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _properties(part)
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """Keys of the objects anywhere in a JSON value."""
+    if isinstance(value, Mapping):
+        yield from value
+        for part in value.values():
+            yield from _keys(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _keys(part)

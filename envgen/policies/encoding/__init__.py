@@ -1,0 +1,21 @@
+"""From conversations to token ids and back: what a model reads and writes."""
+
+from __future__ import annotations
+
+from envgen.policies.encoding.base import Encoding, EncodingConfig, EncodingError
+from envgen.policies.encoding.files import (
+    control_tokens,
+    load_encoding,
+    make_encoding,
+    save_encoding,
+)
+
+__all__ = [
+    "Encoding",
+    "EncodingConfig",
+    "EncodingError",
+    "control_tokens",
+    "load_encoding",
+    "make_encoding",
+    "save_encoding",
+]
