@@ -1,1 +1,4 @@
-"""The DSA model that runs here: tokenizer, network, engine. Needs ``pip install 'envgen[train]'``."""
+"""The sparse-attention language model: architecture, cache, engine, checkpoints, tokenizer.
+
+Needs PyTorch: ``pip install 'envgen[train]'``.
+"""

@@ -1,0 +1,410 @@
+"""Multi-head latent attention under the lightning indexer (paper, section 2; DeepSeek-V2, section 2.1).
+
+One layer, three ways to the same numbers:
+
+* ``reference``: scores of all pairs in MHA mode, masked to the chosen keys. Slow and readable.
+* ``masked``: the same by a fused kernel. Best while sequences are short.
+* ``gather``: absorbed MQA mode; each query gathers its K chosen latents. Memory linear in T, and what
+  decoding uses.
+
+``auto`` picks by cost. Where every query sees at most index_topk keys, nothing is left out and the
+indexer is not asked.
+
+Shapes: B batch, T query tokens, S key slots, D model width, Q query latent, H heads, N nope width,
+R rotary width, V value width, C key-value latent, W = C + R row width, K kept keys, M pool rows.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from envgen.model.config import DSAConfig
+from envgen.model.indexer import (
+    HIDDEN,
+    NOT_REPLAYED,
+    Indexer,
+    IndexQueries,
+    select,
+    visible,
+)
+from envgen.model.indexer_loss import dense_index_loss, sparse_index_loss
+from envgen.model.norm import RMSNorm
+from envgen.model.paged import CacheView
+from envgen.model.rope import Angles, rotate_pairs
+from envgen.model.sparse import sparse_attention
+
+Path = Literal["auto", "reference", "masked", "gather"]
+IndexLoss = Literal["dense", "sparse"]
+MASK_LIMIT = 1 << 25
+"""Most query-key pairs for which a mask is made."""
+
+
+class Span(NamedTuple):
+    """Which keys the queries of one forward pass can see."""
+
+    slots_BT: Tensor
+    """Place of each query in its sequence, int64."""
+    num_slots: int
+    """S: length of the longest sequence, the new tokens included."""
+    key_valid_BS: Tensor | None = None
+    """False where a slot is padding."""
+    cache: CacheView | None = None
+    """Holds the keys; None: the queries' own tokens are all there is."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the queries are all tokens of unpadded sequences, in order."""
+        return self.cache is None and self.key_valid_BS is None
+
+
+class Ask(NamedTuple):
+    """How a forward pass shall attend and what it shall give back."""
+
+    path: Path = "auto"
+    dense: bool = False
+    """Leave nothing out, as in the dense warm-up."""
+    index_loss: IndexLoss | None = None
+    capture_topk: bool = False
+
+
+class Attended(NamedTuple):
+    """What one layer of attention gives."""
+
+    out_BTD: Tensor
+    kept_BTK: Tensor | None = None
+    """Chosen slots, int32, ``HIDDEN`` where there were fewer; if asked for."""
+    index_loss: Tensor | None = None
+
+
+class _Queries(NamedTuple):
+    nope_BTHN: Tensor
+    rope_BTHR: Tensor
+    latent_BTQ: Tensor
+
+
+class LatentAttention(nn.Module):
+    """One layer's attention; parameter names are Hugging Face's."""
+
+    def __init__(self, config: DSAConfig, layer: int) -> None:
+        super().__init__()
+        c, bias = config, config.attention_bias
+        self.config, self.layer = config, layer
+        self.q_a_proj = nn.Linear(c.hidden_size, c.q_lora_rank, bias=bias)
+        self.q_a_layernorm = RMSNorm(c.q_lora_rank)
+        self.q_b_proj = nn.Linear(c.q_lora_rank, c.num_attention_heads * c.qk_head_dim, bias=False)
+        self.kv_a_proj_with_mqa = nn.Linear(c.hidden_size, c.latent_width, bias=bias)
+        self.kv_a_layernorm = RMSNorm(c.kv_lora_rank)
+        self.kv_b_proj = nn.Linear(
+            c.kv_lora_rank, c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim), bias=False
+        )
+        self.o_proj = nn.Linear(c.num_attention_heads * c.v_head_dim, c.hidden_size, bias=bias)
+        self.indexer = Indexer(config)
+
+    def forward(
+        self, x_BTD: Tensor, angles: Angles, span: Span, ask: Ask, given_BTK: Tensor | None = None
+    ) -> Attended:
+        """Attend from normed activations.
+
+        Args:
+            x_BTD: output of the layer's input norm.
+            angles: of the tokens' positions.
+            span: what can be seen.
+            ask: how, and what to return.
+            given_BTK: int32 slots to attend to instead of choosing; ``HIDDEN`` for none. A row that
+                starts with ``NOT_REPLAYED`` is chosen by the indexer.
+        """
+        queries = self._queries(x_BTD, angles)
+        rows_BTW = self._rows(x_BTD, angles)
+        leaves_out = not ask.dense and span.num_slots > self.config.index_topk
+        needs_index = span.cache is not None or (leaves_out and not _is_complete(given_BTK))
+        index_BTF = None
+        if needs_index:
+            with torch.no_grad():
+                index_BTF = self.indexer.keys(x_BTD, angles)
+        if span.cache is not None:
+            assert index_BTF is not None
+            span.cache.write(self.layer, rows_BTW, index_BTF)
+        out_BTHV, kept_BTK = self._attend(
+            x_BTD, angles, queries, rows_BTW, index_BTF, span, ask, leaves_out, given_BTK
+        )
+        loss = None
+        if ask.index_loss is not None:
+            loss = self._index_loss(x_BTD, angles, queries, rows_BTW, span, ask, kept_BTK)
+        if ask.capture_topk and kept_BTK is None:
+            kept_BTK = _all_visible(span)
+        return Attended(
+            self.o_proj(out_BTHV.flatten(2)), kept_BTK if ask.capture_topk else None, loss
+        )
+
+    def _queries(self, x_BTD: Tensor, angles: Angles) -> _Queries:
+        c = self.config
+        latent_BTQ = self.q_a_layernorm(self.q_a_proj(x_BTD))
+        shape = (*x_BTD.shape[:-1], c.num_attention_heads, c.qk_head_dim)
+        heads = self.q_b_proj(latent_BTQ).view(shape)
+        nope_BTHN, rope_BTHR = torch.split(heads, [c.qk_nope_head_dim, c.qk_rope_head_dim], -1)
+        per_head = Angles(angles.cos.unsqueeze(-2), angles.sin.unsqueeze(-2))
+        return _Queries(nope_BTHN, rotate_pairs(rope_BTHR, per_head), latent_BTQ)
+
+    def _rows(self, x_BTD: Tensor, angles: Angles) -> Tensor:
+        """What is cached of a token: normed latent and rotated shared key, [B, T, C + R]."""
+        c = self.config
+        made = self.kv_a_proj_with_mqa(x_BTD)
+        latent_BTC, key_BTR = torch.split(made, [c.kv_lora_rank, c.qk_rope_head_dim], -1)
+        return torch.cat((self.kv_a_layernorm(latent_BTC), rotate_pairs(key_BTR, angles)), -1)
+
+    def _attend(
+        self,
+        x_BTD: Tensor,
+        angles: Angles,
+        queries: _Queries,
+        rows_BTW: Tensor,
+        index_BTF: Tensor | None,
+        span: Span,
+        ask: Ask,
+        leaves_out: bool,
+        given_BTK: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Outputs of the heads [B, T, H, V] and, where keys were chosen, which."""
+        path = self._path(ask, span, leaves_out)
+        if not leaves_out:
+            return self._over(path, queries, rows_BTW, span, None), None
+        topk = self.config.index_topk
+        if path == "gather" and span.whole and given_BTK is None and not ask.capture_topk:
+            if ask.index_loss is None:
+                # The first queries see no more than they may keep.
+                head = slice(0, topk)
+                tail = slice(topk, None)
+                kept_BtK = self._choose(x_BTD, angles, queries, index_BTF, span, tail)
+                first = _at(queries, head)
+                early = self._dense(
+                    first, rows_BTW[:, head], Span(span.slots_BT[:, head], topk), None
+                )
+                late = self._gather(_at(queries, tail), rows_BTW, span, kept_BtK)
+                return torch.cat((early, late), 1), None
+        kept_BTK = given_BTK
+        if not _is_complete(given_BTK):
+            own_BTK = self._choose(x_BTD, angles, queries, index_BTF, span, slice(None))
+            kept_BTK = _merged(given_BTK, own_BTK)
+        return self._over(path, queries, rows_BTW, span, kept_BTK), kept_BTK
+
+    def _path(self, ask: Ask, span: Span, leaves_out: bool) -> Path:
+        if ask.path != "auto":
+            return ask.path
+        batch, num_queries = span.slots_BT.shape
+        if num_queries == 1 and span.cache is not None:
+            return "gather"
+        if not leaves_out:
+            return "masked"
+        pairs = batch * num_queries * span.num_slots
+        return "gather" if pairs > MASK_LIMIT or self._gather_is_cheaper(span) else "masked"
+
+    def _gather_is_cheaper(self, span: Span) -> bool:
+        """Arithmetic of a query over all slots in MHA mode against K rows in MQA mode (and 2x to gather)."""
+        c = self.config
+        dense = float(span.num_slots * (c.qk_head_dim + c.v_head_dim))
+        if span.whole:
+            dense /= 2
+        return dense > 2 * c.index_topk * (c.latent_width + c.kv_lora_rank)
+
+    def _choose(
+        self,
+        x_BTD: Tensor,
+        angles: Angles,
+        queries: _Queries,
+        index_BTF: Tensor | None,
+        span: Span,
+        part: slice,
+    ) -> Tensor:
+        """The chosen slots of some of the queries: int32 [B, t, K]."""
+        assert index_BTF is not None
+        some = Angles(angles.cos[:, part], angles.sin[:, part])
+        with torch.no_grad():
+            wanted = self.indexer.queries(x_BTD[:, part], queries.latent_BTQ[:, part], some)
+            keys_BSF = index_BTF if span.cache is None else span.cache.index_keys(self.layer)
+            return select(
+                wanted,
+                keys_BSF,
+                span.slots_BT[:, part],
+                self.config.index_topk,
+                span.key_valid_BS,
+            )
+
+    def _over(
+        self,
+        path: Path,
+        queries: _Queries,
+        rows_BTW: Tensor,
+        span: Span,
+        kept_BTK: Tensor | None,
+    ) -> Tensor:
+        if path == "gather":
+            if kept_BTK is None:
+                kept_BTK = _all_visible(span)
+            return self._gather(queries, rows_BTW, span, kept_BTK)
+        rows_BSW = rows_BTW if span.cache is None else span.cache.rows(self.layer)
+        if path == "reference":
+            return self._reference(queries, rows_BSW, span, kept_BTK)
+        return self._dense(queries, rows_BSW, span, kept_BTK)
+
+    def _expanded(self, rows_BSW: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys [B, S, H, N + R] and values [B, S, H, V] of MHA mode."""
+        c = self.config
+        latent_BSC, key_BSR = torch.split(rows_BSW, [c.kv_lora_rank, c.qk_rope_head_dim], -1)
+        shape = (*rows_BSW.shape[:2], c.num_attention_heads, c.qk_nope_head_dim + c.v_head_dim)
+        heads = self.kv_b_proj(latent_BSC).view(shape)
+        nope_BSHN, v_BSHV = torch.split(heads, [c.qk_nope_head_dim, c.v_head_dim], -1)
+        shared = key_BSR.unsqueeze(2).expand(-1, -1, c.num_attention_heads, -1)
+        return torch.cat((nope_BSHN, shared), -1), v_BSHV
+
+    def _reference(
+        self, queries: _Queries, rows_BSW: Tensor, span: Span, kept_BTK: Tensor | None
+    ) -> Tensor:
+        k_BSHd, v_BSHV = self._expanded(rows_BSW)
+        q_BTHd = torch.cat((queries.nope_BTHN, queries.rope_BTHR), -1)
+        scores_BHTS = torch.einsum("bthd,bshd->bhts", q_BTHd, k_BSHd) * self.config.softmax_scale
+        seen_BTS = _seen(span, kept_BTK)
+        scores_BHTS = scores_BHTS.masked_fill(~seen_BTS.unsqueeze(1), float("-inf"))
+        p_BHTS = torch.softmax(scores_BHTS, -1, dtype=torch.float32).to(q_BTHd.dtype)
+        return torch.einsum("bhts,bshv->bthv", p_BHTS, v_BSHV)
+
+    def _dense(
+        self, queries: _Queries, rows_BSW: Tensor, span: Span, kept_BTK: Tensor | None
+    ) -> Tensor:
+        k_BSHd, v_BSHV = self._expanded(rows_BSW)
+        q_BTHd = torch.cat((queries.nope_BTHN, queries.rope_BTHR), -1)
+        # The fused kernels want keys and values of one width.
+        width = self.config.qk_head_dim
+        value_width = v_BSHV.shape[-1]
+        wide = max(width, value_width)
+        q, k = (functional.pad(x, (0, wide - width)).transpose(1, 2) for x in (q_BTHd, k_BSHd))
+        v = functional.pad(v_BSHV, (0, wide - value_width)).transpose(1, 2)
+        causal = span.whole and kept_BTK is None
+        mask = None if causal else _seen(span, kept_BTK).unsqueeze(1)
+        out = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=causal, scale=self.config.softmax_scale
+        )
+        return out.transpose(1, 2)[..., :value_width]
+
+    def absorbed(self, queries: _Queries) -> Tensor:
+        """Queries that score cached rows directly: [B, T, H, C + R]."""
+        up_HNC, _ = self._up()
+        q_BTHC = torch.einsum("bthn,hnc->bthc", queries.nope_BTHN, up_HNC)
+        return torch.cat((q_BTHC, queries.rope_BTHR), -1)
+
+    def _up(self) -> tuple[Tensor, Tensor]:
+        """kv_b_proj as W_UK [H, N, C] and W_UV [H, V, C]."""
+        c = self.config
+        heads = self.kv_b_proj.weight.view(c.num_attention_heads, -1, c.kv_lora_rank)
+        up_HNC, up_HVC = torch.split(heads, [c.qk_nope_head_dim, c.v_head_dim], 1)
+        return up_HNC, up_HVC
+
+    def _gather(self, queries: _Queries, rows_BTW: Tensor, span: Span, kept_BTK: Tensor) -> Tensor:
+        c = self.config
+        q_BTHW = self.absorbed(queries)
+        pool_MW, pool_rows_BTK = _pooled(rows_BTW, span, kept_BTK, self.layer)
+        out_NHC = sparse_attention(
+            q_BTHW.flatten(0, 1),
+            pool_MW,
+            pool_rows_BTK.flatten(0, 1),
+            c.softmax_scale,
+            c.kv_lora_rank,
+        )
+        _, up_HVC = self._up()
+        out_BTHC = out_NHC.view(*q_BTHW.shape[:3], c.kv_lora_rank)
+        return torch.einsum("bthc,hvc->bthv", out_BTHC, up_HVC)
+
+    def _index_loss(
+        self,
+        x_BTD: Tensor,
+        angles: Angles,
+        queries: _Queries,
+        rows_BTW: Tensor,
+        span: Span,
+        ask: Ask,
+        kept_BTK: Tensor | None,
+    ) -> Tensor:
+        """Eq. 3 or 4 of this layer. All that enters is detached: only the indexer learns from it."""
+        if span.cache is not None:
+            raise ValueError("the indexer is trained on whole sequences, without a cache")
+        with torch.no_grad():
+            q_BTHW = self.absorbed(queries)
+        x_BTD, rows_BTW = x_BTD.detach(), rows_BTW.detach()
+        asked = self.indexer.queries(x_BTD, queries.latent_BTQ.detach(), angles)
+        keys_BTF = self.indexer.keys(x_BTD, angles)
+        share_BT = _shares(span)
+        scale = self.config.softmax_scale
+        if ask.index_loss == "dense":
+            return dense_index_loss(asked, keys_BTF, q_BTHW, rows_BTW, share_BT, scale)
+        kept_BTK = _all_visible(span) if kept_BTK is None else kept_BTK
+        pool_MW, pool_rows_BTK = _pooled(rows_BTW, span, kept_BTK, self.layer)
+        return sparse_index_loss(
+            IndexQueries(asked.q_BTJF.flatten(0, 1), asked.w_BTJ.flatten(0, 1)),
+            keys_BTF.flatten(0, 1),
+            q_BTHW.flatten(0, 1),
+            pool_MW,
+            pool_rows_BTK.flatten(0, 1),
+            share_BT.flatten(),
+            scale,
+        )
+
+
+def _at(queries: _Queries, part: slice) -> _Queries:
+    return _Queries(*(x[:, part] for x in queries))
+
+
+def _is_complete(given_BTK: Tensor | None) -> bool:
+    """Whether replay leaves nothing to choose."""
+    return given_BTK is not None and not bool((given_BTK[..., 0] == NOT_REPLAYED).any())
+
+
+def _merged(given_BTK: Tensor | None, own_BTK: Tensor) -> Tensor:
+    """Replayed rows where there are any, else the indexer's."""
+    if given_BTK is None:
+        return own_BTK
+    width = max(given_BTK.shape[-1], own_BTK.shape[-1])
+    own, given = (
+        functional.pad(x, (0, width - x.shape[-1]), value=HIDDEN) for x in (own_BTK, given_BTK)
+    )
+    return torch.where(given[..., :1] == NOT_REPLAYED, own, given)
+
+
+def _seen(span: Span, kept_BTK: Tensor | None) -> Tensor:
+    """Visible and, where keys were chosen, chosen: bool [B, T, S]."""
+    seen_BTS = visible(span.slots_BT, span.num_slots, span.key_valid_BS)
+    if kept_BTK is None:
+        return seen_BTS
+    places = torch.where(kept_BTK < 0, span.num_slots, kept_BTK).long()
+    chosen = seen_BTS.new_zeros((*places.shape[:2], span.num_slots + 1))
+    return chosen.scatter_(-1, places, True)[..., : span.num_slots] & seen_BTS
+
+
+def _all_visible(span: Span) -> Tensor:
+    """Every slot that each query sees, as a set: int32 [B, T, S]."""
+    slots = torch.arange(span.num_slots, dtype=torch.int32, device=span.slots_BT.device)
+    seen_BTS = visible(span.slots_BT, span.num_slots, span.key_valid_BS)
+    return torch.where(seen_BTS, slots, HIDDEN)
+
+
+def _pooled(rows_BTW: Tensor, span: Span, kept_BtK: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    """The pool of rows [M, W], and the chosen slots as rows of it: int32 [B, t, K]."""
+    if span.cache is not None:
+        pool_MW, place_BS = span.cache.pool(layer), span.cache.place_BS
+        flat = kept_BtK.clamp_min(0).long().flatten(1)
+        found = place_BS.gather(1, flat).view(kept_BtK.shape).to(torch.int32)
+        return pool_MW, torch.where(kept_BtK < 0, HIDDEN, found)
+    batch, tokens = rows_BTW.shape[:2]
+    starts = torch.arange(0, batch * tokens, tokens, dtype=torch.int32, device=kept_BtK.device)
+    moved = kept_BtK + starts.view(-1, 1, 1)
+    return rows_BTW.flatten(0, 1), torch.where(kept_BtK < 0, HIDDEN, moved)
+
+
+def _shares(span: Span) -> Tensor:
+    """1 / (number of valid queries) for each of them, 0 for padding: float32 [B, T]."""
+    valid = span.key_valid_BS
+    if valid is None:
+        valid = torch.ones_like(span.slots_BT, dtype=torch.bool)
+    return valid.float() / valid.sum().clamp_min(1)

@@ -1,0 +1,145 @@
+"""The lightning indexer: a light score of every earlier token, and the k best (paper, eq. 1).
+
+    I[t, s] = sum_j w[t, j] * ReLU(q[t, j] . k[s])
+
+with J indexer heads that share one key per token. The head weights w are signed.
+
+Shapes: B batch, T query tokens, S key slots, D model width, Q query latent, J indexer heads,
+F index_head_dim, R rotary width, P = R / 2, K kept keys, M rows of a key pool.
+
+A *slot* is a token's place in its sequence. A query at slot t sees the keys s <= t that are valid.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from envgen.model.config import DSAConfig
+from envgen.model.quantize import fake_fp8, hadamard
+from envgen.model.rope import Angles, rotate_halves, rotate_pairs
+
+HIDDEN = -1
+"""Stands in a top-k set for "no key here"."""
+NOT_REPLAYED = -2
+"""Stands in the first place of a replayed top-k row that the model shall choose itself."""
+SCORE_BLOCK = 1 << 21
+"""Scores held at once while keys are chosen: 8 MB, which stays near the caches."""
+
+
+class IndexQueries(NamedTuple):
+    """What scores keys: queries and the heads' weights (scales included)."""
+
+    q_BTJF: Tensor
+    w_BTJ: Tensor
+
+
+class Indexer(nn.Module):
+    """Makes indexer queries, keys and weights; parameter names are Hugging Face's."""
+
+    def __init__(self, config: DSAConfig) -> None:
+        super().__init__()
+        heads, width = config.index_n_heads, config.index_head_dim
+        self.config = config
+        self.wq_b = nn.Linear(config.q_lora_rank, heads * width, bias=False)
+        self.wk = nn.Linear(config.hidden_size, width, bias=False)
+        self.k_norm = nn.LayerNorm(width, eps=1e-6)
+        self.weights_proj = nn.Linear(config.hidden_size, heads, bias=False)
+
+    def keys(self, x_BTD: Tensor, angles: Angles) -> Tensor:
+        """Index keys [B, T, F]: normed, rotated on their first R dims, turned and rounded by flag."""
+        wide = self.wk(x_BTD).float()
+        norm = self.k_norm
+        k_BTF = nn.functional.layer_norm(
+            wide, norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
+        )
+        return self._finish(self._rotated(k_BTF.to(x_BTD.dtype), angles))
+
+    def queries(self, x_BTD: Tensor, q_latent_BTQ: Tensor, angles: Angles) -> IndexQueries:
+        """Queries and weights. Weights hold J^-0.5 and F^-0.5; ReLU lets a positive factor pass."""
+        c = self.config
+        shape = (*x_BTD.shape[:-1], c.index_n_heads, c.index_head_dim)
+        per_head = Angles(angles.cos.unsqueeze(-2), angles.sin.unsqueeze(-2))
+        q_BTJF = self._rotated(self.wq_b(q_latent_BTQ).view(shape), per_head)
+        w_BTJ = self.weights_proj(x_BTD.to(self.weights_proj.weight.dtype)).float()
+        return IndexQueries(
+            self._finish(q_BTJF), w_BTJ * (c.index_n_heads * c.index_head_dim) ** -0.5
+        )
+
+    def _rotated(self, x: Tensor, angles: Angles) -> Tensor:
+        width = self.config.qk_rope_head_dim
+        rotate = rotate_pairs if self.config.indexer_rope_interleave else rotate_halves
+        return torch.cat((rotate(x[..., :width], angles), x[..., width:]), -1)
+
+    def _finish(self, x: Tensor) -> Tensor:
+        x = hadamard(x) if self.config.index_hadamard else x
+        return fake_fp8(x) if self.config.index_fp8 else x
+
+
+def visible(slots_BT: Tensor, num_slots: int, key_valid_BS: Tensor | None = None) -> Tensor:
+    """Which keys each query may see: bool [B, T, S]; not the future, not padding.
+
+    Every query sees itself, so that padding has something to look at; nothing valid sees padding.
+    """
+    slots_S, queries_BT1 = torch.arange(num_slots, device=slots_BT.device), slots_BT.unsqueeze(-1)
+    causal_BTS = slots_S <= queries_BT1
+    if key_valid_BS is None:
+        return causal_BTS
+    return causal_BTS & (key_valid_BS.unsqueeze(1) | (slots_S == queries_BT1))
+
+
+def index_scores(queries: IndexQueries, k_BSF: Tensor) -> Tensor:
+    """Eq. 1 for all pairs, without a mask: float32 [B, T, S]. The readable form; differentiable."""
+    dots_BTJS = torch.einsum("btjf,bsf->btjs", queries.q_BTJF.float(), k_BSF.float())
+    return torch.einsum("btjs,btj->bts", dots_BTJS.relu(), queries.w_BTJ)
+
+
+@torch.no_grad()
+def select(
+    queries: IndexQueries,
+    k_BSF: Tensor,
+    slots_BT: Tensor,
+    num_kept: int,
+    key_valid_BS: Tensor | None = None,
+) -> Tensor:
+    """The ``num_kept`` best visible keys of every query: int32 [B, T, K], K = min(num_kept, S).
+
+    A row that sees fewer holds ``HIDDEN`` in the places left. Order within a row means nothing.
+    Works through blocks of queries, so that memory does not grow with T * S.
+    """
+    batch, num_queries = slots_BT.shape
+    num_slots = k_BSF.shape[1]
+    kept = min(num_kept, num_slots)
+    found_BTK = torch.empty((batch, num_queries, kept), dtype=torch.int32, device=slots_BT.device)
+    step = max(1, SCORE_BLOCK // (batch * num_slots))
+    for start in range(0, num_queries, step):
+        block = slice(start, start + step)
+        some = IndexQueries(queries.q_BTJF[:, block], queries.w_BTJ[:, block])
+        scores_BtS = _block_scores(some, k_BSF)
+        seen_BtS = visible(slots_BT[:, block], num_slots, key_valid_BS)
+        scores_BtS.masked_fill_(~seen_BtS, float("-inf"))
+        best = scores_BtS.topk(kept, -1, sorted=False)
+        found_BTK[:, block] = best.indices.masked_fill(best.values == float("-inf"), HIDDEN)
+    return found_BTK
+
+
+def _block_scores(queries: IndexQueries, k_BSF: Tensor) -> Tensor:
+    """Eq. 1 head by head into one buffer: [B, t, S] and never [B, t, J, S]."""
+    q_BTJF, w_BTJ = queries.q_BTJF.float(), queries.w_BTJ
+    keys_BFS = k_BSF.float().transpose(1, 2)
+    total_BtS = dots_BtS = None
+    for head in range(q_BTJF.shape[2]):
+        if dots_BtS is None:
+            dots_BtS = torch.bmm(q_BTJF[:, :, head], keys_BFS)
+        else:
+            torch.bmm(q_BTJF[:, :, head], keys_BFS, out=dots_BtS)
+        dots_BtS.relu_()
+        weight_Bt1 = w_BTJ[:, :, head, None]
+        if total_BtS is None:
+            total_BtS = dots_BtS * weight_Bt1
+        else:
+            total_BtS.addcmul_(dots_BtS, weight_Bt1)
+    assert total_BtS is not None
+    return total_BtS

@@ -1,0 +1,276 @@
+"""DSAForCausalLM: DeepSeek-V3.2's transformer at any size.
+
+    from envgen.model.config import preset
+    from envgen.model.modeling import DSAForCausalLM
+
+    model = DSAForCausalLM(preset("tiny"))
+    logits = model(input_ids).logits
+
+Everything about a token that training replays can be asked for and given back: the expert routing of
+every mixture layer and the key sets of every layer.
+
+Shapes: B batch, T new tokens, S slots, D width, V vocabulary, L layers, X mixture layers,
+A experts per token, K kept keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from envgen.model.attention import Ask, Attended, IndexLoss, LatentAttention, Path, Span
+from envgen.model.config import DSAConfig
+from envgen.model.moe import MLP, Gate, MoE
+from envgen.model.norm import RMSNorm
+from envgen.model.paged import BatchCache, CacheView
+from envgen.model.rope import Angles, RopeTable
+
+
+class Replay(NamedTuple):
+    """Choices of an earlier run that the model shall repeat."""
+
+    routing_BTXA: Tensor | None = None
+    """Experts of the mixture layers; a token whose first entry is ``moe.NOT_ROUTED`` chooses live."""
+    topk: Sequence[Tensor] | None = None
+    """Per layer int32 [B, T, K]; see ``attention.LatentAttention.forward``."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a forward pass gives."""
+
+    logits: Tensor
+    """[B, T, V], or fewer tokens by ``keep``; in the model's dtype."""
+    routing_BTXA: Tensor | None = None
+    """int64; None without mixture layers."""
+    topk: tuple[Tensor, ...] | None = None
+    """Per layer int32 [B, T, K]; only if asked for."""
+    index_loss: Tensor | None = None
+    """Sum over layers of eq. 3 or eq. 4, each a mean over valid tokens; only if asked for."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """Embedding and each layer's output; the last one normed."""
+
+
+class Layer(nn.Module):
+    """Attention, then a dense MLP or a mixture of experts, each behind a norm."""
+
+    def __init__(self, config: DSAConfig, index: int) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = LatentAttention(config, index)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp: MLP | MoE = (
+            MoE(config)
+            if index >= config.first_k_dense_replace
+            else MLP(config.hidden_size, config.intermediate_size)
+        )
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        angles: Angles,
+        span: Span,
+        ask: Ask,
+        given_BTK: Tensor | None,
+        routing_BTA: Tensor | None,
+    ) -> tuple[Tensor, Attended, Tensor | None]:
+        """Residual stream, what attention gave, and the chosen experts [B, T, A] (None: dense)."""
+        attended: Attended = self.self_attn(
+            self.input_layernorm(x_BTD), angles, span, ask, given_BTK
+        )
+        x_BTD = x_BTD + attended.out_BTD
+        normed = self.post_attention_layernorm(x_BTD)
+        if isinstance(self.mlp, MLP):
+            return x_BTD + self.mlp(normed), attended, None
+        y_BTD, experts_BTA = self.mlp(normed, routing_BTA)
+        return x_BTD + y_BTD, attended, experts_BTA
+
+
+class Trunk(nn.Module):
+    """Embedding, layers and the last norm: ``model.*`` in Hugging Face's names."""
+
+    def __init__(self, config: DSAConfig) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config, i) for i in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+
+class DSAForCausalLM(nn.Module):
+    """A causal language model with DeepSeek sparse attention.
+
+    Attributes:
+        config: the architecture.
+        checkpoint_layers: recompute each layer in the backward pass: less memory, a third more time.
+    """
+
+    def __init__(self, config: DSAConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.checkpoint_layers = False
+        self.model = Trunk(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        self._rope = RopeTable(config.rope, config.qk_rope_head_dim)
+        if self.lm_head.weight.device.type != "meta":
+            self.reset_parameters()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.lm_head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self.lm_head.weight.dtype
+
+    @torch.no_grad()
+    def reset_parameters(self, seed: int = 0) -> None:
+        """Draw all weights anew: normal with ``initializer_range``; norms 1, biases 0."""
+        generator = torch.Generator("cpu").manual_seed(seed)
+        for name, weight in self.named_parameters():
+            if name.endswith("bias"):
+                weight.zero_()
+            elif weight.dim() == 1:
+                weight.fill_(1.0)
+            else:
+                drawn = torch.empty(weight.shape).normal_(
+                    0.0, self.config.initializer_range, generator=generator
+                )
+                weight.copy_(drawn)
+        for gate in self.gates():
+            gate.e_score_correction_bias.zero_()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        cache: BatchCache | None = None,
+        view: CacheView | None = None,
+        slots_BT: Tensor | None = None,
+        replay: Replay | None = None,
+        path: Path = "auto",
+        dense: bool = False,
+        index_loss: IndexLoss | None = None,
+        capture_topk: bool = False,
+        capture_hidden: bool = False,
+        keep: Tensor | slice | None = None,
+    ) -> Output:
+        """Logits of the next token after each of ``input_ids``.
+
+        Args:
+            input_ids: int64 [B, T].
+            attention_mask: [B, S], 0 or False where a slot is padding (on either side).
+            position_ids: int64 [B, T], for the rotary embedding; by default the slots, padding counted.
+            cache: continue these sequences; the new tokens are added to it.
+            view: the same for an engine that keeps its own pages; needs ``slots_BT``.
+            slots_BT: place of each token in its sequence.
+            replay: choices to repeat.
+            path: how to attend; see ``attention``.
+            dense: leave no key out.
+            index_loss: also compute what trains the indexer, eq. 3 (``dense``) or eq. 4 (``sparse``).
+            capture_topk: return the key sets.
+            capture_hidden: return hidden states.
+            keep: positions along T whose logits are wanted; all by default.
+
+        Raises:
+            ValueError: if shapes don't fit together.
+        """
+        ask = Ask(path, dense, index_loss, capture_topk)
+        span = self._span(input_ids, attention_mask, cache, view, slots_BT)
+        angles = self._angles(span.slots_BT if position_ids is None else position_ids)
+        x_BTD = self.model.embed_tokens(input_ids)
+        hidden, kept, losses, routing = [x_BTD], [], [], []
+        mixture = 0
+        for i, layer in enumerate(self.model.layers):
+            given_BTK = replay.topk[i] if replay and replay.topk is not None else None
+            routing_BTA = None
+            if replay and replay.routing_BTXA is not None and isinstance(layer.mlp, MoE):
+                routing_BTA = replay.routing_BTXA[:, :, mixture]
+            arguments = (x_BTD, angles, span, ask, given_BTK, routing_BTA)
+            if self.checkpoint_layers and torch.is_grad_enabled():
+                x_BTD, attended, experts_BTA = checkpoint(layer, *arguments, use_reentrant=False)
+            else:
+                x_BTD, attended, experts_BTA = layer(*arguments)
+            if experts_BTA is not None:
+                mixture += 1
+                routing.append(experts_BTA)
+            if attended.kept_BTK is not None:
+                kept.append(attended.kept_BTK)
+            if attended.index_loss is not None:
+                losses.append(attended.index_loss)
+            if capture_hidden:
+                hidden.append(x_BTD)
+        normed = self.model.norm(x_BTD)
+        hidden[-1] = normed
+        wanted = normed if keep is None else normed[:, keep]
+        return Output(
+            logits=self.lm_head(wanted),
+            routing_BTXA=torch.stack(routing, 2) if routing else None,
+            topk=tuple(kept) if capture_topk else None,
+            index_loss=torch.stack(losses).sum() if losses else None,
+            hidden_states=tuple(hidden) if capture_hidden else None,
+        )
+
+    def _span(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        cache: BatchCache | None,
+        view: CacheView | None,
+        slots_BT: Tensor | None,
+    ) -> Span:
+        if input_ids.dim() != 2:
+            raise ValueError(f"input_ids must be [batch, tokens], not {tuple(input_ids.shape)}")
+        batch, tokens = input_ids.shape
+        past = cache.length if cache is not None else 0
+        if cache is not None:
+            view = cache.grow(tokens)
+        if slots_BT is None:
+            if view is not None and cache is None:
+                raise ValueError("a view needs slots_BT")
+            slots = torch.arange(past, past + tokens, device=input_ids.device)
+            slots_BT = slots.expand(batch, -1)
+        num_slots = past + tokens if view is None else view.place_BS.shape[1]
+        if attention_mask is None:
+            return Span(slots_BT, num_slots, None, view)
+        if attention_mask.shape != (batch, num_slots):
+            raise ValueError(
+                f"attention_mask must be {(batch, num_slots)}, not {tuple(attention_mask.shape)}"
+            )
+        valid = attention_mask.bool()
+        return Span(slots_BT, num_slots, None if bool(valid.all()) else valid, view)
+
+    def _angles(self, positions_BT: Tensor) -> Angles:
+        largest = int(positions_BT.max()) if positions_BT.numel() else 0
+        return self._rope.at(positions_BT, largest, self.dtype)
+
+    def new_cache(self, batch: int, max_tokens: int) -> BatchCache:
+        """An empty cache for ``batch`` sequences of at most ``max_tokens`` tokens."""
+        return BatchCache(self.config, batch, max_tokens, self.dtype, self.device)
+
+    def gates(self) -> list[Gate]:
+        """The gates of the mixture layers."""
+        return [layer.mlp.gate for layer in self.model.layers if isinstance(layer.mlp, MoE)]
+
+    def update_router_bias(self, rate: float = 1e-3) -> None:
+        """One step of loss-free load balancing on what was routed in training since the last one."""
+        for gate in self.gates():
+            gate.update_bias(rate)
+
+    def indexer_parameters(self) -> list[nn.Parameter]:
+        """What ``index_loss`` trains."""
+        return [p for name, p in self.named_parameters() if ".indexer." in name]
+
+    def trunk_parameters(self) -> list[nn.Parameter]:
+        """What the language-modelling loss trains."""
+        return [p for name, p in self.named_parameters() if ".indexer." not in name]
