@@ -1,6 +1,6 @@
 """How fast tasks are generated with all gates, how fast and small variants are, and the quickstart.
 
-    python -P benchmarks/generation.py [--environments 12] [--variants 3000] [--no-quickstart]
+    python -P benchmarks/generation.py [--environments 12] [--variants 1000] [--no-quickstart]
 
 Wall time of the public functions, imports excluded, worker processes' start included. Targets are for
 two cores; other work on the machine makes figures worse, so the load is printed.
@@ -30,7 +30,7 @@ QUICKSTART_S = 120.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--environments", type=int, default=12)
-    parser.add_argument("--variants", type=int, default=3000)
+    parser.add_argument("--variants", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--no-quickstart", action="store_true")
     arguments = parser.parse_args()

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from envgen.core.errors import EnvError
 from envgen.core.types import CallRecord, EnvironmentSpec, GoldRun, ToolSpec
 from envgen.environments.toolbox import Toolbox
-from envgen.sandboxes.solution import SolutionHost
+from envgen.sandboxes.solution import SolutionRunner
 from envgen.sandboxes.tools import ToolHost, ToolSession
 
 MAX_GOLD_CALLS = 20_000
@@ -82,8 +82,9 @@ def run_gold(
     solution: str,
     tools: Sequence[ToolSpec],
     tool_host: ToolHost,
-    solution_host: SolutionHost,
+    solution_host: SolutionRunner,
     *,
+    toolbox: Toolbox | None = None,
     database: Path | None = None,
     final: Path | None = None,
     max_calls: int = MAX_GOLD_CALLS,
@@ -95,7 +96,8 @@ def run_gold(
         solution: its text; ``check_solution`` is not called here.
         tools: the environment's, without the submit tool.
         tool_host: where the tools run.
-        solution_host: where the solution runs.
+        solution_host: where the solution runs, a fresh fork or one of its series.
+        toolbox: ``toolbox_of(tools)``, from whoever has it already.
         database: another initial database than the tool host's own.
         final: where to write the database as the solution left it; nothing is written when it
             changed nothing.
@@ -108,7 +110,7 @@ def run_gold(
     """
     session = tool_host.open(database)
     try:
-        broker = Broker(toolbox_of(tools), session)
+        broker = Broker(toolbox or toolbox_of(tools), session)
         run = solution_host.run(solution, broker.call, tools, max_calls=max_calls, cpu_s=cpu_s)
         if final is not None and session.changed and run.fault is None:
             session.snapshot(final)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import JsonValue
@@ -12,6 +13,7 @@ from pydantic import JsonValue
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
 from envgen.core.types import ToolSpec
 from envgen.sandboxes.channel import Channel
+from envgen.sandboxes.programs.params import split
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
 
 MEMORY_BYTES = 256 << 20
@@ -28,8 +30,8 @@ class SolutionRun(NamedTuple):
     fault: str | None
 
 
-class SolutionHost(Protocol):
-    """Runs solutions, each in a fresh fork. Thread-safe."""
+class SolutionRunner(Protocol):
+    """Runs solutions."""
 
     def run(
         self,
@@ -41,6 +43,13 @@ class SolutionHost(Protocol):
         cpu_s: float = 5.0,
     ) -> SolutionRun:
         """Run ``solve()``. Its tool calls are answered by ``call``, whose exceptions pass through."""
+
+
+class SolutionHost(SolutionRunner, Protocol):
+    """Runs solutions, each in a fresh fork. Thread-safe."""
+
+    def series(self) -> SolutionSeries:
+        """A runner for many re-seeds of one solution; the caller closes it."""
 
     def close(self) -> None:
         """End everything."""
@@ -87,38 +96,19 @@ class WorkerSolutionHost:
         cpu_s: float = 5.0,
     ) -> SolutionRun:
         """Run ``solve()`` in a fresh fork."""
-        started = time.perf_counter()
+        with closing(self.worker(tools, cpu_s)) as worker:
+            return worker.run(source, call, max_calls)
+
+    def series(self) -> SolutionSeries:
+        """A runner for many re-seeds of one solution; the caller closes it."""
+        return SolutionSeries(self)
+
+    def worker(self, tools: Sequence[ToolSpec], cpu_s: float, runs: int = 1) -> SolutionWorker:
+        """A fresh fork for so many runs; the caller closes it."""
         orders: dict[str, Any] = {tool.name: parameter_order(tool) for tool in tools}
-        zygote, number, channel = self._fork(
-            {"tools": orders, "cpu_s": max(1, round(cpu_s))}, 2 * cpu_s + 5
-        )
-        made = 0
-        answer: JsonValue = None
-        fault: str | None = None
-        try:
-            channel.send(source)
-            while True:
-                reply = channel.recv()
-                if reply[0] != 1:
-                    break
-                if made >= max_calls:
-                    fault = f"more than {max_calls} tool calls"
-                    break
-                name, arguments = reply[1], reply[2]
-                if name not in orders or not isinstance(arguments, dict):
-                    raise ValueError(f"a call of {name!r}")
-                made += 1
-                channel.send(call(name, arguments))
-            if fault is None:
-                answer, fault = (reply[1], None) if reply[0] == 0 else (None, str(reply[1])[:4000])
-        except (SandboxTimeoutError, WorkerDiedError) as error:
-            fault = f"{error} (the limits are {cpu_s:g} s of CPU and {MEMORY_BYTES >> 20} MB)"
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            fault = f"the worker answered nonsense: {error}"
-        finally:
-            channel.close()
-            zygote.kill(number)
-        return SolutionRun(answer, made, time.perf_counter() - started, fault)
+        run_cpu_s = max(1, round(cpu_s))
+        request = {"tools": orders, "cpu_s": runs * run_cpu_s, "run_cpu_s": run_cpu_s}
+        return SolutionWorker(*self._fork(request, 2 * cpu_s + 5), orders, cpu_s)
 
     def _fork(self, request: dict[str, Any], timeout_s: float) -> tuple[Zygote, int, Channel]:
         for attempt in (1, 2):
@@ -142,3 +132,94 @@ class WorkerSolutionHost:
         with self._lock:
             self._closed = True
             self._zygote.close()
+
+
+class SolutionWorker:
+    """A forked process that runs solutions until one fails. One thread at a time."""
+
+    def __init__(
+        self, zygote: Zygote, number: int, channel: Channel, orders: dict[str, Any], cpu_s: float
+    ) -> None:
+        self._zygote, self._number, self._channel = zygote, number, channel
+        self._orders, self._cpu_s = orders, cpu_s
+
+    def run(self, source: str, call: ToolCaller, max_calls: int) -> SolutionRun:
+        """Run ``solve()``; after a fault or an exception of ``call`` the worker is of no more use."""
+        started = time.perf_counter()
+        made = 0
+        answer: JsonValue = None
+        fault: str | None = None
+        try:
+            self._channel.send(source)
+            while True:
+                reply = self._channel.recv()
+                if reply[0] != 1:
+                    break
+                if made >= max_calls:
+                    fault = f"more than {max_calls} tool calls"
+                    break
+                name, arguments = reply[1], reply[2]
+                if name not in self._orders or not isinstance(arguments, dict):
+                    raise ValueError(f"a call of {name!r}")
+                made += 1
+                self._channel.send(call(name, arguments))
+            if fault is None:
+                answer, fault = (reply[1], None) if reply[0] == 0 else (None, str(reply[1])[:4000])
+        except (SandboxTimeoutError, WorkerDiedError) as error:
+            limits = f"{self._cpu_s:g} s of CPU and {MEMORY_BYTES >> 20} MB"
+            fault = f"{error} (the limits are {limits})"
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            fault = f"the worker answered nonsense: {error}"
+        return SolutionRun(answer, made, time.perf_counter() - started, fault)
+
+    def close(self) -> None:
+        """Kill the process."""
+        self._channel.close()
+        self._zygote.kill(self._number)
+
+
+class SolutionSeries:
+    """Runs re-seeds of one solution after one another in one fork. One thread at a time.
+
+    They are the same program but for their ``PARAMS`` line, so none needs to be kept from another; each
+    has a namespace and CPU time of its own. Another program, a fault, or ``RUNS`` runs begin a new fork.
+    """
+
+    RUNS = 64
+
+    def __init__(self, host: WorkerSolutionHost) -> None:
+        self._host = host
+        self._worker: SolutionWorker | None = None
+        self._left = 0
+        self._known: tuple[object, ...] = ()
+
+    def run(
+        self,
+        source: str,
+        call: ToolCaller,
+        tools: Sequence[ToolSpec],
+        *,
+        max_calls: int = 20_000,
+        cpu_s: float = 5.0,
+    ) -> SolutionRun:
+        """Run ``solve()``, where its last re-seed ran if that went well."""
+        parts = split(source)
+        wanted = (source if parts is None else parts.program, tuple(tools), cpu_s)
+        if self._worker is None or not self._left or wanted != self._known:
+            self.close()
+            self._worker = self._host.worker(tools, cpu_s, self.RUNS)
+            self._left, self._known = self.RUNS, wanted
+        self._left -= 1
+        done = None
+        try:
+            done = self._worker.run(source, call, max_calls)
+        finally:
+            if done is None or done.fault is not None:
+                self.close()
+        return done
+
+    def close(self) -> None:
+        """End the fork, if there is one."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()

@@ -16,17 +16,17 @@ from pydantic import JsonValue
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
 from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel
-from envgen.sandboxes.folders import PrivateFolder
+from envgen.sandboxes.folders import PrivateFolder, overwrite
 from envgen.sandboxes.runtime import INSIDE
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
 
 
 class VerifierInput(NamedTuple):
-    """One submission to judge."""
+    """One submission to judge. A database is a file, or the bytes of one that is needed this once."""
 
     answer: JsonValue
-    initial: Path
-    final: Path
+    initial: Path | bytes
+    final: Path | bytes
 
 
 class VerifierReply(NamedTuple):
@@ -36,6 +36,13 @@ class VerifierReply(NamedTuple):
     """Ids of the broken rules; empty when the submission passes."""
     fault: str | None
     """What is wrong with the verifier itself."""
+
+
+class _Pair(NamedTuple):
+    """File names for databases given as bytes."""
+
+    initial: str
+    final: str
 
 
 class VerifierHost(Protocol):
@@ -80,6 +87,8 @@ class WorkerVerifierHost:
         self._names = itertools.count()
         self._known: dict[tuple[str, int, int, int, int], str] = {}
         self._told: set[str] = set()
+        self._pairs = itertools.count()
+        self._free: list[_Pair] = []
         self._closed = False
         try:
             self._zygote = self._start()
@@ -114,9 +123,10 @@ class WorkerVerifierHost:
         """Replies until the worker dies or a later input faults, and how it died."""
         replies: list[VerifierReply] = []
         zygote, number, channel = self._fork(source, timeout_s)
+        pair = self._pair()
         try:
             for item in inputs:
-                reply = self._judge(channel, item)
+                reply = self._judge(channel, item, pair)
                 if isinstance(reply, str):
                     return replies, reply
                 if reply.fault is not None and replies:
@@ -125,11 +135,21 @@ class WorkerVerifierHost:
         finally:
             channel.close()
             zygote.kill(number)
+            with self._lock:
+                self._free.append(pair)
         return replies, None
 
-    def _judge(self, channel: Channel, item: VerifierInput) -> VerifierReply | str:
+    def _pair(self) -> _Pair:
+        """Names of two files that no other batch uses."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            number = next(self._pairs)
+            return _Pair(f"bytes-{number}-initial.sqlite", f"bytes-{number}-final.sqlite")
+
+    def _judge(self, channel: Channel, item: VerifierInput, pair: _Pair) -> VerifierReply | str:
         """One reply, or how the worker ended."""
-        initial, final = self._publish(item)
+        initial, final = self._publish(item, pair)
         try:
             channel.send([item.answer, initial, final])
             return _reply(channel.recv())
@@ -161,11 +181,23 @@ class WorkerVerifierHost:
                     self._zygote = self._start()
         raise AssertionError("unreachable")
 
-    def _publish(self, item: VerifierInput) -> tuple[str, str]:
+    def _publish(self, item: VerifierInput, pair: _Pair) -> tuple[str, str]:
         """Paths that the worker can read."""
-        initial = self._shared(Path(item.initial))
-        final = initial if item.final == item.initial else self._shared(Path(item.final))
+        initial = self._known_as(item.initial, pair.initial)
+        same = item.final is item.initial or item.final == item.initial
+        final = initial if same else self._known_as(item.final, pair.final)
         return str(self._inside / initial), str(self._inside / final)
+
+    def _known_as(self, database: Path | bytes, name: str) -> str:
+        if not isinstance(database, bytes):
+            return self._shared(Path(database))
+        target = self._scratch / name
+        try:
+            overwrite(target, database)
+            os.chmod(target, 0o644)
+        except OSError as error:
+            raise SandboxError(f"can't hand a database to the verifier: {error}") from error
+        return name
 
     def _shared(self, path: Path) -> str:
         """Copy a database once; the copy is known by its path, size and times."""

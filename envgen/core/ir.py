@@ -24,7 +24,7 @@ from envgen.core.types import Record
 Scalar = bool | int | str | None
 
 
-class Node(Record):
+class Node(Record, defer_build=True):
     """Base of all expressions."""
 
     def children(self) -> Iterator[Node]:
@@ -323,7 +323,7 @@ EXPR_NODES: tuple[type[Node], ...] = (
 """Every expression class. A compiler that dispatches on them must cover each one at import."""
 
 
-class Column(Record):
+class Column(Record, defer_build=True):
     """A column. ``type``: entity:RELATION | int | decimal:SCALE | str | bool | date | datetime | minutes."""
 
     name: str
@@ -332,7 +332,7 @@ class Column(Record):
     nullable: bool = False
 
 
-class Relation(Record):
+class Relation(Record, defer_build=True):
     """A table with a one-column text key. Hidden relations (``visible=False``) have no tools."""
 
     name: str
@@ -348,7 +348,7 @@ class Relation(Record):
         raise KeyError(f"{self.name}.{name}")
 
 
-class Precondition(Record):
+class Precondition(Record, defer_build=True):
     """What a write tool enforces; a call that breaks it returns the error ``code``."""
 
     expr: Expr
@@ -356,7 +356,7 @@ class Precondition(Record):
     text: str
 
 
-class Write(Record):
+class Write(Record, defer_build=True):
     """One effect of a write tool.
 
     insert: a new row, ``key`` and ``set`` give its values. update / delete: the row(s) of ``relation``
@@ -369,7 +369,7 @@ class Write(Record):
     set: dict[str, Expr] = Field(default_factory=dict)
 
 
-class Access(Record):
+class Access(Record, defer_build=True):
     """A tool: its signature and its body.
 
     ``args`` maps argument -> column. Modes and what they return:
@@ -398,14 +398,14 @@ class Access(Record):
     effects: tuple[Write, ...] = ()
 
 
-class Choice(Record):
+class Choice(Record, defer_build=True):
     """A finite type of values."""
 
     kind: Literal["choice"] = "choice"
     values: tuple[Scalar, ...]
 
 
-class IntRange(Record):
+class IntRange(Record, defer_build=True):
     """The ints low..high."""
 
     kind: Literal["int_range"] = "int_range"
@@ -414,7 +414,7 @@ class IntRange(Record):
     step: int = 1
 
 
-class Intervals(Record):
+class Intervals(Record, defer_build=True):
     """Intervals [s, s + length) with s = low, low + step, ... and s + length <= high, in minutes."""
 
     kind: Literal["intervals"] = "intervals"
@@ -427,7 +427,7 @@ class Intervals(Record):
 ValueType = Annotated[Choice | IntRange | Intervals, Discriminator("kind")]
 
 
-class Slot(Record):
+class Slot(Record, defer_build=True):
     """One thing to be found.
 
     entity: ``domain`` is a Query of keys (it may refer to earlier slots); value: a Choice, IntRange or a
@@ -443,7 +443,7 @@ class Slot(Record):
     key_domain: Query | None = None
 
 
-class Clause(Record):
+class Clause(Record, defer_build=True):
     """A rule, one sentence of the prompt (or of the environment's policy text).
 
     ``fields`` fill the lexicon's template ``text_key``; the template's own builder gives the clause back.
@@ -458,13 +458,13 @@ class Clause(Record):
     fields: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class Satisfy(Record):
+class Satisfy(Record, defer_build=True):
     """Any answer that keeps every clause."""
 
     kind: Literal["satisfy"] = "satisfy"
 
 
-class Equals(Record):
+class Equals(Record, defer_build=True):
     """``slot`` must equal the value of ``query`` (as a set for a set slot)."""
 
     kind: Literal["equals"] = "equals"
@@ -474,7 +474,7 @@ class Equals(Record):
     fields: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class Optimise(Record):
+class Optimise(Record, defer_build=True):
     """All clauses, and ``expr`` within ``eps`` of the certified optimum ``bound``."""
 
     kind: Literal["optimise"] = "optimise"
@@ -487,7 +487,7 @@ class Optimise(Record):
     fields: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class WriteSet(Record):
+class WriteSet(Record, defer_build=True):
     """Cells that may change: ``columns`` of the rows of ``relation`` that ``rows`` gives (initial state).
 
     ``inserts`` allows new rows in ``relation``. A row may be deleted iff its key is among ``columns``.
@@ -499,7 +499,7 @@ class WriteSet(Record):
     inserts: bool = False
 
 
-class Reach(Record):
+class Reach(Record, defer_build=True):
     """A final state: every effect holds (over Old / New), and nothing outside ``write_set`` changed.
 
     When ``escalate_when`` (initial state) is true, the answer must be the escalation layout instead
@@ -521,7 +521,7 @@ Layout = JsonValue
 """A JSON template; ``{"$slot": name}`` marks a slot, everything else is constant."""
 
 
-class Problem(Record):
+class Problem(Record, defer_build=True):
     """A task in full. ``params`` holds every tunable bound; the prompt's constants come from it."""
 
     id: str
@@ -561,8 +561,9 @@ class Problem(Record):
         return self.model_copy(update={"clauses": clauses, "goal": goal})
 
 
-_LATE: tuple[type[Record], ...] = (
-    *EXPR_NODES, Order, Range, Slot, Clause, Precondition, Write, Access, Problem,
+_ALL: tuple[type[Record], ...] = (
+    *EXPR_NODES, Order, Range, Column, Relation, Precondition, Write, Access, Choice, IntRange, Intervals,
+    Slot, Clause, Satisfy, Equals, Optimise, WriteSet, Reach, Problem,
 )  # fmt: skip
-for _model in _LATE:  # they refer to Expr, which needs them all
+for _model in _ALL:  # put off until here: most refer to Expr, which needs them all
     _model.model_rebuild()

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -158,15 +158,22 @@ def inspect(source: Path | bytes, name: str = "") -> DatabaseContent:
         DatasetError: if it is no sound SQLite database.
     """
     with open_database(source, name) as db:
-        digest = hashlib.sha256(json.dumps(schema_statements(db)).encode())
-        shape = []
-        for table in tables_of(db):
-            shape.append([table.name, *sorted(map(list, table.columns))])
-            digest.update(json.dumps(["table", table.name]).encode())
-            cursor = _rows(db, table)
-            while chunk := cursor.fetchmany(_CHUNK):
-                digest.update(json.dumps(chunk, default=_encode).encode())
-        schema = hashlib.sha256(json.dumps(shape).encode()).hexdigest()
+        return _read(db, lambda table, text: None)
+
+
+def _read(db: sqlite3.Connection, keep: Callable[[str, str], None]) -> DatabaseContent:
+    """Hash a database; ``keep`` gets each table's name and the JSON of some of its rows, in order."""
+    digest = hashlib.sha256(json.dumps(schema_statements(db)).encode())
+    shape = []
+    for table in tables_of(db):
+        shape.append([table.name, *sorted(map(list, table.columns))])
+        digest.update(json.dumps(["table", table.name]).encode())
+        cursor = _rows(db, table)
+        while chunk := cursor.fetchmany(_CHUNK):
+            text = json.dumps(chunk, default=_encode)
+            digest.update(text.encode())
+            keep(table.name, text)
+    schema = hashlib.sha256(json.dumps(shape).encode()).hexdigest()
     return DatabaseContent(digest.hexdigest(), schema)
 
 
@@ -180,13 +187,14 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(source: Path | bytes, name: str = "") -> Snapshot:
-    """Read a whole database into memory."""
-    hashes = inspect(source, name)
+    """Read a whole database into memory.
+
+    Raises:
+        DatasetError: if it is no sound SQLite database.
+    """
     with open_database(source, name) as db:
-        tables = {
-            table.name: json.loads(json.dumps(_rows(db, table).fetchall(), default=_encode))
-            for table in tables_of(db)
-        }
+        tables: dict[str, list[list[object]]] = {table.name: [] for table in tables_of(db)}
+        hashes = _read(db, lambda table, text: tables[table].extend(json.loads(text)))
         return Snapshot(schema_statements(db), tables, hashes.content, hashes.schema)
 
 

@@ -19,10 +19,8 @@ from envgen.pipelines.general.domains import load_blueprint
 from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.prompt import prompt
 from envgen.pipelines.general.schema import public_rules, submit_schema
-from envgen.pipelines.general.solution_source import solution_source
 from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.tools_source import tool_specs, tools_source
-from envgen.pipelines.general.verifier_source import verifier_source
+from envgen.pipelines.general.task_code import TaskCompiler
 
 _TRIES = 20
 """Rows drawn for one level-1 task, operators tried for one step, re-seeds tried for one binding."""
@@ -58,6 +56,9 @@ class ProceduralAuthor:
 
     name = "procedural"
 
+    def __init__(self) -> None:
+        self._compiler = TaskCompiler()
+
     def draft(self, request: DraftRequest, seed: int) -> Draft | None:
         """A level-1 task hardened ``request.level - 1`` times; None if the seed leads nowhere.
 
@@ -73,7 +74,7 @@ class ProceduralAuthor:
         state = _first(blueprint, request.domain, seed)
         while state is not None and state.level < request.level:
             state = _step(state)
-        return None if state is None else _compile(state)
+        return None if state is None else self._compile(state)
 
     def harden(self, draft: Draft) -> Draft | None:
         """The task one level up; None at the top, or if no operator applies."""
@@ -81,7 +82,7 @@ class ProceduralAuthor:
         if state is None or state.level >= state.blueprint.max_level:
             return None
         harder = _step(state)
-        return None if harder is None else _compile(harder)
+        return None if harder is None else self._compile(harder)
 
     def repair(self, draft: Draft, report: Evidence) -> Draft | None:
         """Another task of the same domain and level: what a gate rejects, new rows may mend."""
@@ -105,7 +106,7 @@ class ProceduralAuthor:
             tables = state.blueprint.reseed(rand, state.problem, state.level)
             bound = state.blueprint.rebind(state.problem, tables, rand)
             if bound is not None:
-                return _compile(_with_problem(state, bound, tables, seed))
+                return self._compile(_with_problem(state, bound, tables, seed))
         return None
 
     def sibling(self, draft: Draft, seed: int) -> Draft | None:
@@ -121,10 +122,52 @@ class ProceduralAuthor:
                 other = state.blueprint.rebind(state.problem, state.tables, rand)
             if other is None:
                 continue
-            found = _compile(_with_problem(state, other, state.tables, draft.seed))
+            found = self._compile(_with_problem(state, other, state.tables, draft.seed))
             if found.environment_id == draft.environment_id:
                 return found
         return None
+
+    def _compile(self, state: _State) -> Draft:
+        """All texts of a task."""
+        problem = state.problem.model_copy(update={"id": _problem_id(state.problem)})
+        blueprint, tables = state.blueprint, state.tables
+        rendered = prompt(problem, blueprint.lexicon)
+        code = self._compiler.code(problem)
+        rows = {name: [found[key] for key in sorted(found)] for name, found in tables.items()}
+        environment = content_hash([code.tools, rendered.policy_text, rows])
+        environment_id = f"{blueprint.category}-{environment[:12]}"
+        recipe: JsonValue = {
+            "domain": state.domain,
+            "level": state.level,
+            "operators": [step.operator for step in state.lineage],
+            "seed": state.seed,
+        }
+        return Draft(
+            environment_id=environment_id,
+            category=blueprint.category,
+            title=blueprint.title,
+            description=blueprint.description,
+            relations=problem.relations,
+            tables=tables,
+            tools=code.specs,
+            tools_source=code.tools,
+            policy_text=rendered.policy_text,
+            author=ProceduralAuthor.name,
+            seed=state.seed,
+            licence=blueprint.licence,
+            sources=tuple(blueprint.sources),
+            blueprint=recipe,
+            task_id=_task_id(environment_id, problem),
+            prompt=rendered.text,
+            submit_schema=submit_schema(problem, tables),
+            rules=public_rules(problem, rendered),
+            solution=code.solution,
+            verifier=code.verifier,
+            problem=problem,
+            level=state.level,
+            lineage=state.lineage,
+            attempts=state.attempts,
+        )
 
 
 def _first(blueprint: Blueprint, domain: str, seed: int) -> _State | None:
@@ -200,49 +243,6 @@ def _with_problem(state: _State, problem: Problem, tables: Tables, seed: int) ->
 def _problem_id(problem: Problem) -> str:
     """The hash of what is asked, whatever the problem is called."""
     return "p-" + content_hash(problem.model_copy(update={"id": ""}))[:16]
-
-
-def _compile(state: _State) -> Draft:
-    """All texts of a task."""
-    problem = state.problem.model_copy(update={"id": _problem_id(state.problem)})
-    blueprint, tables = state.blueprint, state.tables
-    rendered = prompt(problem, blueprint.lexicon)
-    source = tools_source(problem.relations, problem.access)
-    rows = {name: [found[key] for key in sorted(found)] for name, found in tables.items()}
-    environment = content_hash([source, rendered.policy_text, rows])
-    environment_id = f"{blueprint.category}-{environment[:12]}"
-    recipe: JsonValue = {
-        "domain": state.domain,
-        "level": state.level,
-        "operators": [step.operator for step in state.lineage],
-        "seed": state.seed,
-    }
-    return Draft(
-        environment_id=environment_id,
-        category=blueprint.category,
-        title=blueprint.title,
-        description=blueprint.description,
-        relations=problem.relations,
-        tables=tables,
-        tools=tool_specs(problem.relations, problem.access),
-        tools_source=source,
-        policy_text=rendered.policy_text,
-        author=ProceduralAuthor.name,
-        seed=state.seed,
-        licence=blueprint.licence,
-        sources=tuple(blueprint.sources),
-        blueprint=recipe,
-        task_id=_task_id(environment_id, problem),
-        prompt=rendered.text,
-        submit_schema=submit_schema(problem, tables),
-        rules=public_rules(problem, rendered),
-        solution=solution_source(problem),
-        verifier=verifier_source(problem),
-        problem=problem,
-        level=state.level,
-        lineage=state.lineage,
-        attempts=state.attempts,
-    )
 
 
 def _task_id(environment_id: str, problem: Problem) -> str:

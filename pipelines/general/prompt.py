@@ -30,7 +30,7 @@ from envgen.core.ir import (
 )  # fmt: skip
 from envgen.pipelines.general.answer_format import answer_format, format_notes
 from envgen.pipelines.general.lexicon import Lexicon
-from envgen.pipelines.general.wording import Fields, Reading, Template
+from envgen.pipelines.general.wording import Fields, Reading, Template, compiled
 
 Spans = dict[str, list[tuple[int, int]]]
 
@@ -131,10 +131,10 @@ class _Reader:
         self.goal: Goal = Satisfy()
         self.workflow = False
         self.fixed = {
-            "write": Template(lexicon.write_rule),
-            "tie": Template(lexicon.tie_break),
-            "tie set": Template(lexicon.tie_break_set),
-        } | {f"unit {unit}": Template(text) for unit, text in lexicon.units.items()}
+            "write": compiled(lexicon.write_rule),
+            "tie": compiled(lexicon.tie_break),
+            "tie set": compiled(lexicon.tie_break_set),
+        } | {f"unit {unit}": compiled(text) for unit, text in lexicon.units.items()}
 
     def opening(self, line: str) -> None:
         """The first line."""
@@ -270,17 +270,17 @@ def _notes(
     for unit in _units(said, relations):
         if unit not in lexicon.units:
             raise PipelineError(f"lexicon {lexicon.id!r} has no sentence for the unit {unit!r}")
-        yield f"unit:{unit}", Template(lexicon.units[unit]), {}
+        yield f"unit:{unit}", compiled(lexicon.units[unit]), {}
     goal = said.goal
     if isinstance(goal, Reach):
-        yield "write_set", Template(lexicon.write_rule), said.fields
+        yield "write_set", compiled(lexicon.write_rule), said.fields
     if isinstance(goal, Equals):
         kinds = {slot.name: slot.kind for slot in said.slots}
         if kinds[goal.slot] == "set":
-            yield "tie_break", Template(lexicon.tie_break_set), {}
+            yield "tie_break", compiled(lexicon.tie_break_set), {}
         if goal.query.agg == "none" and goal.query.limit is not None:
             key = next(r.key for r in relations if r.name == goal.query.relation)
-            yield "tie_break", Template(lexicon.tie_break), {"key": f"{goal.query.relation}.{key}"}
+            yield "tie_break", compiled(lexicon.tie_break), {"key": f"{goal.query.relation}.{key}"}
 
 
 def _units(said: Parsed, relations: Sequence[Relation]) -> list[str]:

@@ -52,25 +52,35 @@ def write_sqlite(relations: Iterable[Relation], tables: Tables, path: Path) -> N
     Raises:
         FileExistsError: if ``path`` exists.
     """
-    relations = tuple(relations)
     if path.exists():
         raise FileExistsError(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("PRAGMA page_size = 4096")
-        db.execute("PRAGMA journal_mode = OFF")
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute("BEGIN")
-        for statement in create_statements(relations):
-            db.execute(statement)
-        for relation in relations:
-            names = [column.name for column in relation.columns]
-            marks = ", ".join("?" * len(names))
-            rows = tables.get(relation.name, {})
-            db.executemany(
-                f'INSERT INTO "{relation.name}" VALUES ({marks})',
-                [[rows[key][name] for name in names] for key in sorted(rows)],
-            )
-        db.execute("COMMIT")
+        _fill(db, tuple(relations), tables)
+
+
+def sqlite_image(relations: Iterable[Relation], tables: Tables) -> bytes:
+    """What ``write_sqlite`` writes, as bytes (but for the header's counters)."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        _fill(db, tuple(relations), tables)
+        return db.serialize()
+
+
+def _fill(db: sqlite3.Connection, relations: tuple[Relation, ...], tables: Tables) -> None:
+    db.execute("PRAGMA page_size = 4096")
+    db.execute("PRAGMA journal_mode = OFF")
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("BEGIN")
+    for statement in create_statements(relations):
+        db.execute(statement)
+    for relation in relations:
+        names = [column.name for column in relation.columns]
+        marks = ", ".join("?" * len(names))
+        rows = tables.get(relation.name, {})
+        db.executemany(
+            f'INSERT INTO "{relation.name}" VALUES ({marks})',
+            [[rows[key][name] for name in names] for key in sorted(rows)],
+        )
+    db.execute("COMMIT")
 
 
 def read_sqlite(relations: Iterable[Relation], path: Path | str) -> Tables:

@@ -133,7 +133,7 @@ def _replay(dataset: Dataset, task_id: str, hosts: Hosts) -> Iterator[GateResult
         TemporaryDirectory(prefix="envgen-validate-") as folder,
     ):
         try:
-            run = run_gold(task.solution, files.spec.tools, tools, hosts.solutions[0])
+            run = run_gold(task.solution, files.spec.tools, tools, hosts.solutions())
         except EnvError as error:
             yield GateResult(gate="gold", status=GateStatus.FAILED, n=1, reason=str(error))
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from pydantic import JsonValue
 
@@ -278,3 +278,13 @@ class Template:
 def _sample(match: re.Match[str], n: int, words: Words) -> str:
     kind = TYPES[match["style"] or match["type"] or "auto"]
     return kind.write(kind.samples[n % len(kind.samples)], words)
+
+
+@lru_cache(maxsize=1024)
+def compiled(text: str) -> Template:
+    """The template of ``text``, compiled once.
+
+    Raises:
+        ConfigError: as ``Template``.
+    """
+    return Template(text)

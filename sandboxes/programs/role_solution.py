@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
+import math
+import resource
+import time
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from importlib import import_module
+from types import CodeType
 from typing import Any
 
+params = import_module("params")
 toolbox = import_module("toolbox")
 
 CALL, DONE = 1, 0
@@ -140,16 +145,64 @@ def _plain(value: Any, depth: int = 0) -> Any:
     raise TypeError(f"the answer holds a {type(value).__name__} that is not JSON")
 
 
-def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
-    """Run one solution: its source is the first frame, its tools are in the request."""
-    source = pipe.recv()
-    tree = ast.parse(source, "solution.py")
+def _compile(source: str, first_line: int = 0) -> CodeType:
+    """Code of a source that passed the check; ``first_line`` lines of the file stand before it."""
+    tree = ast.parse("\n" * first_line + source, "solution.py")
     check(tree)
-    space: dict[str, Any] = {
-        name: _proxy(pipe, name, order) for name, order in request["tools"].items()
-    }
-    space["__builtins__"] = dict(NAMES)
-    exec(compile(tree, "solution.py", "exec", dont_inherit=True), space)
+    return compile(tree, "solution.py", "exec", dont_inherit=True)
+
+
+class Compiler:
+    """Compiles solutions; the same one with another ``PARAMS`` line costs that line only."""
+
+    def __init__(self) -> None:
+        self._program: tuple[str, str] | None = None
+        self._codes: tuple[CodeType, CodeType] | None = None
+
+    def codes(self, source: str) -> list[CodeType]:
+        """What to execute, in order, in one namespace."""
+        parts = params.split(source)
+        if parts is not None:
+            try:
+                return self._around(parts)
+            except SyntaxError:  # the line is inside something, or the whole is wrong
+                pass
+        return [_compile(source)]
+
+    def _around(self, parts: Any) -> list[CodeType]:
+        lines = parts.before.count("\n")
+        if self._codes is None or parts.program != self._program:
+            self._codes = _compile(parts.before), _compile(parts.after, lines)
+            self._program = parts.program
+        before, after = self._codes
+        return [before, _compile(parts.line, lines), after]
+
+
+def _allow_cpu(seconds: int) -> None:
+    """Set the soft limit of CPU time to ``seconds`` from now, or up to one more; the hard one stays."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = math.ceil(time.process_time() - 0.05) + seconds  # whole seconds are all it knows
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard < 0 else min(soft, hard), hard))
+
+
+def _solve(codes: list[CodeType], tools: dict[str, Any]) -> Any:
+    space: dict[str, Any] = {**tools, "__builtins__": dict(NAMES)}
+    for code in codes:
+        exec(code, space)
     if not callable(space.get("solve")):
         raise LookupError("solution.py lacks solve()")
-    pipe.send([DONE, _plain(space["solve"]())])
+    return _plain(space["solve"]())
+
+
+def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
+    """Run solutions one by one, each in a namespace of its own, until one fails.
+
+    A frame holds the source; the request names the tools and the CPU seconds of one run. A solution can
+    leave nothing behind for the next: it has no module, no attribute and no object that outlives it.
+    """
+    tools = {name: _proxy(pipe, name, order) for name, order in request["tools"].items()}
+    compiler = Compiler()
+    while True:
+        source = pipe.recv()
+        _allow_cpu(request["run_cpu_s"])
+        pipe.send([DONE, _solve(compiler.codes(source), tools)])

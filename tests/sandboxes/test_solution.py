@@ -8,7 +8,14 @@ from tool_samples import spec
 
 from envgen.core.errors import EnvError
 from envgen.core.types import ToolSpec
-from envgen.sandboxes.solution import SolutionHost, SolutionRun, parameter_order, solution_host
+from envgen.sandboxes.solution import (
+    SolutionHost,
+    SolutionRun,
+    SolutionSeries,
+    WorkerSolutionHost,
+    parameter_order,
+    solution_host,
+)
 
 BACKENDS = [
     "process",
@@ -174,6 +181,135 @@ def test_errors_of_the_tools_pass_through(host: SolutionHost) -> None:
 def test_each_run_is_fresh(host: SolutionHost) -> None:
     body = "PARAMS['bound'] += 1\nreturn PARAMS['bound']"
     assert [run(host, body).answer for _ in range(3)] == [4, 4, 4]
+
+
+def source(bound: int, body: str) -> str:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    return f"SEEN = []\nPARAMS = {{'bound': {bound}}}\n\ndef solve():\n{lines}\n"
+
+
+@pytest.fixture
+def series(host: SolutionHost) -> Iterator[SolutionSeries]:
+    made = host.series()
+    yield made
+    made.close()
+
+
+def forks(host: SolutionHost) -> int:
+    """How many workers the host's zygote has been asked for."""
+    assert isinstance(host, WorkerSolutionHost)
+    return host._zygote._next
+
+
+def test_a_series_runs_re_seeds_in_one_fork_and_nothing_is_left_behind(
+    host: SolutionHost, series: SolutionSeries
+) -> None:
+    body = "SEEN.append(PARAMS['bound'])\nPARAMS['bound'] += get(1)['price']\nreturn [SEEN, PARAMS]"
+    before = forks(host)
+    for bound in (3, 4, 3, 5):
+        done = series.run(source(bound, body), answer_call, TOOLS)
+        assert done.fault is None
+        assert done.answer == [[bound], {"bound": bound + 100}]
+        assert done.num_calls == 1
+        assert done.answer == host.run(source(bound, body), answer_call, TOOLS).answer
+    assert forks(host) - before == 1 + 4
+
+
+def test_another_program_and_other_tools_get_another_fork(
+    host: SolutionHost, series: SolutionSeries
+) -> None:
+    before = forks(host)
+    assert series.run(source(1, "return PARAMS['bound']"), answer_call, TOOLS).answer == 1
+    assert series.run(source(2, "return -PARAMS['bound']"), answer_call, TOOLS).answer == -2
+    assert series.run(source(3, "return -PARAMS['bound']"), answer_call, TOOLS[:1]).answer == -3
+    assert forks(host) - before == 3
+
+
+def test_a_series_begins_a_new_fork_after_many_runs(
+    host: SolutionHost, series: SolutionSeries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SolutionSeries, "RUNS", 2)
+    before = forks(host)
+    for bound in range(5):
+        assert (
+            series.run(source(bound, "return PARAMS['bound']"), answer_call, TOOLS).answer == bound
+        )
+    assert forks(host) - before == 3
+
+
+def test_a_fault_in_a_series_is_its_own_run_s_only(
+    host: SolutionHost, series: SolutionSeries
+) -> None:
+    body = "if PARAMS['bound'] == 2:\n    return 1 / 0\nreturn PARAMS['bound']"
+    runs = [series.run(source(bound, body), answer_call, TOOLS) for bound in (1, 2, 3)]
+    assert [run.answer for run in runs] == [1, None, 3]
+    assert "ZeroDivisionError: division by zero (solution.py, line 6)" in str(runs[1].fault)
+
+
+def test_every_run_of_a_series_has_its_own_cpu_time(series: SolutionSeries) -> None:
+    body = """\
+spent = 0
+while PARAMS['bound'] < 0 or spent < PARAMS['bound']:
+    spent += 1
+return spent"""
+
+    def timed(bound: int) -> SolutionRun:
+        return series.run(source(bound, body), answer_call, TOOLS, cpu_s=1.0)
+
+    step = 1_000_000
+    while timed(step).wall_s < 0.3:
+        step *= 2
+    runs = [timed(step) for _ in range(5)]  # far more than a second together
+    assert [run.answer for run in runs] == [step] * 5
+    endless = timed(-1)
+    assert "ended without an answer" in str(endless.fault)
+    assert endless.wall_s < 10
+    assert timed(3).answer == 3
+
+
+@pytest.mark.parametrize("body", ATTACKS)
+def test_attacks_are_refused_in_a_series_too(series: SolutionSeries, body: str) -> None:
+    assert series.run(source(1, "return 1"), answer_call, TOOLS).answer == 1
+    done = series.run(source(1, body), answer_call, TOOLS)
+    assert done.fault is not None
+    assert done.num_calls == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "PARAMS = {}; import os",
+        "PARAMS = get.__globals__",
+        "PARAMS = {'bound': open('/etc/passwd')}",
+        "PARAMS = __builtins__",
+        "PARAMS = [get(1) for _ in [1]]",
+        "PARAMS = {",
+        "PARAMS = (lambda: (yield))()",
+    ],
+)
+def test_the_params_line_is_checked_like_the_rest(series: SolutionSeries, line: str) -> None:
+    good = source(1, "return 1")
+    assert series.run(good, answer_call, TOOLS).answer == 1
+    done = series.run(good.replace("PARAMS = {'bound': 1}", line), answer_call, TOOLS)
+    assert done.fault is not None
+    assert done.num_calls == 0
+    assert series.run(good, answer_call, TOOLS).answer == 1
+
+
+def test_a_params_line_inside_something_else_is_compiled_with_it(series: SolutionSeries) -> None:
+    text = 'TEXT = """\nPARAMS = {}\n"""\n\ndef solve():\n    return TEXT\n'
+    for _ in range(2):
+        assert series.run(text, answer_call, TOOLS).answer == "\nPARAMS = {}\n"
+
+
+def test_errors_of_the_tools_pass_through_a_series(series: SolutionSeries) -> None:
+    def broken(name: str, arguments: dict[str, JsonValue]) -> JsonValue:
+        raise EnvError("the tools broke")
+
+    body = "return get(PARAMS['bound'])['id']"
+    with pytest.raises(EnvError, match="the tools broke"):
+        series.run(source(1, body), broken, TOOLS)
+    assert series.run(source(2, body), answer_call, TOOLS).answer == 2
 
 
 @pytest.mark.bwrap

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 from tool_samples import make_database
 
 from envgen.core.errors import SandboxError, SandboxUnavailableError
@@ -198,6 +199,34 @@ def test_a_full_disk_is_an_error_and_leaves_the_host_usable(
         with pytest.raises(SandboxError, match="No space"):
             host.verify_many(RUN, [VerifierInput("result = []", database, final)])
     assert judge(host, RUN, database, "result = []")[0].broken == ()
+
+
+def test_databases_may_be_bytes(host: VerifierHost, database: Path, tmp_path: Path) -> None:
+    long = make_database(tmp_path / "long.sqlite", tuple(f"item {i:04}" for i in range(2000)))
+    names: list[JsonValue] = [f"item {i:04}" for i in range(2000)]
+    zoe: list[JsonValue] = ["zoe"]
+    short = make_database(tmp_path / "short.sqlite", ("zoe",))
+    inputs = [
+        VerifierInput({"initial": names, "final": zoe}, long.read_bytes(), short.read_bytes()),
+        VerifierInput({"initial": zoe, "final": names}, short.read_bytes(), long.read_bytes()),
+        VerifierInput({"initial": zoe, "final": zoe}, short.read_bytes(), short),
+        VerifierInput({"initial": names, "final": names}, short.read_bytes(), short),
+    ]
+    for _ in range(2):
+        replies = host.verify_many(COUNT, inputs)
+        assert [reply.broken for reply in replies] == [(), (), (), ("initial", "final")]
+    scratch: Path = host._scratch  # type: ignore[attr-defined]  # the worker host
+    assert len(list(scratch.glob("bytes-*"))) == 2
+
+
+@pytest.mark.bwrap
+def test_bytes_are_read_only_inside(database: Path) -> None:
+    body = "open(initial, 'r+b')\nresult = []"
+    host = verifier_host(backend="bubblewrap")
+    content = database.read_bytes()
+    reply = host.verify_many(RUN, [VerifierInput(body, content, content)])[0]
+    host.close()
+    assert "Read-only file system" in str(reply.fault) or "Permission denied" in str(reply.fault)
 
 
 def test_copies_of_databases_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

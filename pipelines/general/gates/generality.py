@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice, product
+from math import comb
 from typing import NamedTuple
 
 from pydantic import JsonValue
-from scipy.stats import binom
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import EnvError
@@ -20,12 +19,12 @@ from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.layout import fill_layout
 from envgen.pipelines.general.solve import solve
+from envgen.sandboxes.programs.params import same_program
 from envgen.sandboxes.tools import ToolSession
 
 RESEEDS = 3
 SHORTCUT_RESEEDS = 12
 MAX_PROGRAMS = 48
-PARAMS_LINE = re.compile(r"^PARAMS = .*$", re.MULTILINE)
 
 
 def reseeds(trial: Trial) -> GateResult:
@@ -65,8 +64,7 @@ def disagreement(parent: Draft, child: Trial) -> str:
     """What is wrong with a re-seeded draft; "" when gold, verifier and solver agree."""
     draft = child.draft
     for name in ("solution", "verifier"):
-        before, after = getattr(parent, name), getattr(draft, name)
-        if PARAMS_LINE.sub("", before) != PARAMS_LINE.sub("", after):
+        if not same_program(getattr(parent, name), getattr(draft, name)):
             return f"the {name} differs in more than PARAMS"
     if child.gold_result.fault is not None:
         return f"the solution fails on a re-seed: {child.gold_result.fault}"
@@ -120,7 +118,7 @@ def shortcuts(trial: Trial) -> GateResult:
     for key, rates in chance.items():
         whole = key[1].startswith(("whole", "only"))
         expected = 1.0 / _candidates(trial) if whole else sum(rates) / len(rates)
-        if hits[key] >= 2 and binom.sf(hits[key] - 1, len(rates), min(1.0, expected)) < 0.001:
+        if hits[key] >= 2 and _at_least(hits[key], len(rates), min(1.0, expected)) < 0.001:
             found.append(f"{key[1]} of {key[0]} ({hits[key]}/{len(rates)})")
     return outcome(
         "shortcuts",
@@ -129,6 +127,11 @@ def shortcuts(trial: Trial) -> GateResult:
         reason=f"right too often: {'; '.join(sorted(found)[:3])}",
         databases=len(trials),
     )
+
+
+def _at_least(k: int, n: int, rate: float) -> float:
+    """The chance of ``k`` or more hits in ``n`` draws: the upper tail of a binomial distribution."""
+    return sum(comb(n, i) * rate**i * (1.0 - rate) ** (n - i) for i in range(k, n + 1))
 
 
 def _candidates(trial: Trial) -> float:

@@ -40,7 +40,7 @@ from envgen.verifiers.general import GeneralVerifier
 
 
 class Hosts:
-    """The sandboxed interpreters that gates reuse over many drafts.
+    """The sandboxed interpreters that gates reuse over many drafts, each started when it is first asked for.
 
     Args:
         backend: a sandbox backend, or ``auto``.
@@ -51,14 +51,20 @@ class Hosts:
         self.backend = backend
         self.trusted = trusted
         self._stack = ExitStack()
-        enter = self._stack.enter_context
-        self.solutions: tuple[SolutionHost, ...] = tuple(
-            enter(closing(solution_host(hash_seed=seed, backend=backend, trusted=trusted)))
-            for seed in (0, 4711)
-        )
-        self.verifier: VerifierHost = enter(
-            closing(verifier_host(backend=backend, trusted=trusted))
-        )
+        self._solutions: dict[int, SolutionHost] = {}
+
+    def solutions(self, which: int = 0) -> SolutionHost:
+        """A host for solutions; each ``which`` orders sets and hashes in another way."""
+        if which not in self._solutions:
+            host = solution_host(hash_seed=4711 * which, backend=self.backend, trusted=self.trusted)
+            self._solutions[which] = self._stack.enter_context(closing(host))
+        return self._solutions[which]
+
+    @cached_property
+    def verifier(self) -> VerifierHost:
+        """The host of verifiers."""
+        host = verifier_host(backend=self.backend, trusted=self.trusted)
+        return self._stack.enter_context(closing(host))
 
     def tools(self, draft: Draft, database: Path) -> ToolHost:
         """A tool host for ``draft``; the caller closes it."""
@@ -194,7 +200,7 @@ class Trial:
             self.draft.solution,
             self.draft.tools,
             self.tools,
-            self.hosts.solutions[host],
+            self.hosts.solutions(host),
             database=self.database,
         )
 
