@@ -8,6 +8,7 @@ from envgen.policies.encoding.files import (
     load_encoding,
     make_encoding,
     save_encoding,
+    tokenizer_config,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "load_encoding",
     "make_encoding",
     "save_encoding",
+    "tokenizer_config",
 ]

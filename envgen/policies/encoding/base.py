@@ -39,7 +39,7 @@ class EncodingConfig(Record):
     thinking: bool = False
     """The model reasons before it answers."""
     drop_thinking: bool = True
-    """Forget reasoning, once a new user message arrives (V3.2, section 3.2.2)."""
+    """Forget reasoning, once a new user message arrives (V3.2, section 3.2.2); dsml always does."""
 
     block: str = Field(default="function_calls", pattern=r"^[a-z_]+$")
     """dsml: the tag around tool calls; DeepSeek-V4 calls it ``tool_calls``."""
@@ -66,7 +66,7 @@ class EncodingConfig(Record):
 
 
 _DSML_ONLY = ("block", "tools_in", "response_format")
-_COMPACT_ONLY = ("system", "tools", "results")
+_COMPACT_ONLY = ("drop_thinking", "system", "tools", "results")
 
 
 @runtime_checkable

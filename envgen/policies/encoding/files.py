@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from envgen.core.canonical import pretty
 from envgen.core.errors import ConfigError
-from envgen.policies.encoding import compact
+from envgen.policies.encoding import compact, dsml, dsml_text
 from envgen.policies.encoding.base import Encoding, EncodingConfig
 
 if TYPE_CHECKING:
-    from envgen.model.tokenizer import Tokenizer
+    from envgen.model.tokenizer import Tokenizer, TokenizerConfig
 
 ENCODING_FILE = "encoding.json"
 
 
 def control_tokens(config: EncodingConfig) -> tuple[str, ...]:
     """The control tokens that a tokenizer needs for the encoding."""
-    return tuple(control.text for control in compact.CONTROLS)
+    controls = dsml_text.CONTROLS if config.kind == "dsml" else compact.CONTROLS
+    return tuple(control.text for control in controls)
+
+
+def tokenizer_config(
+    config: EncodingConfig, names: Iterable[str] = (), **settings: Any
+) -> TokenizerConfig:
+    """Settings of a tokenizer for the encoding: control tokens, and the words of its tags as one token each.
+
+    Args:
+        config: the encoding.
+        names: more words, such as ``dataset_names``; none needs to be new.
+        settings: other fields of ``TokenizerConfig``, such as ``vocab_size``.
+    """
+    from envgen.model.tokenizer import TokenizerConfig
+
+    tags = (config.block, *dsml_text.WORDS) if config.kind == "dsml" else ()
+    words = tuple(dict.fromkeys([*tags, *names]))
+    return TokenizerConfig(control_tokens=control_tokens(config), single_tokens=words, **settings)
 
 
 def make_encoding(config: EncodingConfig, tokenizer: Tokenizer) -> Encoding:
@@ -29,7 +48,8 @@ def make_encoding(config: EncodingConfig, tokenizer: Tokenizer) -> Encoding:
     Raises:
         ConfigError: if the tokenizer lacks a control token of it.
     """
-    return compact.CompactEncoding(config, tokenizer)
+    kind = dsml.DsmlEncoding if config.kind == "dsml" else compact.CompactEncoding
+    return kind(config, tokenizer)
 
 
 def save_encoding(config: EncodingConfig, folder: str | Path) -> None:

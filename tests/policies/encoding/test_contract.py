@@ -36,7 +36,7 @@ from envgen.policies.encoding import (
     save_encoding,
 )
 
-KINDS = ("compact",)
+KINDS = ("compact", "dsml")
 CONFIGS: list[dict[str, Any]] = [
     {"kind": kind, "thinking": thinking} for kind in KINDS for thinking in (False, True)
 ]
