@@ -50,7 +50,7 @@ def _encoding(text: str) -> Encoding:
 
 def sample_encoding(**config: Any) -> Encoding:
     """An encoding with a small tokenizer."""
-    return _encoding(json.dumps(config, sort_keys=True))
+    return _encoding(json.dumps(config))
 
 
 def call(name: str, number: int = 0, turn: int = 0, **arguments: Any) -> ToolCall:

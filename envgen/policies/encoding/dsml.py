@@ -69,8 +69,7 @@ class DsmlEncoding:
         parts: list[Part] = [BOS]
         if messages[0].role != "system" and self.config.tools_in == "system":
             parts += self._told(tools)
-        for i in range(len(messages)):
-            parts += self._message(messages, i, tools)
+        parts += self._conversation(messages, 0, tools)
         return self._codec.ids(parts)
 
     def extension(
@@ -83,10 +82,8 @@ class DsmlEncoding:
             raise EncodingError(
                 "a new user message drops reasoning or moves the tools", "render the prompt again"
             )
-        parts: list[Part] = [] if closed else [EOS]
-        for i in range(start, len(messages)):
-            parts += self._message(messages, i, tools)
-        return self._codec.ids(parts)
+        new = self._conversation(messages, start, tools)
+        return self._codec.ids([*([] if closed else [EOS]), *new])
 
     def extends(self, messages: Sequence[Message], start: int) -> bool:
         """False where a user message makes a thinking model forget, or takes over the tools."""
@@ -106,11 +103,17 @@ class DsmlEncoding:
         """As the published parser reads; but it knows control tokens by id, not by text."""
         return self._reader.read(ids, turn, lenient=lenient)
 
+    def _conversation(
+        self, messages: Sequence[Message], start: int, tools: Sequence[Tool]
+    ) -> Iterator[Part]:
+        last_user = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
+        for i in range(start, len(messages)):
+            yield from self._message(messages, i, last_user, tools)
+
     def _message(
-        self, messages: Sequence[Message], index: int, tools: Sequence[Tool]
+        self, messages: Sequence[Message], index: int, last_user: int, tools: Sequence[Tool]
     ) -> Iterator[Part]:
         message = messages[index]
-        last_user = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
         if message.role == "system":
             yield message.content
             if index == 0 and self.config.tools_in == "system":

@@ -99,7 +99,11 @@ class DsmlReader:
     def _read_call(self, text: str, turn: int, number: int, problems: list[str]) -> ToolCall:
         head = self._head.match(text)
         name = head.group(1) if head else ""
-        body, tail, rest = text[head.end() if head else 0 :].partition(self._tail)
+        start = (
+            head.end() - 1 if head else 0
+        )  # keeps the line break: without parameters it is the only one
+        body, tail, rest = text[start:].partition(self._tail)
+        body = body.removeprefix("\n")
         if rest != "\n":
             problems.append(f"call {number} does not end with its tag and a line break")
         try:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from envgen.core.canonical import pretty
 from envgen.core.errors import ConfigError
 from envgen.policies.encoding import compact, dsml, dsml_text
 from envgen.policies.encoding.base import Encoding, EncodingConfig
@@ -55,7 +54,8 @@ def make_encoding(config: EncodingConfig, tokenizer: Tokenizer) -> Encoding:
 def save_encoding(config: EncodingConfig, folder: str | Path) -> None:
     """Write ``encoding.json`` into ``folder``, which is made if need be."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    (Path(folder) / ENCODING_FILE).write_text(pretty(config), encoding="utf-8")
+    text = config.model_dump_json(indent=2) + "\n"  # a response format keeps the order of its keys
+    (Path(folder) / ENCODING_FILE).write_text(text, encoding="utf-8")
 
 
 def load_encoding(folder: str | Path) -> Encoding:
