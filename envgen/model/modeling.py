@@ -187,11 +187,11 @@ class DSAForCausalLM(nn.Module):
         """
         ask = Ask(path, dense, index_loss, capture_topk)
         span = self._span(input_ids, attention_mask, cache, view, slots_BT)
-        angles = self._angles(span.slots_BT if position_ids is None else position_ids)
+        angles = self.angles(span.slots_BT if position_ids is None else position_ids)
         x_BTD = self.model.embed_tokens(input_ids)
         hidden, kept, losses, routing = [x_BTD], [], [], []
         mixture = 0
-        for i, layer in enumerate(self.model.layers):
+        for i, layer in enumerate(self.layers()):
             given_BTK = replay.topk[i] if replay and replay.topk is not None else None
             routing_BTA = None
             if replay and replay.routing_BTXA is not None and isinstance(layer.mlp, MoE):
@@ -250,7 +250,8 @@ class DSAForCausalLM(nn.Module):
         valid = attention_mask.bool()
         return Span(slots_BT, num_slots, None if bool(valid.all()) else valid, view)
 
-    def _angles(self, positions_BT: Tensor) -> Angles:
+    def angles(self, positions_BT: Tensor) -> Angles:
+        """Rotary angles at int64 positions, in the dtype of the weights."""
         largest = int(positions_BT.max()) if positions_BT.numel() else 0
         return self._rope.at(positions_BT, largest, self.dtype)
 
@@ -258,9 +259,13 @@ class DSAForCausalLM(nn.Module):
         """An empty cache for ``batch`` sequences of at most ``max_tokens`` tokens."""
         return BatchCache(self.config, batch, max_tokens, self.dtype, self.device)
 
+    def layers(self) -> list[Layer]:
+        """The layers in order."""
+        return [layer for layer in self.model.layers if isinstance(layer, Layer)]
+
     def gates(self) -> list[Gate]:
         """The gates of the mixture layers."""
-        return [layer.mlp.gate for layer in self.model.layers if isinstance(layer.mlp, MoE)]
+        return [layer.mlp.gate for layer in self.layers() if isinstance(layer.mlp, MoE)]
 
     def update_router_bias(self, rate: float = 1e-3) -> None:
         """One step of loss-free load balancing on what was routed in training since the last one."""
