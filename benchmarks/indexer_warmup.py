@@ -83,8 +83,11 @@ def run(seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     print(
         f"seed {seed}: {arguments.base_steps} base steps in {base_s:.0f} s (loss {loss:.2f}, held out "
         f"{held_loss:.2f}), {arguments.steps} warm-up steps in {warm_s:.0f} s, "
-        f"load {os.getloadavg()[0]:.1f}\n  held-out loss with k = {config.index_topk} of {arguments.tokens}: {sparse_before:.3f} before the "
-        f"warm-up, {sparse_after:.3f} after; dense {held_loss:.3f}"
+        f"load {os.getloadavg()[0]:.1f}"
+    )
+    print(
+        f"  held-out loss with k = {config.index_topk} of {arguments.tokens}: {sparse_before:.3f} "
+        f"before the warm-up, {sparse_after:.3f} after; dense {held_loss:.3f}"
     )
     for name in CHOICES:
         print(f"  {name:>13}: " + "  ".join(f"{share:.3f}" for share in last[name]))
