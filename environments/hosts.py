@@ -20,7 +20,7 @@ from envgen.core.types import PublicTask, SourceKind
 from envgen.environments.toolbox import Toolbox
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
-from envgen.sandboxes.zygote import WorkerBackend, choose
+from envgen.sandboxes.zygote import Isolation, WorkerBackend, choose
 from envgen.store.dataset import Dataset
 from envgen.verifiers.general import GeneralVerifier
 
@@ -70,9 +70,12 @@ class _Running(NamedTuple):
 class DatasetHosts:
     """Tools and verifiers of one dataset, started when first needed. Thread-safe."""
 
-    def __init__(self, dataset: Dataset, backend: WorkerBackend) -> None:
+    def __init__(
+        self, dataset: Dataset, backend: WorkerBackend, isolate: Isolation = "environment"
+    ) -> None:
         self.dataset = dataset
         self._backend = backend
+        self._isolate = isolate
         self._trusted = dataset.source in (SourceKind.PACKAGE, SourceKind.LOCAL)
         self._lock = threading.RLock()
         self._running: OrderedDict[str, _Running] = OrderedDict()
@@ -99,7 +102,7 @@ class DatasetHosts:
         """
         with self._lock:
             if self._usable is None:
-                self._usable = choose(self._backend, self._trusted)
+                self._usable = choose(self._backend, self._trusted, self._isolate)
             if task_id not in self._tasks:
                 self._tasks[task_id] = self._load(task_id)
                 if len(self._tasks) > MAX_TASKS:
@@ -160,6 +163,7 @@ class DatasetHosts:
             files.database,
             backend=self._backend,
             trusted=self._trusted,
+            isolate=self._isolate,
         )
         running = _Running(host, [])
         self._running[environment_id] = running
@@ -212,7 +216,7 @@ class _Process:
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.datasets: dict[tuple[str, bool, int], Dataset] = {}
-        self.hosts: dict[tuple[str, str, str], DatasetHosts] = {}
+        self.hosts: dict[tuple[str, str, str, str], DatasetHosts] = {}
         # Runs at exit of the main process, and of multiprocessing's children (atexit does not).
         util.Finalize(None, self.close, exitpriority=100)
 
@@ -259,13 +263,15 @@ def open_dataset(dataset: str | Path | Dataset, *, unproven: bool = False) -> Da
         return process.datasets[key]
 
 
-def hosts_for(dataset: Dataset, backend: WorkerBackend = "auto") -> DatasetHosts:
+def hosts_for(
+    dataset: Dataset, backend: WorkerBackend = "auto", isolate: Isolation = "environment"
+) -> DatasetHosts:
     """The tools and verifiers of a dataset that this process's episodes share."""
     process = _process()
-    key = (str(dataset.path.absolute()), dataset.manifest.content_hash, backend)
+    key = (str(dataset.path.absolute()), dataset.manifest.content_hash, backend, isolate)
     with process.lock:
         if key not in process.hosts:
-            process.hosts[key] = DatasetHosts(dataset, backend)
+            process.hosts[key] = DatasetHosts(dataset, backend, isolate)
         return process.hosts[key]
 
 

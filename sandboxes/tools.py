@@ -8,13 +8,13 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
 from envgen.core.errors import EnvError, SandboxError, SandboxTimeoutError, WorkerDiedError
 from envgen.core.types import ToolSpec
-from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
+from envgen.sandboxes.zygote import Isolation, WorkerBackend, Zygote, choose
 
 MAX_DATABASE = 256 << 20
 
@@ -65,7 +65,7 @@ def tool_host(
     backend: WorkerBackend = "auto",
     trusted: bool = False,
     timeout_s: float = 10.0,
-    isolate: Literal["environment", "episode"] = "environment",
+    isolate: Isolation = "environment",
 ) -> ToolHost:
     """Load a tools.py on a database; ``timeout_s`` bounds each call.
 
@@ -73,7 +73,7 @@ def tool_host(
     ``inline`` runs trusted tools in this very process, ``process`` in a plain one. Raises EnvError
     when the tools or the database don't load, SandboxUnavailableError when no backend fits.
     """
-    chosen = choose(backend, trusted)
+    chosen = choose(backend, trusted, isolate)
     if chosen == "inline":
         from envgen.sandboxes.inline import InlineToolHost
 
@@ -134,8 +134,7 @@ class WorkerToolHost:
     def open(self, database: Path | None = None) -> WorkerToolSession:
         """Start an episode; a lost zygote is started again."""
         if self.alone:
-            self._alive()  # refuses when closed
-            return WorkerToolSession(self, self._start(), database)
+            return self._open_alone(database)
         for attempt in (1, 2):
             zygote = self._alive()
             try:
@@ -145,6 +144,18 @@ class WorkerToolHost:
                 if attempt == 2:
                     raise EnvError(f"no worker: {error}") from error
         raise AssertionError("unreachable")
+
+    def _open_alone(self, database: Path | None) -> WorkerToolSession:
+        self._alive()  # refuses when closed
+        zygote = self._start()
+        try:
+            return WorkerToolSession(self, zygote, database)
+        except WorkerDiedError as error:
+            zygote.close()
+            raise EnvError(f"no worker: {error}") from error
+        except BaseException:
+            zygote.close()
+            raise
 
     def close(self) -> None:
         """End every episode and the zygote."""

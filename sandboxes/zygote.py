@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from envgen.sandboxes.docker_worker import DockerWorker
 
 WorkerBackend = Literal["auto", "bubblewrap", "docker", "process", "inline"]
+Isolation = Literal["environment", "episode"]
+"""What has a sandbox of its own: all episodes of an environment, or each."""
 START_TIMEOUT_S = 30.0
 _SEND_TIMEOUT_S = 5.0
 _OWN_PROCESSES = 16
@@ -41,8 +43,18 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def choose(backend: WorkerBackend, trusted: bool) -> str:
+def choose(backend: WorkerBackend, trusted: bool, isolate: Isolation = "environment") -> str:
     """The backend to run workers with. Raises SandboxUnavailableError with a hint."""
+    chosen = _choose(backend, trusted)
+    if isolate == "episode" and chosen in ("process", "inline"):
+        raise SandboxUnavailableError(
+            f"isolate='episode' wants a sandbox for each episode, and backend {chosen!r} is none",
+            "use backend='bubblewrap' or 'docker', or leave isolate='environment'",
+        )
+    return chosen
+
+
+def _choose(backend: WorkerBackend, trusted: bool) -> str:
     if backend == "auto":
         reason = bubblewrap.unavailable()
         if not reason:

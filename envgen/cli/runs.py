@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -123,6 +123,10 @@ def rollout(
         bool, typer.Option("--retry-errors", help="Play a stored run's errored episodes again.")
     ] = False,
     backend: Backend = "auto",
+    isolate: Annotated[
+        Literal["environment", "episode"],
+        typer.Option(metavar="WHAT", help="What has a sandbox of its own: environment or episode."),
+    ] = "environment",
     db: Db = None,
     unproven: Unproven = False,
     json: Json = None,
@@ -147,6 +151,7 @@ def rollout(
         sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens),
         concurrency=concurrency,
         backend=backend,
+        isolate=isolate,
         max_cost_usd=max_cost,
         unproven=unproven,
         retry_errors=retry_errors,

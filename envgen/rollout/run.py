@@ -58,6 +58,8 @@ class RolloutConfig(Record):
     executor: Literal["local", "ray"] = "local"
     """ray: workers are actors of the Ray cluster at hand (``concurrency`` of them)."""
     backend: Literal["auto", "bubblewrap", "docker", "process", "inline"] = "auto"
+    isolate: Literal["environment", "episode"] = "environment"
+    """episode: each has a sandbox of its own, not only each environment."""
     max_cost_usd: float | None = Field(default=None, ge=0)
     unproven: bool = False
     retry_errors: bool = False
@@ -157,7 +159,9 @@ def rollout(
 
     dataset = open_dataset(config.dataset, unproven=config.unproven)
     task_ids = _task_ids(dataset, config)
-    choose(config.backend, trusted=dataset.source is not SourceKind.FOREIGN)  # or refuse at once
+    choose(
+        config.backend, dataset.source is not SourceKind.FOREIGN, config.isolate
+    )  # or refuse at once
     with RunStore.open(
         Path(config.out),
         config=config.identity(),

@@ -38,7 +38,12 @@ def episode_worker(
 
     def play(chunk: Chunk) -> list[EpisodeResult]:
         if not hasattr(local, "env"):
-            local.env = GeneralEnv(shared, backend=config.backend, unproven=config.unproven)
+            local.env = GeneralEnv(
+                shared,
+                backend=config.backend,
+                isolate=config.isolate,
+                unproven=config.unproven,
+            )
             environments.append(local.env)
         return [
             run_episode(
