@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("sandboxes", "environments", "rollouts", "generation")
+NAMES = ("sandboxes", "environments", "rollouts", "generation", "attention")
 FOLDER = Path(__file__).resolve().parent
 
 

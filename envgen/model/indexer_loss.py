@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from envgen.model.indexer import IndexQueries
-from envgen.model.sparse import GATHER_BLOCK, attention_target
+from envgen.model.indexer import SCORE_BLOCK, IndexQueries
+from envgen.model.sparse import attention_target, block_size
 
 
 class _Gradients(NamedTuple):
@@ -74,12 +74,11 @@ def _sparse(
     keys = keys_MF.float()
     grads = _Gradients(torch.empty_like(q_NJF), torch.empty_like(w_NJ), torch.zeros_like(keys))
     loss = torch.zeros((), device=keys.device)
-    heads = max(q_NJF.shape[1], q_NJF.shape[2])
-    step = max(1, GATHER_BLOCK // (kept_NK.shape[1] * heads))
+    step = block_size(kept_NK, max(q_NJF.shape[1:]))
     for start in range(0, len(q_NJF), step):
         block = slice(start, start + step)
         q_nJF, w_nJ, kept_nK = q_NJF[block], w_NJ[block], kept_NK[block]
-        hidden_nK, safe_nK = kept_nK < 0, kept_nK.clamp_min(0)
+        hidden_nK, safe_nK = kept_nK < 0, kept_nK.clamp_min(0).long()
         found_nKF = keys.index_select(0, safe_nK.flatten()).view(*safe_nK.shape, -1)
         lit_nJK = torch.bmm(q_nJF, found_nKF.transpose(1, 2)).relu_()
         scores_nK = torch.bmm(w_nJ.unsqueeze(1), lit_nJK).squeeze(1)
@@ -132,7 +131,7 @@ def _dense(
     grads = _Gradients(torch.empty_like(q_BTJF), torch.empty_like(w_BTJ), torch.zeros_like(keys))
     loss = torch.zeros((), device=keys.device)
     batch, tokens, heads, _ = q_BTHW.shape
-    step = max(1, GATHER_BLOCK // (tokens * max(heads, w_BTJ.shape[-1])))
+    step = max(1, SCORE_BLOCK // (tokens * max(heads, w_BTJ.shape[-1])))
     for b in range(batch):
         for start in range(0, tokens, step):
             rows = slice(start, min(start + step, tokens))

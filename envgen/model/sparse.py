@@ -10,32 +10,48 @@ M rows of the pool.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-GATHER_BLOCK = 1 << 22
-"""Gathered numbers held at once: 16 MB in float32."""
+GATHER_BLOCK = 1 << 18
+"""Gathered numbers held at once on a CPU: 1 MB in float32, so that a block stays in its caches."""
+GATHER_BLOCK_GPU = 1 << 25
+"""The same on an accelerator, which wants many queries at a time."""
 
 
-def _block_size(num_kept: int, width: int, heads: int) -> int:
-    return max(1, GATHER_BLOCK // (num_kept * max(width, heads)))
+def block_size(kept_NK: Tensor, width: int) -> int:
+    """Queries worked on together: ``width`` numbers are held for each of their kept keys."""
+    block = GATHER_BLOCK if kept_NK.device.type == "cpu" else GATHER_BLOCK_GPU
+    return max(1, block // (kept_NK.shape[1] * width))
 
 
-def _gathered(rows_MW: Tensor, kept_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices without ``HIDDEN`` [n, K], which were hidden [n, K], and the rows [n, K, W]."""
-    hidden_NK = kept_NK < 0
-    safe_NK = kept_NK.clamp_min(0)
-    found = rows_MW.index_select(0, safe_NK.flatten())
-    return safe_NK, hidden_NK, found.view(*kept_NK.shape, rows_MW.shape[1])
+class _Block(NamedTuple):
+    """What some queries keep."""
+
+    places_nK: Tensor
+    """int64; 0 where hidden"""
+    hidden_n1K: Tensor | None
+    """Where there is no key; None: everywhere there is one."""
+    rows_nKW: Tensor
 
 
-def _weights(q_NHW: Tensor, rows_NKW: Tensor, hidden_NK: Tensor, scale: float) -> Tensor:
-    """Softmax over the kept keys in float32: [n, H, K]."""
-    scores_NHK = torch.bmm(q_NHW, rows_NKW.transpose(1, 2)).float().mul_(scale)
-    scores_NHK.masked_fill_(hidden_NK.unsqueeze(1), float("-inf"))
-    return torch.softmax(scores_NHK, -1)
+def _gathered(rows_MW: Tensor, kept_nK: Tensor) -> _Block:
+    hidden_nK = kept_nK < 0
+    places_nK = kept_nK.clamp_min(0).long()
+    rows_nKW = rows_MW.index_select(0, places_nK.flatten()).view(*kept_nK.shape, -1)
+    # An accelerator would have to wait for the answer.
+    must_hide = kept_nK.device.type != "cpu" or bool(hidden_nK.any())
+    return _Block(places_nK, hidden_nK.unsqueeze(1) if must_hide else None, rows_nKW)
+
+
+def _weights(q_nHW: Tensor, block: _Block) -> Tensor:
+    """Softmax over the kept keys in float32: [n, H, K]. ``q_nHW`` is scaled already."""
+    scores_nHK = torch.bmm(q_nHW, block.rows_nKW.transpose(1, 2)).float()
+    if block.hidden_n1K is not None:
+        scores_nHK.masked_fill_(block.hidden_n1K, float("-inf"))
+    return torch.softmax(scores_nHK, -1)
 
 
 class _SparseAttention(torch.autograd.Function):
@@ -46,13 +62,13 @@ class _SparseAttention(torch.autograd.Function):
         ctx.save_for_backward(q_NHW, rows_MW, kept_NK)
         ctx.scale, ctx.latent = scale, latent
         count, heads, width = q_NHW.shape
-        step = _block_size(kept_NK.shape[1], width, heads)
+        step = block_size(kept_NK, max(width, heads))
         out_NHC = q_NHW.new_empty((count, heads, latent))
         for start in range(0, count, step):
-            block = slice(start, start + step)
-            _, hidden_NK, found_NKW = _gathered(rows_MW, kept_NK[block])
-            weights_NHK = _weights(q_NHW[block], found_NKW, hidden_NK, scale)
-            out_NHC[block] = torch.bmm(weights_NHK.to(q_NHW.dtype), found_NKW[..., :latent])
+            part = slice(start, start + step)
+            block = _gathered(rows_MW, kept_NK[part])
+            p_nHK = _weights(q_NHW[part] * scale, block).to(q_NHW.dtype)
+            torch.bmm(p_nHK, block.rows_nKW[..., :latent], out=out_NHC[part])
         return out_NHC
 
     @staticmethod
@@ -60,24 +76,25 @@ class _SparseAttention(torch.autograd.Function):
         q_NHW, rows_MW, kept_NK = ctx.saved_tensors
         scale, latent = ctx.scale, ctx.latent
         count, heads, width = q_NHW.shape
-        step = _block_size(kept_NK.shape[1], width, heads)
+        step = block_size(kept_NK, max(width, heads))
         grad_q_NHW = torch.empty_like(q_NHW)
         grad_rows_MW = torch.zeros_like(rows_MW, dtype=torch.float32)
         for start in range(0, count, step):
-            block = slice(start, start + step)
-            q_nHW, grad_nHC = q_NHW[block], grad_NHC[block]
-            safe_nK, hidden_nK, found_nKW = _gathered(rows_MW, kept_NK[block])
-            p_nHK = _weights(q_nHW, found_nKW, hidden_nK, scale)
-            grad_p_nHK = torch.bmm(grad_nHC, found_nKW[..., :latent].transpose(1, 2)).float()
-            inner_nH1 = (grad_p_nHK * p_nHK).sum(-1, keepdim=True)
-            grad_s_nHK = ((grad_p_nHK - inner_nH1) * p_nHK * scale).to(q_NHW.dtype)
-            grad_q_NHW[block] = torch.bmm(grad_s_nHK, found_nKW)
-            grad_found_nKW = torch.bmm(grad_s_nHK.transpose(1, 2), q_nHW)
-            grad_found_nKW[..., :latent] += torch.bmm(
+            part = slice(start, start + step)
+            q_nHW, grad_nHC = q_NHW[part] * scale, grad_NHC[part]
+            block = _gathered(rows_MW, kept_NK[part])
+            p_nHK = _weights(q_nHW, block)
+            grad_s_nHK = torch.bmm(grad_nHC, block.rows_nKW[..., :latent].transpose(1, 2)).float()
+            grad_s_nHK -= (grad_s_nHK * p_nHK).sum(-1, keepdim=True)
+            grad_s_nHK *= p_nHK
+            narrow_nHK = grad_s_nHK.to(q_NHW.dtype)
+            grad_q_NHW[part] = torch.bmm(narrow_nHK, block.rows_nKW).mul_(scale)
+            grad_rows_nKW = torch.bmm(narrow_nHK.transpose(1, 2), q_nHW)
+            grad_rows_nKW[..., :latent] += torch.bmm(
                 p_nHK.to(q_NHW.dtype).transpose(1, 2), grad_nHC
             )
             grad_rows_MW.index_add_(
-                0, safe_nK.flatten(), grad_found_nKW.flatten(0, 1).to(torch.float32)
+                0, block.places_nK.flatten(), grad_rows_nKW.flatten(0, 1).float()
             )
         return grad_q_NHW, grad_rows_MW.to(rows_MW.dtype), None, None, None
 
@@ -102,10 +119,10 @@ def sparse_attention(
 def attention_target(q_NHW: Tensor, rows_MW: Tensor, kept_NK: Tensor, scale: float) -> Tensor:
     """Attention weights summed over heads and normalised: what the indexer learns; float32 [N, K]."""
     count, heads, width = q_NHW.shape
-    step = _block_size(kept_NK.shape[1], width, heads)
+    step = block_size(kept_NK, max(width, heads))
     target_NK = torch.empty(kept_NK.shape, dtype=torch.float32, device=q_NHW.device)
     for start in range(0, count, step):
-        block = slice(start, start + step)
-        _, hidden_NK, found_NKW = _gathered(rows_MW, kept_NK[block])
-        target_NK[block] = _weights(q_NHW[block], found_NKW, hidden_NK, scale).mean(1)
+        part = slice(start, start + step)
+        block = _gathered(rows_MW, kept_NK[part])
+        target_NK[part] = _weights(q_NHW[part] * scale, block).mean(1)
     return target_NK
