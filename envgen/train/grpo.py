@@ -1,0 +1,224 @@
+"""Group relative policy optimisation as DeepSeek-V3.2 states it (section 3.1), token by token.
+
+For a question, G rollouts o_i are sampled from pi_old; rewards R_i give advantages A_i.
+
+    A_i = R_i - mean_j R_j                                                               no deviation
+    r_it = pi_theta(o_it) / pi_old(o_it)                                                         (6)
+    D_it = r_it * (pi_ref / pi_theta - log(pi_ref / pi_theta) - 1)                  unbiased KL  (7)
+    M_i = 0 if A_i < 0 and mean_t log(pi_old / pi_theta) > delta, else 1       off-policy mask   (9)
+    J = 1/G sum_i 1/|o_i| sum_t [ M_i min(r A_i, clip(r, 1 - eps, 1 + eps) A_i) - beta D_it ]    (8)
+
+Each part is a switch with the paper's setting as default; ``GRPOConfig`` names the variants that others use.
+
+What the symbols are here:
+
+* o_i is a whole rollout: all tokens that the model wrote in all its turns. A rollout that fills several rows
+  (a new user turn or a context reset re-rendered its past) has one A, one |o_i| and one mean in (9).
+* pi_old is what the sampler said, at sampling temperature and after truncation (``old="sampler"``), so r and
+  (9) see both several updates a batch and the difference between engine and trainer.
+* pi_theta and pi_ref are renormalised on the sampler's own support (keep sampling mask) and repeat its expert
+  and key choices (keep routing); that happens where log-probabilities are made (``scoring.py``).
+
+Shapes: N model tokens of a mini-batch, I rollouts, in any number of groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from envgen.core.types import Record
+
+
+class GRPOConfig(Record):
+    """The objective. Defaults are the paper's."""
+
+    advantage: Literal["mean", "std"] = "mean"
+    """std: also divide by the group's standard deviation (Shao et al. 2024)."""
+    clip_low: float = Field(default=0.2, ge=0, lt=1)
+    clip_high: float = Field(default=0.2, ge=0)
+    """Larger than ``clip_low``: clip-higher (DAPO, Yu et al. 2025)."""
+    loss: Literal["sequence", "token"] = "sequence"
+    """sequence: mean over rollouts of means over their tokens. token: mean over all tokens (DAPO)."""
+    kl_coef: float = Field(default=0.0, ge=0)
+    """beta. The paper: domains differ; mathematics does well with little or none."""
+    kl_form: Literal["unbiased", "k3"] = "unbiased"
+    """k3: without the ratio; its gradient is another divergence's (for comparison)."""
+    off_policy_mask: bool = True
+    """M of (9)."""
+    off_policy_delta: float | None = Field(default=None, gt=0)
+    """None: a multiple of the divergence measured before the first update; see ``floor_multiple``."""
+    floor_multiple: float = Field(default=10.0, gt=1)
+    min_delta: float = Field(default=0.01, gt=0)
+    """Least delta that is derived from the measured floor, in nats a token."""
+    keep_sampling_mask: bool = True
+    keep_routing: bool = True
+    keep_topk: bool = True
+    """Repeat the sampler's key sets where it recorded them."""
+    old: Literal["sampler", "recomputed"] = "sampler"
+    """recomputed: pi_old is the trainer's own policy before the first update (PPO's form)."""
+    tis_cap: float | None = Field(default=None, gt=0)
+    """Truncated importance sampling: weigh tokens by min(pi_recomputed / pi_sampler, cap)."""
+    zero_variance: Literal["keep", "drop"] = "keep"
+    """drop: leave groups of equal rewards out of sums and denominators."""
+
+    @model_validator(mode="after")
+    def _tis_needs_recomputed(self) -> Self:
+        if self.tis_cap is not None and self.old == "sampler":
+            raise ValueError(
+                'tis_cap corrects from recomputed to sampler probabilities: it needs old="recomputed"'
+            )
+        return self
+
+
+def group_advantages(rewards_I: Tensor, group_I: Tensor, *, normalize_std: bool = False) -> Tensor:
+    """Centre rewards within each group; the group's mean is the baseline.
+
+    Args:
+        rewards_I: float32 [I].
+        group_I: int64 [I], number of each rollout's group, 0 .. groups - 1.
+        normalize_std: also divide by the group's (population) standard deviation + 1e-6.
+
+    Returns:
+        Advantages [I]; exactly 0 in a group of equal rewards.
+
+    Raises:
+        ValueError: if a reward is not finite or a group has one rollout only.
+    """
+    if not bool(torch.isfinite(rewards_I).all()):
+        raise ValueError(f"rewards are not finite: {rewards_I.tolist()}")
+    sizes = torch.bincount(group_I)
+    if int(sizes[sizes > 0].min()) < 2:
+        raise ValueError("a group needs two rollouts or more: one alone has no baseline")
+    wide = rewards_I.double()
+    count = sizes.double().clamp_min(1)
+    mean = torch.zeros_like(count).index_add_(0, group_I, wide) / count
+    centred = wide - mean[group_I]
+    centred[~varied(rewards_I, group_I)] = 0.0
+    if normalize_std:
+        variance = torch.zeros_like(count).index_add_(0, group_I, centred**2) / count
+        centred = centred / (variance.sqrt()[group_I] + 1e-6)
+    return centred.to(rewards_I.dtype)
+
+
+def varied(rewards_I: Tensor, group_I: Tensor) -> Tensor:
+    """Whether each rollout's group holds different rewards: bool [I]."""
+    groups = int(group_I.max()) + 1
+    low = rewards_I.new_full((groups,), float("inf")).scatter_reduce_(0, group_I, rewards_I, "amin")
+    high = rewards_I.new_full((groups,), float("-inf")).scatter_reduce_(
+        0, group_I, rewards_I, "amax"
+    )
+    return (high > low)[group_I]
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """The model tokens of a mini-batch of whole rollouts, in one long row.
+
+    ``share_I`` is each rollout's 1/G over the batch's groups: they sum to 1 over a full batch.
+    """
+
+    logp_N: Tensor
+    """log pi_theta, with gradient."""
+    old_N: Tensor
+    """log pi_old."""
+    rollout_N: Tensor
+    """int64: whose token it is."""
+    advantage_I: Tensor
+    length_I: Tensor
+    """|o_i|: all model tokens of the rollout."""
+    share_I: Tensor
+    ref_N: Tensor | None = None
+    """log pi_ref; needed with ``kl_coef`` > 0."""
+    sampler_N: Tensor | None = None
+    """log-probabilities of the sampler; needed with ``tis_cap``."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss and what to watch."""
+
+    loss: Tensor
+    """-J: a scalar."""
+    kl_N: Tensor | None
+    """(7) per token, detached."""
+    ratio_N: Tensor
+    divergence_I: Tensor
+    """mean_t log(pi_old / pi_theta) of each rollout."""
+    masked_I: Tensor
+    """bool: M = 0."""
+    clipped_N: Tensor
+    """bool: the clip is what counts."""
+
+
+def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
+    """-J of (8) over a batch of whole rollouts.
+
+    Args:
+        batch: all tokens of its rollouts; a rollout may not be split over batches.
+        config: the objective.
+        delta: of (9), in nats a token.
+    """
+    log_ratio_N = batch.logp_N - batch.old_N
+    ratio_N = log_ratio_N.exp()
+    advantage_N = batch.advantage_I[batch.rollout_N]
+    plain_N = ratio_N * advantage_N
+    held_N = ratio_N.clamp(1 - config.clip_low, 1 + config.clip_high) * advantage_N
+    surrogate_N = torch.minimum(plain_N, held_N)
+    if config.tis_cap is not None:
+        assert batch.sampler_N is not None
+        surrogate_N = surrogate_N * (batch.old_N - batch.sampler_N).exp().clamp_max(config.tis_cap)
+
+    divergence_I = rollout_mean(-log_ratio_N.detach(), batch)
+    masked_I = off_policy(batch.advantage_I, divergence_I, delta)
+    if config.off_policy_mask:
+        surrogate_N = surrogate_N.masked_fill(masked_I[batch.rollout_N], 0.0)
+
+    objective_N, kl_N = surrogate_N, None
+    if config.kl_coef > 0:
+        assert batch.ref_N is not None
+        kl_N = kl_estimate(batch.logp_N, batch.ref_N, ratio_N, config.kl_form)
+        objective_N = surrogate_N - config.kl_coef * kl_N
+    return Loss(
+        loss=-(objective_N * token_weights(batch, config)).sum(),
+        kl_N=None if kl_N is None else kl_N.detach(),
+        ratio_N=ratio_N.detach(),
+        divergence_I=divergence_I,
+        masked_I=masked_I,
+        clipped_N=(held_N < plain_N).detach(),
+    )
+
+
+def off_policy(advantage_I: Tensor, divergence_I: Tensor, delta: float) -> Tensor:
+    """Where M of (9) is 0: strictly negative advantage and strictly more divergence than ``delta``."""
+    return (advantage_I < 0) & (divergence_I > delta)
+
+
+def kl_estimate(
+    logp_N: Tensor, ref_N: Tensor, ratio_N: Tensor, form: Literal["unbiased", "k3"]
+) -> Tensor:
+    """(7): K3 times the ratio, which stays in the graph, also where its value is 1.
+
+    Tokens come from pi_old; E_old[r * K3] = KL(pi_theta || pi_ref), and so are the gradients.
+    """
+    log_gap_N = ref_N - logp_N
+    k3_N = log_gap_N.exp() - log_gap_N - 1
+    return ratio_N * k3_N if form == "unbiased" else k3_N
+
+
+def token_weights(batch: TokenBatch, config: GRPOConfig) -> Tensor:
+    """What each token counts: 1/G 1/|o_i|, or for ``token`` an equal share of all tokens: [N]."""
+    if config.loss == "sequence":
+        return (batch.share_I / batch.length_I)[batch.rollout_N]
+    total = (batch.share_I * batch.length_I).sum()
+    return batch.share_I[batch.rollout_N] * (batch.share_I.sum() / total)
+
+
+def rollout_mean(values_N: Tensor, batch: TokenBatch) -> Tensor:
+    """Mean over each rollout's tokens: [I]; the denominator is |o_i|."""
+    sums_I = values_N.new_zeros(len(batch.length_I)).index_add_(0, batch.rollout_N, values_N)
+    return sums_I / batch.length_I

@@ -1,0 +1,103 @@
+"""Log-probabilities of recorded tokens under a model: on the sampler's support, with its choices repeated.
+
+*Keep sampling mask*: the sampler drew from the ids that top-k and top-p had kept. A policy that is scored over
+the whole vocabulary has another action space, and its ratio to the sampler is off by the kept mass. So logits
+are renormalised on the recorded ids.
+
+Shapes: N scored tokens, V vocabulary, Z recorded ids of all tokens together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Support(NamedTuple):
+    """Which ids truncation kept for each scored token, as CSR; a row without ids was not truncated."""
+
+    offsets: Tensor
+    """int64 [N + 1]"""
+    ids: Tensor
+    """int64 [Z]"""
+
+
+class Scores(NamedTuple):
+    """What a model says of recorded tokens."""
+
+    logp_N: Tensor
+    """Log-probability on the support, at the temperature; float32, with gradient."""
+    kept_mass_N: Tensor
+    """Probability of the support under the untruncated policy; detached."""
+    entropy_N: Tensor
+    """Of the policy on the support, in nats; detached."""
+
+
+def score(
+    logits_NV: Tensor, tokens_N: Tensor, temperature: float, support: Support | None = None
+) -> Scores:
+    """Score tokens given the logits that preceded them.
+
+    Args:
+        logits_NV: of the policy, any float dtype.
+        tokens_N: int64, the recorded tokens.
+        temperature: of the sampler, > 0.
+        support: what truncation kept; None: nothing was truncated.
+
+    Raises:
+        ValueError: if a token is not in its own support, or the temperature is not positive.
+    """
+    if temperature <= 0:
+        raise ValueError(
+            f"temperature {temperature} gives no probabilities; train on samples drawn at a positive one"
+        )
+    scaled_NV = logits_NV.float() / temperature
+    chosen_N = scaled_NV.gather(1, tokens_N.unsqueeze(1)).squeeze(1)
+    whole_N = torch.logsumexp(scaled_NV, -1)
+    if support is None or not len(support.ids):
+        mass_N = torch.ones_like(whole_N)
+        return Scores(chosen_N - whole_N, mass_N, _entropy(scaled_NV.detach(), whole_N.detach()))
+    row_Z = torch.repeat_interleave(
+        torch.arange(len(tokens_N), device=tokens_N.device), support.offsets.diff()
+    )
+    picked_Z = scaled_NV[row_Z, support.ids]
+    _require_members(tokens_N, support, row_Z)
+    truncated_N = support.offsets.diff() > 0
+    norm_N = torch.where(truncated_N, _segment_logsumexp(picked_Z, row_Z, len(tokens_N)), whole_N)
+    with torch.no_grad():
+        p_Z = (picked_Z - norm_N[row_Z]).exp()
+        part_N = torch.zeros_like(norm_N).index_add_(0, row_Z, p_Z * picked_Z)
+        entropy_N = torch.where(
+            truncated_N, norm_N - part_N, _entropy(scaled_NV.detach(), whole_N.detach())
+        )
+    return Scores(chosen_N - norm_N, (norm_N - whole_N).exp().detach(), entropy_N)
+
+
+def _entropy(scaled_NV: Tensor, whole_N: Tensor) -> Tensor:
+    return whole_N - (torch.softmax(scaled_NV, -1) * scaled_NV).sum(-1)
+
+
+def _segment_logsumexp(values_Z: Tensor, row_Z: Tensor, rows: int) -> Tensor:
+    """Log-sum-exp of each row's values: [rows]; -inf where there are none."""
+    with torch.no_grad():
+        top = values_Z.new_full((rows,), float("-inf"))
+        top = top.scatter_reduce(0, row_Z, values_Z, "amax")
+        top = top.masked_fill(top == float("-inf"), 0.0)
+    total = values_Z.new_zeros(rows).index_add(0, row_Z, (values_Z - top[row_Z]).exp())
+    # Rows without ids are replaced by the caller; keep their gradient finite.
+    return torch.where(total > 0, total, 1.0).log() + top
+
+
+def _require_members(tokens_N: Tensor, support: Support, row_Z: Tensor) -> None:
+    hits = support.ids == tokens_N[row_Z]
+    found_N = torch.zeros(len(tokens_N), dtype=torch.int64, device=tokens_N.device)
+    found_N.index_add_(0, row_Z, hits.long())
+    lost = (support.offsets.diff() > 0) & (found_N == 0)
+    if bool(lost.any()):
+        first = int(lost.nonzero()[0])
+        raise ValueError(
+            f"token {int(tokens_N[first])} at place {first} is not in its own sampling mask: the record is "
+            "not of this sampling run"
+        )
