@@ -1,8 +1,8 @@
 """Log-probabilities of recorded tokens under a model: on the sampler's support, with its choices repeated.
 
-*Keep sampling mask*: the sampler drew from the ids that top-k and top-p had kept. A policy that is scored over
-the whole vocabulary has another action space, and its ratio to the sampler is off by the kept mass. So logits
-are renormalised on the recorded ids.
+*Keep sampling mask*: the sampler drew from the ids that top-k and top-p had kept. A policy that is scored
+over the whole vocabulary has another action space, and its ratio to the sampler is off by the kept mass. So
+logits are renormalised on the recorded ids.
 
 Shapes: N scored tokens, V vocabulary, Z recorded ids of all tokens together.
 """
