@@ -35,6 +35,7 @@ from envgen.model.indexer import (
 from envgen.model.indexer_loss import dense_index_loss, sparse_index_loss
 from envgen.model.norm import RMSNorm
 from envgen.model.paged import CacheView
+from envgen.model.precision import widened
 from envgen.model.rope import Angles, rotate_pairs
 from envgen.model.sparse import sparse_attention
 
@@ -115,12 +116,14 @@ class LatentAttention(nn.Module):
             angles: of the tokens' positions.
             span: what can be seen.
             ask: how, and what to return.
-            given_BTK: int32 slots to attend to instead of choosing; ``HIDDEN`` for none. A row that
-                starts with ``NOT_REPLAYED`` is chosen by the indexer.
+            given_BTK: slots to attend to instead of choosing, none twice in a row; ``HIDDEN`` for
+                none. Slots that a query cannot see are left out; a query left with nothing sees itself.
+                A row that starts with ``NOT_REPLAYED`` is chosen by the indexer. ``dense`` overrides.
         """
         queries = self._queries(x_BTD, angles)
         rows_BTW = self._rows(x_BTD, angles)
-        leaves_out = not ask.dense and span.num_slots > self.config.index_topk
+        more_than_kept = span.num_slots > self.config.index_topk
+        leaves_out = not ask.dense and (more_than_kept or given_BTK is not None)
         needs_index = span.cache is not None or (leaves_out and not _is_complete(given_BTK))
         index_BTF = None
         if needs_index:
@@ -186,10 +189,10 @@ class LatentAttention(nn.Module):
                 )
                 late = self._gather(_at(queries, tail), rows_BTW, span, kept_BtK)
                 return torch.cat((early, late), 1), None
-        kept_BTK = given_BTK
+        own_BTK = None
         if not _is_complete(given_BTK):
             own_BTK = self._choose(x_BTD, angles, queries, index_BTF, span, slice(None))
-            kept_BTK = _merged(given_BTK, own_BTK)
+        kept_BTK = own_BTK if given_BTK is None else _replayed(given_BTK, own_BTK, span)
         return self._over(path, queries, rows_BTW, span, kept_BTK), kept_BTK
 
     def _path(self, ask: Ask, span: Span, leaves_out: bool) -> Path:
@@ -246,7 +249,9 @@ class LatentAttention(nn.Module):
             if kept_BTK is None:
                 kept_BTK = _all_visible(span)
             return self._gather(queries, rows_BTW, span, kept_BTK)
-        rows_BSW = rows_BTW if span.cache is None else span.cache.rows(self.layer)
+        rows_BSW = rows_BTW
+        if span.cache is not None:
+            rows_BSW = span.cache.rows(self.layer).to(rows_BTW.dtype)
         if path == "reference":
             return self._reference(queries, rows_BSW, span, kept_BTK)
         return self._dense(queries, rows_BSW, span, kept_BTK)
@@ -269,7 +274,7 @@ class LatentAttention(nn.Module):
         scores_BHTS = torch.einsum("bthd,bshd->bhts", q_BTHd, k_BSHd) * self.config.softmax_scale
         seen_BTS = _seen(span, kept_BTK)
         scores_BHTS = scores_BHTS.masked_fill(~seen_BTS.unsqueeze(1), float("-inf"))
-        p_BHTS = torch.softmax(scores_BHTS, -1, dtype=torch.float32).to(q_BTHd.dtype)
+        p_BHTS = torch.softmax(widened(scores_BHTS), -1).to(v_BSHV.dtype)
         return torch.einsum("bhts,bshv->bthv", p_BHTS, v_BSHV)
 
     def _dense(
@@ -302,7 +307,7 @@ class LatentAttention(nn.Module):
         queries, rows_BSW = self._queries(x_BTD, angles), self._rows(x_BTD, angles)
         q_BtHW = self.absorbed(_at(queries, part))
         hidden_BtS = ~visible(span.slots_BT[:, part], span.num_slots, span.key_valid_BS)
-        scores_BHtS = torch.einsum("bthw,bsw->bhts", q_BtHW, rows_BSW).float()
+        scores_BHtS = widened(torch.einsum("bthw,bsw->bhts", q_BtHW, rows_BSW))
         scores_BHtS *= self.config.softmax_scale
         p_BHtS = scores_BHtS.masked_fill_(hidden_BtS.unsqueeze(1), float("-inf")).softmax(-1)
         some = Angles(angles.cos[:, part], angles.sin[:, part])
@@ -382,15 +387,24 @@ def _is_complete(given_BTK: Tensor | None) -> bool:
     return given_BTK is not None and not bool((given_BTK[..., 0] == NOT_REPLAYED).any())
 
 
-def _merged(given_BTK: Tensor | None, own_BTK: Tensor) -> Tensor:
-    """Replayed rows where there are any, else the indexer's."""
-    if given_BTK is None:
-        return own_BTK
-    width = max(given_BTK.shape[-1], own_BTK.shape[-1])
-    own, given = (
-        functional.pad(x, (0, width - x.shape[-1]), value=HIDDEN) for x in (own_BTK, given_BTK)
+def _replayed(given_BTK: Tensor, own_BTK: Tensor | None, span: Span) -> Tensor:
+    """Replayed rows, less what can't be seen, and the indexer's where there are none: int32 [B, T, K]."""
+    slots_BT1 = span.slots_BT.unsqueeze(-1)
+    seen_BTK = (given_BTK >= 0) & (given_BTK <= slots_BT1)
+    if span.key_valid_BS is not None:
+        places = given_BTK.clamp(0, span.num_slots - 1).long().flatten(1)
+        valid_BTK = span.key_valid_BS.gather(1, places).view(given_BTK.shape)
+        seen_BTK &= valid_BTK | (given_BTK == slots_BT1)
+    kept_BTK = torch.where(seen_BTK, given_BTK, HIDDEN).to(torch.int32)
+    alone_BT = ~seen_BTK.any(-1)
+    kept_BTK[..., 0] = torch.where(alone_BT, span.slots_BT, kept_BTK[..., 0]).to(torch.int32)
+    if own_BTK is None:
+        return kept_BTK
+    width = max(kept_BTK.shape[-1], own_BTK.shape[-1])
+    own, kept = (
+        functional.pad(x, (0, width - x.shape[-1]), value=HIDDEN) for x in (own_BTK, kept_BTK)
     )
-    return torch.where(given[..., :1] == NOT_REPLAYED, own, given)
+    return torch.where(given_BTK[..., :1] == NOT_REPLAYED, own, kept)
 
 
 def _seen(span: Span, kept_BTK: Tensor | None) -> Tensor:
@@ -418,7 +432,7 @@ def _pooled(rows_BTW: Tensor, span: Span, kept_BtK: Tensor, layer: int) -> tuple
         found = place_BS.gather(1, flat).view(kept_BtK.shape).to(torch.int32)
         return pool_MW, torch.where(kept_BtK < 0, HIDDEN, found)
     batch, tokens = rows_BTW.shape[:2]
-    starts = torch.arange(0, batch * tokens, tokens, dtype=torch.int32, device=kept_BtK.device)
+    starts = torch.arange(batch, dtype=torch.int32, device=kept_BtK.device) * tokens
     moved = kept_BtK + starts.view(-1, 1, 1)
     return rows_BTW.flatten(0, 1), torch.where(kept_BtK < 0, HIDDEN, moved)
 

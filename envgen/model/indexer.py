@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from envgen.model.config import DSAConfig
+from envgen.model.precision import exactly, widened
 from envgen.model.quantize import fake_fp8, hadamard
 from envgen.model.rope import Angles, rotate_halves, rotate_pairs
 
@@ -50,11 +51,10 @@ class Indexer(nn.Module):
 
     def keys(self, x_BTD: Tensor, angles: Angles) -> Tensor:
         """Index keys [B, T, F]: normed, rotated on their first R dims, turned and rounded by flag."""
-        wide = self.wk(x_BTD).float()
+        wide = widened(self.wk(x_BTD))
         norm = self.k_norm
-        k_BTF = nn.functional.layer_norm(
-            wide, norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
-        )
+        weight, bias = norm.weight.to(wide.dtype), norm.bias.to(wide.dtype)
+        k_BTF = nn.functional.layer_norm(wide, norm.normalized_shape, weight, bias, norm.eps)
         return self._finish(self._rotated(k_BTF.to(x_BTD.dtype), angles))
 
     def queries(self, x_BTD: Tensor, q_latent_BTQ: Tensor, angles: Angles) -> IndexQueries:
@@ -63,7 +63,7 @@ class Indexer(nn.Module):
         shape = (*x_BTD.shape[:-1], c.index_n_heads, c.index_head_dim)
         per_head = Angles(angles.cos.unsqueeze(-2), angles.sin.unsqueeze(-2))
         q_BTJF = self._rotated(self.wq_b(q_latent_BTQ).view(shape), per_head)
-        w_BTJ = self.weights_proj(x_BTD.to(self.weights_proj.weight.dtype)).float()
+        w_BTJ = widened(self.weights_proj(x_BTD.to(self.weights_proj.weight.dtype)))
         return IndexQueries(
             self._finish(q_BTJF), w_BTJ * (c.index_n_heads * c.index_head_dim) ** -0.5
         )
@@ -92,8 +92,9 @@ def visible(slots_BT: Tensor, num_slots: int, key_valid_BS: Tensor | None = None
 
 def index_scores(queries: IndexQueries, k_BSF: Tensor) -> Tensor:
     """Eq. 1 for all pairs, without a mask: float32 [B, T, S]. The readable form; differentiable."""
-    dots_BTJS = torch.einsum("btjf,bsf->btjs", queries.q_BTJF.float(), k_BSF.float())
-    return torch.einsum("btjs,btj->bts", dots_BTJS.relu(), queries.w_BTJ)
+    with exactly(k_BSF.device):
+        dots_BTJS = torch.einsum("btjf,bsf->btjs", widened(queries.q_BTJF), widened(k_BSF))
+        return torch.einsum("btjs,btj->bts", dots_BTJS.relu(), queries.w_BTJ)
 
 
 @torch.no_grad()
@@ -106,29 +107,60 @@ def select(
 ) -> Tensor:
     """The ``num_kept`` best visible keys of every query: int32 [B, T, K], K = min(num_kept, S).
 
-    A row that sees fewer holds ``HIDDEN`` in the places left. Order within a row means nothing.
+    A row that sees fewer holds ``HIDDEN`` in the places left. Order within a row means nothing. Of equal
+    scores the earlier slot wins.
     Works through blocks of queries, so that memory does not grow with T * S.
     """
     batch, num_queries = slots_BT.shape
     num_slots = k_BSF.shape[1]
     kept = min(num_kept, num_slots)
     found_BTK = torch.empty((batch, num_queries, kept), dtype=torch.int32, device=slots_BT.device)
-    step = max(1, SCORE_BLOCK // (batch * num_slots))
+    step = max(1, SCORE_BLOCK // max(1, batch * num_slots))
     for start in range(0, num_queries, step):
         block = slice(start, start + step)
         some = IndexQueries(queries.q_BTJF[:, block], queries.w_BTJ[:, block])
-        scores_BtS = _block_scores(some, k_BSF)
+        with exactly(k_BSF.device):
+            scores_BtS = _block_scores(some, k_BSF)
         seen_BtS = visible(slots_BT[:, block], num_slots, key_valid_BS)
         scores_BtS.masked_fill_(~seen_BtS, float("-inf"))
-        best = scores_BtS.topk(kept, -1, sorted=False)
-        found_BTK[:, block] = best.indices.masked_fill(best.values == float("-inf"), HIDDEN)
+        found_BTK[:, block] = _best(scores_BtS, kept)
     return found_BTK
+
+
+def _best(scores_BtS: Tensor, kept: int) -> Tensor:
+    """Slots of the ``kept`` largest scores, ``HIDDEN`` for -inf; of equal ones the earlier: [B, t, K].
+
+    Scores are often equal: where no head is lit, they are 0. So ties are broken by rule, and a sequence
+    keeps the same keys whether it is read in one pass or token by token.
+    """
+    num_slots = scores_BtS.shape[-1]
+    best = scores_BtS.topk(min(kept + 1, num_slots), -1, sorted=False)
+    if kept == num_slots:
+        return best.indices.masked_fill(best.values == float("-inf"), HIDDEN)
+    lowest = best.values.min(-1, keepdim=True)
+    # The lowest of kept + 1 goes: the last takes its place.
+    slots = best.indices.scatter(-1, lowest.indices, best.indices[..., -1:])[..., :kept]
+    values = best.values.scatter(-1, lowest.indices, best.values[..., -1:])[..., :kept]
+    slots = slots.masked_fill(values == float("-inf"), HIDDEN)
+    limit_Bt1 = lowest.values
+    tied_Bt = ((values == limit_Bt1) & (limit_Bt1 > float("-inf"))).any(-1)
+    if bool(tied_Bt.any()):
+        slots[tied_Bt] = _best_of_tied(scores_BtS[tied_Bt], limit_Bt1[tied_Bt], kept)
+    return slots
+
+
+def _best_of_tied(scores_nS: Tensor, limit_n1: Tensor, kept: int) -> Tensor:
+    """All slots above the limit, and the first of those at it: [n, K]."""
+    above_nS, at_nS = scores_nS > limit_n1, scores_nS == limit_n1
+    room_n1 = kept - above_nS.sum(-1, keepdim=True)
+    chosen_nS = above_nS | (at_nS & (at_nS.cumsum(-1) <= room_n1))
+    return chosen_nS.nonzero()[:, 1].view(-1, kept)
 
 
 def _block_scores(queries: IndexQueries, k_BSF: Tensor) -> Tensor:
     """Eq. 1 head by head into one buffer: [B, t, S] and never [B, t, J, S]."""
-    q_BTJF, w_BTJ = queries.q_BTJF.float(), queries.w_BTJ
-    keys_BFS = k_BSF.float().transpose(1, 2)
+    q_BTJF, w_BTJ = widened(queries.q_BTJF), queries.w_BTJ
+    keys_BFS = widened(k_BSF).transpose(1, 2)
     total_BtS = dots_BtS = None
     for head in range(q_BTJF.shape[2]):
         if dots_BtS is None:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from envgen.model.indexer import SCORE_BLOCK, IndexQueries
+from envgen.model.precision import exactly, widened
 from envgen.model.sparse import attention_target, block_size
 
 
@@ -70,16 +71,15 @@ def _divergence(target: Tensor, scores: Tensor, share: Tensor) -> tuple[Tensor, 
 def _sparse(
     queries: IndexQueries, keys_MF: Tensor, kept_NK: Tensor, target_NK: Tensor, share_N: Tensor
 ) -> tuple[Tensor, _Gradients]:
-    q_NJF, w_NJ = queries.q_BTJF.float(), queries.w_BTJ
-    keys = keys_MF.float()
+    q_NJF, w_NJ, keys = widened(queries.q_BTJF), queries.w_BTJ, widened(keys_MF)
     grads = _Gradients(torch.empty_like(q_NJF), torch.empty_like(w_NJ), torch.zeros_like(keys))
-    loss = torch.zeros((), device=keys.device)
+    loss = torch.zeros((), dtype=keys.dtype, device=keys.device)
     step = block_size(kept_NK, max(q_NJF.shape[1:]))
     for start in range(0, len(q_NJF), step):
         block = slice(start, start + step)
         q_nJF, w_nJ, kept_nK = q_NJF[block], w_NJ[block], kept_NK[block]
         hidden_nK, safe_nK = kept_nK < 0, kept_nK.clamp_min(0).long()
-        found_nKF = keys.index_select(0, safe_nK.flatten()).view(*safe_nK.shape, -1)
+        found_nKF = keys.index_select(0, safe_nK.flatten()).view(*safe_nK.shape, keys.shape[1])
         lit_nJK = torch.bmm(q_nJF, found_nKF.transpose(1, 2)).relu_()
         scores_nK = torch.bmm(w_nJ.unsqueeze(1), lit_nJK).squeeze(1)
         scores_nK.masked_fill_(hidden_nK, float("-inf"))
@@ -113,8 +113,9 @@ def sparse_index_loss(
         share_N: weight of each query; 1 / count for a mean, 0 for padding.
         scale: of the main softmax.
     """
-    target_NK = attention_target(q_NHW, rows_MW, kept_NK, scale)
-    loss, grads = _sparse(queries, keys_MF, kept_NK, target_NK, share_N)
+    with exactly(keys_MF.device):
+        target_NK = attention_target(q_NHW, rows_MW, kept_NK, scale)
+        loss, grads = _sparse(queries, keys_MF, kept_NK, target_NK, share_N)
     return _known(queries, keys_MF, loss, grads)
 
 
@@ -127,11 +128,11 @@ def _dense(
     share_BT: Tensor,
     scale: float,
 ) -> tuple[Tensor, _Gradients]:
-    q_BTJF, w_BTJ, keys = queries.q_BTJF.float(), queries.w_BTJ, keys_BTF.float()
+    q_BTJF, w_BTJ, keys = widened(queries.q_BTJF), queries.w_BTJ, widened(keys_BTF)
     grads = _Gradients(torch.empty_like(q_BTJF), torch.empty_like(w_BTJ), torch.zeros_like(keys))
-    loss = torch.zeros((), device=keys.device)
+    loss = torch.zeros((), dtype=keys.dtype, device=keys.device)
     batch, tokens, heads, _ = q_BTHW.shape
-    step = max(1, SCORE_BLOCK // (tokens * max(heads, w_BTJ.shape[-1])))
+    step = max(1, SCORE_BLOCK // max(1, tokens * max(heads, w_BTJ.shape[-1])))
     for b in range(batch):
         for start in range(0, tokens, step):
             rows = slice(start, min(start + step, tokens))
@@ -143,7 +144,7 @@ def _dense(
             hidden_ts[:, start:] &= ~torch.eye(
                 rows.stop - start, dtype=torch.bool, device=keys.device
             )
-            main_Hts = (q_BTHW[b, rows].transpose(0, 1) @ rows_BTW[b, seen].T).float() * scale
+            main_Hts = widened(q_BTHW[b, rows].transpose(0, 1) @ rows_BTW[b, seen].T) * scale
             target_ts = main_Hts.masked_fill_(hidden_ts, float("-inf")).softmax(-1).mean(0)
             q_tJF, w_tJ = q_BTJF[b, rows], w_BTJ[b, rows]
             lit_tJs = (q_tJF @ keys[b, seen].T).relu_()
@@ -176,5 +177,6 @@ def dense_index_loss(
         share_BT: weight of each query; 1 / count for a mean, 0 for padding.
         scale: of the main softmax.
     """
-    loss, grads = _dense(queries, keys_BTF, q_BTHW, rows_BTW, share_BT, scale)
+    with exactly(keys_BTF.device):
+        loss, grads = _dense(queries, keys_BTF, q_BTHW, rows_BTW, share_BT, scale)
     return _known(queries, keys_BTF, loss, grads)

@@ -141,7 +141,7 @@ class DSAForCausalLM(nn.Module):
             elif weight.dim() == 1:
                 weight.fill_(1.0)
             else:
-                drawn = torch.empty(weight.shape).normal_(
+                drawn = torch.empty(weight.shape, device="cpu").normal_(
                     0.0, self.config.initializer_range, generator=generator
                 )
                 weight.copy_(drawn)
@@ -171,7 +171,7 @@ class DSAForCausalLM(nn.Module):
             input_ids: int64 [B, T].
             attention_mask: [B, S], 0 or False where a slot is padding (on either side).
             position_ids: int64 [B, T], for the rotary embedding; by default the slots, padding counted.
-            cache: continue these sequences; the new tokens are added to it.
+            cache: continue these sequences; the new tokens are added to it. It keeps no gradients.
             view: the same for an engine that keeps its own pages; needs ``slots_BT``.
             slots_BT: place of each token in its sequence.
             replay: choices to repeat.
@@ -180,12 +180,19 @@ class DSAForCausalLM(nn.Module):
             index_loss: also compute what trains the indexer, eq. 3 (``dense``) or eq. 4 (``sparse``).
             capture_topk: return the key sets.
             capture_hidden: return hidden states.
-            keep: positions along T whose logits are wanted; all by default.
+            keep: positions along T whose logits are wanted, one axis; all by default.
 
         Raises:
-            ValueError: if shapes don't fit together.
+            ValueError: if shapes don't fit together, or a cache is to be trained through.
+            CacheFullError: if the cache has no room for the new tokens.
         """
         ask = Ask(path, dense, index_loss, capture_topk)
+        if isinstance(keep, Tensor) and keep.dim() != 1:
+            raise ValueError(f"keep must have one axis, the positions along T, not {keep.dim()}")
+        if (cache or view) is not None and self.training and torch.is_grad_enabled():
+            raise ValueError("a cache keeps no gradients; train without, or use torch.no_grad()")
+        if replay is not None:
+            self._check_replay(replay, input_ids)
         span = self._span(input_ids, attention_mask, cache, view, slots_BT)
         angles = self.angles(span.slots_BT if position_ids is None else position_ids)
         x_BTD = self.model.embed_tokens(input_ids)
@@ -210,6 +217,10 @@ class DSAForCausalLM(nn.Module):
                 losses.append(attended.index_loss)
             if capture_hidden:
                 hidden.append(x_BTD)
+        if self.training and torch.is_grad_enabled():
+            # Not inside the layers, which may run again in the backward pass.
+            for gate, experts_BTA in zip(self.gates(), routing, strict=True):
+                gate.count(_of_valid(experts_BTA, span))
         normed = self.model.norm(x_BTD)
         hidden[-1] = normed
         wanted = normed if keep is None else normed[:, keep]
@@ -232,23 +243,45 @@ class DSAForCausalLM(nn.Module):
         if input_ids.dim() != 2:
             raise ValueError(f"input_ids must be [batch, tokens], not {tuple(input_ids.shape)}")
         batch, tokens = input_ids.shape
+        if (view is None) != (slots_BT is None) or (cache is not None and view is not None):
+            raise ValueError("give a view with slots_BT, or a cache, or none of them")
+        if cache is not None and cache.batch != batch:
+            raise ValueError(f"the cache is for {cache.batch} sequences, input_ids has {batch}")
         past = cache.length if cache is not None else 0
-        if cache is not None:
-            view = cache.grow(tokens)
-        if slots_BT is None:
-            if view is not None and cache is None:
-                raise ValueError("a view needs slots_BT")
-            slots = torch.arange(past, past + tokens, device=input_ids.device)
-            slots_BT = slots.expand(batch, -1)
         num_slots = past + tokens if view is None else view.place_BS.shape[1]
-        if attention_mask is None:
-            return Span(slots_BT, num_slots, None, view)
-        if attention_mask.shape != (batch, num_slots):
+        if attention_mask is not None and attention_mask.shape != (batch, num_slots):
             raise ValueError(
                 f"attention_mask must be {(batch, num_slots)}, not {tuple(attention_mask.shape)}"
             )
+        if cache is not None:  # only now: a call that fails leaves the cache as it was
+            view = cache.grow(tokens)
+        if slots_BT is None:
+            slots = torch.arange(past, past + tokens, device=input_ids.device)
+            slots_BT = slots.expand(batch, -1)
+        if attention_mask is None:
+            return Span(slots_BT, num_slots, None, view)
         valid = attention_mask.bool()
         return Span(slots_BT, num_slots, None if bool(valid.all()) else valid, view)
+
+    def _check_replay(self, replay: Replay, input_ids: Tensor) -> None:
+        c = self.config
+        if replay.routing_BTXA is not None:
+            wanted = (*input_ids.shape, len(c.moe_layers), c.num_experts_per_tok)
+            if replay.routing_BTXA.shape != wanted:
+                raise ValueError(
+                    f"replayed routing must be {wanted}, not {tuple(replay.routing_BTXA.shape)}"
+                )
+        if replay.topk is None:
+            return
+        if len(replay.topk) != c.num_hidden_layers:
+            raise ValueError(
+                f"replayed key sets must be of {c.num_hidden_layers} layers, not {len(replay.topk)}"
+            )
+        for given in replay.topk:
+            if given.dim() != 3 or given.shape[:2] != input_ids.shape or not given.shape[2]:
+                raise ValueError(
+                    f"replayed key sets must be {(*input_ids.shape, 'K')}, not {tuple(given.shape)}"
+                )
 
     def angles(self, positions_BT: Tensor) -> Angles:
         """Rotary angles at int64 positions, in the dtype of the weights."""
@@ -279,3 +312,10 @@ class DSAForCausalLM(nn.Module):
     def trunk_parameters(self) -> list[nn.Parameter]:
         """What the language-modelling loss trains."""
         return [p for name, p in self.named_parameters() if ".indexer." not in name]
+
+
+def _of_valid(experts_BTA: Tensor, span: Span) -> Tensor:
+    """The experts of tokens that are no padding: [n, A]."""
+    if span.key_valid_BS is None:
+        return experts_BTA.flatten(0, 1)
+    return experts_BTA[span.key_valid_BS.gather(1, span.slots_BT)]

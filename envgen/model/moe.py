@@ -11,13 +11,15 @@ Shapes: N tokens, D model width, E experts, A experts per token, I expert width,
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from envgen.model.config import DSAConfig
+from envgen.model.precision import exactly, widened
 
 NOT_ROUTED = 0xFFFF
 """In a replayed routing: let the gate choose for this token."""
@@ -46,11 +48,11 @@ class Routes(NamedTuple):
     experts_NA: Tensor
     """int64"""
     weights_NA: Tensor
-    """float32, scaled"""
+    """float32 at least, scaled"""
 
 
 class Gate(nn.Module):
-    """Chooses experts; the correction bias is a buffer in float32."""
+    """Chooses experts; the correction bias is a buffer in float32, whatever the model is cast to."""
 
     e_score_correction_bias: Tensor
     load: Tensor
@@ -65,7 +67,9 @@ class Gate(nn.Module):
 
     def forward(self, x_ND: Tensor, given_NA: Tensor | None = None) -> Routes:
         """Choose, or replay ``given_NA`` (rows of ``NOT_ROUTED`` are chosen live)."""
-        scores_NE = functional.linear(x_ND.float(), self.weight.float()).sigmoid()
+        x_ND = widened(x_ND)
+        with exactly(x_ND.device):
+            scores_NE = functional.linear(x_ND, self.weight.to(x_ND.dtype)).sigmoid()
         if given_NA is None:
             experts_NA = self._choose(scores_NE)
         else:
@@ -77,8 +81,6 @@ class Gate(nn.Module):
         weights_NA = scores_NE.gather(1, experts_NA)
         if self.config.norm_topk_prob:
             weights_NA = weights_NA / (weights_NA.sum(-1, keepdim=True) + 1e-20)
-        if self.training:
-            self._count(experts_NA)
         return Routes(experts_NA, weights_NA * self.config.routed_scaling_factor)
 
     @torch.no_grad()
@@ -86,7 +88,7 @@ class Gate(nn.Module):
         c = self.config
         choice_NE = scores_NE + self.e_score_correction_bias
         if c.topk_group < c.n_group:
-            groups_NGe = choice_NE.view(len(choice_NE), c.n_group, -1)
+            groups_NGe = choice_NE.view(len(choice_NE), c.n_group, c.n_routed_experts // c.n_group)
             group_NG = groups_NGe.topk(2, -1).values.sum(-1)
             best = group_NG.topk(c.topk_group, -1, sorted=False).indices
             dropped_NG = torch.ones_like(group_NG, dtype=torch.bool).scatter_(1, best, False)
@@ -94,15 +96,28 @@ class Gate(nn.Module):
         return choice_NE.topk(c.num_experts_per_tok, -1, sorted=False).indices
 
     @torch.no_grad()
-    def _count(self, experts_NA: Tensor) -> None:
+    def count(self, experts_NA: Tensor) -> None:
+        """Note where tokens went, for the next ``update_bias``."""
         self.load += torch.bincount(experts_NA.flatten(), minlength=len(self.load))
 
     @torch.no_grad()
     def update_bias(self, rate: float) -> None:
-        """Step b += rate * sign(mean load - load) over what was routed in training since the last one."""
+        """Step b += rate * sign(mean load - load) over what was counted since the last one."""
         if bool(self.load.any()):
             self.e_score_correction_bias += rate * (self.load.mean() - self.load).sign()
         self.load.zero_()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move and cast as any module, but leave the buffers in float32, unrounded."""
+        exact = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, was in exact.items():
+            now = self._buffers[name]
+            assert was is not None
+            assert now is not None
+            if now.dtype is not torch.float32:
+                self._buffers[name] = now.float() if was.is_meta else was.to(now.device)
+        return self
 
 
 class Experts(nn.Module):
@@ -130,7 +145,7 @@ class Experts(nn.Module):
         x_END = x_ND.unsqueeze(0).expand(count, -1, -1)
         gate, up = torch.bmm(x_END, self.gate_up_proj.transpose(1, 2)).chunk(2, -1)
         y_END = torch.bmm(functional.silu(gate) * up, self.down_proj.transpose(1, 2))
-        share_NE = torch.zeros(len(x_ND), count, dtype=torch.float32, device=x_ND.device)
+        share_NE = routes.weights_NA.new_zeros(len(x_ND), count)
         share_NE = share_NE.scatter(1, routes.experts_NA, routes.weights_NA).to(x_ND.dtype)
         return torch.einsum("end,ne->nd", y_END, share_NE)
 
@@ -140,14 +155,14 @@ class Experts(nn.Module):
         order = routes.experts_NA.flatten().argsort(stable=True)
         counts = torch.bincount(routes.experts_NA.flatten(), minlength=len(self.gate_up_proj))
         parts = torch.split(x_ND[order // per_token], counts.tolist())
-        done = []
+        done = [x_ND.new_empty((0, x_ND.shape[1]))]
         for expert, part in enumerate(parts):
             if len(part):
                 gate, up = functional.linear(part, self.gate_up_proj[expert]).chunk(2, -1)
                 done.append(functional.linear(functional.silu(gate) * up, self.down_proj[expert]))
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=order.device)
-        y_NAD = torch.cat(done)[back].view(len(x_ND), per_token, -1)
+        y_NAD = torch.cat(done)[back].view(len(x_ND), per_token, x_ND.shape[1])
         return torch.einsum("nad,na->nd", y_NAD, routes.weights_NA.to(y_NAD.dtype))
 
 
@@ -171,4 +186,4 @@ class MoE(nn.Module):
         y_BTD = self.experts(x_ND, routes).view(x_BTD.shape)
         if self.shared_experts is not None:
             y_BTD = y_BTD + self.shared_experts(x_BTD)
-        return y_BTD, routes.experts_NA.view(*x_BTD.shape[:2], -1)
+        return y_BTD, routes.experts_NA.view(*x_BTD.shape[:2], routes.experts_NA.shape[1])

@@ -142,6 +142,7 @@ class BatchCache:
         device: torch.device | str = "cpu",
     ) -> None:
         self.length = 0
+        self.batch = batch
         self.max_tokens = max_tokens
         self._cache = PagedCache(config, batch, max_tokens, dtype, device)
         pages = torch.tensor(self._cache.take(batch), device=device).unsqueeze(1)

@@ -12,17 +12,20 @@ SMALLEST_AMAX = 1e-4
 
 
 @lru_cache(maxsize=8)
-def hadamard_matrix(width: int) -> Tensor:
-    """Sylvester's matrix, orthonormal: float32 [width, width]; ``width`` is a power of two."""
-    matrix = torch.ones(1, 1, device="cpu")
-    while matrix.shape[0] < width:
-        matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
-    return matrix * float(width**-0.5)
+def hadamard_matrix(
+    width: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Sylvester's matrix, orthonormal: [width, width]; ``width`` is a power of two."""
+    with torch.inference_mode(False):  # it is kept, and training may be next to use it
+        matrix = torch.ones(1, 1, dtype=torch.float64, device="cpu")
+        while matrix.shape[0] < width:
+            matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
+        return (matrix * float(width**-0.5)).to(device, dtype)
 
 
 def hadamard(x: Tensor) -> Tensor:
     """Turn the last axis by the orthonormal Hadamard matrix; dot products stay as they are."""
-    return x @ hadamard_matrix(x.shape[-1]).to(x.device, x.dtype)
+    return x @ hadamard_matrix(x.shape[-1], x.device, x.dtype)
 
 
 def fake_fp8(x: Tensor) -> Tensor:

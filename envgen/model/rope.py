@@ -81,8 +81,10 @@ class RopeTable:
         return Angles(found[..., 0, :], found[..., 1, :])
 
     def _build(self, size: int, device: torch.device) -> Tensor:
-        angles = torch.outer(torch.arange(size, dtype=torch.float32), self._inverse)
-        return (torch.stack((angles.cos(), angles.sin()), 1) * self._gain).to(device)
+        with torch.inference_mode(False):  # it is kept, and training may be next to use it
+            positions = torch.arange(size, dtype=torch.float32, device="cpu")
+            angles = torch.outer(positions, self._inverse)
+            return (torch.stack((angles.cos(), angles.sin()), 1) * self._gain).to(device)
 
 
 def rotate_pairs(x: Tensor, angles: Angles) -> Tensor:
