@@ -12,6 +12,7 @@
   x StoreError
     - DatasetError                   a dataset folder is corrupt, hostile or unproven
     - ResumeError                    a run folder belongs to another config or dataset
+    - CheckpointError                a model folder lacks something, or does not fit its config.json
   x PolicyError                      a model server failed for good
   x ContractError                    an implementation breaks its contract
   x MissingExtraError (also ImportError)  a package of one of envgen's extras is not installed
@@ -77,6 +78,10 @@ class DatasetError(StoreError):
 
 class ResumeError(StoreError):
     """Raised when a run folder was made with another config or dataset."""
+
+
+class CheckpointError(StoreError):
+    """Raised when a model folder can't be read or written, or its parts don't fit together."""
 
 
 class PolicyError(EnvgenError):

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from os import PathLike
+from pathlib import Path as FilePath
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +31,14 @@ from envgen.model.moe import MLP, Gate, MoE
 from envgen.model.norm import RMSNorm
 from envgen.model.paged import BatchCache, CacheView
 from envgen.model.rope import Angles, RopeTable
+
+KEPT_FLOAT32 = (".e_score_correction_bias", ".indexer.weights_proj.weight")
+"""Ends of the names of tensors that are float32 in a model of any dtype."""
+
+
+def keeps_float32(name: str) -> bool:
+    """Whether the tensor of this name is float32 whatever the model's dtype."""
+    return name.endswith(KEPT_FLOAT32)
 
 
 class Replay(NamedTuple):
@@ -115,8 +125,7 @@ class DSAForCausalLM(nn.Module):
         self.checkpoint_layers = False
         self.model = Trunk(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        if config.tie_word_embeddings:
-            self.lm_head.weight = self.model.embed_tokens.weight
+        self.tie_weights()
         self._rope = RopeTable(config.rope, config.qk_rope_head_dim)
         if self.lm_head.weight.device.type != "meta":
             self.reset_parameters()
@@ -130,6 +139,64 @@ class DSAForCausalLM(nn.Module):
     def dtype(self) -> torch.dtype:
         """Of the weights."""
         return self.lm_head.weight.dtype
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """The model of a folder in Hugging Face's layout, in evaluation mode.
+
+        Reads tensor by tensor into place: there are never two copies of the weights.
+
+        Args:
+            folder: holds ``config.json`` and ``model.safetensors``, or shards and their index; fp32, bf16,
+                fp16, or e4m3 with block scales, which is made wide.
+            dtype: of the weights; by default the one of the folder. What ``cast`` keeps in float32 stays.
+            device: where to put them.
+
+        Raises:
+            CheckpointError: if a file is missing, can't be read or does not fit the others.
+        """
+        from envgen.model.checkpoint import load_model
+
+        return load_model(cls, FilePath(folder), dtype=dtype, device=device)
+
+    def save_pretrained(
+        self, folder: str | PathLike[str], *, max_shard_bytes: int = 5 * 10**9
+    ) -> None:
+        """Write ``config.json`` and the weights in Hugging Face's layout, in the dtypes they have.
+
+        Cut short while writing, the weights that were there before are whole.
+
+        Args:
+            folder: is made if need be; other files in it stay.
+            max_shard_bytes: weights above this are split; a larger tensor gets a file of its own.
+
+        Raises:
+            CheckpointError: if the disk does not take it.
+        """
+        from envgen.model.checkpoint import save_model
+
+        save_model(self, FilePath(folder), max_shard_bytes=max_shard_bytes)
+
+    def cast(self, dtype: torch.dtype) -> Self:
+        """Convert the weights, except what decides between near scores: that stays float32.
+
+        These are the experts' correction biases and the indexer's head weights, as in Hugging Face's
+        files. (``to(dtype)`` would round them, too.)
+        """
+        for name, weight in self.named_parameters():
+            weight.data = weight.data.to(torch.float32 if keeps_float32(name) else dtype)
+        return self
+
+    def tie_weights(self) -> None:
+        """Make the head the embedding, if the config says so; needed after ``to_empty``."""
+        if self.config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
 
     @torch.no_grad()
     def reset_parameters(self, seed: int = 0) -> None:

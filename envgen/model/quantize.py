@@ -41,10 +41,10 @@ def fake_fp8(x: Tensor) -> Tensor:
 
 
 def dequantize_blocks(weight: Tensor, scale_inv: Tensor, block: tuple[int, int]) -> Tensor:
-    """An e4m3 weight [O, I] with one scale per block -> float32 [O, I].
+    """An e4m3 weight [..., O, I] with one scale per block -> float32 [..., O, I].
 
-    ``scale_inv`` [ceil(O / block[0]), ceil(I / block[1])] multiplies, whatever its name says.
+    ``scale_inv`` [..., ceil(O / block[0]), ceil(I / block[1])] multiplies, whatever its name says.
     """
-    rows, columns = weight.shape
-    spread = scale_inv.float().repeat_interleave(block[0], 0)[:rows]
-    return weight.float() * spread.repeat_interleave(block[1], 1)[:, :columns]
+    rows, columns = weight.shape[-2:]
+    spread = scale_inv.float().repeat_interleave(block[0], -2)[..., :rows, :]
+    return weight.float() * spread.repeat_interleave(block[1], -1)[..., :columns]
