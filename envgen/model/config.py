@@ -297,7 +297,7 @@ _YARN_671B = RopeConfig(
 
 PRESETS: Mapping[str, DSAConfig] = MappingProxyType(
     {
-        # About 1M parameters: learns in minutes on two cores.
+        # 1.1M parameters.
         "tiny": _small(
             hidden_size=128,
             num_hidden_layers=4,
@@ -305,7 +305,7 @@ PRESETS: Mapping[str, DSAConfig] = MappingProxyType(
             first_k_dense_replace=1,
             n_routed_experts=4,
             num_experts_per_tok=2,
-            moe_intermediate_size=128,
+            moe_intermediate_size=64,
             num_attention_heads=4,
             q_lora_rank=96,
             kv_lora_rank=64,
@@ -316,15 +316,16 @@ PRESETS: Mapping[str, DSAConfig] = MappingProxyType(
             index_head_dim=32,
             index_topk=256,
         ),
+        # 10M parameters.
         "small": _small(
             vocab_size=4_096,
-            hidden_size=320,
+            hidden_size=256,
             num_hidden_layers=6,
-            intermediate_size=1_024,
+            intermediate_size=768,
             first_k_dense_replace=1,
             n_routed_experts=8,
             num_experts_per_tok=2,
-            moe_intermediate_size=320,
+            moe_intermediate_size=160,
             num_attention_heads=8,
             q_lora_rank=192,
             kv_lora_rank=96,
@@ -335,7 +336,7 @@ PRESETS: Mapping[str, DSAConfig] = MappingProxyType(
             index_head_dim=32,
             index_topk=512,
         ),
-        # 16 heads and more than 100M parameters.
+        # 132M parameters.
         "medium": _small(
             vocab_size=16_384,
             hidden_size=640,
@@ -359,15 +360,16 @@ PRESETS: Mapping[str, DSAConfig] = MappingProxyType(
             routed_scaling_factor=1.5,
             max_position_embeddings=65_536,
         ),
+        # 851M parameters.
         "large": _small(
             vocab_size=65_536,
-            hidden_size=1_536,
+            hidden_size=1_024,
             num_hidden_layers=24,
-            intermediate_size=4_608,
+            intermediate_size=3_072,
             first_k_dense_replace=1,
             n_routed_experts=32,
             num_experts_per_tok=4,
-            moe_intermediate_size=640,
+            moe_intermediate_size=256,
             n_group=4,
             topk_group=2,
             num_attention_heads=16,
