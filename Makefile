@@ -23,7 +23,7 @@ $(VENV)/.dev: $(VENV)/.installed
 	touch $@
 
 test: dev  ## all tests; parts whose service is missing skip and say so
-	$(BIN)/python -P -m pytest
+	$(BIN)/python -P -m pytest -n 2 --dist loadgroup
 
 check: dev  ## format, lint, import direction, types
 	$(BIN)/ruff format --check .

@@ -70,7 +70,7 @@ class GeneralEnv(gymnasium.Env[str, str]):
         dataset: a dataset folder, ``package:NAME``, or an open ``Dataset``.
         backend: where generated code runs; ``auto`` isolates it, or, where this machine can't,
             runs code that is trusted by hash in a plain process. ``inline`` is the fastest.
-        isolate: ``episode`` gives each episode a sandbox of its own (about 60 ms more); with
+        isolate: ``episode`` gives each episode a sandbox of its own (60 to 110 ms more); with
             ``environment``, those of one environment share one and could disturb each other.
         render_mode: ``ansi`` makes ``render()`` return the conversation.
         task_ids: play these tasks only.

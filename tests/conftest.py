@@ -35,6 +35,22 @@ SERVICES: dict[str, Callable[[], str]] = {
 }
 
 
+ALONE = frozenset({"docker", "postgres", "ray", "browser", "gpu"})
+"""Markers of services that two tests at a time would fight over."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under ``-n N --dist loadgroup``: tests of one file share its fixtures, slow ones go anywhere."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        markers = {marker.name for marker in item.iter_markers()}
+        if markers & ALONE:
+            item.add_marker(pytest.mark.xdist_group("services"))
+        elif "slow" not in markers:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Look at the service that a marker names before the test's fixtures run."""
     for name, reason_of in SERVICES.items():

@@ -96,7 +96,8 @@ def validate(
 ) -> None:
     """Prove a dataset again from its files alone.
 
-    Every gate runs again, in a sandbox; a table shows what holds, and the exit code is 1 if one fails.
+    Every gate runs again, in a sandbox, but the one that plays episodes (a rollout of random-valid does);
+    a table shows what holds, and the exit code is 1 if one fails.
     """
     from envgen.pipelines.general.validate import validate as check
 
@@ -111,9 +112,16 @@ def validate(
         if failure is not None:
             verdict = Text.assemble((failure.gate, "red"), f": {failure.reason}")
         shown.add_row(task.task_id, task.method, f"{passed}/{len(task.evidence)}", verdict)
+    for result in report.dataset_evidence:
+        style = {"passed": "green", "failed": "red"}.get(result.status, "yellow")
+        verdict = Text.assemble((result.status.value, style), f" {result.reason}".rstrip())
+        figure = "-" if result.figure is None else f"{result.figure:.3g} (n={result.n})"
+        shown.add_row("whole dataset", result.gate, figure, verdict)
     out.print(shown)
     failed = sum(not task.passed for task in report.tasks)
     say(f"{failed} of {len(report.tasks)} fail" if failed else f"all {len(report.tasks)} hold")
+    if not failed and not report.passed:
+        say("the dataset as a whole fails: generate more kinds of tasks, or over other seeds")
     write_json(json, report)
     if not report.passed:
         raise typer.Exit(1)

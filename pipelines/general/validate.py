@@ -24,12 +24,13 @@ from envgen.core.types import (
 )
 from envgen.environments.runner import replay, run_gold
 from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.diversity import dataset_evidence
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.reload import draft_of
 from envgen.sandboxes.tools import ToolHost, tool_host
 from envgen.sandboxes.zygote import WorkerBackend
-from envgen.store.bundles import TaskBundle
+from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
 from envgen.verifiers.general import GeneralVerifier
 
@@ -58,11 +59,14 @@ class ValidationReport(Record):
     path: str
     tasks: tuple[TaskValidation, ...]
     variants_checked: int = 0
+    dataset_evidence: Evidence = ()
+    """The gates about the dataset as a whole; ``not_run`` where it has too few tasks for them."""
 
     @property
     def passed(self) -> bool:
-        """Whether every task held."""
-        return all(task.passed for task in self.tasks)
+        """Whether every task held, and the dataset as a whole."""
+        failed = any(result.status is GateStatus.FAILED for result in self.dataset_evidence)
+        return not failed and all(task.passed for task in self.tasks)
 
 
 def validate(
@@ -94,7 +98,26 @@ def validate(
             results.append(_validate_task(dataset, task_id, hosts, seed, replay_only=replay))
             if progress:
                 progress(i + 1, len(own) + len(sampled), task_id)
-    return ValidationReport(path=str(path), tasks=tuple(results), variants_checked=len(sampled))
+    return ValidationReport(
+        path=str(path),
+        tasks=tuple(results),
+        variants_checked=len(sampled),
+        dataset_evidence=dataset_evidence(_bundles(dataset)),
+    )
+
+
+def _bundles(dataset: Dataset) -> Iterator[tuple[EnvironmentBundle, list[TaskBundle]]]:
+    """Environments with the tasks of their own (variants are their parents' kind by intent)."""
+    for environment_id in dataset.environments:
+        files = dataset.environment_files(environment_id)
+        environment = EnvironmentBundle(
+            spec=files.spec,
+            database=files.database.read_bytes() if files.database else None,
+            tools_source=files.tools_source,
+            blueprint=files.blueprint,
+        )
+        own = [i for i in dataset.own_task_ids if dataset.tasks[i].environment_id == environment_id]
+        yield environment, [dataset.task_files(task_id) for task_id in own]
 
 
 def _validate_task(

@@ -13,7 +13,7 @@ from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import GateStatus
 from envgen.environments.hosts import close_hosts
 from envgen.pipelines.general.agreement import random_valid_agreement
-from envgen.pipelines.general.diversity import diversity, planted_rows
+from envgen.pipelines.general.diversity import dataset_evidence, diversity, planted_rows
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
@@ -149,6 +149,27 @@ def test_validation_catches_a_verifier_that_was_exchanged(made: Path, tmp_path: 
         writer.finish(funnel={})
     report = validate(tmp_path / "ds", backend="process")
     assert not report.passed
+
+
+def test_validation_catches_a_dataset_of_one_kind(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task holds; the dataset does not. With so few tasks the gates must be told to run."""
+    (environment, tasks), *_ = bundles(made)
+    with DatasetWriter(tmp_path / "ds", name="alike") as writer:
+        writer.add_environment(environment)
+        for task in tasks:
+            writer.add_task(task)
+        writer.finish(funnel={})
+    evidence = dataset_evidence(bundles(tmp_path / "ds"))
+    assert [result.status for result in evidence] == [GateStatus.NOT_RUN] * 2
+    monkeypatch.setattr("envgen.pipelines.general.diversity.MIN_TASKS", 2)
+    report = validate(tmp_path / "ds", backend="process")
+    assert all(task.passed for task in report.tasks)
+    assert {r.gate: r.status for r in report.dataset_evidence}["diversity"] is GateStatus.FAILED
+    assert not report.passed
+    mixed = dataset_evidence(bundles(made))
+    assert {r.gate: r.status for r in mixed}["diversity"] is GateStatus.PASSED
 
 
 def test_variants_are_new_rows_that_gold_solves(made: Path, tmp_path: Path) -> None:
