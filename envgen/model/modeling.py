@@ -230,7 +230,7 @@ class DSAForCausalLM(nn.Module):
         index_loss: IndexLoss | None = None,
         capture_topk: bool = False,
         capture_hidden: bool = False,
-        keep: Tensor | slice | None = None,
+        keep: Tensor | slice | tuple[Tensor, Tensor] | None = None,
     ) -> Output:
         """Logits of the next token after each of ``input_ids``.
 
@@ -247,7 +247,8 @@ class DSAForCausalLM(nn.Module):
             index_loss: also compute what trains the indexer, eq. 3 (``dense``) or eq. 4 (``sparse``).
             capture_topk: return the key sets.
             capture_hidden: return hidden states.
-            keep: positions along T whose logits are wanted, one axis; all by default.
+            keep: positions along T whose logits are wanted, one axis; all by default. Or pairs of rows and
+                positions, [N] each: then logits are [N, V].
 
         Raises:
             ValueError: if shapes don't fit together, or a cache is to be trained through.
@@ -290,7 +291,10 @@ class DSAForCausalLM(nn.Module):
                 gate.count(_of_valid(experts_BTA, span))
         normed = self.model.norm(x_BTD)
         hidden[-1] = normed
-        wanted = normed if keep is None else normed[:, keep]
+        if isinstance(keep, tuple):
+            wanted = normed[keep]
+        else:
+            wanted = normed if keep is None else normed[:, keep]
         return Output(
             logits=self.lm_head(wanted),
             routing_BTXA=torch.stack(routing, 2) if routing else None,

@@ -8,11 +8,13 @@ Y layers, K kept keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from envgen.model.attention import IndexLoss
@@ -20,6 +22,8 @@ from envgen.model.indexer import HIDDEN, NOT_REPLAYED
 from envgen.model.modeling import DSAForCausalLM, Replay
 from envgen.train.rows import NOT_ROUTED, Row, pad
 from envgen.train.scoring import Scores, Support, score
+
+_Mover = Callable[[NDArray[Any]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class RowBatch:
 def row_batch(rows: Sequence[Row], device: torch.device | str = "cpu") -> RowBatch:
     """Put rows on the device."""
 
-    def on(array: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+    def on(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
     counts = [row.num_model_tokens for row in rows]
@@ -67,7 +71,7 @@ def row_batch(rows: Sequence[Row], device: torch.device | str = "cpu") -> RowBat
     )
 
 
-def _support(rows: Sequence[Row], on) -> Support | None:  # type: ignore[no-untyped-def]
+def _support(rows: Sequence[Row], on: _Mover) -> Support | None:
     if all(row.mask_ids is None for row in rows):
         return None
     lengths = [
@@ -81,7 +85,7 @@ def _support(rows: Sequence[Row], on) -> Support | None:  # type: ignore[no-unty
     return Support(on(offsets), on(np.concatenate(ids)))
 
 
-def _routing(rows: Sequence[Row], on) -> Tensor | None:  # type: ignore[no-untyped-def]
+def _routing(rows: Sequence[Row], on: _Mover) -> Tensor | None:
     """None unless every row has its routing."""
     known = [row.routing for row in rows if row.routing is not None]
     if len(known) < len(rows):
@@ -89,7 +93,7 @@ def _routing(rows: Sequence[Row], on) -> Tensor | None:  # type: ignore[no-untyp
     return on(pad([routing.astype(np.int64) for routing in known], NOT_ROUTED))
 
 
-def _topk(rows: Sequence[Row], tokens: int, on) -> tuple[Tensor, ...] | None:  # type: ignore[no-untyped-def]
+def _topk(rows: Sequence[Row], tokens: int, on: _Mover) -> tuple[Tensor, ...] | None:
     """Per layer; what no engine ran (the last token, padding) is chosen live."""
     known = [row.topk for row in rows if row.topk is not None]
     if len(known) < len(rows):
@@ -129,7 +133,7 @@ def say(
         batch.valid_BT if index_loss is not None else None,
         replay=replay,
         index_loss=index_loss,
-        keep_at=(batch.row_N, batch.place_N - 1),
+        keep=(batch.row_N, batch.place_N - 1),
     )
     scores = score(output.logits, batch.tokens_N, temperature, batch.support if keep_mask else None)
     return Said(scores, output.index_loss, output.routing_BTXA)

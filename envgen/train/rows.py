@@ -1,9 +1,9 @@
 """From recorded rollouts to rows of tokens that a model can be trained on.
 
-A turn's record says which ids the engine saw (``prompt_ids``) and which it wrote (``completion_ids``). Within a
-user turn each prompt extends the one before, ids and all, so the whole conversation is one row and every token
-is run once. Where the past was rendered again (a new user message drops reasoning; a context reset drops
-turns), a new row begins. All rows of a rollout share its reward, its advantage and its length |o_i|.
+A turn's record says which ids the engine saw (``prompt_ids``) and which it wrote (``completion_ids``).
+Within a user turn each prompt extends the one before, ids and all, so the whole conversation is one row and
+every token is run once. Where the past was rendered again (a new user message drops reasoning; a context
+reset drops turns), a new row begins. All rows of a rollout share its reward, advantage and length |o_i|.
 
 Nothing is tokenized again here: a trajectory without exact ids is refused.
 """
@@ -91,7 +91,7 @@ def _require_exact(trajectory: Trajectory, turn: int, arrays: Arrays | None) -> 
     if bool(arrays.get("raw_logprobs", np.array(False))):
         raise ConfigError(
             f"{where} has raw log-probabilities: not those of the distribution that was sampled",
-            "start the server with processed log-probabilities, or sample at temperature 1 without truncation",
+            "start the server with processed log-probabilities, or sample at temperature 1, untruncated",
         )
 
 

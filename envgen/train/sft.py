@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: the cold start. Cross-entropy on the tokens that the model is to write, and no others.
+"""Supervised fine-tuning: the cold start. Cross-entropy on the tokens that the model is to write.
 
 A conversation becomes the rows that a rollout of it would become: prompt, the teacher's completion, what the
 environment said, the next completion. A new user message makes a thinking model forget its reasoning, so it
