@@ -83,13 +83,25 @@ class PagedCache:
             assert self._users[page] > 0
             self._users[page] += 1
 
-    def release(self, pages: Sequence[int]) -> None:
-        """One user fewer for each of ``pages``; those without any are free again."""
+    def users(self, page: int) -> int:
+        """How many use a page."""
+        return self._users[page]
+
+    def release(self, pages: Sequence[int]) -> list[int]:
+        """One user fewer for each of ``pages``; gives those without any, which are free again."""
+        freed = []
         for page in pages:
             assert self._users[page] > 0
             self._users[page] -= 1
             if self._users[page] == 0:
-                self._free.append(page)
+                freed.append(page)
+        self._free += freed
+        return freed
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copy pool rows, in all layers."""
+        for pool in (*self.rows, *self.index):
+            pool[targets] = pool[sources]
 
     def places(self, pages: Sequence[int]) -> list[int]:
         """The pool row of every slot of a sequence that holds ``pages``."""
