@@ -1,0 +1,93 @@
+"""Checkpoints of a training run: model folders that anything can load, with what resuming needs beside.
+
+    out/step-000200/  config.json  model.safetensors  tokenizer.json  encoding.json  trainer.pt
+    out/last          -> step-000200
+
+A checkpoint is written under another name and renamed, so one that is there is whole; ``last`` moves after.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+
+from envgen.core.canonical import content_hash
+from envgen.core.errors import ResumeError
+from envgen.model.modeling import DSAForCausalLM
+
+TRAINER_FILE = "trainer.pt"
+COMPANIONS = ("tokenizer.json", "encoding.json")
+LAST = "last"
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        out: the run's folder.
+        config: the resolved config; a run with another one can't be resumed.
+        source: model folder whose tokenizer and encoding go along.
+        keep: how many are kept.
+    """
+
+    def __init__(
+        self, out: Path, config: Mapping[str, Any], source: Path, *, keep: int = 2
+    ) -> None:
+        self._out, self._source, self._keep = out, source, keep
+        self._config_hash = content_hash(dict(config))
+
+    @property
+    def last(self) -> Path | None:
+        """The newest one, or None."""
+        link = self._out / LAST
+        return link.resolve() if link.exists() else None
+
+    def save(self, step: int, model: DSAForCausalLM, trainer: Mapping[str, Any]) -> Path:
+        """Write one; older ones beyond ``keep`` are removed."""
+        folder = self._out / f"step-{step:06d}"
+        partial = self._out / f".{folder.name}.{uuid4().hex}"
+        partial.mkdir(parents=True)
+        model.save_pretrained(partial)
+        for name in COMPANIONS:
+            if (self._source / name).exists():
+                shutil.copyfile(self._source / name, partial / name)
+        torch.save(
+            {"step": step, "config_hash": self._config_hash, **trainer}, partial / TRAINER_FILE
+        )
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+        link = self._out / f".{LAST}.{uuid4().hex}"
+        link.symlink_to(folder.name)
+        os.replace(link, self._out / LAST)
+        for old in sorted(self._out.glob("step-*"))[: -self._keep]:
+            shutil.rmtree(old)
+        return folder
+
+    def resume(self) -> tuple[Path, dict[str, Any]] | None:
+        """The newest checkpoint's folder and what was saved with it; None in a new run.
+
+        Raises:
+            ResumeError: if it was made with another config, or can't be read.
+        """
+        folder = self.last
+        if folder is None:
+            return None
+        try:
+            state: dict[str, Any] = torch.load(folder / TRAINER_FILE, weights_only=True)
+        except (OSError, RuntimeError, EOFError) as error:
+            raise ResumeError(
+                f"can't read {str(folder / TRAINER_FILE)!r}: {error}", "remove the checkpoint"
+            ) from error
+        if state["config_hash"] != self._config_hash:
+            raise ResumeError(
+                f"{str(self._out)!r} holds a run with another config",
+                "choose another --out, or give the same settings",
+            )
+        return folder, state

@@ -1,0 +1,225 @@
+"""``envgen train sft``: the cold start of a policy from teachers' rollouts. Resumes where it was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import torch
+from pydantic import Field
+
+from envgen.core.errors import ConfigError
+from envgen.core.seeding import derive
+from envgen.core.types import Record
+from envgen.environments.hosts import open_dataset
+from envgen.model.modeling import DSAForCausalLM
+from envgen.policies.encoding import load_encoding
+from envgen.train.checkpoints import Checkpoints
+from envgen.train.metrics import Metrics
+from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
+from envgen.train.sft import (
+    SFTConfig,
+    TaughtRow,
+    batches_by_length,
+    sft_loss,
+    taught_batch,
+)
+from envgen.train.teach import teacher_rows
+
+
+class ColdStartConfig(Record):
+    """What is learnt, from whom, and how."""
+
+    data: str
+    """The dataset that was rolled out."""
+    rollouts: tuple[str, ...] = Field(min_length=1)
+    """Run folders of the teachers."""
+    model: str
+    """Model folder to start from."""
+    passed_only: bool = False
+    """Learn from rollouts that passed only; by default a teacher's mistakes are learnt, too."""
+    epochs: float = Field(default=1.0, gt=0)
+    tokens_per_batch: int = Field(default=4_096, ge=1)
+    sft: SFTConfig = SFTConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """``total_steps`` is filled in: the cosine ends with the last step."""
+    router_bias_rate: float = Field(default=1e-3, ge=0)
+    """Step of the load-balancing bias after each update; 0: frozen."""
+    index_loss_weight: float = Field(default=1.0, gt=0)
+    validation_rows: int = Field(default=64, ge=0)
+    """Rows set aside to measure the loss on."""
+    save_every: int = Field(default=200, ge=1)
+    seed: int = 0
+    device: str = "cpu"
+
+
+class ColdStartSummary(Record):
+    """What came out."""
+
+    out: str
+    rows: int
+    steps: int
+    tokens: int
+    """Tokens run in this call."""
+    loss: float
+    validation_loss: float | None
+    seconds: float
+    tokens_per_second: float
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def train_sft(
+    config: ColdStartConfig, out: str | Path, *, progress: Progress | None = None
+) -> ColdStartSummary:
+    """Learn from teachers; ``out/last`` is the model.
+
+    Raises:
+        ConfigError: if the model's tokenizer does not fit, or there is nothing to learn from.
+        ResumeError: if ``out`` holds a run with another config.
+        DivergedError: if the loss stops being finite; ``out/diverged.pt`` holds the batch.
+    """
+    out = Path(out)
+    encoding = load_encoding(config.model)
+    checkpoints = Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
+    resumed = checkpoints.resume()
+    model = DSAForCausalLM.from_pretrained(
+        resumed[0] if resumed else config.model, dtype=torch.float32, device=config.device
+    )
+    if encoding.tokenizer.vocab_size > model.config.vocab_size:
+        raise ConfigError(
+            f"the tokenizer has {encoding.tokenizer.vocab_size} tokens, the model {model.config.vocab_size}",
+            "they are not of one model; make one with `envgen model init`",
+        )
+    rows = teacher_rows(
+        config.rollouts,
+        open_dataset(config.data),
+        encoding,
+        passed_only=config.passed_only,
+        max_tokens=model.config.max_position_embeddings,
+    )
+    taught, judged = _split(rows, config)
+    plan = list(_plan(taught, config))
+    settings = config.optimizer.model_copy(update={"total_steps": len(plan)})
+    optimizer = Optimizer(model, settings)
+    first = 0
+    if resumed:
+        first = int(resumed[1]["step"])
+        optimizer.load(resumed[1]["optimizer"])
+    started, tokens, loss = time.monotonic(), 0, float("nan")
+    with Metrics(out, first) as metrics:
+        for step in range(first, len(plan)):
+            batch = [taught[i] for i in plan[step]]
+            loss = _update(model, optimizer, batch, step, config, metrics, out)
+            tokens += sum(len(row.ids) for row in batch)
+            if (step + 1) % config.save_every == 0 or step + 1 == len(plan):
+                held = _validate(model, judged, config)
+                if held is not None:
+                    metrics.write(step + 1, {"sft/validation_loss": held})
+                checkpoints.save(step + 1, model, {"optimizer": optimizer.state()})
+            if progress:
+                progress(step + 1, len(plan), f"loss {loss:.3f}")
+    seconds = time.monotonic() - started
+    return ColdStartSummary(
+        out=str(out),
+        rows=len(taught),
+        steps=len(plan),
+        tokens=tokens,
+        loss=loss,
+        validation_loss=_validate(model, judged, config),
+        seconds=seconds,
+        tokens_per_second=tokens / max(seconds, 1e-9),
+    )
+
+
+def _split(
+    rows: list[TaughtRow], config: ColdStartConfig
+) -> tuple[list[TaughtRow], list[TaughtRow]]:
+    """Rows to learn from, and rows to judge by; never more than a tenth of them."""
+    count = min(config.validation_rows, len(rows) // 10)
+    order = list(range(len(rows)))
+    Random(derive(config.seed, "validation")).shuffle(order)
+    held = set(order[:count])
+    return [r for i, r in enumerate(rows) if i not in held], [rows[i] for i in sorted(held)]
+
+
+def _plan(rows: list[TaughtRow], config: ColdStartConfig) -> Iterator[list[int]]:
+    """The batches of the whole run: the same for a seed, so a resumed run knows where it is."""
+    whole, part = divmod(config.epochs, 1.0)
+    for epoch in range(int(whole) + (part > 0)):
+        rng = Random(derive(config.seed, "epoch", epoch))
+        batches = list(batches_by_length(rows, config.tokens_per_batch, rng))
+        if epoch == int(whole):
+            batches = batches[: max(1, round(part * len(batches)))]
+        yield from batches
+
+
+def _update(
+    model: DSAForCausalLM,
+    optimizer: Optimizer,
+    rows: list[TaughtRow],
+    step: int,
+    config: ColdStartConfig,
+    metrics: Metrics,
+    out: Path,
+) -> float:
+    model.train()
+    batch = taught_batch(rows, config.device)
+    learns_index = config.optimizer.indexer == "eq4"
+    output = model(
+        batch.ids_BT,
+        batch.valid_BT if learns_index else None,
+        index_loss="sparse" if learns_index else None,
+    )
+    loss = sft_loss(output.logits, batch.ids_BT, batch.learnt_BT, batch.valid_BT, config.sft)
+    total = loss
+    if output.index_loss is not None:
+        total = loss + config.index_loss_weight * output.index_loss
+    try:
+        require_finite(total, step)
+        optimizer.zero_grad()
+        torch.autograd.backward(total)
+        norms = optimizer.step(step)
+    except DivergedError:
+        torch.save(
+            {"step": step, "ids": batch.ids_BT, "learnt": batch.learnt_BT}, out / "diverged.pt"
+        )
+        raise
+    if config.router_bias_rate:
+        model.update_router_bias(config.router_bias_rate)
+    value = float(loss.detach())
+    figures = {
+        "sft/loss": value,
+        "sft/grad_norm": norms.trunk,
+        "sft/tokens": batch.valid_BT.sum().item(),
+    }
+    if output.index_loss is not None:
+        figures |= {
+            "index/loss": float(output.index_loss.detach()),
+            "index/grad_norm": norms.indexer,
+        }
+    metrics.write(step + 1, figures)
+    return value
+
+
+@torch.no_grad()
+def _validate(
+    model: DSAForCausalLM, rows: list[TaughtRow], config: ColdStartConfig
+) -> float | None:
+    """Mean loss over the learnt tokens of the rows set aside."""
+    if not rows:
+        return None
+    model.eval()
+    total = tokens = 0.0
+    for chosen in batches_by_length(rows, config.tokens_per_batch, Random(0)):
+        batch = taught_batch([rows[i] for i in chosen], config.device)
+        loss = sft_loss(
+            model(batch.ids_BT).logits, batch.ids_BT, batch.learnt_BT, batch.valid_BT, SFTConfig()
+        )
+        count = batch.learnt_BT[:, 1:].sum().item()
+        total += loss.item() * count
+        tokens += count
+    return total / tokens

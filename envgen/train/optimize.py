@@ -1,0 +1,150 @@
+"""One optimiser for the trunk and one for the indexer: their losses never share a clip norm.
+
+The language-modelling (or policy) loss reaches the trunk only, the indexer's KL the indexer only
+(``envgen.model.attention``), so both are stepped from one backward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from envgen.core.errors import EnvgenError
+from envgen.core.types import Record
+from envgen.model.modeling import DSAForCausalLM
+
+
+class DivergedError(EnvgenError):
+    """Raised when a loss or gradient is not finite; no weight has been changed by it."""
+
+
+class OptimizerConfig(Record):
+    """AdamW (Loshchilov & Hutter 2019) with a linear warm-up and an optional cosine descent."""
+
+    lr: float = Field(default=1e-3, gt=0)
+    warmup_steps: int = Field(default=20, ge=0)
+    total_steps: int | None = Field(default=None, ge=1)
+    """Where the cosine reaches ``final``; None: the rate stays."""
+    final: float = Field(default=0.1, ge=0, le=1)
+    """Share of ``lr`` at the end."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    clip_norm: float = Field(default=1.0, gt=0)
+    indexer: Literal["eq4", "frozen"] = "eq4"
+    """eq4: the indexer keeps learning what attention looks at, as in the paper's sparse stage."""
+    indexer_lr: float = Field(default=1e-3, gt=0)
+
+    def rate(self, step: int) -> float:
+        """What ``lr`` is multiplied by in step ``step`` (from 0)."""
+        ramp = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
+        if self.total_steps is None:
+            return ramp
+        done = min(1.0, step / self.total_steps)
+        return ramp * (self.final + (1 - self.final) * (1 + math.cos(math.pi * done)) / 2)
+
+
+class Norms(NamedTuple):
+    """Gradient norms before clipping."""
+
+    trunk: float
+    indexer: float
+
+
+class Optimizer:
+    """Steps trunk and indexer; weights with one axis are not decayed."""
+
+    def __init__(self, model: DSAForCausalLM, config: OptimizerConfig) -> None:
+        self.config = config
+        self._trunk = [p for p in model.trunk_parameters() if p.requires_grad]
+        self._indexer = model.indexer_parameters() if config.indexer == "eq4" else []
+        for weight in model.indexer_parameters():
+            weight.requires_grad_(config.indexer == "eq4")
+        betas = (config.beta1, config.beta2)
+        decayed = [p for p in self._trunk if p.dim() > 1]
+        plain = [p for p in self._trunk if p.dim() <= 1]
+        self._adam = torch.optim.AdamW(
+            [
+                {"params": decayed, "weight_decay": config.weight_decay},
+                {"params": plain, "weight_decay": 0.0},
+            ],
+            lr=config.lr,
+            betas=betas,
+        )
+        self._index_adam = (
+            torch.optim.AdamW(self._indexer, lr=config.indexer_lr, betas=betas, weight_decay=0.0)
+            if self._indexer
+            else None
+        )
+
+    def zero_grad(self) -> None:
+        """Forget gradients."""
+        for optimizer in self._both():
+            optimizer.zero_grad(set_to_none=True)
+
+    def step(self, step: int) -> Norms:
+        """Clip each part by its own norm and move.
+
+        Raises:
+            DivergedError: if a norm is not finite; then nothing moves.
+        """
+        norms = Norms(_norm(self._trunk), _norm(self._indexer))
+        for name, norm in norms._asdict().items():
+            if not math.isfinite(norm):
+                raise DivergedError(
+                    f"the {name}'s gradient is {norm} in step {step}",
+                    "lower the learning rate, or look at the batch that was saved beside the checkpoints",
+                )
+        for weights, norm in ((self._trunk, norms.trunk), (self._indexer, norms.indexer)):
+            _scale(weights, min(1.0, self.config.clip_norm / (norm + 1e-6)))
+        rate = self.config.rate(step)
+        for optimizer, lr in zip(
+            self._both(), (self.config.lr, self.config.indexer_lr), strict=False
+        ):
+            for group in optimizer.param_groups:
+                group["lr"] = lr * rate
+            optimizer.step()
+        return norms
+
+    def state(self) -> list[dict[str, Any]]:
+        """What ``load`` needs to go on exactly."""
+        return [optimizer.state_dict() for optimizer in self._both()]
+
+    def load(self, state: list[dict[str, Any]]) -> None:
+        """Go on from ``state``."""
+        for optimizer, saved in zip(self._both(), state, strict=True):
+            optimizer.load_state_dict(saved)
+
+    def _both(self) -> list[torch.optim.AdamW]:
+        return [self._adam] if self._index_adam is None else [self._adam, self._index_adam]
+
+
+def _norm(weights: list[nn.Parameter]) -> float:
+    found = [w.grad.detach().float().norm() for w in weights if w.grad is not None]
+    return float(torch.stack(found).norm()) if found else 0.0
+
+
+def _scale(weights: list[nn.Parameter], factor: float) -> None:
+    if factor < 1:
+        for weight in weights:
+            if weight.grad is not None:
+                weight.grad.mul_(factor)
+
+
+def require_finite(loss: Tensor, step: int) -> float:
+    """The loss as a number.
+
+    Raises:
+        DivergedError: if it is not finite.
+    """
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise DivergedError(
+            f"the loss is {value} in step {step}",
+            "lower the learning rate, or look at the batch that was saved beside the checkpoints",
+        )
+    return value

@@ -1,0 +1,102 @@
+"""Conversations to learn from: the stored rollouts of teachers.
+
+Any run folder will do: ``gold``, ``greedy`` (a biased expert: it takes the first row that breaks no rule it
+can read), a larger model. What a teacher did is written in the student's own encoding.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from envgen.core.errors import ConfigError
+from envgen.core.types import Trajectory
+from envgen.environments.toolbox import Toolbox
+from envgen.policies.base import Tool
+from envgen.policies.encoding import Encoding, EncodingError
+from envgen.store.dataset import Dataset
+from envgen.store.runs import RunStore
+from envgen.train.sft import TaughtRow, taught_rows
+
+logger = logging.getLogger(__name__)
+
+
+class TaskTools:
+    """The tools of a dataset's tasks in OpenAI's form."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._known: dict[str, list[Tool]] = {}
+
+    def of(self, task_id: str) -> Sequence[Tool]:
+        """The tools that the task's agent may call, the submit tool included."""
+        if task_id not in self._dataset.tasks:
+            raise ConfigError(
+                f"the rollouts are of task {task_id!r}, which the dataset does not hold",
+                "give the dataset that was rolled out",
+            )
+        environment_id = self._dataset.tasks[task_id].environment_id
+        if environment_id not in self._known:
+            spec = self._dataset.environment_files(environment_id).spec
+            self._known[environment_id] = list(Toolbox(spec).openai())
+        return self._known[environment_id]
+
+
+def teacher_rows(
+    runs: Sequence[str | Path],
+    dataset: Dataset,
+    encoding: Encoding,
+    *,
+    passed_only: bool = False,
+    max_tokens: int | None = None,
+) -> list[TaughtRow]:
+    """The rows of all conversations of some runs, in order.
+
+    Args:
+        runs: run folders of ``envgen rollout`` on ``dataset``.
+        dataset: for the tools.
+        encoding: the student's.
+        passed_only: leave rollouts out that did not pass.
+        max_tokens: leave longer rows out.
+
+    Raises:
+        ConfigError: if nothing is left to learn from.
+    """
+    tools = TaskTools(dataset)
+    rows: list[TaughtRow] = []
+    unwritable = too_long = 0
+    for trajectory in _trajectories(runs):
+        if trajectory.error is not None or (passed_only and not _passed(trajectory)):
+            continue
+        try:
+            found = taught_rows(encoding, trajectory.messages, tools.of(trajectory.task_id))
+        except EncodingError as error:
+            unwritable += 1
+            logger.debug("task %s sample %d: %s", trajectory.task_id, trajectory.sample, error)
+            continue
+        kept = [row for row in found if max_tokens is None or len(row.ids) <= max_tokens]
+        too_long += len(found) - len(kept)
+        rows += kept
+    if unwritable or too_long:
+        logger.warning(
+            "left out: %d rollouts that the encoding can't express, %d rows that are too long",
+            unwritable,
+            too_long,
+        )
+    if not rows:
+        raise ConfigError(
+            "the teachers' rollouts leave nothing to learn from",
+            "look at `envgen pass-at-k` of the runs; drop --passed-only; raise the model's window",
+        )
+    return rows
+
+
+def _trajectories(runs: Sequence[str | Path]) -> Iterator[Trajectory]:
+    for folder in runs:
+        with RunStore.read(folder) as run:
+            yield from run.trajectories()
+
+
+def _passed(trajectory: Trajectory) -> bool:
+    return trajectory.score is not None and trajectory.score.passed

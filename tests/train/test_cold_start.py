@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from students import School, school
+
+from envgen.core.errors import ConfigError, ResumeError
+from envgen.model.modeling import DSAForCausalLM
+from envgen.train.cold_start import ColdStartConfig, train_sft
+from envgen.train.metrics import read_metrics
+from envgen.train.optimize import DivergedError, OptimizerConfig
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
+    return school(tmp_path_factory.mktemp("school"))
+
+
+def config_of(taught: School, **changes: object) -> ColdStartConfig:
+    base: dict[str, object] = {
+        "data": str(taught.dataset),
+        "rollouts": (str(taught.gold), str(taught.greedy)),
+        "model": str(taught.model),
+        "epochs": 2,
+        "tokens_per_batch": 1_500,
+        "save_every": 2,
+        "validation_rows": 4,
+        "optimizer": OptimizerConfig(lr=3e-3, warmup_steps=2),
+    }
+    return ColdStartConfig.model_validate(base | changes)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(DSAForCausalLM.from_pretrained(folder).state_dict())
+
+
+def test_learns_and_leaves_a_model_folder(taught: School, tmp_path: Path) -> None:
+    summary = train_sft(config_of(taught), tmp_path / "sft")
+    figures = read_metrics(tmp_path / "sft")
+    losses = [line["sft/loss"] for line in figures if "sft/loss" in line]
+    assert len(losses) == summary.steps
+    assert losses[-1] < 0.9 * losses[0]
+    before, after = weights(taught.model), weights(tmp_path / "sft" / "last")
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert any(".indexer." in name for name in moved)
+    assert any("lm_head" in name for name in moved)
+    assert (tmp_path / "sft" / "last" / "encoding.json").exists()
+
+
+def test_a_frozen_indexer_stays(taught: School, tmp_path: Path) -> None:
+    optimizer = OptimizerConfig(indexer="frozen")
+    train_sft(config_of(taught, epochs=0.5, optimizer=optimizer), tmp_path / "sft")
+    before, after = weights(taught.model), weights(tmp_path / "sft" / "last")
+    assert all(torch.equal(before[n], after[n]) for n in before if ".indexer." in n)
+    assert not torch.equal(before["lm_head.weight"], after["lm_head.weight"])
+
+
+class _StopError(Exception):
+    pass
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(taught: School, tmp_path: Path) -> None:
+    config = config_of(taught)
+
+    def stop(step: int, steps: int, said: str) -> None:
+        if step == 3:
+            raise _StopError
+
+    train_sft(config, tmp_path / "whole")
+    with pytest.raises(_StopError):
+        train_sft(config, tmp_path / "cut", progress=stop)
+    assert (tmp_path / "cut" / "last").resolve().name == "step-000002"
+    train_sft(config, tmp_path / "cut")
+    whole, cut = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+    lines = [
+        [
+            {k: v for k, v in line.items() if k != "seconds"}
+            for line in read_metrics(tmp_path / name)
+        ]
+        for name in ("whole", "cut")
+    ]
+    assert lines[0] == lines[1]
+
+
+def test_another_config_is_not_resumed(taught: School, tmp_path: Path) -> None:
+    train_sft(config_of(taught, epochs=0.5), tmp_path / "sft")
+    with pytest.raises(ResumeError, match="another config"):
+        train_sft(config_of(taught, epochs=1), tmp_path / "sft")
+
+
+def test_nothing_to_learn_from_is_an_error_before_any_step(taught: School, tmp_path: Path) -> None:
+    model = DSAForCausalLM.from_pretrained(taught.model)
+    short = model.config.model_copy(update={"max_position_embeddings": 8})
+    DSAForCausalLM(short).save_pretrained(tmp_path / "short")
+    for name in ("tokenizer.json", "encoding.json"):
+        (tmp_path / "short" / name).write_bytes((taught.model / name).read_bytes())
+    with pytest.raises(ConfigError, match="nothing to learn"):
+        train_sft(config_of(taught, model=str(tmp_path / "short")), tmp_path / "sft")
+    assert not list((tmp_path / "sft").glob("step-*"))
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused(taught: School, tmp_path: Path) -> None:
+    model = DSAForCausalLM.from_pretrained(taught.model)
+    DSAForCausalLM(model.config.model_copy(update={"vocab_size": 100})).save_pretrained(
+        tmp_path / "m"
+    )
+    for name in ("tokenizer.json", "encoding.json"):
+        (tmp_path / "m" / name).write_bytes((taught.model / name).read_bytes())
+    with pytest.raises(ConfigError, match="the model 100"):
+        train_sft(config_of(taught, model=str(tmp_path / "m")), tmp_path / "sft")
+
+
+def test_divergence_stops_with_the_batch_saved(taught: School, tmp_path: Path) -> None:
+    model = DSAForCausalLM.from_pretrained(taught.model)
+    with torch.no_grad():
+        model.lm_head.weight[3] = float("nan")
+    model.save_pretrained(tmp_path / "m")
+    for name in ("tokenizer.json", "encoding.json"):
+        (tmp_path / "m" / name).write_bytes((taught.model / name).read_bytes())
+    with pytest.raises(DivergedError, match="loss is nan in step 0"):
+        train_sft(config_of(taught, model=str(tmp_path / "m")), tmp_path / "sft")
+    saved = torch.load(tmp_path / "sft" / "diverged.pt", weights_only=True)
+    assert saved["ids"].shape == saved["learnt"].shape
