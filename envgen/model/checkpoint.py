@@ -73,11 +73,7 @@ def load_model(
     shapes = {name: tuple(place.shape) for name, place in destinations(model, ours).items()}
     shapes |= {scales[name]: _scale_shape(shapes[name], block) for name in scales if name in shapes}
     _require_fit(folder, shapes, ours, {HEAD} if config.tie_word_embeddings else ())
-    model.cast(dtype or _dtype(raw, ours))
-    model.to_empty(device=device)
-    model.tie_weights()
-    for gate in model.gates():
-        gate.load.zero_()
+    model.cast(dtype or _dtype(raw, ours)).materialize(device)
     _fill(destinations(model, ours), files, scales, block)
     return model.eval()
 

@@ -187,14 +187,22 @@ class DSAForCausalLM(nn.Module):
         """Convert the weights, except what decides between near scores: that stays float32.
 
         These are the experts' correction biases and the indexer's head weights, as in Hugging Face's
-        files. (``to(dtype)`` would round them, too.)
+        files; ``to(dtype)`` rounds the latter.
         """
         for name, weight in self.named_parameters():
             weight.data = weight.data.to(torch.float32 if keeps_float32(name) else dtype)
         return self
 
+    def materialize(self, device: torch.device | str) -> Self:
+        """Give a model that was made on the meta device memory; what is in it is undefined."""
+        self.to_empty(device=device)
+        self.tie_weights()
+        for gate in self.gates():
+            gate.load.zero_()
+        return self
+
     def tie_weights(self) -> None:
-        """Make the head the embedding, if the config says so; needed after ``to_empty``."""
+        """Make the head the embedding, if the config says so."""
         if self.config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 

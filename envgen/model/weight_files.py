@@ -191,7 +191,7 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], max_shard_bytes: 
     with _disk(folder, written):
         for name, shard in zip(names, shards, strict=True):
             partial = written[folder / name] = folder / f".{name}.{uuid4().hex}.partial"
-            save_file({key: tensors[key].contiguous() for key in shard}, partial, {"format": "pt"})
+            _save({key: tensors[key].contiguous() for key in shard}, partial)
         if len(shards) > 1:
             partial = written[folder / INDEX_FILE] = folder / f".{INDEX_FILE}.{uuid4().hex}.partial"
             partial.write_text(pretty(_map(tensors, names, shards)), encoding="utf-8")
@@ -200,6 +200,14 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], max_shard_bytes: 
         for path in folder.iterdir():
             if _OURS.fullmatch(path.name) and path not in written:
                 path.unlink()
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    """One file, with the permissions that new files have here; safetensors makes private ones."""
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(tensors, path, {"format": "pt"})
+    path.chmod(mode)
 
 
 def _shards(tensors: Mapping[str, Tensor], most: int) -> list[list[str]]:

@@ -21,7 +21,10 @@ YARN = RopeConfig(
 
 
 def small_config(**changes: Any) -> DSAConfig:
-    """One dense layer, two of experts; widths that are no multiples of 16; index_topk 8."""
+    """One dense layer, two of experts; widths that are no multiples of 16; index_topk 8.
+
+    It has 12 indexer heads, so that one is lit: ties (scores of 0) are broken otherwise elsewhere.
+    """
     base: dict[str, Any] = {
         "vocab_size": 90,
         "hidden_size": 40,
@@ -39,7 +42,7 @@ def small_config(**changes: Any) -> DSAConfig:
         "qk_nope_head_dim": 12,
         "qk_rope_head_dim": 8,
         "v_head_dim": 10,
-        "index_n_heads": 3,
+        "index_n_heads": 12,
         "index_head_dim": 16,
         "index_topk": 8,
         "max_position_embeddings": 2_560,

@@ -77,6 +77,12 @@ def test_weights_lie_on_disk_in_the_model_s_dtypes(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
 
 
+def test_weights_are_as_readable_as_other_files(folder: Path) -> None:
+    (folder / "other").write_text("")
+    modes = {path.stat().st_mode for path in folder.iterdir()}
+    assert len(modes) == 1
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_dtype_can_be_chosen(folder: Path, dtype: torch.dtype) -> None:
     loaded = DSAForCausalLM.from_pretrained(folder, dtype=dtype)

@@ -1,0 +1,230 @@
+"""New models: a preset, a tokenizer and an encoding become a model folder with random weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pydantic import Field, ValidationError
+
+from envgen.core.errors import ConfigError, StoreError
+from envgen.core.registry import near_names
+from envgen.core.seeding import derive
+from envgen.core.types import Record
+from envgen.model.config import DSAConfig, preset
+from envgen.model.cost import parameters
+from envgen.policies.encoding import (
+    EncodingConfig,
+    load_encoding,
+    make_encoding,
+    save_encoding,
+)
+from envgen.policies.encoding.dsml_text import BOS
+from envgen.policies.encoding.files import ENCODING_FILE, tokenizer_config
+
+if TYPE_CHECKING:
+    from envgen.model.tokenizer import Tokenizer
+    from envgen.policies.encoding import Encoding
+
+TOKENIZER_FILE = "tokenizer.json"
+WEIGHT_BYTES = 4
+FROM_TOKENIZER = ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
+"""Fields of a model's configuration that its tokenizer and encoding decide."""
+
+
+class NewModelConfig(Record):
+    """What model to make."""
+
+    preset: str
+    model: dict[str, Any] = Field(default_factory=dict)
+    """Fields of ``DSAConfig`` that differ from the preset; ``rope`` may hold some of its fields."""
+    encoding: dict[str, Any] = Field(default_factory=dict)
+    """Fields of ``EncodingConfig``; by default the tokenizer folder's encoding, or compact."""
+    vocab_size: int | None = Field(default=None, ge=1)
+    """Training a tokenizer: its size, by default the preset's. Copying one: rows of the embedding."""
+    seed: int = 0
+
+
+def new_model(
+    config: NewModelConfig, source: str | Path, out: str | Path, *, unproven: bool = False
+) -> DSAConfig:
+    """Make a model folder: ``config.json``, weights, ``tokenizer.json``, ``encoding.json``.
+
+    The same settings and source give the same bytes.
+
+    Args:
+        config: what model.
+        source: a folder with a ``tokenizer.json``, which is copied, or a dataset to train one on.
+        out: a folder that is empty or not there yet; appears whole or not at all.
+        unproven: accept a dataset whose tasks lack evidence.
+
+    Raises:
+        ConfigError: if the settings don't fit together, ``out`` is taken or the model is too large.
+        DatasetError: if the dataset can't be opened.
+        StoreError: if the disk does not take the model.
+    """
+    source, out = Path(source), Path(out)
+    _require_free(out)
+    _config(config)  # before a tokenizer is trained for nothing
+    encoding = _encoding(config, source, unproven=unproven)
+    found = _config(config, **_from_tokenizer(config, encoding, trained=not _has_tokenizer(source)))
+    _require_memory(found)
+    partial = out.parent / f".{out.name}.partial-{uuid4().hex}"
+    try:
+        encoding.tokenizer.save(partial)
+        save_encoding(encoding.config, partial)
+        _write_weights(found, config.seed, partial)
+        partial.replace(out)
+    except OSError as error:
+        raise StoreError(
+            f"can't write the model {str(out)!r}: {error}",
+            "check the path and the room on the disk",
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return found
+
+
+def parse_overrides(texts: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``key=value`` texts as fields of ``DSAConfig`` and of ``EncodingConfig``.
+
+    A value is JSON, or text where it is none. ``rope.KEY`` sets the rotary embedding, ``encoding.KEY`` the
+    encoding.
+
+    Raises:
+        ConfigError: if a text has no such form, or the key is unknown or the tokenizer's to decide.
+    """
+    model: dict[str, Any] = {}
+    encoding: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{text!r} sets nothing", "write -c key=value")
+        if key in FROM_TOKENIZER:
+            raise ConfigError(
+                f"{key!r} comes from the tokenizer and the encoding", "see --vocab-size, --encoding"
+            )
+        part, dot, inner = key.partition(".")
+        if dot and part == "encoding":
+            encoding[_known(inner, EncodingConfig)] = _value(value)
+        elif dot and part == "rope":
+            rope = DSAConfig.model_fields["rope"].default
+            model.setdefault("rope", {})[_known(inner, type(rope))] = _value(value)
+        else:
+            model[_known(key, DSAConfig)] = _value(value)
+    return model, encoding
+
+
+def _known(key: str, record: type[Record]) -> str:
+    if key not in record.model_fields or key == "rope":
+        names = [name for name in record.model_fields if name != "rope"]
+        raise ConfigError(
+            f"{record.__name__} has no field {key!r}{near_names(key, names)}",
+            "write -c key=value, -c rope.key=value or -c encoding.key=value",
+        )
+    return key
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _config(config: NewModelConfig, **decided: Any) -> DSAConfig:
+    changes = {**config.model, **decided}
+    if isinstance(changes.get("rope"), Mapping):
+        changes["rope"] = {**preset(config.preset).rope.model_dump(), **changes["rope"]}
+    return preset(config.preset, **changes)
+
+
+def _has_tokenizer(source: Path) -> bool:
+    return (source / TOKENIZER_FILE).is_file()
+
+
+def _encoding(config: NewModelConfig, source: Path, *, unproven: bool) -> Encoding:
+    from envgen.model.tokenizer import Tokenizer
+
+    if _has_tokenizer(source) and not config.encoding and (source / ENCODING_FILE).is_file():
+        return load_encoding(source)
+    try:
+        wanted = EncodingConfig(**{"kind": "compact", **config.encoding})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "encoding"
+        raise ConfigError(
+            f"encoding: {where}: {first['msg']}", "see docs/model.md for its fields"
+        ) from error
+    if _has_tokenizer(source):
+        return make_encoding(wanted, Tokenizer.load(source))
+    size = config.vocab_size or preset(config.preset).vocab_size
+    return make_encoding(wanted, _trained(wanted, source, size, unproven=unproven))
+
+
+def _trained(encoding: EncodingConfig, source: Path, size: int, *, unproven: bool) -> Tokenizer:
+    """A tokenizer whose free room is shared between the dataset's names and merges."""
+    from envgen.model.tokenizer import (
+        NUM_BYTES,
+        dataset_names,
+        dataset_texts,
+        train_tokenizer,
+    )
+
+    try:
+        bare = tokenizer_config(encoding, vocab_size=size)
+        room = size - NUM_BYTES - len(bare.control_tokens) - len(bare.single_tokens)
+        names = dataset_names(source, unproven=unproven)[: room // 2]
+        settings = tokenizer_config(encoding, names, vocab_size=size)
+    except ValidationError as error:
+        raise ConfigError(
+            f"vocab_size {size}: {error.errors()[0]['msg']}", "give a larger --vocab-size"
+        ) from error
+    return train_tokenizer(dataset_texts(source, unproven=unproven), settings)
+
+
+def _from_tokenizer(config: NewModelConfig, encoding: Encoding, *, trained: bool) -> dict[str, Any]:
+    tokenizer, stops = encoding.tokenizer, encoding.stop_ids
+    size = tokenizer.vocab_size if trained else config.vocab_size or tokenizer.vocab_size
+    if size < tokenizer.vocab_size:
+        raise ConfigError(
+            f"the tokenizer has {tokenizer.vocab_size} tokens, the model should have {size}",
+            "leave --vocab-size out, or make it larger",
+        )
+    return {
+        "vocab_size": size,
+        "bos_token_id": tokenizer.control.get(BOS.text) if encoding.config.kind == "dsml" else None,
+        "eos_token_id": stops[0] if len(stops) == 1 else tuple(stops),
+        "pad_token_id": None,
+    }
+
+
+def _require_free(out: Path) -> None:
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ConfigError(f"{str(out)!r} is there already", "choose another --out, or remove it")
+
+
+def _require_memory(config: DSAConfig) -> None:
+    needed = WEIGHT_BYTES * parameters(config).total
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ConfigError(
+            f"the model's weights take {needed / 1e9:.0f} GB, this machine has {there / 1e9:.0f} GB",
+            "choose a smaller preset, or lower num_hidden_layers or n_routed_experts",
+        )
+
+
+def _write_weights(config: DSAConfig, seed: int, folder: Path) -> None:
+    import torch
+
+    from envgen.model.modeling import DSAForCausalLM
+
+    with torch.device("meta"):
+        model = DSAForCausalLM(config)
+    model.materialize("cpu").reset_parameters(derive(seed, "weights"))
+    model.save_pretrained(folder)

@@ -1,0 +1,107 @@
+"""model init and model info."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from cli_runs import Cli, envgen
+
+from envgen.cli.model import count
+from envgen.model.cost import Cost, cost
+from envgen.model.modeling import DSAForCausalLM
+from envgen.policies.encoding import load_encoding
+
+SMALL = ("-c", "hidden_size=32", "-c", "num_hidden_layers=2", "-c", "intermediate_size=48")
+
+
+def test_a_model_is_made_and_told(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    said = cli(
+        "model", "init", "--preset", "tiny", "--tokenizer", dataset, "--out", "m",
+        "--vocab-size", "400", "--encoding", "compact", "-c", "encoding.tools=signatures", *SMALL,
+        "--json", "made.json",
+    )  # fmt: skip
+    assert said.code == 0, said
+    assert said.out.startswith("m ")
+    assert "2 layers, 1 of them with 4 experts" in said.out
+    model = DSAForCausalLM.from_pretrained("m")
+    assert (model.config.hidden_size, model.config.num_hidden_layers) == (32, 2)
+    assert load_encoding("m").config.tools == "signatures"
+    said = cli("model", "info", "m", "--context", "5000", "--json", "told.json")
+    assert said.code == 0, said
+    for line in ("Operations of a token at a context of 5000", "Bytes", "encoding: compact"):
+        assert line in said.out
+    assert all(len(line) <= 80 for line in said.out.splitlines())
+    made, told = (json.loads(Path(name).read_text()) for name in ("made.json", "told.json"))
+    assert made["config"] == told["config"] == model.config.to_hf()
+    assert Cost.model_validate(told["cost"]) == cost(model.config, 5_000)
+    size = sum(weight.nbytes for weight in model.state_dict().values())
+    assert told["weights"]["bytes"] == {"F32": size}
+    assert told["tokens"] == model.config.vocab_size
+
+
+def test_a_copied_tokenizer_brings_its_encoding(cli: Cli, dataset: Path) -> None:
+    shared = ("model", "init", "--preset", "tiny", "--vocab-size", "600", *SMALL)
+    assert cli(*shared, "--tokenizer", dataset, "--encoding", "dsml", "--out", "a").code == 0
+    assert cli(*shared, "--tokenizer", "a", "--out", "b", "--seed", 1).code == 0
+    assert load_encoding("b").config.kind == "dsml"
+    assert Path("a/tokenizer.json").read_bytes() == Path("b/tokenizer.json").read_bytes()
+    said = cli(*shared, "--tokenizer", "a", "--out", "b")
+    assert said.code == 2
+    assert "'b' is there already" in said.err
+
+
+def test_the_release_is_told_without_weights(cli: Cli) -> None:
+    said = cli("model", "info", "--preset", "deepseek-v3.2", "--json", "x.json")
+    assert said.code == 0
+    (together,) = (line for line in said.out.splitlines() if line.startswith("together"))
+    assert together.split() == ["together", "671.9", "G", "38.40", "G"]
+    assert "at a context of 131072" in said.out
+    assert "weights:" not in said.out
+    assert all(len(line) <= 80 for line in said.out.splitlines())
+    assert json.loads(Path("x.json").read_text())["cost"]["cache"][1]["latent"] == 61 * 656
+
+
+def test_a_folder_without_weights_is_told(cli: Cli, dataset: Path) -> None:
+    words = ("--preset", "tiny", "--vocab-size", "400", *SMALL)
+    assert cli("model", "init", *words, "--tokenizer", dataset, "--out", "m").code == 0
+    Path("m/model.safetensors").unlink()
+    said = cli("model", "info", "m")
+    assert said.code == 0
+    assert "weights: none" in said.out
+
+
+@pytest.mark.parametrize("override", ["index_topk", "index_topc=4", "vocab_size=4", "n_group=3"])
+def test_wrong_overrides(cli: Cli, dataset: Path, override: str) -> None:
+    words = ("--preset", "tiny", "--tokenizer", dataset, "--out", "m", "-c", override)
+    said = cli("model", "init", *words)
+    assert said.code == 2
+    assert "error: " in said.err
+    assert "hint: " in said.err
+    assert not Path("m").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1_000, "1.00 k"),
+        (1_144_320, "1.14 M"),
+        (99_990, "99.99 k"),
+        (671_877_929_216, "671.9 G"),
+        (2_300_000_000_000, "2.30 T"),
+    ],
+)
+def test_numbers_are_short(number: int, text: str) -> None:
+    assert count(number) == text
+
+
+def test_info_of_a_preset_does_not_load_torch() -> None:
+    said = envgen("model", "info", "--preset", "tiny", PYTHONPROFILEIMPORTTIME="1")
+    assert said.code == 0
+    imported = re.findall(r"\|\s+([\w.]+)$", said.err, re.MULTILINE)
+    assert "envgen.model.cost" in imported
+    assert "torch" not in imported
