@@ -131,6 +131,15 @@ def test_a_loaded_model_trains(folder: Path) -> None:
     assert all(gate.load.sum() == 3 * tokens_seen for gate in model.gates())
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+def test_a_model_is_loaded_onto_an_accelerator_and_saved_from_it(folder: Path) -> None:
+    model = DSAForCausalLM.from_pretrained(folder, device="cuda")
+    assert model.device.type == "cuda"
+    model.save_pretrained(folder / "again")
+    assert same(DSAForCausalLM.from_pretrained(folder / "again"), random_model())
+
+
 # Shards
 
 
