@@ -117,9 +117,9 @@ def varied(rewards_I: Tensor, group_I: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """The model tokens of a mini-batch of whole rollouts, in one long row.
+    """Model tokens of whole rollouts, in one long row.
 
-    ``share_I`` is each rollout's 1/G over the batch's groups: they sum to 1 over a full batch.
+    A mini-batch may be run in parts, whose losses and gradients add up: ``weight_I`` is of the mini-batch.
     """
 
     logp_N: Tensor
@@ -131,7 +131,8 @@ class TokenBatch:
     advantage_I: Tensor
     length_I: Tensor
     """|o_i|: all model tokens of the rollout."""
-    share_I: Tensor
+    weight_I: Tensor
+    """What each token of a rollout counts; see ``token_weights``."""
     ref_N: Tensor | None = None
     """log pi_ref; needed with ``kl_coef`` > 0."""
     sampler_N: Tensor | None = None
@@ -159,7 +160,7 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
     """-J of (8) over a batch of whole rollouts.
 
     Args:
-        batch: all tokens of its rollouts; a rollout may not be split over batches.
+        batch: all tokens of its rollouts; a rollout may not be split, for (9) looks at all of it.
         config: the objective.
         delta: of (9), in nats a token.
     """
@@ -184,7 +185,7 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
         kl_N = kl_estimate(batch.logp_N, batch.ref_N, ratio_N, config.kl_form)
         objective_N = surrogate_N - config.kl_coef * kl_N
     return Loss(
-        loss=-(objective_N * token_weights(batch, config)).sum(),
+        loss=-(objective_N * batch.weight_I[batch.rollout_N]).sum(),
         kl_N=None if kl_N is None else kl_N.detach(),
         ratio_N=ratio_N.detach(),
         divergence_I=divergence_I,
@@ -210,12 +211,18 @@ def kl_estimate(
     return ratio_N * k3_N if form == "unbiased" else k3_N
 
 
-def token_weights(batch: TokenBatch, config: GRPOConfig) -> Tensor:
-    """What each token counts: 1/G 1/|o_i|, or for ``token`` an equal share of all tokens: [N]."""
+def token_weights(length_I: Tensor, config: GRPOConfig) -> Tensor:
+    """What each token of a rollout counts in a mini-batch: [I].
+
+    sequence: 1/G 1/|o_i|, G over all groups. token: one over the number of all tokens.
+
+    Args:
+        length_I: |o_i| of every rollout that was sampled for the mini-batch, those of equal rewards too.
+        config: which of the two.
+    """
     if config.loss == "sequence":
-        return (batch.share_I / batch.length_I)[batch.rollout_N]
-    total = (batch.share_I * batch.length_I).sum()
-    return batch.share_I[batch.rollout_N] * (batch.share_I.sum() / total)
+        return 1 / (len(length_I) * length_I)
+    return (1 / length_I.sum()).expand_as(length_I)
 
 
 def rollout_mean(values_N: Tensor, batch: TokenBatch) -> Tensor:

@@ -20,6 +20,7 @@ from envgen.train.grpo import (
     grpo_loss,
     kl_estimate,
     off_policy,
+    token_weights,
 )
 
 VOCABULARY = 7
@@ -116,9 +117,15 @@ def test_tis_needs_recomputed_probabilities() -> None:
     assert GRPOConfig(tis_cap=2.0, old="recomputed").tis_cap == 2.0
 
 
-def batch_of(lengths: list[int], advantages: list[float], seed: int = 0) -> TokenBatch:
+def batch_of(
+    lengths: list[int],
+    advantages: list[float],
+    seed: int = 0,
+    config: GRPOConfig = GRPOConfig(),  # noqa: B008
+) -> TokenBatch:
     generator = torch.Generator().manual_seed(seed)
     total, rollouts = sum(lengths), len(lengths)
+    length_I = torch.tensor(lengths, dtype=torch.float64)
 
     def draw() -> Tensor:
         return -torch.rand(total, generator=generator, dtype=torch.float64) - 0.5
@@ -128,8 +135,8 @@ def batch_of(lengths: list[int], advantages: list[float], seed: int = 0) -> Toke
         old_N=draw(),
         rollout_N=torch.repeat_interleave(torch.arange(rollouts), torch.tensor(lengths)),
         advantage_I=torch.tensor(advantages, dtype=torch.float64),
-        length_I=torch.tensor(lengths, dtype=torch.float64),
-        share_I=torch.full((rollouts,), 1 / rollouts, dtype=torch.float64),
+        length_I=length_I,
+        weight_I=token_weights(length_I, config),
         ref_N=draw(),
         sampler_N=draw(),
     )
@@ -140,10 +147,7 @@ def slow_objective(batch: TokenBatch, config: GRPOConfig, delta: float) -> Tenso
     total = torch.zeros((), dtype=torch.float64)
     assert batch.ref_N is not None
     assert batch.sampler_N is not None
-    all_tokens = sum(
-        float(share) * float(length)
-        for share, length in zip(batch.share_I, batch.length_I, strict=True)
-    )
+    all_tokens, group = float(batch.length_I.sum()), len(batch.length_I)
     for i in range(len(batch.length_I)):
         own = [t for t in range(len(batch.old_N)) if batch.rollout_N[t] == i]
         advantage = batch.advantage_I[i]
@@ -165,9 +169,9 @@ def slow_objective(batch: TokenBatch, config: GRPOConfig, delta: float) -> Tenso
                 divergence = ratio * divergence
             inner = inner + (surrogate if kept else 0.0) - config.kl_coef * divergence
         if config.loss == "sequence":
-            total = total + batch.share_I[i] * inner / batch.length_I[i]
+            total = total + inner / batch.length_I[i] / group
         else:
-            total = total + batch.share_I[i] * inner / all_tokens
+            total = total + inner / all_tokens
     return total
 
 
@@ -186,7 +190,7 @@ CONFIGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_loss_and_gradient_equal_the_slow_reference(settings_: dict[str, Any], seed: int) -> None:
     config = GRPOConfig(**settings_)
-    batch = batch_of([3, 1, 7, 4], [0.5, -0.5, 0.25, -0.25], seed)
+    batch = batch_of([3, 1, 7, 4], [0.5, -0.5, 0.25, -0.25], seed, config)
     found = grpo_loss(batch, config, delta=0.02)
     expected = -slow_objective(batch, config, delta=0.02)
     torch.testing.assert_close(found.loss, expected)
@@ -243,6 +247,6 @@ def test_on_policy_the_gradient_is_the_policy_gradient() -> None:
     same = replace(batch, old_N=batch.logp_N.detach())
     found = grpo_loss(same, GRPOConfig(), delta=0.01)
     (gradient,) = torch.autograd.grad(found.loss, batch.logp_N)
-    expected = -(same.share_I * same.advantage_I / same.length_I)[same.rollout_N]
+    expected = -(same.advantage_I / same.length_I / 2)[same.rollout_N]
     torch.testing.assert_close(gradient, expected)
     assert not found.masked_I.any()
