@@ -15,11 +15,11 @@ import argparse
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -166,7 +166,9 @@ def work(model: DSAForCausalLM, ids: torch.Tensor, kind: str, sparse: bool) -> N
 def peak_bytes(on_gpu: bool) -> float:
     if on_gpu:
         return float(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    # Unlike ru_maxrss, VmHWM does not start at the parent's size.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024.0
 
 
 if __name__ == "__main__":
