@@ -10,12 +10,13 @@ from random import Random
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.ir import Choice, Equals, Intervals, IntRange, Slot
+from envgen.core.ir import Choice, Equals, Intervals, IntRange, Reach, Slot
 from envgen.core.types import GateResult
 from envgen.pipelines.general.gates.meaning import params_of
 from envgen.pipelines.general.gates.perturb import edit, perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.gates.turning import turns
+from envgen.pipelines.general.interpret import Scope, clause_holds, interpret
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.solve import solve
@@ -29,6 +30,8 @@ CHUNKS = (3, 16, 64)
 """Probes are tried in this many at a time; most mutants die early, survivors see all of them."""
 DATABASES = 8
 """Databases with shuffled and boundary values on which the verifier is probed, too."""
+ESCALATING, ESCALATING_TRIES = 4, 60
+"""Databases that call for escalation, of so many perturbed ones."""
 LOOKUP_DATABASES = 32
 """The same for questions with one answer, where a rule shows only if it changes the winner."""
 
@@ -178,35 +181,46 @@ def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
 
 
 def _edited_probes(trial: Trial) -> list[VerifierInput]:
-    """For workflows: gold's final state, and the untouched one, with one row more, less or other."""
+    """For workflows: gold's final state and one on which to escalate, with one row more, less or other."""
     if not trial.writes:
         return []
     rand = trial.rng("edits")
-    answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)]
-    inputs = []
+    answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)][::2]
     escalating = _escalating(trial)
+    inputs = [VerifierInput(answer, path, path) for path in escalating for answer in answers]
     for n, (initial, base) in enumerate(
-        [(trial.database, trial.final(trial.gold_plan)), *((path, path) for path in escalating)]
+        [(trial.database, trial.final(trial.gold_plan)), *((path, path) for path in escalating[:1])]
     ):
         for relation in trial.draft.relations:
             for kind in ("insert", "delete", "update"):
                 path = trial.folder / f"edited-{n}-{relation.name}-{kind}.sqlite"
                 if edit(base, path, relation, kind, rand):
-                    inputs += [VerifierInput(answer, initial, path) for answer in answers[::2]]
+                    inputs += [VerifierInput(answer, initial, path) for answer in answers]
     return inputs
 
 
 def _escalating(trial: Trial) -> list[Path]:
-    """A perturbed database on which the right thing is to escalate, if one is found."""
+    """Some perturbed databases on which the right thing is to escalate.
+
+    First those on which there would be something to do: where nothing is, "done" looks the same.
+    """
+    problem = trial.problem
+    goal = problem.goal
+    if not isinstance(goal, Reach) or goal.escalate_when is None:
+        return []
     rand = trial.rng("escalate")
-    for i in range(40):
-        tables = perturbed(trial.problem, trial.draft.tables, rand)
-        plans = islice(solve(trial.problem, tables, rand), 1)
-        if any(not plan.calls for plan in plans):
-            path = trial.folder / f"escalating-{i}.sqlite"
-            write_sqlite(trial.draft.relations, tables, path)
-            return [path]
-    return []
+    found: list[tuple[bool, int, Tables]] = []
+    for i in range(ESCALATING_TRIES):
+        tables = perturbed(problem, trial.draft.tables, rand)
+        scope = Scope(problem, tables, tables)
+        if interpret(goal.escalate_when, scope) is True:
+            idle = all(clause_holds(effect, scope) for effect in goal.effects)
+            found.append((idle, i, tables))
+    paths = []
+    for _, i, tables in sorted(found, key=lambda one: one[:2])[:ESCALATING]:
+        paths.append(trial.folder / f"escalating-{i}.sqlite")
+        write_sqlite(trial.draft.relations, tables, paths[-1])
+    return paths
 
 
 def _off_type(trial: Trial) -> list[JsonValue]:

@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from envgen.core.ir import Clause, Cmp, Const
+from envgen.core.canonical import dumps
+from envgen.core.ir import Clause, Cmp, Const, Reach
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.gates import execution, generality, meaning, mutation, soundness
 from envgen.pipelines.general.gates.prove import GATES, prove
 from envgen.pipelines.general.gates.trial import Hosts, Trial
+from envgen.pipelines.general.interpret import Scope, clause_holds
+from envgen.pipelines.general.tables import read_sqlite
+from envgen.sandboxes.verifier import VerifierInput
 
 ACCEPT_ALL = "def verify(answer, initial, final):\n    return []\n"
 
@@ -277,6 +281,44 @@ def test_mutation_catches_code_that_no_probe_reaches(run: Callable[..., GateResu
     )
     assert broken != draft.verifier
     assert run(mutation.mutants_killed, replace(draft, verifier=broken)).status is GateStatus.FAILED
+
+
+@cache
+def held() -> Draft:
+    """Refunds are due, unless the customer's account is on hold."""
+    drafts = (
+        ProceduralAuthor().draft(DraftRequest(domain="orders", level=5), n) for n in range(99)
+    )
+    return next(d for d in drafts if d is not None and "on hold" in d.policy_text)
+
+
+@pytest.mark.parametrize("make", [workflow, held])
+def test_mutation_probes_databases_on_which_to_escalate(
+    make: Callable[[], Draft], hosts: Hosts, tmp_path: Path
+) -> None:
+    """Not those on which there is merely nothing to do: they leave half of the verifier untried."""
+    draft = make()
+    assert draft.problem is not None
+    goal = draft.problem.goal
+    assert isinstance(goal, Reach)
+    for seed in range(10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        with closing(Trial(draft, hosts, folder, ProceduralAuthor(), seed=seed)) as trial:
+            probes = {(dumps(p.answer), p.initial, p.final) for p in mutation._edited_probes(trial)}
+            paths = sorted(folder.glob("escalating-*"))
+            assert paths
+            for path in paths:
+                plain = [VerifierInput({"outcome": o}, path, path) for o in ("escalated", "done")]
+                assert {(dumps(one.answer), path, path) for one in plain} <= probes
+                right, wrong = hosts.verifier.verify_many(draft.verifier, plain)
+                assert right.broken == ()
+                assert wrong.broken is not None
+                assert "goal" in wrong.broken
+            states = [read_sqlite(draft.relations, path) for path in paths]
+            scopes = [Scope(draft.problem, tables, tables) for tables in states]
+            pending = [not all(clause_holds(e, one) for e in goal.effects) for one in scopes]
+            assert any(pending) == (make is held)
 
 
 def test_gates_after_a_failure_are_not_run(hosts: Hosts) -> None:
