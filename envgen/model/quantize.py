@@ -31,11 +31,13 @@ def hadamard(x: Tensor) -> Tensor:
 def fake_fp8(x: Tensor) -> Tensor:
     """Round to e4m3 with one power-of-two scale per last-axis row, and back; gradients pass straight.
 
-    s = max(amax, 1e-4) / 448, rounded up to a power of two (ue8m0); x -> e4m3(x / s) * s.
+    s = max(amax, 1e-4) / 448, rounded up to a power of two (ue8m0); x -> e4m3(x / s) * s. Rounded by its
+    bits, as in the release's kernel: a logarithm can't tell the next number above a power from it.
     """
     wide = x.detach().float()
     amax = wide.abs().amax(-1, keepdim=True).clamp_min(SMALLEST_AMAX)
-    scale = torch.exp2(torch.ceil(torch.log2(amax / E4M3_MAX)))
+    part, exponent = torch.frexp(amax / E4M3_MAX)  # part in [0.5, 1): 0.5 is a power of two
+    scale = torch.ldexp(torch.ones_like(amax), exponent - (part == 0.5).int())
     rounded = (wide / scale).to(torch.float8_e4m3fn).float() * scale
     return x + (rounded.to(x.dtype) - x.detach())
 
