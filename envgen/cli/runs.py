@@ -32,6 +32,7 @@ def add_commands(app: typer.Typer) -> None:
         epilog=examples(
             "envgen rollout ds/ --policy random-valid --n 100 --out runs/x",
             "envgen rollout ds/ --policy openai:MODEL@http://localhost:8000/v1 --max-cost 5 --out runs/m",
+            "envgen rollout ds/ --policy dsa:m/ --n 8 --max-tokens 512 --out runs/d",
         ),
     )(rollout)
     app.command(
@@ -90,7 +91,7 @@ def rollout(
         typer.Option(
             metavar="POLICY",
             help="random, random-valid, greedy, gold, noisy-gold:P, replay:PATH, record:PATH:POLICY, "
-            "openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL.",
+            "dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL.",
         ),
     ],
     n: Annotated[int, typer.Option(min=1, metavar="N", help="Episodes of each task.")] = 1,
@@ -100,7 +101,7 @@ def rollout(
         typer.Option(
             min=1,
             metavar="N",
-            help="Threads for a model server (default 8), processes for an offline policy.",
+            help="Threads for a model (default: server 8, dsa 32), processes for an offline policy.",
         ),
     ] = None,
     max_cost: Annotated[

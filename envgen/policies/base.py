@@ -111,7 +111,11 @@ class Policy(Protocol):
     """Answers conversations. Implementations are thread-safe."""
 
     name: str
-    version: str
+
+    @property
+    def version(self) -> str:
+        """Of what answers; changes where replies do."""
+        ...
 
     def respond(
         self,

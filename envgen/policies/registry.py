@@ -14,17 +14,17 @@ from envgen.policies.base import Policy
 from envgen.policies.budget import Budget
 
 OFFLINE = ("random", "random-valid", "greedy")
-_KINDS = (*OFFLINE, "openai", "vllm", "sglang", "replay", "record", "scripted")
+_KINDS = (*OFFLINE, "dsa", "openai", "vllm", "sglang", "replay", "record", "scripted")
 
 
 class PolicyConfig(Record):
     """A policy that can be made in any process."""
 
     spec: str
-    """``random``, ``random-valid``, ``greedy``, ``openai:MODEL@URL``, ``vllm:MODEL@URL``,
+    """``random``, ``random-valid``, ``greedy``, ``dsa:FOLDER``, ``openai:MODEL@URL``, ``vllm:MODEL@URL``,
     ``sglang:MODEL@URL``, ``scripted:PATH``, ``replay:PATH`` or ``record:PATH:SPEC``."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Fields of the model client's config, e.g. ``tool_mode``, ``price``, ``api_key_env``."""
+    """Fields of the model's config, e.g. ``tool_mode``, ``price``, ``max_new_tokens``."""
 
 
 def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) -> Policy:
@@ -40,6 +40,8 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
         return _offline(kind)
     if kind in ("openai", "vllm", "sglang"):
         return _model(kind, rest, config, budget)
+    if kind == "dsa":
+        return _local(rest, config)
     if kind in ("replay", "scripted") and rest:
         return _from_file(kind, Path(rest))
     if kind == "record" and ":" in rest:
@@ -75,6 +77,18 @@ def _from_file(kind: str, path: Path) -> Policy:
     return ReplayPolicy(path) if kind == "replay" else ScriptedPolicy.load(path)
 
 
+def _local(folder: str, config: PolicyConfig) -> Policy:
+    from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
+
+    if not folder:
+        raise ConfigError(f"policy {config.spec!r} names no model folder", "write dsa:FOLDER")
+    fields: dict[str, Any] = {**config.options, "model": folder}
+    try:
+        return DSAPolicy(DSAPolicyConfig(**fields))
+    except ValidationError as error:
+        raise _refused(error) from error
+
+
 def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) -> Policy:
     from envgen.policies.openai import OpenAIConfig, OpenAIPolicy
     from envgen.policies.tokens_http import TokenConfig, TokenPolicy
@@ -92,6 +106,10 @@ def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) ->
             return OpenAIPolicy(OpenAIConfig(**fields), budget=budget)
         return TokenPolicy(TokenConfig(engine=kind, **fields), budget=budget)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"policy option {where!r}: {first['msg']}") from error
+        raise _refused(error) from error
+
+
+def _refused(error: ValidationError) -> ConfigError:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return ConfigError(f"policy option {where!r}: {first['msg']}")

@@ -8,6 +8,8 @@ Read are the conventions that open models use:
 * fenced JSON with ``name`` and ``arguments``;
 * a DSML block: ``<|DSML|invoke name="..."><|DSML|parameter name="..." string="true|false">`` (DeepSeek-V3.2;
   its fullwidth bars are read too);
+* ``<|call|>NAME<|arg|>KEY<|text|>VALUE<|arg|>KEY<|json|>VALUE``, with ``<|thought|>`` behind reasoning (the
+  compact encoding);
 * ``<think>...</think>`` in front is reasoning.
 """
 
@@ -22,6 +24,7 @@ from envgen.core.types import Message, ToolCall
 from envgen.policies.base import Tool
 
 _THINK = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
+_THOUGHT = re.compile(r"((?:(?!<\|call\|>).)*?)<\|thought\|>", re.DOTALL)
 _HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>(.*?)(?:</function>|$)", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
@@ -36,6 +39,7 @@ _DSML_PARAMETER = re.compile(
     rf"</{_BAR}DSML{_BAR}parameter>",
     re.DOTALL,
 )
+_COMPACT_VALUE = re.compile(r"<\|(text|json)\|>")
 _DSML_BLOCK = re.compile(rf"<{_BAR}DSML{_BAR}function_calls>.*", re.DOTALL)
 
 
@@ -69,7 +73,7 @@ def parse_text(
         turn: makes the call ids unique within the episode.
         reasoning: reasoning that the server already split off.
     """
-    thought = _THINK.match(text)
+    thought = _THINK.match(text) or _THOUGHT.match(text)
     if reasoning is None and thought:
         reasoning, text = thought.group(1).strip(), text[thought.end() :].lstrip("\n")
     content, written = text, list[Written]()
@@ -102,6 +106,25 @@ def _read_dsml(text: str, names: Collection[str]) -> Found | None:
             arguments[key] = value if is_text == "true" else _loose(value)
         calls.append(Written(name, arguments, body))
     return (_DSML_BLOCK.sub("", text), calls) if calls else None
+
+
+def _read_compact(text: str, names: Collection[str]) -> Found | None:
+    content, *written = text.split("<|call|>")
+    calls = []
+    for body in written:
+        name, *arguments = body.split("<|arg|>")
+        calls.append(Written(name, _compact_arguments(arguments), body))
+    return (content, calls) if calls else None
+
+
+def _compact_arguments(written: Sequence[str]) -> dict[str, Any] | None:
+    arguments: dict[str, Any] = {}
+    for text in written:
+        key, *value = _COMPACT_VALUE.split(text)
+        if len(value) != 2:
+            return None
+        arguments[key] = value[1] if value[0] == "text" else _loose(value[1])
+    return arguments
 
 
 def _read_hermes(text: str, names: Collection[str]) -> Found | None:
@@ -147,6 +170,7 @@ def _read_fenced(text: str, names: Collection[str]) -> Found | None:
 
 _READERS: tuple[Callable[[str, Collection[str]], Found | None], ...] = (
     _read_dsml,
+    _read_compact,
     _read_hermes,
     _read_functions,
     _read_mistral,

@@ -16,8 +16,6 @@ Wire formats:
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
@@ -28,18 +26,16 @@ import numpy as np
 from pydantic import Field
 
 from envgen.core import seeding
-from envgen.core.canonical import content_hash
 from envgen.core.environ import secret
 from envgen.core.errors import ConfigError, PolicyError
 from envgen.core.types import Message, PublicTask, Sampling, Usage
 from envgen.policies.base import PolicyReply, Tokens, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget
+from envgen.policies.conversations import Conversations
 from envgen.policies.http import Http, parse_json
 from envgen.policies.openai import OpenAIConfig, require_price, wire_messages
 from envgen.policies.text_tools import parse_text
 from envgen.policies.token_wire import Completion, sglang_completion, vllm_completion
-
-_REMEMBERED = 8_192
 
 
 class TokenConfig(OpenAIConfig):
@@ -146,8 +142,7 @@ class TokenPolicy:
         require_price(config.price, self._budget)
         self._http = Http(config, secret(config.api_key_env))
         self._renderer = renderer or _renderer(config, self._http)
-        self._seen: OrderedDict[str, list[int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._conversations = Conversations()
 
     def close(self) -> None:
         """Close all connections."""
@@ -167,7 +162,7 @@ class TokenPolicy:
         """Sample one turn by token ids."""
         self._budget.check()
         turn = assistant_turns(messages)
-        prompt = self._prompt_ids(messages, tools, seed, turn)
+        prompt = self._prompt_ids(messages, tools, seed)
         base = sampling.seed if sampling.seed is not None else seed
         path, body = self._request(prompt, sampling, seeding.derive(base, turn) & 0x7FFFFFFF)
         done = self._http.post(
@@ -188,7 +183,7 @@ class TokenPolicy:
             else 0.0,
         )
         self._budget.charge(usage)
-        self._remember(_key(messages, seed, turn + 1), [*prompt, *done.ids])
+        self._conversations.remember(messages, message, tools, seed, [*prompt, *done.ids])
         return PolicyReply(message, usage, self._tokens(prompt, done))
 
     def _request(
@@ -242,14 +237,13 @@ class TokenPolicy:
         )
 
     def _prompt_ids(
-        self, messages: Sequence[Message], tools: Sequence[Tool], seed: int, turn: int
+        self, messages: Sequence[Message], tools: Sequence[Tool], seed: int
     ) -> list[int]:
-        last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
-        with self._lock:
-            seen = self._seen.get(_key(messages[: last + 1], seed, turn)) if turn else None
-        if seen is None:
+        past = self._conversations.past(messages, tools, seed)
+        if past is None:
             return self._renderer.render(messages, tools, generate=True)
-        return [*seen, *self._between(messages[last], messages[last + 1 :], tools, seen[-1])]
+        reply, new = messages[past.start - 1], messages[past.start :]
+        return [*past.ids, *self._between(reply, new, tools, past.ids[-1])]
 
     def _between(
         self, reply: Message, new: Sequence[Message], tools: Sequence[Tool], last_id: int
@@ -257,8 +251,8 @@ class TokenPolicy:
         """The ids from the end of ``reply`` to the opening of the next one."""
         asked = Message(role="user", content="x")
         said = reply.model_copy(update={"content": "y", "reasoning": None})
-        other = said.model_copy(update={"content": "z", "tool_calls": ()})
-        plain = said.model_copy(update={"tool_calls": ()})
+        plain = said.model_copy(update={"reasoning": "w", "tool_calls": ()})
+        other = plain.model_copy(update={"content": "z"})
         before = self._renderer.render([asked, said], tools, generate=False)
         after = self._renderer.render([asked, said, *new], tools, generate=True)
         if after[: len(before)] != before:
@@ -272,12 +266,6 @@ class TokenPolicy:
         if closing and closing[0] == last_id:
             closing = closing[1:]
         return [*closing, *after[len(before) :]]
-
-    def _remember(self, key: str, ids: list[int]) -> None:
-        with self._lock:
-            self._seen[key] = ids
-            while len(self._seen) > _REMEMBERED:
-                self._seen.popitem(last=False)
 
 
 def _renderer(config: TokenConfig, http: Http) -> Renderer:
@@ -302,12 +290,6 @@ def _flags(config: TokenConfig) -> dict[str, Any]:
     if config.sampling_mask and config.engine == "sglang":
         flags["return_sampling_mask"] = True  # vLLM has it as a server flag only
     return flags
-
-
-def _key(messages: Sequence[Message], seed: int, turn: int) -> str:
-    """Names a conversation by what the policy did not write itself."""
-    given = [m.model_dump(mode="json") for m in messages if m.role != "assistant"]
-    return content_hash([seed, turn, given])
 
 
 def _common_tail(first: list[int], second: list[int]) -> list[int]:

@@ -54,7 +54,10 @@ class RolloutConfig(Record):
     context: ContextConfig = ContextConfig()
     """What to do when a model's window fills up."""
     concurrency: int | None = Field(default=None, ge=1)
-    """Threads for a model server, processes for an offline policy; None: 8 and one a core."""
+    """Threads for a model (server), processes for an offline policy.
+
+    None: 8 for a server, 32 for a model in this process, one a core for an offline policy.
+    """
     executor: Literal["local", "ray"] = "local"
     """ray: workers are actors of the Ray cluster at hand (``concurrency`` of them)."""
     backend: Literal["auto", "bubblewrap", "docker", "process", "inline"] = "auto"
@@ -86,11 +89,14 @@ _PLACING = frozenset(
     {
         "api_key_env",
         "backoff_s",
+        "cache_tokens",
         "connect_timeout_s",
         "headers",
         "max_backoff_s",
+        "max_batch",
         "max_retries",
         "price",
+        "threads",
         "timeout_s",
     }
 )
@@ -286,12 +292,12 @@ class _Run:
             from envgen.scale.ray_executor import RayExecutor
 
             return RayExecutor(config.concurrency or os.cpu_count() or 1), _CHUNK, kwargs
-        offline = not config.policy.spec.startswith(("openai", "vllm", "sglang", "record"))
-        if offline:
+        threads = _THREADS.get(policy_kind(config.policy.spec))
+        if threads is None:
             processes = config.concurrency or os.cpu_count() or 1
             if processes > 1 and num_todo >= _WORTH_PROCESSES:
                 return LocalExecutor(processes), _CHUNK, kwargs
-        threads = 1 if offline else config.concurrency or 8
+        threads = 1 if threads is None else config.concurrency or threads
         kwargs |= {"policy": policy, "cancel": self._cancel, "dataset": self._dataset}
         return LocalExecutor(0, threads), 1, kwargs
 
@@ -376,6 +382,14 @@ class _Linked(Event):
 
 
 _WORKER = "envgen.rollout.worker:episode_worker"
+_THREADS = {"openai": 8, "vllm": 8, "sglang": 8, "dsa": 32}
+"""How many requests are under way at a time; a local model answers them as one batch."""
+
+
+def policy_kind(spec: str) -> str:
+    """What comes before the colon; of a recorded policy what it records."""
+    kind, _, rest = spec.partition(":")
+    return policy_kind(rest.partition(":")[2]) if kind == "record" else kind
 
 
 def episode_seed(run_seed: int, task_id: str, sample: int) -> int:

@@ -1,0 +1,170 @@
+"""``dsa:FOLDER``: a model of ours in this process, exactly as training needs it.
+
+All threads of a run share one engine, which answers them as one batch. Tokens in = tokens out: within a user
+turn the next prompt is the last prompt, the model's own ids, and what came since; nothing that the model
+wrote is ever tokenized again. A new user message (for a thinking model) or a managed context renders anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from envgen.core import seeding
+from envgen.core.types import Message, PublicTask, Sampling, Usage
+from envgen.policies.base import (
+    CancelledPolicyError,
+    ContextOverflowError,
+    DeadlineExceededError,
+    PolicyReply,
+    SamplingMask,
+    Tokens,
+    Tool,
+    assistant_turns,
+)
+from envgen.policies.conversations import Conversations
+from envgen.policies.local_model import LocalModel, LocalModelConfig, open_model
+
+if TYPE_CHECKING:
+    from envgen.model.requests import Completion
+    from envgen.model.tickets import Ticket
+
+_SLICE_S = 0.05
+"""How long a waiting thread may overlook that it was cancelled."""
+
+
+class DSAPolicyConfig(LocalModelConfig):
+    """A model folder as a policy, and what is recorded of its replies."""
+
+    capture_routing: bool = True
+    """Keep which experts every token went to."""
+    capture_topk: bool = False
+    """Keep which keys sparse attention chose: large."""
+
+
+class DSAPolicy:
+    """Samples from an engine of its own; thread-safe.
+
+    Args:
+        config: the model and its settings.
+        local: an engine that already runs, such as a trainer's; the caller closes it. None: opened from
+            the folder.
+    """
+
+    def __init__(self, config: DSAPolicyConfig, *, local: LocalModel | None = None) -> None:
+        self.name = f"dsa:{Path(config.model).name or config.model}"
+        self._config = config
+        self._owned = local is None
+        self.local = local or open_model(config)
+        self._conversations = Conversations()
+
+    @property
+    def version(self) -> str:
+        """Of the weights."""
+        return self.local.version
+
+    def close(self) -> None:
+        """Stop the engine, unless it is the caller's."""
+        if self._owned:
+            self.local.close()
+
+    def respond(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        sampling: Sampling,
+        *,
+        deadline: float | None = None,
+        cancel: Event | None = None,
+        seed: int,
+        task: PublicTask,
+    ) -> PolicyReply:
+        """Sample one turn; a malformed reply becomes a message whose calls can't be carried out."""
+        encoding = self.local.encoding
+        turn = assistant_turns(messages)
+        prompt = self._prompt(messages, tools, seed)
+        base = sampling.seed if sampling.seed is not None else seed
+        done = self._sample(prompt, sampling, seeding.derive(base, turn), deadline, cancel)
+        ids = done.ids.tolist()
+        message = encoding.parse(ids, tools, turn, lenient=True)
+        self._conversations.remember(messages, message, tools, seed, [*prompt, *ids])
+        usage = Usage(prompt_tokens=len(prompt), completion_tokens=len(ids))
+        return PolicyReply(message, usage, reply_tokens(done))
+
+    def _prompt(self, messages: Sequence[Message], tools: Sequence[Tool], seed: int) -> list[int]:
+        encoding = self.local.encoding
+        past = self._conversations.past(messages, tools, seed)
+        if past is None or not encoding.extends(messages, past.start):
+            return encoding.prompt(messages, tools)
+        closed = past.ids[-1] in encoding.stop_ids
+        new = encoding.extension(messages, tools, past.start, closed=closed)
+        return [*past.ids, *new]
+
+    def _sample(
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        seed: int,
+        deadline: float | None,
+        cancel: Event | None,
+    ) -> Completion:
+        from envgen.model.requests import Request
+        from envgen.model.sampling import SamplingParams
+
+        window = self.local.window
+        if len(prompt) >= window:
+            raise ContextOverflowError(
+                f"the conversation has {len(prompt)} tokens, the model's window {window}",
+                "use a context strategy, or a model with a larger window",
+            )
+        params = SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_new_tokens=sampling.max_tokens or self._config.max_new_tokens,
+            seed=seed,
+            stop_ids=self.local.encoding.stop_ids,
+            max_kept=self._config.max_kept,
+            capture_routing=self._config.capture_routing,
+            capture_topk=self._config.capture_topk,
+        )
+        ticket = self.local.engine.submit(Request(prompt, params))
+        try:
+            return _wait(ticket, deadline, cancel)
+        except BaseException:
+            ticket.cancel()
+            raise
+
+
+def _wait(ticket: Ticket, deadline: float | None, cancel: Event | None) -> Completion:
+    """The reply, unless the caller gives up first."""
+    while True:
+        if cancel is not None and cancel.is_set():
+            raise CancelledPolicyError("the request was cancelled")
+        if deadline is not None and time.monotonic() >= deadline and not ticket.done:
+            raise DeadlineExceededError("the model gave no reply before the deadline")
+        try:
+            return ticket.result(_SLICE_S)
+        except TimeoutError:
+            continue
+
+
+def reply_tokens(done: Completion) -> Tokens:
+    """What training replays of a completion."""
+    mask = None
+    if done.mask_offsets is not None and done.mask_ids is not None:
+        mask = SamplingMask(done.mask_offsets, done.mask_ids)
+    return Tokens(
+        prompt_ids=done.prompt_ids,
+        completion_ids=done.ids,
+        logprobs=done.logprobs,
+        full_logprobs=done.full_logprobs,
+        mask=mask,
+        routing=done.routing,
+        topk=done.topk,
+        policy_version=done.policy_version,
+        stopped=done.finish_reason == "stop",
+    )

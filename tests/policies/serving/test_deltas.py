@@ -1,0 +1,102 @@
+"""Replies read while they are written are the replies that the encoding reads."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import pytest
+from tiny_models import TEXTS
+
+from envgen.core.types import Message, ToolCall
+from envgen.model.tokenizer import train_tokenizer
+from envgen.policies.encoding import Encoding, EncodingConfig, make_encoding
+from envgen.policies.encoding.files import tokenizer_config
+from envgen.policies.serving.deltas import Delta, ReplyReader
+
+KINDS = [("compact", False), ("compact", True), ("dsml", False), ("dsml", True)]
+
+
+@cache
+def encoding(kind: str, thinking: bool) -> Encoding:
+    config = EncodingConfig.model_validate({"kind": kind, "thinking": thinking})
+    return make_encoding(config, train_tokenizer(TEXTS, tokenizer_config(config, vocab_size=400)))
+
+
+def sample_reply(thinking: bool) -> Message:
+    calls = (
+        ToolCall(id="call_3_0", name="f", arguments={"x": 1, "y": "\u676d\n\n<"}),
+        ToolCall(id="call_3_1", name="g", arguments={}),
+    )
+    return Message(
+        role="assistant",
+        content="h\u00e9llo \u676d\u5dde a\n\n<b",
+        reasoning="think\n<\n" if thinking else None,
+        tool_calls=calls,
+    )
+
+
+def read(made: Encoding, ids: list[int], stops: tuple[str, ...] = ()) -> tuple[ReplyReader, list[Delta]]:
+    reader = ReplyReader(made, [], 3, stops)
+    deltas: list[Delta] = []
+    for token in ids:
+        if not reader.stopped:
+            deltas += reader.feed(token)
+    return reader, deltas + reader.finish()
+
+
+def joined(deltas: list[Delta]) -> Message:
+    return Message(
+        role="assistant",
+        content="".join(delta.content for delta in deltas),
+        reasoning="".join(delta.reasoning for delta in deltas) or None,
+        tool_calls=tuple(delta.call for delta in deltas if delta.call is not None),
+    )
+
+
+@pytest.mark.parametrize(("kind", "thinking"), KINDS)
+def test_pieces_of_a_good_reply_are_the_reply(kind: str, thinking: bool) -> None:
+    made, reply = encoding(kind, thinking), sample_reply(thinking)
+    reader, deltas = read(made, made.completion(reply))
+    assert joined(deltas) == reader.message() == reply
+    assert len([delta for delta in deltas if delta.content]) > 5
+    assert [delta.index for delta in deltas if delta.call] == [0, 1]
+
+
+@pytest.mark.parametrize(("kind", "thinking"), KINDS[1:])
+@pytest.mark.parametrize("seed", range(100))
+def test_pieces_of_a_spoiled_reply_are_what_is_read(kind: str, thinking: bool, seed: int) -> None:
+    made, rng = encoding(kind, thinking), random.Random(seed)
+    controls = sorted(made.tokenizer.control.values())
+    ids = made.completion(sample_reply(thinking))[:-1]
+    for _ in range(rng.randrange(5)):
+        anything = rng.randrange(made.tokenizer.vocab_size)
+        ids.insert(rng.randrange(len(ids)), rng.choice([rng.choice(controls), anything]))
+    ids = ids[: rng.randrange(len(ids) + 1)]
+    stop = next((i for i, token in enumerate(ids) if token in made.stop_ids), len(ids))
+    ids = ids[: stop + 1]
+    reader, deltas = read(made, ids)
+    assert joined(deltas) == reader.message() == made.parse(ids, [], 3, lenient=True)
+
+
+@pytest.mark.parametrize(("kind", "thinking"), KINDS)
+def test_a_stop_sequence_cuts_reasoning_or_content(kind: str, thinking: bool) -> None:
+    made, reply = encoding(kind, thinking), sample_reply(thinking)
+    reader, deltas = read(made, made.completion(reply), ("llo \u676d",))
+    assert reader.stopped
+    assert joined(deltas) == reader.message()
+    assert reader.message().content == "h\u00e9"
+    assert not reader.message().tool_calls
+    if thinking:
+        reader, deltas = read(made, made.completion(reply), ("ink",))
+        assert (reader.message().reasoning, reader.message().content) == ("th", "")
+
+
+def test_a_reasoning_model_that_does_not_think_streams_its_thought_as_content() -> None:
+    """The one case where pieces differ from the whole: what was sent can't be called back."""
+    made = encoding("compact", False)
+    thought = made.tokenizer.token_id("<|thought|>")
+    ids = [*made.tokenizer.encode_plain("hm"), thought, *made.tokenizer.encode_plain("yes")]
+    reader, deltas = read(made, [*ids, *made.stop_ids])
+    assert joined(deltas).content == "hm"
+    assert reader.message() == made.parse([*ids, *made.stop_ids], [], 3, lenient=True)

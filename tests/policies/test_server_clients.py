@@ -1,0 +1,170 @@
+"""Clients that leave, servers that stop, too many requests: nothing hangs, nothing stays taken."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import torch
+
+from envgen.policies.local_model import LocalModel, open_model
+from envgen.policies.server import PolicyServer, ServeConfig
+
+LONG: dict[str, Any] = {
+    "model": "noise",
+    "messages": [{"role": "user", "content": "hotel"}],
+    "max_tokens": 4_000,
+}
+
+
+def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something that must come."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def deaf(noise: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> PolicyServer:
+    """A server whose model does not know its end token, so that replies are long."""
+    monkeypatch.setattr(noise.service.encoding, "stop_ids", ())
+    return noise
+
+
+def idle(server: PolicyServer) -> bool:
+    stats = server.service.stats()
+    return stats.running == 0 and stats.waiting == 0
+
+
+def test_leaving_a_stream_frees_its_place_and_pages(deaf: PolicyServer) -> None:
+    stats = deaf.service.stats
+    until(lambda: idle(deaf))
+    pages = stats().free_pages + stats().known_pages
+    before = deaf.service.counters.cancelled
+    with openai.OpenAI(base_url=deaf.url, api_key="none", max_retries=0) as client:
+        stream = client.chat.completions.create(**LONG, stream=True)
+        for _ in range(5):
+            next(iter(stream))
+        assert stats().running == 1
+        stream.close()
+    until(lambda: idle(deaf))
+    assert deaf.service.counters.cancelled == before + 1
+    assert stats().free_pages + stats().known_pages == pages
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_vanishes_frees_its_place(deaf: PolicyServer, stream: bool) -> None:
+    body = json.dumps({**LONG, "stream": stream, "n": 3}).encode()
+    parts = urllib.parse.urlsplit(deaf.url)
+    sock = socket.create_connection((parts.hostname, parts.port), timeout=10)
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    sock.sendall(head.encode() + body)
+    until(lambda: deaf.service.stats().running == 3)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    sock.close()  # a reset, no farewell
+    until(lambda: idle(deaf))
+
+
+def test_too_many_requests_are_told_to_come_back(deaf: PolicyServer) -> None:
+    config = deaf.service.config
+    narrow = config.model_copy(update={"max_batch": 1, "max_waiting": 0})
+    deaf.service.config = narrow
+    try:
+        with openai.OpenAI(base_url=deaf.url, api_key="none", max_retries=0) as client:
+            stream = client.chat.completions.create(**LONG, stream=True)
+            next(iter(stream))
+            with pytest.raises(openai.RateLimitError) as caught:
+                client.chat.completions.create(**LONG)
+            stream.close()
+        assert caught.value.response.headers["retry-after"] == "2"
+        assert caught.value.code == "server_overloaded"
+    finally:
+        deaf.service.config = config
+    until(lambda: idle(deaf))
+
+
+def test_stopping_ends_streams_and_returns_quickly(random_model: Path) -> None:
+    server = PolicyServer(ServeConfig(model=str(random_model), port=0, threads=1))
+    server.service.encoding.stop_ids = ()
+    errors: list[Exception] = []
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client:
+        stream = client.chat.completions.create(**LONG, stream=True)
+        next(iter(stream))
+        server.stop()
+        started = time.monotonic()
+        try:
+            for _ in stream:
+                pass
+        except openai.APIError as error:
+            errors.append(error)
+        thread.join(10)
+    assert not thread.is_alive()
+    assert time.monotonic() - started < 5
+    assert "shutting down" in str(errors[0])
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+
+
+def test_a_broken_model_is_an_internal_error_and_no_hang(random_model: Path) -> None:
+    config = ServeConfig(model=str(random_model), port=0, threads=1)
+    local: LocalModel = open_model(config)
+    server = PolicyServer(config, local=local)
+    with server.running(), openai.OpenAI(
+        base_url=server.url, api_key="none", max_retries=0
+    ) as client:
+        settings: Any = {**LONG, "max_tokens": 5}
+        client.chat.completions.create(**settings)
+        with local.engine.paused(), torch.no_grad():
+            local.engine.model.lm_head.weight.fill_(float("nan"))
+            local.engine.refresh()
+        with pytest.raises(openai.InternalServerError, match="without a distribution"):
+            client.chat.completions.create(**settings)
+        stream = client.chat.completions.create(**settings, stream=True)
+        with pytest.raises(openai.APIError, match="without a distribution"):
+            list(stream)
+    local.close()
+
+
+def test_health_and_metrics(noise: PolicyServer) -> None:
+    root = noise.url.removesuffix("/v1")
+    with urllib.request.urlopen(f"{root}/health", timeout=10) as reply:
+        assert reply.read() == b"ok\n"
+    with urllib.request.urlopen(f"{root}/metrics", timeout=10) as reply:
+        lines = reply.read().decode().splitlines()
+    figures = dict(line.split() for line in lines if not line.startswith("#"))
+    assert figures["envgen_requests_running"] == "0"
+    assert float(figures["envgen_free_pages"]) > 0
+    assert "envgen_tokens_per_second" in figures
+
+
+def test_a_taken_port_is_refused_with_a_hint(noise: PolicyServer) -> None:
+    config = noise.service.config.model_copy(update={"port": noise.port})
+    with pytest.raises(ValueError, match="can't listen on") as caught:
+        PolicyServer(config, local=noise.service.local)
+    assert "--port" in caught.value.hint  # type: ignore[attr-defined]  # a ConfigError
+
+
+def test_open_addresses_are_warned_of(noise: PolicyServer) -> None:
+    local = noise.service.local
+    config = noise.service.config.model_copy(update={"port": 0})
+    everywhere = config.model_copy(update={"host": "0.0.0.0"})
+    with closing(PolicyServer(config, local=local)) as server:
+        assert server.warning == ""
+    with closing(PolicyServer(everywhere, local=local)) as server:
+        assert "--api-key-env" in server.warning
