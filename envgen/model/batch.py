@@ -78,7 +78,7 @@ class Batch:
             if sequence.truncates:
                 sequence.kept.append(kept[row])
             if sequence.ticket is not None:
-                sequence.ticket.push(ids[row])
+                sequence.ticket.push(ids[row], logprobs[row])
 
     def _reason(self, sequence: Sequence) -> FinishReason | None:
         if sequence.ids[-1] in sequence.stop_ids:

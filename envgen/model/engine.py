@@ -22,7 +22,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ from envgen.model.requests import (
 )
 from envgen.model.runner import Runner
 from envgen.model.scheduler import Scheduler, Sequence
-from envgen.model.tickets import Ticket
+from envgen.model.tickets import OnToken, Ticket
 
 logger = logging.getLogger(__name__)
 IDLE_WAIT_S = 60.0
@@ -203,13 +203,13 @@ class Engine:
     ) -> None:
         self.close()
 
-    def submit(self, request: Request, on_token: Callable[[int], None] | None = None) -> Ticket:
+    def submit(self, request: Request, on_token: OnToken | None = None) -> Ticket:
         """Hand a request to the running engine.
 
         Args:
             request: what to answer.
-            on_token: called with each new id by the engine's thread; must return at once. What it raises
-                ends this request.
+            on_token: called with each new id and its log-probability by the engine's thread; must return at
+                once. What it raises ends this request.
 
         Raises:
             EngineClosedError: if the engine is not started.
@@ -282,7 +282,7 @@ class Engine:
             request, next(self._orders), list(request.prompt_ids), len(request.prompt_ids)
         )
 
-    def _submit(self, requests: Many[tuple[Request, Callable[[int], None] | None]]) -> list[Ticket]:
+    def _submit(self, requests: Many[tuple[Request, OnToken | None]]) -> list[Ticket]:
         with self._wake:
             if self._thread is None:
                 raise EngineClosedError("the engine does not run", "call start() first")

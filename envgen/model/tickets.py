@@ -10,6 +10,7 @@ from concurrent.futures import Future, InvalidStateError
 from envgen.model.requests import Completion
 
 _END = None
+OnToken = Callable[[int, float], None]
 
 
 class Ticket:
@@ -17,12 +18,11 @@ class Ticket:
 
     Args:
         cancel: tells the engine that nobody wants the reply any more.
-        on_token: called with each new id, by the engine's thread; must return at once.
+        on_token: called with each new id and its log-probability, by the engine's thread; must return at
+            once.
     """
 
-    def __init__(
-        self, cancel: Callable[[Ticket], None], on_token: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, cancel: Callable[[Ticket], None], on_token: OnToken | None = None) -> None:
         self._cancel = cancel
         self._on_token = on_token
         self._future: Future[Completion] = Future()
@@ -68,17 +68,21 @@ class Ticket:
                 return
             yield token
 
+    def add_done_callback(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called once ``done``: by the thread that makes it so, or at once if it is."""
+        self._future.add_done_callback(lambda future: call())
+
     def cancel(self) -> None:
         """Give up: ``result`` raises ``RequestCancelledError``; the next step frees place and pages."""
         self._cancel(self)
 
-    def push(self, token: int) -> None:
+    def push(self, token: int, logprob: float) -> None:
         """For the engine: one more id. What a broken callback raises ends this request and no other."""
         self._tokens.put(token)
         if self._on_token is None:
             return
         try:
-            self._on_token(token)
+            self._on_token(token, logprob)
         except Exception as error:
             self._on_token = None
             self.settle(error)

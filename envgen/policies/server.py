@@ -2,7 +2,7 @@
 
 Concurrent requests are answered as one batch. A client that goes away frees its place at once. Beside
 OpenAI's own fields there are vLLM's for training: prompts as ids, ``return_token_ids``, routed experts,
-sampling masks, ``/tokenize`` and ``/detokenize``; so envgen's ``openai:`` and ``vllm:`` policies work with it.
+sampling masks, ``/tokenize`` and ``/detokenize``. envgen's ``openai:`` and ``vllm:`` policies work with it.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ from envgen.policies.serving.metrics import metrics
 from envgen.policies.serving.replies import DONE, event
 from envgen.policies.serving.service import ServeConfig, Service
 from envgen.policies.serving.tokenizing import detokenize, tokenize
+
+__all__ = ["PolicyServer", "ServeConfig", "make_app"]
 
 logger = logging.getLogger(__name__)
 B = TypeVar("B", bound=BaseModel)

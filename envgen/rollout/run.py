@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, JsonValue
 
 from envgen.core import seeding
-from envgen.core.errors import ConfigError, WorkerDiedError
+from envgen.core.errors import ConfigError, ResumeError, WorkerDiedError
 from envgen.core.executor import Executor, LocalExecutor, Outcome, WorkerSpec
 from envgen.core.types import Record, Sampling, SourceKind, StopReason, Trajectory, TrajectoryError
-from envgen.policies.base import BudgetExceededError, CancelledPolicyError
+from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
 from envgen.policies.budget import Budget
 from envgen.policies.context import ContextConfig
 from envgen.policies.registry import PolicyConfig
@@ -158,7 +158,7 @@ def rollout(
     Raises:
         ConfigError: for unknown tasks or policies.
         DatasetError: when the dataset is corrupt, or unproven and that was not asked for.
-        ResumeError: when the folder holds another run.
+        ResumeError: when the folder holds another run, or the model's weights have changed since.
         SandboxUnavailableError: when the dataset's code can't be isolated here and isn't trusted.
     """
     from envgen.environments.hosts import open_dataset
@@ -238,7 +238,7 @@ class _Run:
         self._before = self._wanted - len(todo)
         policy = make_policy(self._config.policy, self._dataset, budget=self._budget)
         try:
-            self._note(policy.name)
+            self._note(policy)
             self._run_all(todo, policy)
         finally:
             self._cancel.set()
@@ -250,11 +250,21 @@ class _Run:
         self._store.flush()
         return self._summary(policy.name)
 
-    def _note(self, name: str) -> None:
+    def _note(self, policy: Policy) -> None:
+        version = self._store.stage("policy_version")
+        if version is not None and version != policy.version:
+            raise ResumeError(
+                f"{self._config.out!r} holds episodes of {policy.name} in another version ({version}, "
+                f"now {policy.version})",
+                "choose another --out for the new weights",
+            )
         levels: dict[str, JsonValue] = {
             task_id: self._dataset.tasks[task_id].difficulty.level for task_id in self._task_ids
         }
-        for stage, value in (("levels", levels), ("policy", name)):
+        noted: dict[str, JsonValue] = {"levels": levels, "policy": policy.name}
+        if policy.version:
+            noted["policy_version"] = policy.version
+        for stage, value in noted.items():
             if self._store.stage(stage) != value:
                 self._store.put_stage(stage, value)
 

@@ -53,13 +53,17 @@ def test_sixteen_threads_at_once_get_what_they_would_get_alone() -> None:
 
 
 def test_tokens_come_as_they_are_drawn() -> None:
-    seen: list[int] = []
+    seen: list[tuple[int, float]] = []
+    done = threading.Event()
     with small_engine() as engine:
-        ticket = engine.submit(request(10), on_token=seen.append)
+        ticket = engine.submit(request(10), on_token=lambda *drawn: seen.append(drawn))
+        ticket.add_done_callback(done.set)
         streamed = list(ticket.tokens(WAIT_S))
         reply = ticket.result(0)
         assert ticket.done
-    assert streamed == seen == reply.ids.tolist()
+        assert done.is_set()
+    assert streamed == [token for token, _ in seen] == reply.ids.tolist()
+    assert [logprob for _, logprob in seen] == reply.logprobs.tolist()
 
 
 def test_generate_may_be_called_while_the_engine_serves() -> None:
@@ -106,7 +110,7 @@ def test_cancelling_twice_or_late_is_harmless() -> None:
 
 
 def test_a_broken_callback_ends_its_own_request_only() -> None:
-    def explode(token: int) -> None:
+    def explode(token: int, logprob: float) -> None:
         raise ZeroDivisionError(token)
 
     with small_engine() as engine:

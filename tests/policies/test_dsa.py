@@ -125,9 +125,7 @@ def test_all_that_training_replays_is_there(noisy: DSAPolicy) -> None:
 def test_the_same_seed_gives_the_same_reply_beside_others(noisy: DSAPolicy) -> None:
     alone = [ask(noisy, [QUESTION], seed=seed).message for seed in range(16)]
     with ThreadPoolExecutor(16) as pool:
-        together = list(
-            pool.map(lambda seed: ask(noisy, [QUESTION], seed=seed).message, range(16))
-        )
+        together = list(pool.map(lambda seed: ask(noisy, [QUESTION], seed=seed).message, range(16)))
     assert together == alone
     assert len({str(message) for message in alone}) == 16
 
@@ -155,7 +153,9 @@ def test_deadline_and_cancel_free_the_place(
         time.sleep(0.01)
 
 
-def test_the_version_names_the_weights(random_model: Path, weather_model: Path, tmp_path: Path) -> None:
+def test_the_version_names_the_weights(
+    random_model: Path, weather_model: Path, tmp_path: Path
+) -> None:
     with closing(make(random_model)) as first, closing(make(weather_model)) as second:
         assert len(first.version) == 16
         assert first.version != second.version

@@ -46,7 +46,8 @@ def test_a_tool_is_called_and_its_result_answered(weather_client: openai.OpenAI)
     assert choice.finish_reason == "tool_calls"
     assert choice.message.content == CALL.content
     assert choice.message.model_dump()["reasoning_content"] == "Let me see."
-    (call,) = choice.message.tool_calls or ()
+    assert choice.message.tool_calls is not None
+    (call,) = choice.message.tool_calls
     assert call.type == "function"
     assert (call.function.name, call.function.arguments) == ("get_weather", '{"city":"Paris"}')
     assert first.usage is not None
@@ -261,7 +262,10 @@ def test_developer_messages_and_text_parts_are_read(client: openai.OpenAI) -> No
     parts = [{"type": "text", "text": "Find the "}, {"type": "text", "text": "hotel."}]
     settings: Any = {"model": "noise", "seed": 1, "max_tokens": 8}
     first = ask(
-        messages=[{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}],
+        messages=[
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": parts},
+        ],
         **settings,
     )
     second = ask(

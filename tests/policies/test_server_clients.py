@@ -125,9 +125,10 @@ def test_a_broken_model_is_an_internal_error_and_no_hang(random_model: Path) -> 
     config = ServeConfig(model=str(random_model), port=0, threads=1)
     local: LocalModel = open_model(config)
     server = PolicyServer(config, local=local)
-    with server.running(), openai.OpenAI(
-        base_url=server.url, api_key="none", max_retries=0
-    ) as client:
+    with (
+        server.running(),
+        openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+    ):
         settings: Any = {**LONG, "max_tokens": 5}
         client.chat.completions.create(**settings)
         with local.engine.paused(), torch.no_grad():

@@ -20,9 +20,7 @@ CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "hello"}]
 
 
-def post(
-    server: PolicyServer, path: str, body: Any, **headers: str
-) -> tuple[int, dict[str, Any]]:
+def post(server: PolicyServer, path: str, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
     """Status and JSON of a raw request."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", **headers}
@@ -124,7 +122,9 @@ def test_parameters_that_change_nothing_are_taken(noise: PolicyServer) -> None:
         "frequency_penalty": 0.0, "logit_bias": {}, "parallel_tool_calls": True, "stream": False,
         "response_format": {"type": "text"}, "tool_choice": "auto", "top_k": 0, "temperature": 1,
     }  # fmt: skip
-    status, reply = post(noise, CHAT, {"model": "noise", "messages": HELLO, "max_tokens": 1, **harmless})
+    status, reply = post(
+        noise, CHAT, {"model": "noise", "messages": HELLO, "max_tokens": 1, **harmless}
+    )
     assert status == 200, reply
 
 
@@ -216,7 +216,9 @@ def test_deepseek_s_encoding_tells_the_model_of_a_format(tmp_path: Path) -> None
         body = {"model": "ds", "messages": HELLO, "max_tokens": 2, "return_token_ids": True}
         prompts = []
         for one in formats:
-            status, reply = post(server, CHAT, {**body, "response_format": one, "tools": [WEATHER_TOOL]})
+            status, reply = post(
+                server, CHAT, {**body, "response_format": one, "tools": [WEATHER_TOOL]}
+            )
             assert status == 200, reply
             prompts.append(tokenizer.decode(reply["prompt_token_ids"]))
         status, reply = post(server, CHAT, {**body, "response_format": {"type": "json_schema"}})

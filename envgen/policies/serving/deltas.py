@@ -2,9 +2,10 @@
 
 Between control tokens a reply is plain text of one section. Which one is asked of the encoding, by
 reading the ids with a letter behind them. At a control token all ids are read (leniently), and what is
-settled by then is sent: the rest of a text, whole calls. All pieces together are the message that is read.
+settled by then is sent: the rest of a text, whole calls. Together the pieces are the message.
 
-Where a control token makes no sense, nothing is sent until the section ends: what it means is known only then.
+Where a control token makes no sense, nothing is sent until the section ends: only then is known what it
+means.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def sample_reply(thinking: bool) -> Message:
     )
 
 
-def read(made: Encoding, ids: list[int], stops: tuple[str, ...] = ()) -> tuple[ReplyReader, list[Delta]]:
+def read(
+    made: Encoding, ids: list[int], stops: tuple[str, ...] = ()
+) -> tuple[ReplyReader, list[Delta]]:
     reader = ReplyReader(made, [], 3, stops)
     deltas: list[Delta] = []
     for token in ids:

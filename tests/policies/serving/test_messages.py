@@ -63,5 +63,5 @@ def test_a_schema_nested_without_end_is_refused() -> None:
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(5_000):
         schema = {"type": "object", "properties": {"a": schema}}
-    with pytest.raises(ApiError, match="nested|recursion"):
+    with pytest.raises(ApiError, match=r"nested|recursion"):
         read_tools([{"type": "function", "function": {"name": "f", "parameters": schema}}])
