@@ -7,13 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from envgen.cli.console import remark, say
+from envgen.cli.console import remark, say, write_json
 from envgen.cli.options import examples
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 POLICY_EXAMPLES = examples(
     "envgen serve policy m/",
-    "envgen serve policy m/ --port 0 --model-name tiny --max-batch 64",
+    "envgen serve policy m/ --port 0 --json server.json",
+    "envgen serve policy m/ --model-name tiny --max-batch 64 --max-kept 256",
     "envgen serve policy m/ --host 0.0.0.0 --api-key-env SERVE_KEY",
 )
 
@@ -46,6 +47,10 @@ def policy(
     max_waiting: Annotated[
         int, typer.Option(min=0, metavar="N", help="Replies that may wait; then it answers 429.")
     ] = 256,
+    max_kept: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Most vocabulary entries a token is drawn from."),
+    ] = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="Of a reply whose request names no limit.")
     ] = 1_024,
@@ -64,10 +69,18 @@ def policy(
         bool | None,
         typer.Option("--thinking/--no-thinking", help="Instead of what encoding.json says."),
     ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Also write address, name and process id to this file."
+        ),
+    ] = None,
 ) -> None:
     """Answer OpenAI's API with a model folder, until Ctrl-C.
 
-    Prints the base URL once it listens.
+    Prints the base URL once it listens: give it to any OpenAI client, or roll the model out with
+    --policy openai:NAME@URL, or vllm:NAME@URL for token ids. Replies that are asked for at the same
+    time are written as one batch.
     """
     from envgen.policies.server import PolicyServer, ServeConfig
 
@@ -79,6 +92,7 @@ def policy(
         model_name=model_name,
         max_batch=max_batch,
         max_waiting=max_waiting,
+        max_kept=max_kept,
         max_new_tokens=max_new_tokens,
         cache_tokens=cache_tokens,
         threads=threads,
@@ -89,6 +103,7 @@ def policy(
     server = PolicyServer(config)
     if server.warning:
         remark(f"warning: {server.warning}")
+    write_json(json, server.card())
     say(server.url)
     remark(f"serving {server.service.name!r}; Ctrl-C stops it")
     server.run()

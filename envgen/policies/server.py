@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import json
 import logging
+import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -334,6 +335,17 @@ class PolicyServer:
         host = self.service.config.host
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self.port}/v1"
+
+    def card(self) -> dict[str, object]:
+        """What a client needs to know, as JSON: address, name, window, version, process."""
+        return {
+            "url": self.url,
+            "port": self.port,
+            "model": self.service.name,
+            "max_model_len": self._local.window,
+            "policy_version": self._local.version,
+            "pid": os.getpid(),
+        }
 
     def run(self) -> None:
         """Serve until Ctrl-C, SIGTERM or ``stop``; then what is under way is given up."""

@@ -20,6 +20,8 @@ def metrics(service: Service) -> str:
         ("prompt_tokens_total", "counter", "Tokens in prompts.", counters.prompt_tokens),
         ("completion_tokens_total", "counter", "Tokens written.", counters.completion_tokens),
         ("prefilled_tokens_total", "counter", "Prompt tokens computed.", stats.prefilled_tokens),
+        ("decoded_tokens_total", "counter", "Tokens the engine decoded.", stats.decoded_tokens),
+        ("decode_steps_total", "counter", "Steps it took for them.", stats.steps),
         ("preemptions_total", "counter", "Replies that lost their pages.", stats.preemptions),
     ]
     lines = [
