@@ -56,11 +56,17 @@ class Span(NamedTuple):
     """False where a slot is padding."""
     cache: CacheView | None = None
     """Holds the keys; None: the queries' own tokens are all there is."""
+    branch_BS: Tensor | None = None
+    """Which continuation of a prefix each slot belongs to; see ``indexer.visible``."""
 
     @property
     def whole(self) -> bool:
         """Whether the queries are all tokens of unpadded sequences, in order."""
-        return self.cache is None and self.key_valid_BS is None
+        return self.cache is None and self.key_valid_BS is None and self.branch_BS is None
+
+    def visible(self) -> Tensor:
+        """Which keys each query may see: bool [B, T, S]."""
+        return visible(self.slots_BT, self.num_slots, self.key_valid_BS, self.branch_BS)
 
 
 class Ask(NamedTuple):
@@ -235,6 +241,7 @@ class LatentAttention(nn.Module):
                 span.slots_BT[:, part],
                 self.config.index_topk,
                 span.key_valid_BS,
+                span.branch_BS,
             )
 
     def _over(
@@ -306,7 +313,7 @@ class LatentAttention(nn.Module):
         """
         queries, rows_BSW = self._queries(x_BTD, angles), self._rows(x_BTD, angles)
         q_BtHW = self.absorbed(_at(queries, part))
-        hidden_BtS = ~visible(span.slots_BT[:, part], span.num_slots, span.key_valid_BS)
+        hidden_BtS = ~span._replace(slots_BT=span.slots_BT[:, part]).visible()
         scores_BHtS = widened(torch.einsum("bthw,bsw->bhts", q_BtHW, rows_BSW))
         scores_BHtS *= self.config.softmax_scale
         p_BHtS = scores_BHtS.masked_fill_(hidden_BtS.unsqueeze(1), float("-inf")).softmax(-1)
@@ -364,6 +371,8 @@ class LatentAttention(nn.Module):
         share_BT = _shares(span)
         scale = self.config.softmax_scale
         if ask.index_loss == "dense":
+            if span.branch_BS is not None:
+                raise ValueError("eq. 3 is taken over whole sequences, not over branches")
             return dense_index_loss(asked, keys_BTF, q_BTHW, rows_BTW, share_BT, scale)
         kept_BTK = _all_visible(span) if kept_BTK is None else kept_BTK
         pool_MW, pool_rows_BTK = _pooled(rows_BTW, span, kept_BTK, self.layer)
@@ -391,10 +400,14 @@ def _replayed(given_BTK: Tensor, own_BTK: Tensor | None, span: Span) -> Tensor:
     """Replayed rows, less what can't be seen, and the indexer's where there are none: int32 [B, T, K]."""
     slots_BT1 = span.slots_BT.unsqueeze(-1)
     seen_BTK = (given_BTK >= 0) & (given_BTK <= slots_BT1)
+    places = given_BTK.clamp(0, span.num_slots - 1).long().flatten(1)
     if span.key_valid_BS is not None:
-        places = given_BTK.clamp(0, span.num_slots - 1).long().flatten(1)
         valid_BTK = span.key_valid_BS.gather(1, places).view(given_BTK.shape)
         seen_BTK &= valid_BTK | (given_BTK == slots_BT1)
+    if span.branch_BS is not None:
+        branch_BTK = span.branch_BS.gather(1, places).view(given_BTK.shape)
+        own_BT1 = span.branch_BS.gather(1, span.slots_BT).unsqueeze(-1)
+        seen_BTK &= (branch_BTK == 0) | (branch_BTK == own_BT1)
     kept_BTK = torch.where(seen_BTK, given_BTK, HIDDEN).to(torch.int32)
     alone_BT = ~seen_BTK.any(-1)
     kept_BTK[..., 0] = torch.where(alone_BT, span.slots_BT, kept_BTK[..., 0]).to(torch.int32)
@@ -409,7 +422,7 @@ def _replayed(given_BTK: Tensor, own_BTK: Tensor | None, span: Span) -> Tensor:
 
 def _seen(span: Span, kept_BTK: Tensor | None) -> Tensor:
     """Visible and, where keys were chosen, chosen: bool [B, T, S]."""
-    seen_BTS = visible(span.slots_BT, span.num_slots, span.key_valid_BS)
+    seen_BTS = span.visible()
     if kept_BTK is None:
         return seen_BTS
     places = torch.where(kept_BTK < 0, span.num_slots, kept_BTK).long()
@@ -420,8 +433,7 @@ def _seen(span: Span, kept_BTK: Tensor | None) -> Tensor:
 def _all_visible(span: Span) -> Tensor:
     """Every slot that each query sees, as a set: int32 [B, T, S]."""
     slots = torch.arange(span.num_slots, dtype=torch.int32, device=span.slots_BT.device)
-    seen_BTS = visible(span.slots_BT, span.num_slots, span.key_valid_BS)
-    return torch.where(seen_BTS, slots, HIDDEN)
+    return torch.where(span.visible(), slots, HIDDEN)
 
 
 def _pooled(rows_BTW: Tensor, span: Span, kept_BtK: Tensor, layer: int) -> tuple[Tensor, Tensor]:

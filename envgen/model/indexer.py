@@ -78,16 +78,32 @@ class Indexer(nn.Module):
         return fake_fp8(x) if self.config.index_fp8 else x
 
 
-def visible(slots_BT: Tensor, num_slots: int, key_valid_BS: Tensor | None = None) -> Tensor:
-    """Which keys each query may see: bool [B, T, S]; not the future, not padding.
+def visible(
+    slots_BT: Tensor,
+    num_slots: int,
+    key_valid_BS: Tensor | None = None,
+    branch_BS: Tensor | None = None,
+) -> Tensor:
+    """Which keys each query may see: bool [B, T, S]; not the future, not padding, not another branch.
 
     Every query sees itself, so that padding has something to look at; nothing valid sees padding.
+
+    Args:
+        slots_BT: int64, places of the queries.
+        num_slots: S.
+        key_valid_BS: False where a slot is padding.
+        branch_BS: of each slot, where continuations of one prefix lie behind each other: 0 for the prefix,
+            which all see, and a number for each continuation, which only its own tokens see.
     """
     slots_S, queries_BT1 = torch.arange(num_slots, device=slots_BT.device), slots_BT.unsqueeze(-1)
-    causal_BTS = slots_S <= queries_BT1
+    seen_BTS = slots_S <= queries_BT1
+    if branch_BS is not None:
+        own_BT1 = branch_BS.gather(1, slots_BT).unsqueeze(-1)
+        branch_B1S = branch_BS.unsqueeze(1)
+        seen_BTS = seen_BTS & ((branch_B1S == 0) | (branch_B1S == own_BT1))
     if key_valid_BS is None:
-        return causal_BTS
-    return causal_BTS & (key_valid_BS.unsqueeze(1) | (slots_S == queries_BT1))
+        return seen_BTS
+    return seen_BTS & (key_valid_BS.unsqueeze(1) | (slots_S == queries_BT1))
 
 
 def index_scores(queries: IndexQueries, k_BSF: Tensor) -> Tensor:
@@ -104,6 +120,7 @@ def select(
     slots_BT: Tensor,
     num_kept: int,
     key_valid_BS: Tensor | None = None,
+    branch_BS: Tensor | None = None,
 ) -> Tensor:
     """The ``num_kept`` best visible keys of every query: int32 [B, T, K], K = min(num_kept, S).
 
@@ -121,7 +138,7 @@ def select(
         some = IndexQueries(queries.q_BTJF[:, block], queries.w_BTJ[:, block])
         with exactly(k_BSF.device):
             scores_BtS = _block_scores(some, k_BSF)
-        seen_BtS = visible(slots_BT[:, block], num_slots, key_valid_BS)
+        seen_BtS = visible(slots_BT[:, block], num_slots, key_valid_BS, branch_BS)
         scores_BtS.masked_fill_(~seen_BtS, float("-inf"))
         found_BTK[:, block] = _best(scores_BtS, kept)
     return found_BTK

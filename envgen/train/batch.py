@@ -1,8 +1,9 @@
 """Rows as tensors, and what a model says of their tokens.
 
-Rows are padded at the end: under causal attention nothing that counts sees padding.
+Rows that begin alike are packed (``packing``) where what is to be repeated of their first tokens agrees, too.
+Packs are padded at the end: under causal attention nothing that counts sees padding.
 
-Shapes: B rows, T tokens of the longest, N model tokens of all rows, X mixture layers, A experts per token,
+Shapes: B packs, T tokens of the longest, N model tokens of all rows, X mixture layers, A experts per token,
 Y layers, K kept keys.
 """
 
@@ -20,7 +21,8 @@ from torch import Tensor
 from envgen.model.attention import IndexLoss
 from envgen.model.indexer import HIDDEN, NOT_REPLAYED
 from envgen.model.modeling import DSAForCausalLM, Replay
-from envgen.train.rows import NOT_ROUTED, Row, pad
+from envgen.train.packing import Packs, common_prefix, pack
+from envgen.train.rows import NOT_ROUTED, Row
 from envgen.train.scoring import Scores, Support, score
 
 _Mover = Callable[[NDArray[Any]], Tensor]
@@ -33,9 +35,14 @@ class RowBatch:
     ids_BT: Tensor
     valid_BT: Tensor
     """bool"""
-    row_N: Tensor
-    place_N: Tensor
-    """Row and place of every model token, row by row."""
+    position_BT: Tensor
+    branch_BT: Tensor | None
+    """None: no rows share a pack."""
+    pack_N: Tensor
+    parent_N: Tensor
+    """Pack of every model token, and place of the token before it; row by row."""
+    tokens_N: Tensor
+    """The model tokens: int64."""
     old_N: Tensor
     rollout_N: Tensor
     support: Support | None
@@ -43,32 +50,58 @@ class RowBatch:
     topk: tuple[Tensor, ...] | None
     """Per layer int32 [B, T, K]."""
 
-    @property
-    def tokens_N(self) -> Tensor:
-        """The model tokens: int64 [N]."""
-        return self.ids_BT[self.row_N, self.place_N]
 
+def row_batch(
+    rows: Sequence[Row], device: torch.device | str = "cpu", *, pack_tokens: int = 1024
+) -> RowBatch:
+    """Put rows on the device.
 
-def row_batch(rows: Sequence[Row], device: torch.device | str = "cpu") -> RowBatch:
-    """Put rows on the device."""
+    Args:
+        rows: which; model tokens come in this order.
+        device: where to.
+        pack_tokens: most tokens of a pack of rows that begin alike; see ``packing.pack``.
+    """
 
     def on(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
+    packs = pack([row.ids for row in rows], pack_tokens, lambda a, b: _agreement(rows[a], rows[b]))
     counts = [row.num_model_tokens for row in rows]
-    lengths = np.array([len(row.ids) for row in rows])
-    ids = pad([row.ids.astype(np.int64) for row in rows], 0)
+    parents = [p[row.places - 1] for p, row in zip(packs.places, rows, strict=True)]
     return RowBatch(
-        ids_BT=on(ids),
-        valid_BT=on(np.arange(ids.shape[1]) < lengths[:, None]),
-        row_N=on(np.repeat(np.arange(len(rows)), counts)),
-        place_N=on(np.concatenate([row.places for row in rows])),
+        ids_BT=on(packs.ids_BT),
+        valid_BT=on(packs.valid_BT),
+        position_BT=on(packs.positions_BT),
+        branch_BT=on(packs.branches_BT) if packs.shares else None,
+        pack_N=on(np.repeat(packs.pack_R, counts)),
+        parent_N=on(np.concatenate(parents)),
+        tokens_N=on(np.concatenate([row.ids[row.places] for row in rows]).astype(np.int64)),
         old_N=on(np.concatenate([row.old for row in rows])),
         rollout_N=on(np.repeat(np.array([row.rollout for row in rows]), counts)),
         support=_support(rows, on),
-        routing_BTXA=_routing(rows, on),
-        topk=_topk(rows, ids.shape[1], on),
+        routing_BTXA=_routing(rows, packs, on),
+        topk=_topk(rows, packs, on),
     )
+
+
+def _agreement(a: Row, b: Row) -> int:
+    """How many first tokens two rows share, with all that is repeated of them."""
+    shared = common_prefix(a.ids, b.ids)
+    if a.routing is not None and b.routing is not None:
+        shared = min(shared, common_prefix(a.routing[:shared], b.routing[:shared]))
+    if a.topk is not None and b.topk is not None:
+        width = max(a.topk.shape[2], b.topk.shape[2])
+        # Their order means nothing.
+        one, other = (np.sort(_widened(sets[:shared], width)) for sets in (a.topk, b.topk))
+        shared = min(shared, common_prefix(one, other))
+    return shared
+
+
+def _widened(sets: NDArray[np.int32], width: int) -> NDArray[np.int32]:
+    """Key sets [..., K] with room for ``width`` keys."""
+    out = np.full((*sets.shape[:-1], width), HIDDEN, np.int32)
+    out[..., : sets.shape[-1]] = sets
+    return out
 
 
 def _support(rows: Sequence[Row], on: _Mover) -> Support | None:
@@ -85,25 +118,28 @@ def _support(rows: Sequence[Row], on: _Mover) -> Support | None:
     return Support(on(offsets), on(np.concatenate(ids)))
 
 
-def _routing(rows: Sequence[Row], on: _Mover) -> Tensor | None:
+def _routing(rows: Sequence[Row], packs: Packs, on: _Mover) -> Tensor | None:
     """None unless every row has its routing."""
     known = [row.routing for row in rows if row.routing is not None]
     if len(known) < len(rows):
         return None
-    return on(pad([routing.astype(np.int64) for routing in known], NOT_ROUTED))
+    return on(packs.spread([routing.astype(np.int64) for routing in known], NOT_ROUTED))
 
 
-def _topk(rows: Sequence[Row], tokens: int, on: _Mover) -> tuple[Tensor, ...] | None:
+def _topk(rows: Sequence[Row], packs: Packs, on: _Mover) -> tuple[Tensor, ...] | None:
     """Per layer; what no engine ran (the last token, padding) is chosen live."""
     known = [row.topk for row in rows if row.topk is not None]
     if len(known) < len(rows):
         return None
     layers, width = known[0].shape[1], max(one.shape[2] for one in known)
-    whole = np.full((len(rows), tokens, layers, width), HIDDEN, np.int32)
-    whole[..., 0] = NOT_REPLAYED
-    for i, one in enumerate(known):
-        whole[i, : len(one), :, : one.shape[2]] = one
-        whole[i, : len(one), :, one.shape[2] :] = HIDDEN
+    moved = []
+    for sets, places in zip(known, packs.places, strict=True):
+        moved.append(_widened(np.where(sets < 0, sets, places[sets.clip(0)]), width))
+    whole = packs.spread(moved, HIDDEN)
+    unknown = np.ones(packs.ids_BT.shape, bool)
+    for pack_index, places, sets in zip(packs.pack_R, packs.places, known, strict=True):
+        unknown[pack_index, places[: len(sets)]] = False
+    whole[unknown, :, 0] = NOT_REPLAYED
     return tuple(on(whole[:, :, layer]) for layer in range(layers))
 
 
@@ -131,9 +167,11 @@ def say(
     output = model(
         batch.ids_BT,
         batch.valid_BT if index_loss is not None else None,
+        position_ids=batch.position_BT,
+        branch_ids=batch.branch_BT,
         replay=replay,
         index_loss=index_loss,
-        keep=(batch.row_N, batch.place_N - 1),
+        keep=(batch.pack_N, batch.parent_N),
     )
     scores = score(output.logits, batch.tokens_N, temperature, batch.support if keep_mask else None)
     return Said(scores, output.index_loss, output.routing_BTXA)

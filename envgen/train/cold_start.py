@@ -169,36 +169,30 @@ def _update(
     model.train()
     batch = taught_batch(rows, config.device)
     learns_index = config.optimizer.indexer == "eq4"
-    output = model(
-        batch.ids_BT,
-        batch.valid_BT if learns_index else None,
-        index_loss="sparse" if learns_index else None,
-    )
-    loss = sft_loss(output.logits, batch.ids_BT, batch.learnt_BT, batch.valid_BT, config.sft)
-    total = loss
-    if output.index_loss is not None:
-        total = loss + config.index_loss_weight * output.index_loss
+    taught = sft_loss(model, batch, config.sft, "sparse" if learns_index else None)
+    total = taught.loss
+    if taught.index_loss is not None:
+        total = total + config.index_loss_weight * taught.index_loss
     try:
         require_finite(total, step)
         optimizer.zero_grad()
         torch.autograd.backward(total)
         norms = optimizer.step(step)
     except DivergedError:
-        torch.save(
-            {"step": step, "ids": batch.ids_BT, "learnt": batch.learnt_BT}, out / "diverged.pt"
-        )
+        torch.save({"step": step, "ids": [row.ids.tolist() for row in rows]}, out / "diverged.pt")
         raise
     if config.router_bias_rate:
         model.update_router_bias(config.router_bias_rate)
-    value = float(loss.detach())
+    value = float(taught.learnt_loss.detach())
     figures = {
         "sft/loss": value,
         "sft/grad_norm": norms.trunk,
-        "sft/tokens": batch.valid_BT.sum().item(),
+        "sft/tokens": batch.num_row_tokens,
+        "sft/tokens_run": batch.valid_BT.sum().item(),
     }
-    if output.index_loss is not None:
+    if taught.index_loss is not None:
         figures |= {
-            "index/loss": float(output.index_loss.detach()),
+            "index/loss": float(taught.index_loss.detach()),
             "index/grad_norm": norms.indexer,
         }
     metrics.write(step + 1, figures)
@@ -216,10 +210,7 @@ def _validate(
     total = tokens = 0.0
     for chosen in batches_by_length(rows, config.tokens_per_batch, Random(0)):
         batch = taught_batch([rows[i] for i in chosen], config.device)
-        loss = sft_loss(
-            model(batch.ids_BT).logits, batch.ids_BT, batch.learnt_BT, batch.valid_BT, SFTConfig()
-        )
-        count = batch.learnt_BT[:, 1:].sum().item()
-        total += loss.item() * count
+        count = batch.learnt_N.sum().item()
+        total += sft_loss(model, batch, SFTConfig()).learnt_loss.item() * count
         tokens += count
     return total / tokens

@@ -151,12 +151,3 @@ def _routing(last: Arrays, length: int) -> NDArray[np.uint16] | None:
         )
     unknown = np.full((1, *found.shape[1:]), NOT_ROUTED, np.uint16)
     return np.concatenate((found, unknown))
-
-
-def pad(rows: Sequence[NDArray[Any]], fill: int) -> NDArray[Any]:
-    """Stack arrays of different first lengths, filled at the end: [rows, longest, ...]."""
-    longest = max(map(len, rows))
-    out = np.full((len(rows), longest, *rows[0].shape[1:]), fill, rows[0].dtype)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = row
-    return out

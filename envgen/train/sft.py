@@ -4,7 +4,7 @@ A conversation becomes the rows that a rollout of it would become: prompt, the t
 environment said, the next completion. A new user message makes a thinking model forget its reasoning, so it
 begins a new row; each reply is learnt in the context in which it will be written.
 
-Shapes: B rows, T tokens, N learnt tokens, V vocabulary.
+Shapes: B packs of rows, T tokens, N tokens, n those whose loss is taken.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +22,11 @@ from torch import Tensor
 
 from envgen.core.errors import ConfigError
 from envgen.core.types import Message, Record
+from envgen.model.attention import IndexLoss
+from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.base import Tool
 from envgen.policies.encoding import Encoding
+from envgen.train.packing import pack
 
 
 class SFTConfig(Record):
@@ -73,55 +77,101 @@ def _row(ids: list[int], places: list[int]) -> TaughtRow:
     return TaughtRow(np.array(ids, np.int32), np.array(places, np.int64))
 
 
-def sft_loss(
-    logits_BTV: Tensor, ids_BT: Tensor, learnt_BT: Tensor, valid_BT: Tensor, config: SFTConfig
-) -> Tensor:
-    """Mean cross-entropy over learnt tokens, plus ``context_weight`` times that over the others.
+@dataclass(frozen=True)
+class TaughtBatch:
+    """Rows on the device, those that begin alike packed (``packing``). N tokens that follow another one."""
+
+    ids_BT: Tensor
+    valid_BT: Tensor
+    position_BT: Tensor
+    branch_BT: Tensor | None
+    pack_N: Tensor
+    place_N: Tensor
+    """Where the tokens are that are predicted."""
+    parent_N: Tensor
+    """Where the token before each is."""
+    learnt_N: Tensor
+    """float32: in how many rows the model writes the token; 0 for context."""
+    num_row_tokens: int
+    """Tokens of the rows, each counted whole."""
+
+
+def taught_batch(
+    rows: Sequence[TaughtRow], device: torch.device | str = "cpu", *, pack_tokens: int = 1024
+) -> TaughtBatch:
+    """Put rows on the device.
 
     Args:
-        logits_BTV: of the model; those at t predict token t + 1.
-        ids_BT: int64.
-        learnt_BT: bool, tokens that the model writes.
-        valid_BT: bool, False for padding.
-        config: weights.
+        rows: which.
+        device: where to.
+        pack_tokens: most tokens of a pack of rows that begin alike; see ``packing.pack``.
     """
-    targets = ids_BT[:, 1:]
-    losses = torch.nn.functional.cross_entropy(
-        logits_BTV[:, :-1].float().flatten(0, 1), targets.flatten(), reduction="none"
-    ).view(targets.shape)
-    learnt = learnt_BT[:, 1:]
-    loss = _mean(losses, learnt)
-    if config.context_weight:
-        loss = loss + config.context_weight * _mean(losses, valid_BT[:, 1:] & ~learnt)
-    return loss
+    packs = pack([row.ids for row in rows], pack_tokens)
+    learnt = np.zeros(packs.ids_BT.shape, np.float32)
+    for row, pack_index, places in zip(rows, packs.pack_R, packs.places, strict=True):
+        learnt[pack_index, places[row.places]] += 1
+    parents = packs.parents_BT()
+    pack_N, place_N = np.nonzero(parents >= 0)
 
+    def on(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(device)
 
-def _mean(losses: Tensor, chosen: Tensor) -> Tensor:
-    return (losses * chosen).sum() / chosen.sum().clamp_min(1)
+    return TaughtBatch(
+        ids_BT=on(packs.ids_BT),
+        valid_BT=on(packs.valid_BT),
+        position_BT=on(packs.positions_BT),
+        branch_BT=on(packs.branches_BT) if packs.shares else None,
+        pack_N=on(pack_N),
+        place_N=on(place_N),
+        parent_N=on(parents[pack_N, place_N]),
+        learnt_N=on(learnt[pack_N, place_N]),
+        num_row_tokens=sum(len(row.ids) for row in rows),
+    )
 
 
 @dataclass(frozen=True)
-class TaughtBatch:
-    """Rows on the device, padded at the end."""
+class Taught:
+    """What a model makes of a batch."""
 
-    ids_BT: Tensor
-    learnt_BT: Tensor
-    valid_BT: Tensor
+    loss: Tensor
+    """Mean cross-entropy of learnt tokens, and ``context_weight`` times that of the others."""
+    learnt_loss: Tensor
+    """The first part."""
+    index_loss: Tensor | None
 
 
-def taught_batch(rows: Sequence[TaughtRow], device: torch.device | str = "cpu") -> TaughtBatch:
-    """Put rows on the device."""
-    longest = max(len(row.ids) for row in rows)
-    ids = np.zeros((len(rows), longest), np.int64)
-    learnt, valid = np.zeros(ids.shape, bool), np.zeros(ids.shape, bool)
-    for i, row in enumerate(rows):
-        ids[i, : len(row.ids)] = row.ids
-        valid[i, : len(row.ids)] = True
-        learnt[i, row.places] = True
-    ids_BT, learnt_BT, valid_BT = (
-        torch.from_numpy(array).to(device) for array in (ids, learnt, valid)
+def sft_loss(
+    model: DSAForCausalLM,
+    batch: TaughtBatch,
+    config: SFTConfig,
+    index_loss: IndexLoss | None = None,
+) -> Taught:
+    """Run a batch; a token that several rows share counts for each of those that learn it."""
+    chosen = torch.arange(len(batch.learnt_N), device=batch.learnt_N.device)
+    if not config.context_weight:
+        chosen = batch.learnt_N.nonzero().squeeze(1)
+    pack_n, parent_n = batch.pack_N[chosen], batch.parent_N[chosen]
+    output = model(
+        batch.ids_BT,
+        # Padding is at the end, where nothing looks.
+        batch.valid_BT if index_loss is not None else None,
+        position_ids=batch.position_BT,
+        branch_ids=batch.branch_BT,
+        index_loss=index_loss,
+        keep=(pack_n, parent_n),
     )
-    return TaughtBatch(ids_BT, learnt_BT, valid_BT)
+    targets_n = batch.ids_BT[pack_n, batch.place_N[chosen]]
+    losses_n = torch.nn.functional.cross_entropy(output.logits.float(), targets_n, reduction="none")
+    learnt_n = batch.learnt_N[chosen]
+    learnt_loss = _mean(losses_n, learnt_n)
+    loss = learnt_loss
+    if config.context_weight:
+        loss = loss + config.context_weight * _mean(losses_n, (learnt_n == 0).float())
+    return Taught(loss, learnt_loss, output.index_loss)
+
+
+def _mean(losses_n: Tensor, weights_n: Tensor) -> Tensor:
+    return (losses_n * weights_n).sum() / weights_n.sum().clamp_min(1)
 
 
 def batches_by_length(

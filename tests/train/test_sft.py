@@ -78,7 +78,6 @@ def test_the_loss_is_the_mean_over_learnt_tokens_and_padding_changes_nothing() -
         TaughtRow(np.arange(1, 9, dtype=np.int32), np.array([3, 4, 7])),
         TaughtRow(np.arange(20, 25, dtype=np.int32), np.array([2])),
     ]
-    batch = taught_batch(rows)
     losses = []
     for row in rows:
         logits = model(torch.from_numpy(row.ids.astype(np.int64))[None]).logits[0]
@@ -86,13 +85,11 @@ def test_the_loss_is_the_mean_over_learnt_tokens_and_padding_changes_nothing() -
             cross_entropy(logits[place - 1], torch.tensor(int(row.ids[place])))
             for place in row.places
         ]
-    logits = model(batch.ids_BT).logits
-    found = sft_loss(logits, batch.ids_BT, batch.learnt_BT, batch.valid_BT, SFTConfig())
-    torch.testing.assert_close(found, torch.stack(losses).mean())
-    weighted = sft_loss(
-        logits, batch.ids_BT, batch.learnt_BT, batch.valid_BT, SFTConfig(context_weight=0.1)
-    )
-    assert weighted > found
+    found = sft_loss(model, taught_batch(rows), SFTConfig())
+    torch.testing.assert_close(found.loss, torch.stack(losses).mean())
+    weighted = sft_loss(model, taught_batch(rows), SFTConfig(context_weight=0.1))
+    torch.testing.assert_close(weighted.learnt_loss, found.loss)
+    assert weighted.loss > found.loss
 
 
 def test_batches_hold_every_row_once_and_like_lengths() -> None:
