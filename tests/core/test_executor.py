@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import itertools
 import os
 import pickle
@@ -75,17 +76,12 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     script.write_text(
         "from envgen.core.executor import LocalExecutor, WorkerSpec\n"
         "import itertools\n"
-        "if __name__ == '__main__':\n"
-        "    spec = WorkerSpec('workers:squares')\n"
-        "    for o in LocalExecutor(processes=2).run(spec, itertools.count()):\n"
-        "        print(o.value[1], flush=True)\n"
+        "spec = WorkerSpec('workers:squares')\n"
+        "for o in LocalExecutor(processes=2).run(spec, itertools.count()):\n"
+        "    print(o.value[1], flush=True)\n"
     )
-    paths = os.pathsep.join([*sys.path, str(Path(__file__).parents[1] / "helpers")])
     parent = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=_with_helpers()
     )
     assert parent.stdout is not None
     pids: set[int] = set()
@@ -100,6 +96,34 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_alive(pid) for pid in pids)
+
+
+def test_workers_import_nothing_of_the_callers(tmp_path: Path) -> None:
+    """A script needs no guard: it is not run again in the workers. Its path and options are theirs."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "sys.path.append('/nowhere/else')\n"
+        "from envgen.core.executor import LocalExecutor, WorkerSpec\n"
+        "spec = WorkerSpec('workers:surroundings')\n"
+        "print(*[o.value for o in LocalExecutor(processes=1).run(spec, [0])])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-P", "-O", str(script)],
+        capture_output=True,
+        text=True,
+        env=_with_helpers(),
+        timeout=60,
+    )
+    assert ran.stderr == ""
+    main, last, optimised, stdin = ast.literal_eval(ran.stdout)
+    assert Path(main).name == "worker_main.py"
+    assert (last, optimised, stdin) == ("/nowhere/else", 1, "")
+
+
+def _with_helpers() -> dict[str, str]:
+    paths = [*sys.path, str(Path(__file__).parents[1] / "helpers")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _alive(pid: int) -> bool:

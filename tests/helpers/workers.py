@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +35,13 @@ def broken() -> Iterator[Any]:
     """Can't be opened."""
     raise RuntimeError("no luck")
     yield
+
+
+@contextmanager
+def surroundings() -> Iterator[Callable[[int], tuple[str | None, str, int, str]]]:
+    """Where a worker finds itself: its main file, the end of its path, -O, what stdin says."""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    yield lambda item: (main, sys.path[-1], sys.flags.optimize, sys.stdin.read())
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -50,6 +49,16 @@ def config(dataset: Dataset, out: Path, policy: str, **fields: Any) -> RolloutCo
 def stored(folder: Path) -> dict[tuple[str, int], Any]:
     with RunStore.read(folder) as store:
         return {(t.task_id, t.sample): t for t in store.trajectories()}
+
+
+def worker_pids() -> list[int]:
+    """The worker processes of this one."""
+    lines = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())],
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    return [int(line.split()[0]) for line in lines if "worker_main.py" in line]
 
 
 def test_gold_passes_everything(dataset: Dataset, tmp_path: Path) -> None:
@@ -119,7 +128,7 @@ def test_worker_processes_give_the_same_results(dataset: Dataset, tmp_path: Path
 def test_a_killed_worker_changes_nothing(dataset: Dataset, tmp_path: Path) -> None:
     def kill_one(progress: Progress) -> None:
         if progress.done in (20, 90):
-            multiprocessing.active_children()[0].kill()
+            os.kill(worker_pids()[0], signal.SIGKILL)
 
     wanted = config(dataset, tmp_path / "a", "random", n=60, concurrency=2)
     summary = rollout(wanted, progress=kill_one)
