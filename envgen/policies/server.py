@@ -29,7 +29,7 @@ try:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, PlainTextResponse, Response
     from starlette.routing import Route
 except ImportError as error:
@@ -116,7 +116,7 @@ class _Front:
             try:
                 self._require_key(request)
                 return await handler(request)
-            except ClientGoneError:
+            except (ClientGoneError, ClientDisconnect):
                 return Response(status_code=_CLIENT_GONE)
             except ApiError as error:
                 return _error_response(error)

@@ -66,6 +66,33 @@ def weather_lessons(*, thinking: bool = False) -> list[Lesson]:
     ]
 
 
+def hotel_lessons(dataset: Path) -> list[Lesson]:
+    """A good episode of ``tiny-cheapest`` in the tiny dataset, as the environment tells it."""
+    from envgen.environments.actions import encode_message
+    from envgen.environments.general import GeneralEnv
+    from envgen.environments.hosts import open_dataset
+
+    steps = [
+        ToolCall(id="call_0_0", name="list_hotels", arguments={"city": "Hangzhou"}),
+        ToolCall(
+            id="call_1_0", name="submit_result", arguments={"answer_text": '{"hotel": "Lotus Inn"}'}
+        ),
+    ]
+    found: list[Lesson] = []
+    env = GeneralEnv(open_dataset(str(dataset)), backend="inline")
+    try:
+        _, info = env.reset(options={"task_id": "tiny-cheapest"})
+        for call in steps:
+            reply = Message(role="assistant", tool_calls=(call,))
+            found.append(Lesson(list(env.messages), reply, info["tools"]))
+            env.step(encode_message(reply))
+        assert env.score is not None
+        assert env.score.passed
+    finally:
+        env.close()
+    return found
+
+
 def write_random_model(
     folder: Path, encoding: EncodingConfig | None = None, *, seed: int = 0, **changes: Any
 ) -> DSAForCausalLM:

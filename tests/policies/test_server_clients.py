@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 import time
-import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from contextlib import closing
@@ -42,6 +41,20 @@ def deaf(noise: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> PolicyServer:
     return noise
 
 
+def connect(server: PolicyServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+
+
+def raw(body: dict[str, Any]) -> bytes:
+    """A chat request as it goes over the wire."""
+    content = json.dumps(body).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
 def idle(server: PolicyServer) -> bool:
     stats = server.service.stats()
     return stats.running == 0 and stats.waiting == 0
@@ -65,18 +78,71 @@ def test_leaving_a_stream_frees_its_place_and_pages(deaf: PolicyServer) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_vanishes_frees_its_place(deaf: PolicyServer, stream: bool) -> None:
-    body = json.dumps({**LONG, "stream": stream, "n": 3}).encode()
-    parts = urllib.parse.urlsplit(deaf.url)
-    sock = socket.create_connection((parts.hostname, parts.port), timeout=10)
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    sock.sendall(head.encode() + body)
+    sock = connect(deaf)
+    sock.sendall(raw({**LONG, "stream": stream, "n": 3}))
     until(lambda: deaf.service.stats().running == 3)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     sock.close()  # a reset, no farewell
     until(lambda: idle(deaf))
+
+
+def test_a_client_that_leaves_while_it_asks_is_no_error(
+    noise: PolicyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken = noise.service.counters.requests
+    with connect(noise) as sock:
+        sock.sendall(raw(LONG)[:-10])
+        time.sleep(0.2)
+    with connect(noise) as sock:
+        sock.sendall(raw({**LONG, "max_tokens": 1}))
+        assert sock.recv(100).startswith(b"HTTP/1.1 200 OK")
+    assert noise.service.counters.requests == taken + 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_client_that_does_not_read_keeps_nobody_waiting(deaf: PolicyServer) -> None:
+    """Its replies are written to the end and wait for it; neither their places nor the queue are taken."""
+    config = deaf.service.config
+    deaf.service.config = config.model_copy(update={"max_batch": 2, "max_waiting": 0})
+    # With the usual buffers the kernel would read for it.
+    deaf._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    try:
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            sock.connect(("127.0.0.1", deaf.port))
+            body = {**LONG, "max_tokens": 400, "stream": True, "logprobs": True, "n": 2}
+            sock.sendall(raw(body))
+            until(lambda: deaf.service.stats().running == 2)
+            until(lambda: idle(deaf), 60)
+            assert deaf.service._live
+            with openai.OpenAI(base_url=deaf.url, api_key="none", max_retries=0) as client:
+                reply = client.chat.completions.create(**{**LONG, "max_tokens": 2})
+            assert reply.choices[0].finish_reason == "length"
+        until(lambda: not deaf.service._live)
+    finally:
+        deaf.service.config = config
+
+
+def test_requests_may_follow_each_other_in_any_form(noise: PolicyServer) -> None:
+    """Pipelined, in chunks, in UTF-16: what HTTP and JSON allow."""
+    body = json.dumps({**LONG, "max_tokens": 1}).encode("utf-16")
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    chunk = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+    plain = raw({**LONG, "max_tokens": 1})
+    with connect(noise) as sock:
+        sock.sendall(plain + plain + head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
+        found = b""
+        while found.count(b"chat.completion") < 3:
+            part = sock.recv(65_536)
+            assert part, found
+            found += part
+    assert found.count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_what_is_no_http_is_refused(noise: PolicyServer) -> None:
+    with connect(noise) as sock:
+        sock.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        assert sock.recv(100).startswith(b"HTTP/1.1 400 ")
 
 
 def test_too_many_requests_are_told_to_come_back(deaf: PolicyServer) -> None:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tiny_dataset import write_tiny_dataset
-from tiny_models import Lesson, write_random_model, write_taught_model
+from tiny_models import hotel_lessons, write_random_model, write_taught_model
 
 from envgen.core.errors import ResumeError
-from envgen.core.types import Message, Sampling, ToolCall, Trajectory
-from envgen.environments.hosts import open_dataset
+from envgen.core.types import Sampling, Trajectory
 from envgen.policies.encoding import EncodingConfig
 from envgen.policies.registry import PolicyConfig
 from envgen.policies.server import PolicyServer, ServeConfig
@@ -42,7 +41,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def solver(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
     """A model that has learnt to solve ``tiny-cheapest`` by heart."""
     folder = tmp_path_factory.mktemp("models") / "solver"
-    write_taught_model(folder, lessons(dataset), EncodingConfig(kind="compact", system=False))
+    write_taught_model(folder, hotel_lessons(dataset), EncodingConfig(kind="compact", system=False))
     return folder
 
 
@@ -51,32 +50,6 @@ def server(solver: Path) -> Iterator[PolicyServer]:
     config = ServeConfig(model=str(solver), port=0, threads=1, max_new_tokens=96)
     with PolicyServer(config).running() as running:
         yield running
-
-
-def lessons(dataset: Path) -> list[Lesson]:
-    """The conversation of a good episode, as the environment tells it."""
-    from envgen.environments.actions import encode_message
-    from envgen.environments.general import GeneralEnv
-
-    steps = [
-        ToolCall(id="call_0_0", name="list_hotels", arguments={"city": "Hangzhou"}),
-        ToolCall(
-            id="call_1_0", name="submit_result", arguments={"answer_text": '{"hotel": "Lotus Inn"}'}
-        ),
-    ]
-    found: list[Lesson] = []
-    env = GeneralEnv(open_dataset(str(dataset)), backend="inline")
-    try:
-        _, info = env.reset(options={"task_id": "tiny-cheapest"})
-        for call in steps:
-            reply = Message(role="assistant", tool_calls=(call,))
-            found.append(Lesson(list(env.messages), reply, info["tools"]))
-            env.step(encode_message(reply))
-        assert env.score is not None
-        assert env.score.passed
-    finally:
-        env.close()
-    return found
 
 
 def run(

@@ -47,11 +47,16 @@ class Chat:
     def start(self) -> Generation:
         """Let the engine begin."""
         body = self.body
+
+        def reader() -> ReplyReader:
+            whole = not body.stream
+            return ReplyReader(self._encoding, self._tools, self._turn, body.stops, whole=whole)
+
         return self._service.generate(
             [self._prompt],
             body,
             body.limit,
-            lambda: ReplyReader(self._encoding, self._tools, self._turn, body.stops),
+            reader,
             each=body.num_choices,
             routing=body.return_routed_experts,
         )

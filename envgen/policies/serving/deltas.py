@@ -5,7 +5,8 @@ reading the ids with a letter behind them. At a control token all ids are read (
 settled by then is sent: the rest of a text, whole calls. Together the pieces are the message.
 
 Where a control token makes no sense, nothing is sent until the section ends: only then is known what it
-means.
+means. The same where a reply is read again too often (a model that writes nothing but control tokens):
+reading is kept linear in the reply's length.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from envgen.policies.serving.text import Characters, StopText
 
 _BLOCK_BEGINS = re.compile(r"\n*<?$")
 """What DSML writes before the control token of a block of calls; it is not content."""
+
+READ_AGAIN_TOKENS, READ_AGAIN_PER_TOKEN = 16_384, 16
+"""How many ids a reply may be read again: some, and some more per id."""
 
 Section = Literal["reasoning", "content", "call", "unsure"]
 _TEXTS = ("reasoning", "content")
@@ -46,13 +50,20 @@ class ReplyReader:
         tools: as in the prompt.
         turn: number of the reply; call ids carry it.
         stops: sequences that end the reply when they appear in reasoning or content.
+        whole: the pieces are not sent as they come; then most of the work is saved.
 
     Attributes:
         stopped: a stop sequence was found; ids after it don't count.
     """
 
     def __init__(
-        self, encoding: Encoding, tools: Sequence[Tool], turn: int, stops: Sequence[str] = ()
+        self,
+        encoding: Encoding,
+        tools: Sequence[Tool],
+        turn: int,
+        stops: Sequence[str] = (),
+        *,
+        whole: bool = False,
     ) -> None:
         self.stopped = False
         self._encoding = encoding
@@ -66,6 +77,9 @@ class ReplyReader:
         self._sent: dict[str, str] = dict.fromkeys(_TEXTS, "")
         self._calls: list[ToolCall] = []
         self._stray: Section | None = None
+        self._skipped = False
+        self._whole = whole and not stops
+        self._read_again = 0
         self._section = self._ask()
 
     def feed(self, token: int) -> list[Delta]:
@@ -73,6 +87,9 @@ class ReplyReader:
         self._ids.append(token)
         if token in self._controls:
             self._characters = Characters()
+            if not self._may_read_again():
+                self._section, self._skipped = "unsure", True
+                return []
             return self._turn_to(self._ask())
         if self._section not in _TEXTS:
             return []
@@ -100,6 +117,13 @@ class ReplyReader:
     def _read(self, ids: Sequence[int]) -> Message:
         return self._encoding.parse(ids, self._tools, self._turn, lenient=True)
 
+    def _may_read_again(self) -> bool:
+        size = len(self._ids)
+        if self._whole or self._read_again + size > READ_AGAIN_TOKENS + READ_AGAIN_PER_TOKEN * size:
+            return False
+        self._read_again += size
+        return True
+
     def _ask(self) -> Section:
         """Where plain text that comes next would belong."""
         now, then = self._read(self._ids), self._read([*self._ids, *self._probe])
@@ -116,8 +140,9 @@ class ReplyReader:
 
     def _turn_to(self, section: Section) -> list[Delta]:
         """Go on behind a control token; a text that it did not end makes its section unsure."""
-        if section == self._section and section in _TEXTS:
+        if section in _TEXTS and (section == self._section or self._skipped):
             self._stray = section
+        self._skipped = False
         if section == self._stray:
             section = "unsure"
         self._section = section

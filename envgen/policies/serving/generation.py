@@ -153,6 +153,11 @@ class Generation:
             self.cancel()
             raise
 
+    @property
+    def under_way(self) -> int:
+        """Samples that the engine still writes, whether or not the client reads them."""
+        return sum(not ticket.done for ticket in self._tickets)
+
     def cancel(self) -> None:
         """Give up what is not complete; its place and pages are free with the engine's next step."""
         for ticket in self._tickets:

@@ -234,7 +234,7 @@ class Service:
                     code="invalid_value",
                     param="prompt",
                 )
-        under_way = sum(len(generation.samples) for generation in self._live)
+        under_way = sum(generation.under_way for generation in self._live)
         if under_way and under_way + count > self.config.max_batch + self.config.max_waiting:
             self.counters.refused += 1
             raise ApiError(

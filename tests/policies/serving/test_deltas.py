@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import pytest
 from tiny_models import TEXTS
@@ -12,6 +14,7 @@ from envgen.core.types import Message, ToolCall
 from envgen.model.tokenizer import train_tokenizer
 from envgen.policies.encoding import Encoding, EncodingConfig, make_encoding
 from envgen.policies.encoding.files import tokenizer_config
+from envgen.policies.serving import deltas as deltas_module
 from envgen.policies.serving.deltas import Delta, ReplyReader
 
 KINDS = [("compact", False), ("compact", True), ("dsml", False), ("dsml", True)]
@@ -56,6 +59,18 @@ def joined(deltas: list[Delta]) -> Message:
     )
 
 
+def spoiled(made: Encoding, thinking: bool, rng: random.Random) -> list[int]:
+    """The ids of a reply with up to four ids too many, cut anywhere."""
+    controls = sorted(made.tokenizer.control.values())
+    ids = made.completion(sample_reply(thinking))[:-1]
+    for _ in range(rng.randrange(5)):
+        anything = rng.randrange(made.tokenizer.vocab_size)
+        ids.insert(rng.randrange(len(ids)), rng.choice([rng.choice(controls), anything]))
+    ids = ids[: rng.randrange(len(ids) + 1)]
+    stop = next((i for i, token in enumerate(ids) if token in made.stop_ids), len(ids))
+    return ids[: stop + 1]
+
+
 @pytest.mark.parametrize(("kind", "thinking"), KINDS)
 def test_pieces_of_a_good_reply_are_the_reply(kind: str, thinking: bool) -> None:
     made, reply = encoding(kind, thinking), sample_reply(thinking)
@@ -69,16 +84,46 @@ def test_pieces_of_a_good_reply_are_the_reply(kind: str, thinking: bool) -> None
 @pytest.mark.parametrize("seed", range(100))
 def test_pieces_of_a_spoiled_reply_are_what_is_read(kind: str, thinking: bool, seed: int) -> None:
     made, rng = encoding(kind, thinking), random.Random(seed)
-    controls = sorted(made.tokenizer.control.values())
-    ids = made.completion(sample_reply(thinking))[:-1]
-    for _ in range(rng.randrange(5)):
-        anything = rng.randrange(made.tokenizer.vocab_size)
-        ids.insert(rng.randrange(len(ids)), rng.choice([rng.choice(controls), anything]))
-    ids = ids[: rng.randrange(len(ids) + 1)]
-    stop = next((i for i, token in enumerate(ids) if token in made.stop_ids), len(ids))
-    ids = ids[: stop + 1]
+    ids = spoiled(made, thinking, rng)
     reader, deltas = read(made, ids)
     assert joined(deltas) == reader.message() == made.parse(ids, [], 3, lenient=True)
+
+
+@pytest.mark.parametrize(("kind", "thinking"), KINDS[1:])
+@pytest.mark.parametrize("seed", range(60))
+def test_pieces_that_wait_are_what_is_read(
+    kind: str, thinking: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a reply may not be read again at every control token, its pieces come later, not otherwise."""
+    made, rng = encoding(kind, thinking), random.Random(seed)
+    monkeypatch.setattr(deltas_module, "READ_AGAIN_TOKENS", rng.randrange(200))
+    monkeypatch.setattr(deltas_module, "READ_AGAIN_PER_TOKEN", rng.choice([0, 1, 2, 4]))
+    ids = spoiled(made, thinking, rng)
+    reader, deltas = read(made, ids)
+    assert joined(deltas) == reader.message() == made.parse(ids, [], 3, lenient=True)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("kind", "thinking"), KINDS)
+def test_nothing_but_control_tokens_is_read_in_linear_time(
+    kind: str, thinking: bool, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, count = encoding(kind, thinking), 2_000
+    parse, read_ids = made.parse, 0
+
+    def counting(ids: Sequence[int], *more: Any, **settings: Any) -> Message:
+        nonlocal read_ids
+        read_ids += len(ids)
+        return parse(ids, *more, **settings)
+
+    monkeypatch.setattr(made, "parse", counting)
+    limit = 3 * (deltas_module.READ_AGAIN_TOKENS + deltas_module.READ_AGAIN_PER_TOKEN * count)
+    for control in sorted(set(made.tokenizer.control.values()) - set(made.stop_ids)):
+        read_ids = 0
+        reader = ReplyReader(made, [], 3, whole=whole)
+        deltas = [delta for _ in range(count) for delta in reader.feed(control)]
+        assert joined(deltas + reader.finish()) == reader.message()
+        assert read_ids <= (3 * count if whole else limit + 3 * count)
 
 
 @pytest.mark.parametrize(("kind", "thinking"), KINDS)
