@@ -184,6 +184,7 @@ def export(
 
     opened = open_dataset(dataset, unproven=unproven)
     path = out_path or Path(f"{opened.path.resolve().name}.{format}")
-    n = write(opened, path, format)
+    with progress("exporting") as update:
+        n = write(opened, path, format, progress=update)
     say(f"wrote {n} task{'' if n == 1 else 's'} to {path}")
     write_json(json, {"path": str(path), "tasks": n, "bytes": path.stat().st_size})

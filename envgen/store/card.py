@@ -100,6 +100,8 @@ def _flat(value: JsonValue) -> str:
         return ", ".join(f"{name}: {_flat(item)}" for name, item in sorted(value.items())) or "-"
     if isinstance(value, list):
         return "; ".join(map(_flat, value)) or "-"
+    if value is None:
+        return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

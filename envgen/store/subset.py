@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,9 @@ from envgen.core.types import PassAt, PublicTask, SourceKind
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
+
+_BATCH = 1000
+"""Rows written, or told of, at a time."""
 
 
 def subset(
@@ -88,10 +91,22 @@ def public_tasks(dataset: Dataset) -> Iterator[PublicTask]:
         yield spec.public(dataset.environments[spec.environment_id])
 
 
-def export(dataset: Dataset, path: str | Path, format: Literal["jsonl", "parquet"]) -> int:
+def export(
+    dataset: Dataset,
+    path: str | Path,
+    format: Literal["jsonl", "parquet"],
+    *,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> int:
     """Write the public side of all tasks to one file; no solution, verifier, rows or proof.
 
     In Parquet, structured fields are JSON texts. ``tools`` are in OpenAI's form in both.
+
+    Args:
+        dataset: where from.
+        path: the new file.
+        format: of the file.
+        progress: called with (done, total, what) now and then.
 
     Returns:
         The number of tasks written.
@@ -108,46 +123,45 @@ def export(dataset: Dataset, path: str | Path, format: Literal["jsonl", "parquet
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        count = _jsonl(dataset, partial) if format == "jsonl" else _parquet(dataset, partial)
+        write = _jsonl if format == "jsonl" else _parquet
+        write(_rows(dataset, progress), partial)
         partial.rename(path)
     except OSError as error:
         raise StoreError(f"can't write {str(path)!r}: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
-    return count
+    return len(dataset.tasks)
 
 
-def _row(task: PublicTask) -> dict[str, JsonValue]:
-    row: dict[str, JsonValue] = task.model_dump(mode="json")
-    row["tools"] = [tool.openai() for tool in task.tools]
-    return row
+def _rows(
+    dataset: Dataset, progress: Callable[[int, int, str], None] | None
+) -> Iterator[dict[str, JsonValue]]:
+    for done, task in enumerate(public_tasks(dataset)):
+        if progress and done % _BATCH == 0:
+            progress(done, len(dataset.tasks), "")
+        row: dict[str, JsonValue] = task.model_dump(mode="json")
+        row["tools"] = [tool.openai() for tool in task.tools]
+        yield row
 
 
-def _jsonl(dataset: Dataset, path: Path) -> int:
-    count = 0
+def _jsonl(rows: Iterable[dict[str, JsonValue]], path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
-        for task in public_tasks(dataset):
-            file.write(dumps(_row(task)) + "\n")
-            count += 1
-    return count
+        for row in rows:
+            file.write(dumps(row) + "\n")
 
 
-def _parquet(dataset: Dataset, path: Path) -> int:
+def _parquet(rows: Iterable[dict[str, JsonValue]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     structured = ("submit_schema", "rules", "tools", "limits")
     texts = ("id", "environment_id", "family", "prompt", "policy_text", *structured, "split")
     schema = pa.schema([*((name, pa.string()) for name in texts), ("level", pa.int64())])
-    count = 0
     with pq.ParquetWriter(path, schema) as writer:
         batch: list[dict[str, JsonValue]] = []
-        for task in public_tasks(dataset):
-            row = _row(task)
+        for row in rows:
             batch.append({**row, **{name: dumps(row[name]) for name in structured}})
-            count += 1
-            if len(batch) == 1000:
+            if len(batch) == _BATCH:
                 writer.write_table(pa.Table.from_pylist(batch, schema))
                 batch = []
         writer.write_table(pa.Table.from_pylist(batch, schema))
-    return count
