@@ -324,11 +324,11 @@ class LatentAttention(nn.Module):
 
     def absorbed(self, queries: _Queries) -> Tensor:
         """Queries that score cached rows directly: [B, T, H, C + R]."""
-        up_HNC, _ = self._up()
+        up_HNC, _ = self.up()
         q_BTHC = torch.einsum("bthn,hnc->bthc", queries.nope_BTHN, up_HNC)
         return torch.cat((q_BTHC, queries.rope_BTHR), -1)
 
-    def _up(self) -> tuple[Tensor, Tensor]:
+    def up(self) -> tuple[Tensor, Tensor]:
         """kv_b_proj as W_UK [H, N, C] and W_UV [H, V, C]."""
         c = self.config
         heads = self.kv_b_proj.weight.view(c.num_attention_heads, -1, c.kv_lora_rank)
@@ -346,7 +346,7 @@ class LatentAttention(nn.Module):
             c.softmax_scale,
             c.kv_lora_rank,
         )
-        _, up_HVC = self._up()
+        _, up_HVC = self.up()
         out_BTHC = out_NHC.view(*q_BTHW.shape[:3], c.kv_lora_rank)
         return torch.einsum("bthc,hvc->bthv", out_BTHC, up_HVC)
 

@@ -55,7 +55,7 @@ class Indexer(nn.Module):
         norm = self.k_norm
         weight, bias = norm.weight.to(wide.dtype), norm.bias.to(wide.dtype)
         k_BTF = nn.functional.layer_norm(wide, norm.normalized_shape, weight, bias, norm.eps)
-        return self._finish(self._rotated(k_BTF.to(x_BTD.dtype), angles))
+        return self.finish(self._rotated(k_BTF.to(x_BTD.dtype), angles))
 
     def queries(self, x_BTD: Tensor, q_latent_BTQ: Tensor, angles: Angles) -> IndexQueries:
         """Queries and weights. Weights hold J^-0.5 and F^-0.5; ReLU lets a positive factor pass."""
@@ -65,7 +65,7 @@ class Indexer(nn.Module):
         q_BTJF = self._rotated(self.wq_b(q_latent_BTQ).view(shape), per_head)
         w_BTJ = widened(self.weights_proj(x_BTD.to(self.weights_proj.weight.dtype)))
         return IndexQueries(
-            self._finish(q_BTJF), w_BTJ * (c.index_n_heads * c.index_head_dim) ** -0.5
+            self.finish(q_BTJF), w_BTJ * (c.index_n_heads * c.index_head_dim) ** -0.5
         )
 
     def _rotated(self, x: Tensor, angles: Angles) -> Tensor:
@@ -73,7 +73,8 @@ class Indexer(nn.Module):
         rotate = rotate_pairs if self.config.indexer_rope_interleave else rotate_halves
         return torch.cat((rotate(x[..., :width], angles), x[..., width:]), -1)
 
-    def _finish(self, x: Tensor) -> Tensor:
+    def finish(self, x: Tensor) -> Tensor:
+        """The last step of queries and keys [..., F]: turned by Hadamard and rounded to e4m3, by flag."""
         x = hadamard(x) if self.config.index_hadamard else x
         return fake_fp8(x) if self.config.index_fp8 else x
 

@@ -70,6 +70,10 @@ class Gate(nn.Module):
         x_ND = widened(x_ND)
         with exactly(x_ND.device):
             scores_NE = functional.linear(x_ND, self.weight.to(x_ND.dtype)).sigmoid()
+        return self.choose(scores_NE, given_NA)
+
+    def choose(self, scores_NE: Tensor, given_NA: Tensor | None = None) -> Routes:
+        """The same from the gate's scores, which are in float32 at least."""
         if given_NA is None:
             experts_NA = self._choose(scores_NE)
         else:
