@@ -1,0 +1,311 @@
+"""The reward of a rollout: what its verifier said, less what it loses for length, language and form.
+
+    R_i = w_outcome v_i - s_i (w_length L_i + w_language (1 - C_i) + w_format (1 - F_i))
+
+v is the verifier's value, L the share of the length penalty (``length_penalty.py``), C the share of prose in
+the prompt's language (``language.py``; 1 where there is too little of it), F how well-formed the rollout is
+(``well_formed.py``): all in 0 .. 1. For a failing rollout s is 1; for a passing one it is the distance from
+the worst passing to the best failing value of its group (1 with a verifier that says 0 or 1). The weights
+of the three losses are together below that of the outcome. So no failing rollout ever outranks a passing
+one of its group, wherever the verifier's own values don't.
+
+V3.2 section 3: "outcome reward, length penalty and language consistency reward"; weights and KL strength
+differ between domains, which are trained in one stage.
+
+Shapes: I rollouts, in any number of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from envgen.core.errors import ConfigError, EnvgenError
+from envgen.core.seeding import derive
+from envgen.core.types import Record, Trajectory
+from envgen.train.language import language_consistency, prompt_language
+from envgen.train.length_penalty import LengthForm, length_shares
+from envgen.train.well_formed import form_share
+
+Floats = NDArray[np.float32]
+Wide = NDArray[np.float64]
+
+
+class RewardError(EnvgenError):
+    """Raised when a reward is no number, or never differs."""
+
+
+class Weights(NamedTuple):
+    """What the parts of a reward count."""
+
+    outcome: float
+    length: float
+    language: float
+    format: float
+
+
+class DomainRewards(Record):
+    """What is different in one domain; None: as everywhere."""
+
+    outcome: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    length: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    language: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    format: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    kl_coef: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """beta of the GRPO objective. The paper: mathematics does well with little or none."""
+
+
+class RewardConfig(Record):
+    """Parts of the reward and their weights; 0 turns a part off."""
+
+    outcome: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    length: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    language: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    format: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Off, as in the paper."""
+    length_form: LengthForm = "ranked"
+    """See ``length_penalty.py``. ``additive`` and ``overlong`` reach failing rollouts, too."""
+    length_limit: int = Field(default=8_192, ge=1)
+    """Model tokens at which ``additive`` and ``overlong`` take the whole weight."""
+    length_buffer: int = Field(default=2_048, ge=1)
+    """Model tokens before the limit at which ``overlong`` begins."""
+    domains: dict[str, DomainRewards] = Field(default_factory=dict)
+    """Domain (the category of an environment) -> what is different there."""
+
+    @model_validator(mode="after")
+    def _outcome_rules(self) -> Self:
+        for domain in (None, *self.domains):
+            weights = self.weights_of(domain)
+            if weights.length + weights.language + weights.format >= weights.outcome:
+                where = "" if domain is None else f" in domain {domain!r}"
+                raise ValueError(
+                    f"length {weights.length:g} + language {weights.language:g} + format "
+                    f"{weights.format:g} reach the outcome's {weights.outcome:g}{where}: a failing "
+                    "rollout could outrank a passing one"
+                )
+        if self.length_form == "overlong" and self.length_buffer > self.length_limit:
+            raise ValueError(
+                f"length_buffer {self.length_buffer} is above length_limit {self.length_limit}"
+            )
+        return self
+
+    def weights_of(self, domain: str | None) -> Weights:
+        """The weights in a domain."""
+        own = self.domains.get(domain or "", DomainRewards())
+        return Weights(
+            *(
+                value if (value := getattr(own, name)) is not None else getattr(self, name)
+                for name in Weights._fields
+            )
+        )
+
+    def kl_coef_of(self, domain: str | None) -> float | None:
+        """Beta in a domain; None: the objective's own (``GRPOConfig.kl_coef``)."""
+        return self.domains[domain].kl_coef if domain in self.domains else None
+
+
+@dataclass(frozen=True, eq=False)
+class RewardTable:
+    """Rewards of a batch, part by part; the parts add up to the total."""
+
+    outcome_I: Floats
+    length_I: Floats
+    """0 or below."""
+    language_I: Floats
+    """0 or below."""
+    format_I: Floats
+    """0 or below."""
+    total_I: Floats
+    group_I: NDArray[np.int64]
+    passed_I: NDArray[np.bool_]
+
+    def columns(self) -> dict[str, Floats]:
+        """Every part and the total, by name."""
+        return {
+            "outcome": self.outcome_I,
+            "length": self.length_I,
+            "language": self.language_I,
+            "format": self.format_I,
+            "total": self.total_I,
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """Means, named ``reward/...``."""
+        means = {f"reward/{name}": float(part.mean()) for name, part in self.columns().items()}
+        return {**means, "reward/pass_rate": float(self.passed_I.mean())}
+
+
+def total_rewards(
+    trajectories: Sequence[Trajectory],
+    group_I: NDArray[np.int64],
+    lengths_I: NDArray[np.int64],
+    config: RewardConfig,
+    *,
+    domains: Sequence[str] | None = None,
+) -> RewardTable:
+    """The rewards of a batch of rollouts.
+
+    Args:
+        trajectories: I scored rollouts.
+        group_I: int64 [I], number of each one's group.
+        lengths_I: int64 [I], model tokens of each, over all its turns.
+        config: parts and weights.
+        domains: [I], each one's domain; needed if ``config.domains`` has any.
+
+    Raises:
+        ConfigError: if a rollout was not scored, or domains are needed and not given.
+        RewardError: if a part is no number; it names task and part.
+        ValueError: if the lengths of the arguments differ.
+    """
+    count = len(trajectories)
+    if domains is None and config.domains:
+        raise ConfigError(
+            "the rewards differ by domain, but nobody said which domains the rollouts are of",
+            "give domains, one for each rollout",
+        )
+    if not count == len(group_I) == len(lengths_I) == len(domains or trajectories):
+        raise ValueError(f"{count} trajectories, {len(group_I)} groups, {len(lengths_I)} lengths")
+    everywhere: list[str | None] = [None] * count
+    weights = [config.weights_of(domain) for domain in domains or everywhere]
+    weights_IW = np.array(weights, np.float64).reshape(count, len(Weights._fields))
+    value_I = np.array([_value(one) for one in trajectories], np.float64)
+    _require_finite(value_I[:, None], trajectories)
+    passed_I = np.array([_passed(one) for one in trajectories], bool)
+    length_I = length_shares(
+        config.length_form,
+        lengths_I,
+        passed_I,
+        group_I,
+        limit=config.length_limit,
+        buffer=config.length_buffer,
+    )
+    language_I = [
+        _foreign_share(one) if w.language else 0.0
+        for one, w in zip(trajectories, weights, strict=True)
+    ]
+    format_I = [
+        1.0 - form_share(one) if w.format else 0.0
+        for one, w in zip(trajectories, weights, strict=True)
+    ]
+    scale_I = _scale(value_I, passed_I, group_I)
+    losses = np.stack((length_I, language_I, format_I), 1) * weights_IW[:, 1:] * scale_I[:, None]
+    parts = np.column_stack((weights_IW[:, 0] * value_I, -losses))
+    _require_finite(parts, trajectories)
+    narrow = parts.astype(np.float32) + np.float32(0.0)  # no -0.0
+    # Summed before it is rounded, so that rounding can make ties, but never turn an order round.
+    return RewardTable(
+        outcome_I=narrow[:, 0],
+        length_I=narrow[:, 1],
+        language_I=narrow[:, 2],
+        format_I=narrow[:, 3],
+        total_I=parts.sum(1).astype(np.float32),
+        group_I=np.asarray(group_I, np.int64),
+        passed_I=passed_I,
+    )
+
+
+def constant_reward_error(
+    tables: Sequence[RewardTable], *, first_steps: int = 10
+) -> RewardError | None:
+    """What is wrong with a run whose rewards never differ within a group, so that nothing can be learnt.
+
+    Args:
+        tables: of a run's first steps, in order.
+        first_steps: how many steps must have passed before anything is said.
+
+    Returns:
+        The error to raise, or None.
+    """
+    seen = tables[:first_steps]
+    if len(seen) < first_steps or any(_varies(table) for table in seen):
+        return None
+    totals = np.concatenate([table.total_I for table in seen])
+    low, high = float(totals.min()), float(totals.max())
+    what = (
+        f"{low:g} in all" if low == high else f"the same within each group ({low:g} to {high:g}) in"
+    )
+    passed = float(np.concatenate([table.passed_I for table in seen]).mean())
+    hint = "cold-start the policy, or keep tasks that it passes sometimes (`envgen filter`)"
+    if passed == 1.0:
+        hint = "these tasks are solved; take harder ones"
+    return RewardError(
+        f"the reward was {what} of {len(totals)} rollouts of the first {first_steps} steps "
+        f"(pass rate {passed:.3g}): there is nothing to learn from",
+        hint,
+    )
+
+
+def permuted_totals(table: RewardTable, seed: int) -> Floats:
+    """The totals, shuffled within each group: a control that rewards nothing in particular."""
+    rng = np.random.Generator(np.random.PCG64(derive(seed, "permuted rewards")))
+    shuffled = table.total_I.copy()
+    for group in np.unique(table.group_I):
+        members = np.flatnonzero(table.group_I == group)
+        shuffled[members] = table.total_I[rng.permutation(members)]
+    return shuffled
+
+
+def _scale(value_I: Wide, passed_I: NDArray[np.bool_], group_I: NDArray[np.int64]) -> Wide:
+    """s: 1 for failing rollouts; for passing ones, how far their group's are above its failing ones."""
+    num_groups = int(group_I.max(initial=-1)) + 1
+    worst, best = np.full(num_groups, np.inf), np.zeros(num_groups)
+    np.minimum.at(worst, group_I[passed_I], value_I[passed_I])
+    np.maximum.at(best, group_I[~passed_I], value_I[~passed_I])
+    gap_I = np.maximum(worst - best, 0.0)[group_I]
+    return np.where(passed_I, gap_I, 1.0)
+
+
+def _value(trajectory: Trajectory) -> float:
+    if trajectory.score is None:
+        raise ConfigError(
+            f"task {trajectory.task_id!r}, sample {trajectory.sample} has no score"
+            + (f": {trajectory.error.text}" if trajectory.error else ""),
+            "leave rollouts that an error spoiled out of the batch",
+        )
+    return trajectory.score.value
+
+
+def _passed(trajectory: Trajectory) -> bool:
+    return trajectory.score is not None and trajectory.score.passed
+
+
+def _foreign_share(trajectory: Trajectory) -> float:
+    """1 - C: the share of the model's prose that is not in the language of the first user message."""
+    written = "\n\n".join(
+        text
+        for message in trajectory.messages
+        if message.role == "assistant"
+        for text in (message.reasoning, message.content)
+        if text
+    )
+    if not written:
+        return 0.0
+    prompt = next((m.content for m in trajectory.messages if m.role == "user"), "")
+    expected = prompt_language(prompt)
+    if expected is None:
+        return 0.0
+    share = language_consistency(written, expected)
+    return 0.0 if share is None else 1.0 - share
+
+
+def _require_finite(parts: Wide, trajectories: Sequence[Trajectory]) -> None:
+    for i, part in np.argwhere(~np.isfinite(parts)):
+        one = trajectories[i]
+        raise RewardError(
+            f"the {Weights._fields[part]} part of the reward of task {one.task_id!r}, sample "
+            f"{one.sample} is {parts[i, part]}",
+            "look at the task's verifier",
+        )
+
+
+def _varies(table: RewardTable) -> bool:
+    for group in np.unique(table.group_I):
+        totals = table.total_I[table.group_I == group]
+        if totals.min() < totals.max():
+            return True
+    return False

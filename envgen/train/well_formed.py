@@ -1,0 +1,66 @@
+"""Form, not content: did the model call tools as they are called, and end the task as it is to be ended?"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from envgen.core.types import Message, StopReason, Trajectory
+from envgen.environments.toolbox import EPISODE_OVER, INVALID_ARGUMENTS, UNKNOWN_TOOL
+
+REFUSED = frozenset({UNKNOWN_TOOL, INVALID_ARGUMENTS, EPISODE_OVER})
+"""Codes with which the environment itself refuses a call; what a tool answers is no matter of form."""
+
+
+class Calls(NamedTuple):
+    """Tool calls of a rollout."""
+
+    valid: int
+    """Those of a known tool, with arguments that fit its schema."""
+    made: int
+    """All of them; words where a call was due count as one."""
+
+
+def calls_of(trajectory: Trajectory) -> Calls:
+    """How many calls a rollout made, and how many of them could be carried out."""
+    valid = made = 0
+    messages = trajectory.messages
+    for i, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        made += len(message.tool_calls)
+        results = messages[i + 1 : i + 1 + len(message.tool_calls)]
+        for call, result in zip(message.tool_calls, results, strict=False):
+            valid += call.arguments is not None and not _refused(result)
+        if not message.tool_calls and not _is_answer(trajectory, i):
+            made += 1
+    return Calls(valid, made)
+
+
+def ended_cleanly(trajectory: Trajectory) -> bool:
+    """Whether an answer was given that the task's verifier could read."""
+    ended = trajectory.stop in (StopReason.SUBMITTED, StopReason.ANSWERED)
+    return ended and trajectory.reached_verifier
+
+
+def form_share(trajectory: Trajectory) -> float:
+    """How well-formed a rollout is, 0 to 1: half for its calls (the valid share), half for its end."""
+    calls = calls_of(trajectory)
+    share = calls.valid / calls.made if calls.made else 1.0
+    return 0.5 * share + 0.5 * ended_cleanly(trajectory)
+
+
+def _is_answer(trajectory: Trajectory, place: int) -> bool:
+    """Whether plain words are the answer, in an environment without a submit tool."""
+    return trajectory.stop is StopReason.ANSWERED and place == len(trajectory.messages) - 1
+
+
+def _refused(result: Message) -> bool:
+    if result.role != "tool":
+        return True
+    if not result.content.startswith('{"error"'):
+        return False
+    try:
+        return json.loads(result.content).get("error") in REFUSED
+    except ValueError:  # a long result of a tool, clipped
+        return False
