@@ -26,8 +26,12 @@ HIDDEN = -1
 """Stands in a top-k set for "no key here"."""
 NOT_REPLAYED = -2
 """Stands in the first place of a replayed top-k row that the model shall choose itself."""
-SCORE_BLOCK = 1 << 21
-"""Scores held at once while keys are chosen: 8 MB, which stays near the caches."""
+SCORE_BLOCK = 1 << 19
+"""Scores held at once while keys are chosen on a CPU: 2 MB, which stays in its caches."""
+SCORE_BLOCK_GPU = 1 << 25
+"""The same on an accelerator, which wants many queries at a time."""
+GROUP = 8
+"""Slots that are looked at as one while a CPU looks for the best of many."""
 
 
 class IndexQueries(NamedTuple):
@@ -131,18 +135,44 @@ def select(
     """
     batch, num_queries = slots_BT.shape
     num_slots = k_BSF.shape[1]
-    kept = min(num_kept, num_slots)
-    found_BTK = torch.empty((batch, num_queries, kept), dtype=torch.int32, device=slots_BT.device)
-    step = max(1, SCORE_BLOCK // max(1, batch * num_slots))
-    for start in range(0, num_queries, step):
+    shape = (batch, num_queries, min(num_kept, num_slots))
+    found_BTK = torch.full(shape, HIDDEN, dtype=torch.int32, device=slots_BT.device)
+    if not slots_BT.numel():
+        return found_BTK
+    most = SCORE_BLOCK if slots_BT.device.type == "cpu" else SCORE_BLOCK_GPU
+    step = max(1, most // max(1, batch * num_slots))
+    for start, sight in zip(
+        range(0, num_queries, step), _sights(slots_BT, num_slots, step), strict=True
+    ):
         block = slice(start, start + step)
         some = IndexQueries(queries.q_BTJF[:, block], queries.w_BTJ[:, block])
         with exactly(k_BSF.device):
-            scores_BtS = _block_scores(some, k_BSF)
-        seen_BtS = visible(slots_BT[:, block], num_slots, key_valid_BS, branch_BS)
-        scores_BtS.masked_fill_(~seen_BtS, float("-inf"))
-        found_BTK[:, block] = _best(scores_BtS, kept)
+            scores_Bts = _block_scores(some, k_BSF[:, : sight.stop])
+        _hide(scores_Bts, slots_BT[:, block], sight, key_valid_BS)
+        best_Btk = _best(scores_Bts, min(num_kept, sight.stop))
+        found_BTK[:, block, : best_Btk.shape[2]] = best_Btk
     return found_BTK
+
+
+def _sights(slots_BT: Tensor, num_slots: int, step: int) -> list[range]:
+    """For each block of queries: all of them may see what lies before the range, none what lies behind."""
+    num_queries = slots_BT.shape[1]
+    if num_queries == 1:
+        return [range(num_slots)]  # asking would make an accelerator wait
+    lowest, highest = slots_BT.amin(0).tolist(), slots_BT.amax(0).tolist()
+    blocks = [slice(start, start + step) for start in range(0, num_queries, step)]
+    return [range(min(lowest[block]), max(highest[block]) + 1) for block in blocks]
+
+
+def _hide(scores_Bts: Tensor, slots_Bt: Tensor, sight: range, key_valid_BS: Tensor | None) -> None:
+    """Put -inf where a query cannot see, in place."""
+    start = 0
+    if key_valid_BS is None:
+        start = sight.start
+    else:
+        key_valid_BS = key_valid_BS[:, : sight.stop]
+    seen_Bts = visible(slots_Bt - start, sight.stop - start, key_valid_BS)
+    scores_Bts[..., start:].masked_fill_(~seen_Bts, float("-inf"))
 
 
 def _best(scores_BtS: Tensor, kept: int) -> Tensor:
@@ -151,20 +181,43 @@ def _best(scores_BtS: Tensor, kept: int) -> Tensor:
     Scores are often equal: where no head is lit, they are 0. So ties are broken by rule, and a sequence
     keeps the same keys whether it is read in one pass or token by token.
     """
-    num_slots = scores_BtS.shape[-1]
-    best = scores_BtS.topk(min(kept + 1, num_slots), -1, sorted=False)
-    if kept == num_slots:
-        return best.indices.masked_fill(best.values == float("-inf"), HIDDEN)
-    lowest = best.values.min(-1, keepdim=True)
+    if kept == scores_BtS.shape[-1]:
+        slots_S = torch.arange(kept, device=scores_BtS.device)
+        return torch.where(scores_BtS == float("-inf"), HIDDEN, slots_S)
+    values, slots = _largest(scores_BtS, kept + 1)
+    limit = values.min(-1, keepdim=True)
     # The lowest of kept + 1 goes: the last takes its place.
-    slots = best.indices.scatter(-1, lowest.indices, best.indices[..., -1:])[..., :kept]
-    values = best.values.scatter(-1, lowest.indices, best.values[..., -1:])[..., :kept]
+    slots = slots.scatter(-1, limit.indices, slots[..., -1:])[..., :kept]
+    values = values.scatter(-1, limit.indices, values[..., -1:])[..., :kept]
     slots = slots.masked_fill(values == float("-inf"), HIDDEN)
-    limit_Bt1 = lowest.values
+    limit_Bt1 = limit.values
     tied_Bt = ((values == limit_Bt1) & (limit_Bt1 > float("-inf"))).any(-1)
     if bool(tied_Bt.any()):
         slots[tied_Bt] = _best_of_tied(scores_BtS[tied_Bt], limit_Bt1[tied_Bt], kept)
     return slots
+
+
+def _largest(scores_BtS: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` largest scores and their slots, [B, t, count] each, in any order.
+
+    A CPU's topk takes long for rows much longer than ``count``. The largest lie in the ``count`` groups
+    with the largest maxima, so only those are searched. A group is every n-th slot, for maxima come fast so.
+    """
+    num_groups = scores_BtS.shape[-1] // GROUP
+    if scores_BtS.device.type != "cpu" or num_groups < 2 * count:
+        values, slots = scores_BtS.topk(count, -1, sorted=False)
+        return values, slots
+    whole_BtS = scores_BtS[..., : num_groups * GROUP]
+    grouped_BtGn = whole_BtS.view(*whole_BtS.shape[:2], GROUP, num_groups)
+    groups_Btc = grouped_BtGn.amax(-2).topk(count, -1, sorted=False).indices
+    found = grouped_BtGn.gather(-1, groups_Btc.unsqueeze(-2).expand(-1, -1, GROUP, -1)).flatten(-2)
+    starts_G1 = torch.arange(0, num_groups * GROUP, num_groups).unsqueeze(1)
+    places = (groups_Btc.unsqueeze(-2) + starts_G1).flatten(-2)
+    rest = torch.arange(num_groups * GROUP, scores_BtS.shape[-1])
+    found = torch.cat((found, scores_BtS[..., num_groups * GROUP :]), -1)
+    places = torch.cat((places, rest.expand(*places.shape[:2], -1)), -1)
+    values, order = found.topk(count, -1, sorted=False)
+    return values, places.gather(-1, order)
 
 
 def _best_of_tied(scores_nS: Tensor, limit_n1: Tensor, kept: int) -> Tensor:
@@ -176,9 +229,11 @@ def _best_of_tied(scores_nS: Tensor, limit_n1: Tensor, kept: int) -> Tensor:
 
 
 def _block_scores(queries: IndexQueries, k_BSF: Tensor) -> Tensor:
-    """Eq. 1 head by head into one buffer: [B, t, S] and never [B, t, J, S]."""
+    """Eq. 1 head by head into one buffer: [B, t, S], without [B, t, J, S] for many queries."""
     q_BTJF, w_BTJ = widened(queries.q_BTJF), queries.w_BTJ
     keys_BFS = widened(k_BSF).transpose(1, 2)
+    if q_BTJF.shape[1] == 1:  # the heads make one product
+        return torch.bmm(w_BTJ, torch.bmm(q_BTJF[:, 0], keys_BFS).relu_())
     total_BtS = dots_BtS = None
     for head in range(q_BTJF.shape[2]):
         if dots_BtS is None:
