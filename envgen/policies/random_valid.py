@@ -7,7 +7,7 @@ was computed from the tables. Workflows (``x-walk``) are random walks over the w
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import JsonValue
@@ -32,16 +32,35 @@ class RandomValidPolicy(ProgramPolicy):
         walk = task.submit_schema.get("x-walk")
         if isinstance(walk, int):
             yield from _walk(task, reader, rng, walk)
-        blank, leaves = template(task.submit_schema)
-        values: dict[str, JsonValue] = {}
-        for wave in waves(leaves):
-            partial = filled(blank, values)
-            domains = yield from gather(
-                [_domain(reader, leaf, where_of(leaf, leaves, partial)) for leaf in wave]
+        return (
+            yield from chosen_answer(
+                task.submit_schema, reader, lambda leaf, domain: _draw(leaf, domain, rng)
             )
-            for leaf, domain in zip(wave, domains, strict=True):
-                values[leaf.pointer] = _draw(leaf, domain, rng)
-        return filled(blank, values)
+        )
+
+
+def chosen_answer(
+    schema: Mapping[str, Any],
+    reader: Reader,
+    choose: Callable[[Leaf, Sequence[JsonValue]], JsonValue],
+) -> Program[JsonValue]:
+    """A submission that fits ``schema``: ``choose`` fills each leaf from what tools list for it.
+
+    A leaf's domain is that which earlier leaves leave it (``x-where``).
+
+    Raises:
+        PolicyError: if no tool tells what a leaf may be.
+    """
+    blank, leaves = template(schema)
+    values: dict[str, JsonValue] = {}
+    for wave in waves(leaves):
+        partial = filled(blank, values)
+        domains = yield from gather(
+            [_domain(reader, leaf, where_of(leaf, leaves, partial)) for leaf in wave]
+        )
+        for leaf, domain in zip(wave, domains, strict=True):
+            values[leaf.pointer] = choose(leaf, domain)
+    return filled(blank, values)
 
 
 def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[Sequence[JsonValue]]:

@@ -19,7 +19,14 @@ from envgen.core.types import (
     Probe,
 )
 from envgen.pipelines.general.draft import Author, Draft
-from envgen.pipelines.general.gates import execution, generality, meaning, mutation, soundness
+from envgen.pipelines.general.gates import (
+    execution,
+    generality,
+    meaning,
+    mutation,
+    shortcuts,
+    soundness,
+)
 from envgen.pipelines.general.gates.trial import Case, Hosts, Trial
 
 GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
@@ -36,7 +43,7 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("attacks", soundness.attacks),
     ("collateral", soundness.collateral),
     ("reseeds", generality.reseeds),
-    ("shortcuts", generality.shortcuts),
+    ("shortcuts", shortcuts.shortcuts),
     ("mutants", mutation.mutants_killed),
 )
 """Name and function of every gate that needs one draft only, cheap ones first."""

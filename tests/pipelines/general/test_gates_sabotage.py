@@ -8,15 +8,26 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.ir import Clause, Cmp, Const, Reach
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
-from envgen.pipelines.general.gates import execution, generality, meaning, mutation, soundness
+from envgen.pipelines.general.evaluate import accepted
+from envgen.pipelines.general.gates import (
+    execution,
+    generality,
+    meaning,
+    mutation,
+    shortcuts,
+    soundness,
+)
 from envgen.pipelines.general.gates.prove import GATES, prove
 from envgen.pipelines.general.gates.trial import Hosts, Trial
 from envgen.pipelines.general.interpret import Scope, clause_holds
@@ -51,9 +62,10 @@ def run(hosts: Hosts, tmp_path: Path) -> Callable[..., GateResult]:
     def gate_result(
         gate: Callable[[Trial], GateResult], draft: Draft, author: object = None
     ) -> GateResult:
-        trial = Trial(draft, hosts, tmp_path, author or ProceduralAuthor(), seed=1)  # type: ignore[arg-type]  # sabotaged authors
-        with closing(trial):
-            return gate(trial)
+        with TemporaryDirectory(dir=tmp_path) as folder:
+            trial = Trial(draft, hosts, Path(folder), author or ProceduralAuthor(), seed=1)  # type: ignore[arg-type]  # sabotaged authors
+            with closing(trial):
+                return gate(trial)
 
     return gate_result
 
@@ -270,7 +282,36 @@ def test_shortcuts_catches_a_winner_that_is_always_first(run: Callable[..., Gate
         values = match_layout(child.problem.layout, answer) or {}
         return bool(values) and values[slot.name] == min(child.tables[relation])
 
-    assert run(generality.shortcuts, lookup(), Author()).status is GateStatus.FAILED
+    assert run(shortcuts.shortcuts, lookup(), Author()).status is GateStatus.FAILED
+
+
+def test_shortcuts_catches_parts_that_are_always_first(run: Callable[..., GateResult]) -> None:
+    """The same for answers of several parts: the first room and the first time are right every time."""
+
+    class Author(ProceduralAuthor):
+        def reseed(self, draft: Draft, seed: int) -> Draft | None:
+            children = (super(Author, self).reseed(draft, seed + i) for i in range(400))
+            return next((child for child in children if child and first_parts_fit(child)), None)
+
+    def first_parts_fit(child: Draft) -> bool:
+        assert child.problem is not None
+        properties: Any = child.submit_schema["properties"]
+        room, time = properties.values()
+        relation = room["x-source"].partition(".")[0]
+        start = time["x-intervals"]["low"]
+        slot = {"start": start, "end": start + time["x-intervals"]["length"]}
+        answer: JsonValue = {"room": min(child.tables[relation]), "time": slot}
+        return accepted(child.problem, child.tables, answer)
+
+    def gate(trial: Trial) -> GateResult:
+        meaning.density_gate(trial)  # what chance would do
+        return shortcuts.shortcuts(trial)
+
+    honest = run(gate, search())
+    assert (honest.status, honest.n) == (GateStatus.PASSED, 2)
+    caught = run(gate, search(), Author())
+    assert caught.status is GateStatus.FAILED
+    assert "each part's first value" in caught.reason
 
 
 def test_mutation_catches_code_that_no_probe_reaches(run: Callable[..., GateResult]) -> None:
