@@ -58,7 +58,10 @@ def policy(
         int, typer.Option(min=1, metavar="N", help="Tokens the cache holds.")
     ] = 65_536,
     threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of PyTorch. Default: one per core.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Of PyTorch. Default: one per core, or OMP_NUM_THREADS."
+        ),
     ] = None,
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,7 +32,7 @@ class LocalModelConfig(Record):
     cache_tokens: int = Field(default=65_536, ge=1)
     """Tokens of all conversations that are kept computed."""
     threads: int | None = Field(default=None, ge=1)
-    """Of PyTorch; None: one a core."""
+    """Of PyTorch, in the whole process; None: as it is."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: as the weights are stored."""
     device: str = "cpu"
@@ -91,7 +90,8 @@ def open_model(config: LocalModelConfig) -> LocalModel:
     from envgen.model.engine import Engine, EngineConfig
     from envgen.model.modeling import DSAForCausalLM
 
-    torch.set_num_threads(config.threads or os.cpu_count() or 1)
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
     dtype = None if config.dtype == "auto" else getattr(torch, config.dtype)
     try:
         device = torch.device(config.device)

@@ -205,16 +205,23 @@ def test_a_new_model_is_served_and_asks_for_its_key(
     assert all(entry.logprob < 0 for entry in logprobs.content)
 
 
-@pytest.mark.parametrize("way", ["dsa", "openai", "vllm"])
+@pytest.mark.parametrize(
+    ("way", "option"),
+    [
+        ("dsa", "max_kept=256"),
+        ("openai", "api_key_env=null"),
+        ("vllm", "logprobs_mode=processed"),
+    ],
+)
 def test_a_model_s_rollouts_pass_by_every_way(
-    folders: Path, solver: Served, tmp_path: Path, way: str
+    folders: Path, solver: Served, tmp_path: Path, way: str, option: str
 ) -> None:
     policy = f"dsa:{folders / 'solver'}" if way == "dsa" else f"{way}:solver@{solver.url}"
     figures = tmp_path / "figures.json"
     said = envgen(
         "rollout", folders / "ds", "--policy", policy, "--task", "tiny-cheapest", "--n", 2,
         "--temperature", 0, "--max-tokens", 96, "--backend", "inline", "--out", tmp_path / "run",
-        "--json", figures, OPENAI_API_KEY="none",
+        "--json", figures, "--option", option,
     )  # fmt: skip
     assert said.code == 0, said.err
     summary = json.loads(figures.read_text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import http.client
 import json
 import socket
 import threading
@@ -16,14 +18,18 @@ import openai
 import pytest
 import torch
 
+from envgen.model.tickets import Ticket
 from envgen.policies.local_model import LocalModel, open_model
 from envgen.policies.server import PolicyServer, ServeConfig
+from envgen.policies.serving.generation import Generation
 
 LONG: dict[str, Any] = {
     "model": "noise",
     "messages": [{"role": "user", "content": "hotel"}],
     "max_tokens": 4_000,
+    "logprobs": True,
 }
+"""With log-probabilities each token makes a chunk, even where noise makes no sense."""
 
 
 def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -110,7 +116,7 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting(deaf: PolicyServer) ->
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             sock.connect(("127.0.0.1", deaf.port))
-            body = {**LONG, "max_tokens": 400, "stream": True, "logprobs": True, "n": 2}
+            body = {**LONG, "max_tokens": 400, "stream": True, "n": 2}
             sock.sendall(raw(body))
             until(lambda: deaf.service.stats().running == 2)
             until(lambda: idle(deaf), 60)
@@ -121,6 +127,27 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting(deaf: PolicyServer) ->
         until(lambda: not deaf.service._live)
     finally:
         deaf.service.config = config
+
+
+def test_nothing_of_a_request_is_kept(deaf: PolicyServer) -> None:
+    """Neither of those that were answered nor of those that were given up, the last batch aside."""
+
+    def left() -> int:
+        gc.collect()
+        return sum(type(one) in (Generation, Ticket) for one in gc.get_objects())
+
+    before = left()
+    with openai.OpenAI(base_url=deaf.url, api_key="none", max_retries=0) as client:
+        for stream in (True, False):
+            for _ in range(10):
+                settings: Any = {**LONG, "max_tokens": 2, "n": 2, "stream": stream}
+                list(client.chat.completions.create(**settings))
+        for _ in range(10):
+            cut = client.chat.completions.create(**LONG, stream=True)
+            next(iter(cut))
+            cut.close()
+    until(lambda: idle(deaf))
+    until(lambda: left() <= before + 3)
 
 
 def test_requests_may_follow_each_other_in_any_form(noise: PolicyServer) -> None:
@@ -137,6 +164,19 @@ def test_requests_may_follow_each_other_in_any_form(noise: PolicyServer) -> None
             assert part, found
             found += part
     assert found.count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_answers_don_t_wait_for_acknowledgements(noise: PolicyServer) -> None:
+    """A connection that stays open is not held up by Nagle's algorithm, 40 ms each time."""
+    body = json.dumps({"model": "noise", "tokens": [1]})
+    waits = []
+    with closing(http.client.HTTPConnection("127.0.0.1", noise.port, timeout=20)) as connection:
+        for _ in range(20):
+            started = time.monotonic()
+            connection.request("POST", "/detokenize", body, {"Content-Type": "application/json"})
+            assert connection.getresponse().read()
+            waits.append(time.monotonic() - started)
+    assert min(waits) < 0.03
 
 
 def test_what_is_no_http_is_refused(noise: PolicyServer) -> None:
@@ -205,6 +245,15 @@ def test_a_broken_model_is_an_internal_error_and_no_hang(random_model: Path) -> 
         stream = client.chat.completions.create(**settings, stream=True)
         with pytest.raises(openai.APIError, match="without a distribution"):
             list(stream)
+        with connect(server) as sock:  # and the connection goes on
+            for _ in range(3):
+                sock.sendall(raw(settings))
+                found = b""
+                while b"without a distribution" not in found:
+                    part = sock.recv(65_536)
+                    assert part, found
+                    found += part
+                assert found.startswith(b"HTTP/1.1 500 ")
     local.close()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,51 @@ from envgen.policies.server import PolicyServer, ServeConfig
 
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "hello"}]
+GOOD: list[tuple[str, dict[str, Any]]] = [
+    (
+        CHAT,
+        {
+            "model": "noise",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": [{"type": "text", "text": "Is it warm?"}]},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "call_0",
+                            "type": "function",
+                            "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+                        }
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "call_0", "content": "21"},
+            ],
+            "tools": [WEATHER_TOOL],
+            "max_tokens": 4,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "top_k": 20,
+            "seed": 3,
+            "stop": ["zz"],
+            "n": 2,
+            "logprobs": True,
+            "return_token_ids": True,
+        },
+    ),
+    ("/v1/completions", {"model": "noise", "prompt": [1, 2, 3], "max_tokens": 3, "logprobs": 1}),
+    (
+        "/inference/v1/generate",
+        {"model": "noise", "token_ids": [5, 6], "sampling_params": {"max_tokens": 3, "seed": 1}},
+    ),
+    ("/tokenize", {"model": "noise", "messages": HELLO, "tools": [WEATHER_TOOL]}),
+    ("/detokenize", {"model": "noise", "tokens": [1, 2, 300]}),
+]
+WILD: list[Any] = [
+    None, True, 0, -1, 1, 7, 10**30, 0.5, 1e300, "", "x", "\ud800", "\x00", "<|end|>", "auto", "user",
+    "tool", [], [[]], [0], ["x"], {}, {"a": 1}, {"type": "function"}, [{"role": "user"}], "x" * 5_000,
+]  # fmt: skip
 
 
 def post(server: PolicyServer, path: str, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
@@ -226,3 +273,48 @@ def test_deepseek_s_encoding_tells_the_model_of_a_format(tmp_path: Path) -> None
     assert "Response Format" not in prompts[0]
     assert "Response Format" in prompts[1]
     assert "zebra" in prompts[2]
+
+
+def test_no_body_breaks_the_server(noise: PolicyServer) -> None:
+    """Good requests with a part replaced, added or taken away: an answer or a refusal, never a 500."""
+    rng = random.Random(0)
+    seen: Counter[int] = Counter()
+    for _ in range(150):
+        path, good = rng.choice(GOOD)
+        body = spoiled(good, rng)
+        status, reply = post(noise, path, body)
+        seen[status] += 1
+        assert status in (200, 400, 404), (path, body, reply)
+        if status != 200:
+            assert set(reply["error"]) == {"message", "type", "param", "code"}
+            assert reply["error"]["message"]
+            assert reply["error"]["code"], (path, body, reply)
+    assert seen[200] > 20
+    assert seen[400] > 50
+    stats = noise.service.stats()
+    assert (stats.running, stats.waiting, len(noise.service._live)) == (0, 0, 0)
+
+
+def spoiled(value: Any, rng: random.Random) -> Any:
+    """The value with one part of it changed."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(sorted(value))
+        kind = rng.random()
+        if kind < 0.1:
+            return {k: part for k, part in value.items() if k != key}
+        if kind < 0.2:
+            return {**value, rng.choice(["zebra", "content", "type", "stream_options"]): wild(rng)}
+        return {**value, key: spoiled(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        i = rng.randrange(len(value))
+        kind = rng.random()
+        if kind < 0.1:
+            return [*value[:i], *value[i + 1 :]]
+        if kind < 0.2:
+            return [*value[:i], value[i], *value[i:]]
+        return [*value[:i], spoiled(value[i], rng), *value[i + 1 :]]
+    return wild(rng)
+
+
+def wild(rng: random.Random) -> Any:
+    return rng.choice(WILD)

@@ -59,12 +59,13 @@ class Chat:
             reader,
             each=body.num_choices,
             routing=body.return_routed_experts,
+            stream=bool(body.stream),
         )
 
     async def whole(self, generation: Generation) -> dict[str, Any]:
         """The answer once all samples are complete."""
         async for step in generation.steps():
-            self._service.counters.add_tokens(step.token is not None)
+            self._service.counters.add_tokens(step.num_tokens)
         choices = [self._choice(sample) for sample in generation.samples]
         return self._envelope(replies.CHAT, choices, usage=self._usage(generation))
 
@@ -73,7 +74,7 @@ class Chat:
         for sample in generation.samples:
             yield self._chunk(sample, {"role": "assistant", "content": ""}, first=True)
         async for step in generation.steps():
-            self._service.counters.add_tokens(step.token is not None)
+            self._service.counters.add_tokens(step.num_tokens)
             for chunk in self._step_chunks(step):
                 yield chunk
         if self.body.with_usage:

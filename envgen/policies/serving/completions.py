@@ -56,13 +56,14 @@ class Text:
             reader,
             each=body.num_choices,
             routing=body.return_routed_experts,
+            stream=bool(body.stream),
         )
 
     async def whole(self, generation: Generation) -> dict[str, Any]:
         """The answer once all samples are complete."""
         texts = [""] * len(generation.samples)
         async for step in generation.steps():
-            self._service.counters.add_tokens(step.token is not None)
+            self._service.counters.add_tokens(step.num_tokens)
             texts[step.sample.index] += "".join(delta.content for delta in step.deltas)
         choices = [
             self._choice(sample, text)
@@ -73,7 +74,7 @@ class Text:
     async def chunks(self, generation: Generation) -> AsyncGenerator[dict[str, Any]]:
         """The answer's chunks as they come."""
         async for step in generation.steps():
-            self._service.counters.add_tokens(step.token is not None)
+            self._service.counters.add_tokens(step.num_tokens)
             choice = self._step_choice(step)
             if choice is not None:
                 yield self._envelope([choice])
@@ -183,7 +184,7 @@ class Ids:
     async def whole(self, generation: Generation) -> dict[str, Any]:
         """The answer once it is complete."""
         async for step in generation.steps():
-            self._service.counters.add_tokens(step.token is not None)
+            self._service.counters.add_tokens(step.num_tokens)
         (sample,) = generation.samples
         logprobs = None
         if self.body.sampling_params.logprobs is not None:

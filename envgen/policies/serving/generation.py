@@ -123,6 +123,8 @@ class Step(NamedTuple):
     sample: Sample
     token: Token | None
     deltas: list[Delta]
+    num_tokens: int
+    """That came with it: 1, none at the end, all at the end where tokens are not told one by one."""
 
 
 class Generation:
@@ -134,15 +136,22 @@ class Generation:
         engine: it runs.
         requests: what to write.
         samples: where it goes, one for each request.
+        each_token: tell every token as it comes; else only whole samples, which costs much less.
 
     Raises:
         PolicyError: if the engine takes a request no more; then none goes on.
     """
 
     def __init__(
-        self, engine: Engine, requests: Sequence[Request], samples: Sequence[Sample]
+        self,
+        engine: Engine,
+        requests: Sequence[Request],
+        samples: Sequence[Sample],
+        *,
+        each_token: bool = True,
     ) -> None:
         self.samples = list(samples)
+        self._each_token = each_token
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[tuple[int, Token | None]] = asyncio.Queue()
         self._tickets: list[Ticket] = []
@@ -177,25 +186,37 @@ class Generation:
             sample = self.samples[index]
             if sample.finish is not None:
                 continue
-            if token is not None:
-                sample.ids.append(token.id)
-                sample.logprobs.append(token.logprob)
-                deltas = sample.reader.feed(token.id)
+            if token is None:
+                step = self._end(sample, self._tickets[index].result(0))
+            else:
+                step = Step(sample, token, self._take(sample, token.id, token.logprob), 1)
                 if sample.reader.stopped:
                     self._tickets[index].cancel()
                     sample.finish = "stop"
-            else:
-                sample.completion = self._tickets[index].result(0)
-                sample.finish = sample.completion.finish_reason
-                deltas = sample.reader.finish()
             left -= sample.finish is not None
-            yield Step(sample, token, deltas)
+            yield step
+
+    def _take(self, sample: Sample, token: int, logprob: float) -> list[Delta]:
+        sample.ids.append(token)
+        sample.logprobs.append(logprob)
+        return sample.reader.feed(token)
+
+    def _end(self, sample: Sample, done: Completion) -> Step:
+        before = len(sample.ids)
+        found: list[Delta] = []
+        if not self._each_token:
+            for token, logprob in zip(done.ids.tolist(), done.logprobs.tolist(), strict=True):
+                found += self._take(sample, token, logprob)
+        found += sample.reader.finish()
+        sample.completion, sample.finish = done, done.finish_reason
+        return Step(sample, None, found, len(sample.ids) - before)
 
     def _submit(self, engine: Engine, request: Request, index: int) -> Ticket:
         def tell(token: Token | None) -> None:
             with suppress(RuntimeError):  # the event loop has ended, and nobody listens
                 self._loop.call_soon_threadsafe(self._queue.put_nowait, (index, token))
 
-        ticket = engine.submit(request, lambda i, logprob: tell(Token(i, logprob)))
+        on_token = (lambda i, logprob: tell(Token(i, logprob))) if self._each_token else None
+        ticket = engine.submit(request, on_token)
         ticket.add_done_callback(lambda: tell(None))
         return ticket

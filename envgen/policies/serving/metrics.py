@@ -13,7 +13,12 @@ def metrics(service: Service) -> str:
         ("requests_waiting", "gauge", "Replies waiting for a place.", stats.waiting),
         ("free_pages", "gauge", "Cache pages that hold nothing.", stats.free_pages),
         ("known_pages", "gauge", "Cache pages kept to be found again.", stats.known_pages),
-        ("tokens_per_second", "gauge", "Written in the last 10 s.", counters.tokens_per_s()),
+        (
+            "tokens_per_second",
+            "gauge",
+            "Of streams and ended replies, in the last 10 s.",
+            counters.tokens_per_s(),
+        ),
         ("requests_total", "counter", "Requests taken.", counters.requests),
         ("requests_refused_total", "counter", "Told to come back later.", counters.refused),
         ("requests_cancelled_total", "counter", "Given up by the client.", counters.cancelled),

@@ -183,6 +183,7 @@ class Service:
         *,
         each: int = 1,
         routing: bool = False,
+        stream: bool = False,
     ) -> Generation:
         """Start ``each`` samples of each prompt; equal prompts are computed once.
 
@@ -198,7 +199,8 @@ class Service:
                 params = self.params(draw, limit, routing=routing, index=i, seed=seed)
                 requests.append(Request(prompt, params))
                 samples.append(Sample(at * each + i, prompt, reader()))
-        generation = Generation(self.local.engine, requests, samples)
+        each_token = stream or bool(draw.stops)
+        generation = Generation(self.local.engine, requests, samples, each_token=each_token)
         self._live.add(generation)
         self.counters.requests += 1
         self.counters.prompt_tokens += sum(map(len, prompts))
