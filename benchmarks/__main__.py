@@ -16,7 +16,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("sandboxes", "environments", "rollouts", "generation", "attention")
+NAMES = (
+    "sandboxes",
+    "environments",
+    "rollouts",
+    "generation",
+    "attention",
+    "model_decode",
+    "decode_position",
+    "prefix_reuse",
+)
 FOLDER = Path(__file__).resolve().parent
 
 

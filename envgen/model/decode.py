@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from envgen.model.config import DSAConfig
-from envgen.model.decode_attention import FusedAttention, Step
+from envgen.model.decode_attention import FusedAttention, Scratch, Step
 from envgen.model.decode_mlp import FusedMLP, FusedMoE, fused_mlp
 from envgen.model.modeling import DSAForCausalLM
 from envgen.model.paged import PagedCache
@@ -61,19 +61,23 @@ class Decoder:
     Args:
         model: in float32.
         cache: its pages.
+
+    Attributes:
+        layers: both halves of each layer.
     """
 
     def __init__(self, model: DSAForCausalLM, cache: PagedCache) -> None:
         self._model = model
         self._cache = cache
         self._rope = RopeTable(model.config.rope, model.config.qk_rope_head_dim)
+        self._scratch = Scratch(model.device)
         self.refresh()
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Prepare the weights anew."""
         model = self._model
-        self._layers: list[tuple[FusedAttention, FusedMLP | FusedMoE]] = [
+        self.layers: list[tuple[FusedAttention, FusedMLP | FusedMoE]] = [
             (FusedAttention(layer, model.config), fused_mlp(layer)) for layer in model.layers()
         ]
         self._head_DV = (model.lm_head.weight * model.model.norm.weight).t().contiguous()
@@ -91,7 +95,7 @@ class Decoder:
         trunk = self._model.model
         x_BD = trunk.embed_tokens(ids_B)
         routing, topk = [], []
-        for i, (attention, mlp) in enumerate(self._layers):
+        for i, (attention, mlp) in enumerate(self.layers):
             x_BD, kept_BK = attention.add(x_BD, step, self._cache.rows[i], self._cache.index[i])
             if kept_BK is not None:
                 topk.append(kept_BK)
@@ -122,4 +126,5 @@ class Decoder:
             torch.cat((cos_BP, cos_BP), -1),
             torch.cat((-sin_BP, sin_BP), -1),
             hidden_BS,
+            self._scratch,
         )

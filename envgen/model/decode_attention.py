@@ -25,6 +25,22 @@ from envgen.model.indexer import HIDDEN, IndexQueries, select
 from envgen.model.modeling import Layer
 
 
+class Scratch:
+    """Memory for gathered rows, used again and again: getting it anew costs more than filling it."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._buffer = torch.empty(0, device=device)
+
+    def gather(self, pool_Mx: Tensor, rows_n: Tensor) -> Tensor:
+        """Rows of a pool, valid until the next call: [n, x]."""
+        width = pool_Mx.shape[1]
+        needed = len(rows_n) * width
+        if needed > len(self._buffer):
+            self._buffer = pool_Mx.new_empty(2 * needed)
+        found_nx = self._buffer[:needed].view(-1, width)
+        return torch.index_select(pool_Mx, 0, rows_n, out=found_nx)
+
+
 class Step(NamedTuple):
     """What all layers of a step have in common."""
 
@@ -40,6 +56,7 @@ class Step(NamedTuple):
     """Negative in the first half."""
     hidden_BS: Tensor | None
     """0 for what a query sees, -inf for the rest; None: keys are to be chosen."""
+    scratch: Scratch
 
 
 class _Made(NamedTuple):
@@ -221,7 +238,7 @@ def _index_order(c: DSAConfig, device: torch.device) -> Tensor | None:
 def _paged(pool_Mx: Tensor, step: Step) -> Tensor:
     """The sequences' rows of a pool in order, copied page by page: [B, S, x]."""
     pages = pool_Mx.view(-1, step.page_tokens * pool_Mx.shape[1])
-    found = pages.index_select(0, step.pages_Bn.flatten())
+    found = step.scratch.gather(pages, step.pages_Bn.flatten())
     return found.view(len(step.pages_Bn), -1, pool_Mx.shape[1])
 
 
@@ -229,6 +246,6 @@ def _chosen(rows_MW: Tensor, step: Step, kept_BK: Tensor) -> tuple[Tensor, Tenso
     """The chosen rows [B, K, W], and 0 or -inf for each [B, K]."""
     slots_BK, size = kept_BK.clamp_min(0).long(), step.page_tokens
     place_BK = step.pages_Bn.gather(1, slots_BK // size) * size + slots_BK % size
-    found_BKW = rows_MW.index_select(0, place_BK.flatten()).view(*kept_BK.shape, -1)
+    found_BKW = step.scratch.gather(rows_MW, place_BK.flatten()).view(*kept_BK.shape, -1)
     hidden_BK = torch.zeros(kept_BK.shape, device=kept_BK.device)
     return found_BKW, hidden_BK.masked_fill_(kept_BK == HIDDEN, float("-inf"))
