@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,8 +13,8 @@ from envgen.core.jsonvalues import clean_text
 from envgen.core.types import Message
 from envgen.policies.base import Tool, assistant_turns
 
-REMEMBERED = 8_192
-"""Conversations; the oldest go first."""
+REMEMBERED_TOKENS = 1 << 25
+"""Of all conversations, 4 bytes each; the oldest conversations go first."""
 
 
 class Past(NamedTuple):
@@ -34,7 +35,8 @@ class Conversations:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, list[int]] = OrderedDict()
+        self._kept: OrderedDict[str, array[int]] = OrderedDict()
+        self._tokens = 0
         self._lock = threading.Lock()
 
     def past(self, messages: Sequence[Message], tools: Sequence[Tool], seed: int) -> Past | None:
@@ -45,7 +47,7 @@ class Conversations:
         key = _key(messages[:last], messages[last], tools, seed)
         with self._lock:
             ids = self._kept.get(key)
-        return None if ids is None else Past(ids, last + 1)
+        return None if ids is None else Past(ids.tolist(), last + 1)
 
     def remember(
         self,
@@ -58,9 +60,11 @@ class Conversations:
         """Keep the ids of the conversation ``[*messages, reply]``."""
         key = _key(messages, reply, tools, seed)
         with self._lock:
-            self._kept[key] = ids
-            while len(self._kept) > REMEMBERED:
-                self._kept.popitem(last=False)
+            self._tokens += len(ids) - len(self._kept.pop(key, ()))
+            self._kept[key] = array("i", ids)
+            while self._tokens > REMEMBERED_TOKENS:
+                _, oldest = self._kept.popitem(last=False)
+                self._tokens -= len(oldest)
 
 
 def _key(messages: Sequence[Message], reply: Message, tools: Sequence[Tool], seed: int) -> str:

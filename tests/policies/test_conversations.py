@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from envgen.core.types import Message, ToolCall
+from envgen.policies import conversations
 from envgen.policies.conversations import Conversations, Past
 
 USER = Message(role="user", content="go")
@@ -41,3 +44,21 @@ def test_what_environments_clean_is_still_recognised() -> None:
     kept = Conversations()
     kept.remember([USER], reply(0, "a\0b"), TOOLS, 1, [1])
     assert kept.past([USER, reply(0, "a\ufffdb"), result(0)], TOOLS, 1) is not None
+
+
+def test_the_oldest_are_forgotten_when_tokens_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "REMEMBERED_TOKENS", 10)
+    kept = Conversations()
+
+    def known() -> list[int]:
+        longer = [USER, reply(0), result(0)]
+        return [seed for seed in range(5) if kept.past(longer, TOOLS, seed) is not None]
+
+    for seed in range(5):
+        kept.remember([USER], reply(0), TOOLS, seed, [1, 2, 3])
+    assert known() == [2, 3, 4]
+    kept.remember([USER], reply(0), TOOLS, 2, [1, 2, 3, 4])  # again: it is the newest now
+    assert known() == [2, 3, 4]
+    kept.remember([USER], reply(0), TOOLS, 0, [7] * 6)
+    assert known() == [0, 2]
+    assert kept.past([USER, reply(0)], TOOLS, 0) == Past([7] * 6, 2)
