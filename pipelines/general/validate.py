@@ -19,20 +19,20 @@ from envgen.core.types import (
     Probe,
     Record,
     SourceKind,
-    Submission,
     ToolSpec,
 )
-from envgen.environments.runner import replay, run_gold
+from envgen.environments.runner import run_gold
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.diversity import dataset_evidence
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.probe_run import gold_probe, judge, probe_submissions
 from envgen.pipelines.general.reload import draft_of
 from envgen.sandboxes.tools import ToolHost, tool_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
-from envgen.verifiers.general import GeneralVerifier
+from envgen.verifiers.holes import is_unsolvable
 
 
 class TaskValidation(Record):
@@ -174,8 +174,7 @@ def _replay(dataset: Dataset, task_id: str, hosts: Hosts) -> Iterator[GateResult
 def _gold_probe(task: TaskBundle) -> Probe:
     gold = task.gold
     assert gold is not None  # the caller checked
-    writes = tuple(call for call in gold.calls if call.mutates and call.error is None)
-    return Probe(answer=gold.answer, calls=writes or None, expected=True, origin="gold")
+    return gold_probe(gold, expected=not is_unsolvable(task.spec))
 
 
 def _probes(
@@ -187,25 +186,9 @@ def _probes(
     tools: ToolHost,
     hosts: Hosts,
 ) -> GateResult:
-    submissions = []
-    for i, probe in enumerate(probes):
-        final = database
-        if probe.calls:
-            final = folder / f"{i}.sqlite"
-            replay(probe.calls, specs, tools, final=final)
-            final = final if final.exists() else database
-        submissions.append(
-            Submission(
-                answer=probe.answer,
-                raw=dumps(probe.answer),
-                initial=str(database),
-                final=str(final),
-            )
-        )
+    submissions = probe_submissions(probes, specs, database, folder, tools)
     try:
-        scores = GeneralVerifier(
-            task.verifier, None, hosts.verifier, check_schema=False
-        ).verify_many(submissions)
+        scores = judge(task.verifier, submissions, hosts)
     except VerifierError as error:
         return GateResult(gate="probes", status=GateStatus.FAILED, n=len(probes), reason=str(error))
     wrong = [
