@@ -123,7 +123,8 @@ def _draws(count: int, config: BootstrapConfig) -> Iterator[NDArray[np.int64]]:
     part = max(1, _CELLS // count)
     for start in range(0, config.draws, part):
         size = min(part, config.draws - start)
-        yield rng.multinomial(count, np.full(count, 1 / count), size=size)
+        drawn = rng.integers(count, size=(size, count)) + count * np.arange(size)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
 
 
 def _ratio(sums: Floats) -> Floats:

@@ -17,6 +17,7 @@ from envgen.rollout.pass_at_k import pass_at_k
 from envgen.store.dataset import Dataset
 from envgen.train.bootstrap import BootstrapConfig, Estimate, Ratio, difference, estimate
 from envgen.train.canary_report import Canary, CanaryReport, canary_of, canary_report
+from envgen.train.tasks import shared_specs
 from envgen.train.well_formed import calls_of, ended_cleanly
 
 
@@ -81,15 +82,15 @@ class Comparison(Record):
 
 def task_facts(dataset: Dataset, task_ids: Iterable[str] | None = None) -> dict[str, TaskFacts]:
     """The facts of a dataset's tasks, variants included."""
-    found = {}
-    for task_id in dataset.tasks if task_ids is None else task_ids:
-        spec = dataset.tasks[task_id]
-        found[task_id] = TaskFacts(
+    chosen = dataset.tasks if task_ids is None else task_ids
+    return {
+        task_id: TaskFacts(
             dataset.database_hash(task_id),
             dataset.environments[spec.environment_id].category,
             canary_of(dataset, spec),
         )
-    return found
+        for task_id, spec in shared_specs(dataset, chosen)
+    }
 
 
 def evaluate(
