@@ -12,6 +12,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,18 +65,20 @@ def confusion(tell: Callable[[str], str | None] = language_of) -> list[str]:
     return [*lines, f"| all | {cells} |"]
 
 
-def verdicts() -> Iterator[tuple[Item, str, str]]:
+@cache
+def verdicts() -> list[tuple[Item, str, str]]:
     """(item, language asked in, verdict) for every item and every language of the fixture.
 
     The verdict is ``all`` of the prose, ``part`` of it, ``none`` of it, or ``neutral``.
     """
     found = items()
     asked = sorted({HEAD.get(item.prompt, item.prompt) for item in found})
-    for item in found:
-        for language in asked:
-            share = language_consistency(item.text, language)
-            verdict = "neutral" if share is None else {0.0: "none", 1.0: "all"}.get(share, "part")
-            yield item, language, verdict
+    return [(item, language, _verdict(item, language)) for item in found for language in asked]
+
+
+def _verdict(item: Item, language: str) -> str:
+    share = language_consistency(item.text, language)
+    return "neutral" if share is None else {0.0: "none", 1.0: "all"}.get(share, "part")
 
 
 def consistency() -> list[str]:
