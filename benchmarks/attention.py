@@ -4,9 +4,11 @@
 
 Each figure comes from a process of its own: a model of the preset's widths with ``--layers`` layers, one
 sequence, random weights (what the indexer chooses does not change its cost). *dense* is the same model with
-``dense=True`` (fused causal attention in MHA mode), *sparse* its ``gather`` path, indexer included. Memory is
-the peak above what was there before the measured work. The crossover is where the ratio passes 1, by linear
-interpolation in log length. On CUDA: bfloat16, and the share of the roofline of arithmetic.
+``dense=True`` (fused causal attention in MHA mode), *sparse* its ``gather`` path, indexer included. Times are
+processor time of one thread, the best of a few runs, so that a busy machine does not change them much. Memory
+is the peak above what was there before the measured work. The crossover is where the ratio passes 1, by
+linear interpolation in log length. On CUDA: wall time in bfloat16, and the share of the peak of arithmetic
+that the operations of ``envgen.model.cost`` come to (three times a prefill's for a training step).
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ from pathlib import Path
 import torch
 
 from envgen.model.config import preset
+from envgen.model.cost import Mode, flops
 from envgen.model.modeling import DSAForCausalLM
 
 LENGTHS = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768)
 KINDS = ("prefill", "training")
+PEAK_FLOPS_PER_S = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
+"""In bfloat16, without sparsity."""
 
 
 def main() -> None:
@@ -71,7 +76,9 @@ def table(name: str, kind: str, arguments: argparse.Namespace) -> None:
             ratios.append((length, row["dense"]["seconds"] / row["sparse"]["seconds"]))
         if "sparse" in row:
             memory.append((length, row["sparse"]["megabytes"]))
-        print(line(length, row, ratios), flush=True)
+        print(
+            line(length, row, ratios) + peaks(name, kind, length, arguments.layers, row), flush=True
+        )
     print(crossover(ratios))
     if len(memory) > 2:
         (a, m), (b, n) = memory[-2:]
@@ -89,6 +96,25 @@ def line(length: int, row: dict[str, dict[str, float]], ratios: list[tuple[int, 
         f"{length:8}  {cell('dense', 'seconds', 7, 3)}  {cell('sparse', 'seconds', 8, 3)}  {ratio}  "
         f"{cell('dense', 'megabytes', 8, 0)}  {cell('sparse', 'megabytes', 9, 0)}"
     )
+
+
+def peaks(name: str, kind: str, length: int, layers: int, row: dict[str, dict[str, float]]) -> str:
+    """On CUDA, the share of the peak of arithmetic that each form reaches."""
+    if not torch.cuda.is_available():
+        return ""
+    device = torch.cuda.get_device_name()
+    peak = next((rate for model, rate in PEAK_FLOPS_PER_S.items() if model in device), None)
+    if peak is None:
+        return "  (peak unknown)"
+    config = preset(name, num_hidden_layers=layers, first_k_dense_replace=1)
+    modes: tuple[Mode, ...] = ("dense", "sparse")
+    shares = []
+    for mode in modes:
+        if mode in row:
+            once = length * flops(config, length, "prefill", mode).total
+            needed = once if kind == "prefill" else 3 * once
+            shares.append(f"{mode} {needed / (peak * row[mode]['seconds']):.1%}")
+    return f"  of peak: {', '.join(shares)}"
 
 
 def crossover(ratios: Sequence[tuple[int, float]]) -> str:
@@ -120,7 +146,8 @@ def child(name: str, length: int, layers: int, kind: str, form: str) -> dict[str
         kind,
         form,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=one_thread)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     found: dict[str, float] = json.loads(done.stdout)
@@ -138,13 +165,14 @@ def measure(name: str, length: int, layers: int, kind: str, sparse: bool) -> dic
     ids = torch.randint(0, config.vocab_size, (1, length), device=device)
     work(model, ids[:, : config.index_topk + 64], kind, sparse)  # warm
     before = peak_bytes(on_gpu)
+    clock = time.perf_counter if on_gpu else time.process_time
     best, spent = float("inf"), 0.0
     while best == float("inf") or (spent < 2 and best < 1):
-        started = time.perf_counter()
+        started = clock()
         work(model, ids, kind, sparse)
         if on_gpu:
             torch.cuda.synchronize()
-        took = time.perf_counter() - started
+        took = clock() - started
         best, spent = min(best, took), spent + took
     return {"seconds": best, "megabytes": (peak_bytes(on_gpu) - before) / 1e6}
 
