@@ -25,6 +25,7 @@ NAMES = (
     "model_decode",
     "decode_position",
     "prefix_reuse",
+    "serving",
 )
 FOLDER = Path(__file__).resolve().parent
 
