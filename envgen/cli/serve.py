@@ -103,11 +103,14 @@ def policy(
         device=device,
         thinking=thinking,
     )
+    remark(f"loading {str(model)!r}")
     server = PolicyServer(config)
     if server.warning:
         remark(f"warning: {server.warning}")
     write_json(json, server.card())
     say(server.url)
-    remark(f"serving {server.service.name!r}; Ctrl-C stops it")
+    remark(
+        f"serving {server.service.name!r}, window {server.service.local.window} tokens; Ctrl-C stops it"
+    )
     server.run()
     remark("stopped")

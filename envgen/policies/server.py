@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -114,7 +115,7 @@ class _Front:
     def _guarded(self, handler: Handler) -> Handler:
         """The handler behind the key, its errors told to the client."""
 
-        async def call(request: Request) -> Response:
+        async def answer(request: Request) -> Response:
             try:
                 self._require_key(request)
                 return await handler(request)
@@ -131,6 +132,14 @@ class _Front:
             ) as error:  # the boundary of a request: Starlette would close the connection
                 logger.exception("a request broke")
                 return _error_response(_told(error))
+
+        async def call(request: Request) -> Response:
+            started = time.monotonic()
+            reply = await answer(request)
+            status = getattr(reply, "status_code", 200)  # a stream has none, and has only begun
+            seconds = time.monotonic() - started
+            logger.info("%s %s: %d, %.3f s", request.method, request.url.path, status, seconds)
+            return reply
 
         return call
 

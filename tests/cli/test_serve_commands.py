@@ -190,7 +190,9 @@ def test_a_new_model_is_served_and_asks_for_its_key(
     made = ("model", "init", "--preset", "tiny", "--tokenizer", folders / "ds", "--out", "m")
     assert cli(*made, "--encoding", "dsml", "--vocab-size", 600).code == 0
     more = {"MY_KEY": "sesame"}
-    with served(tmp_path / "m", tmp_path, "--api-key-env", "MY_KEY", **more) as server:
+    with served(
+        tmp_path / "m", tmp_path, "--api-key-env", "MY_KEY", verbose=True, **more
+    ) as server:
         ask: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
         with client_of(server) as client, pytest.raises(openai.AuthenticationError):
             client.chat.completions.create(**ask)
@@ -198,6 +200,9 @@ def test_a_new_model_is_served_and_asks_for_its_key(
             reply = client.chat.completions.create(**ask, logprobs=True)
         code, err = server.end(signal.SIGTERM)
     assert (code, err.splitlines()[-1]) == (0, "stopped")
+    assert "POST /v1/chat/completions: 401" in err
+    assert "POST /v1/chat/completions: 200" in err
+    assert "sesame" not in err
     logprobs = reply.choices[0].logprobs
     assert logprobs is not None
     assert logprobs.content is not None

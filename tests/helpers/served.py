@@ -45,17 +45,32 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, place: Path, *options: object, **more: str) -> Iterator[Served]:
+def served(
+    folder: Path, place: Path, *options: object, verbose: bool = False, **more: str
+) -> Iterator[Served]:
     """Serve a model folder on a free port until the block ends.
 
     Args:
         folder: the model.
         place: an empty folder, where the server writes its card.
         options: of the command.
+        verbose: let it log what happens.
         more: environment variables.
     """
     card = place / "server.json"
-    words = ("serve", "policy", folder, "--port", 0, "--threads", 1, "--json", card, *options)
+    words = (
+        *["-v"] * verbose,
+        "serve",
+        "policy",
+        folder,
+        "--port",
+        0,
+        "--threads",
+        1,
+        "--json",
+        card,
+        *options,
+    )
     process = subprocess.Popen(
         command(*words),
         env=environment(**more),

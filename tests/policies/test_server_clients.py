@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,11 @@ def connect(server: PolicyServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=20)
 
 
-def raw(body: dict[str, Any]) -> bytes:
-    """A chat request as it goes over the wire."""
+def raw(body: dict[str, Any], path: str = "/v1/chat/completions") -> bytes:
+    """A request as it goes over the wire."""
     content = json.dumps(body).encode()
     head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
@@ -90,6 +91,38 @@ def test_a_client_that_vanishes_frees_its_place(deaf: PolicyServer, stream: bool
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     sock.close()  # a reset, no farewell
     until(lambda: idle(deaf))
+
+
+def test_a_client_that_leaves_the_queue_frees_it(random_model: Path) -> None:
+    config = ServeConfig(model=str(random_model), port=0, threads=1, max_batch=1)
+    server = PolicyServer(config)
+    server.service.encoding.stop_ids = ()
+    stats = server.service.stats
+    with server.running(), connect(server) as first:
+        first.sendall(raw(LONG))
+        until(lambda: stats().running == 1)
+        with connect(server) as second:
+            second.sendall(raw({**LONG, "n": 2}))
+            until(lambda: stats().waiting == 2)
+        until(lambda: stats().waiting == 0)
+        assert stats().running == 1
+        first.close()
+        until(lambda: idle(server))
+
+
+def test_a_client_that_leaves_while_its_prompt_is_read(deaf: PolicyServer) -> None:
+    until(lambda: idle(deaf))
+    prompt = list(range(1, 200)) * 20
+    body: Any = {"model": "noise", "prompt": prompt, "max_tokens": 50}
+    for _ in range(5):
+        with connect(deaf) as sock:
+            sock.sendall(raw(body, "/v1/completions"))
+            until(lambda: not idle(deaf))
+    until(lambda: idle(deaf))
+    with openai.OpenAI(base_url=deaf.url, api_key="none", max_retries=0) as client:
+        reply = client.completions.create(**{**body, "max_tokens": 1})
+    assert reply.usage is not None
+    assert reply.usage.completion_tokens == 1
 
 
 def test_a_client_that_leaves_while_it_asks_is_no_error(
@@ -255,6 +288,53 @@ def test_a_broken_model_is_an_internal_error_and_no_hang(random_model: Path) -> 
                     found += part
                 assert found.startswith(b"HTTP/1.1 500 ")
     local.close()
+
+
+def test_new_weights_are_served_under_a_new_name(random_model: Path) -> None:
+    """As a trainer does it, with a reply under way: that one is finished with the old ones."""
+    config = ServeConfig(model=str(random_model), port=0, threads=1)
+    local = open_model(config)
+    old = local.version
+    server = PolicyServer(config, local=local)
+    with (
+        closing(local),
+        server.running(),
+        openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        settings: Any = {**LONG, "max_tokens": 300, "temperature": 0}
+        under_way = pool.submit(lambda: client.chat.completions.create(**settings))
+        stream = iter(client.chat.completions.create(**settings, stream=True))
+        chunks = [next(stream), next(stream)]
+        until(lambda: server.service.stats().running == 2)
+        with local.engine.paused(), torch.no_grad():
+            local.engine.model.lm_head.weight.neg_()
+            local.engine.refresh("step-2")
+        first, second = under_way.result(30), client.chat.completions.create(**settings)
+        chunks += stream
+    assert (first.system_fingerprint, second.system_fingerprint) == (old, "step-2")
+    assert {chunk.system_fingerprint for chunk in chunks} == {old}
+    assert first.choices != second.choices
+
+
+def test_a_small_cache_limits_prompts_and_serves_many_in_turns(random_model: Path) -> None:
+    config = ServeConfig(model=str(random_model), port=0, threads=1, cache_tokens=256)
+    server = PolicyServer(config)
+    server.service.encoding.stop_ids = ()
+    with (
+        server.running(),
+        openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+    ):
+        assert client.models.list().data[0].model_dump()["max_model_len"] == 256
+        with pytest.raises(openai.BadRequestError, match="256 tokens") as caught:
+            client.completions.create(model="noise", prompt=[1] * 256)
+        assert caught.value.code == "context_length_exceeded"
+        settings: Any = {**LONG, "max_tokens": 100, "seed": 3}
+        many = client.chat.completions.create(**settings, n=8)
+        one = client.chat.completions.create(**settings)
+    assert [choice.finish_reason for choice in many.choices] == ["length"] * 8
+    assert many.choices[0].message == one.choices[0].message
+    assert server.service.stats().preemptions > 0
 
 
 def test_health_and_metrics(noise: PolicyServer) -> None:

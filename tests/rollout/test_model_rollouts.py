@@ -201,6 +201,21 @@ def test_a_full_window_ends_an_episode_in_order(
             assert summary.stops == {"token_limit": 4}, name
 
 
+def test_a_busy_server_is_asked_again(dataset: Path, solver: Path, tmp_path: Path) -> None:
+    """Eight episodes at a time, one place and no queue: the others are told when to come back."""
+    config = ServeConfig(
+        model=str(solver), port=0, threads=1, max_batch=1, max_waiting=0, max_new_tokens=96
+    )
+    with PolicyServer(config).running() as busy:
+        summary = run(
+            dataset, tmp_path / "r", f"openai:solver@{busy.url}", n=4,
+            options={"api_key_env": None, "max_retries": 100}, task_ids=("tiny-cheapest",),
+            sampling=Sampling(temperature=0, max_tokens=96),
+        )  # fmt: skip
+        assert busy.service.counters.refused > 0
+    assert (summary.passed, summary.errors) == (4, 0)
+
+
 def test_kinds_of_policies() -> None:
     assert policy_kind("dsa:m/") == "dsa"
     assert policy_kind("record:x.jsonl:openai:m@http://h/v1") == "openai"

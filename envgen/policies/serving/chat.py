@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -67,7 +67,8 @@ class Chat:
         async for step in generation.steps():
             self._service.counters.add_tokens(step.num_tokens)
         choices = [self._choice(sample) for sample in generation.samples]
-        return self._envelope(replies.CHAT, choices, usage=self._usage(generation))
+        usage = self._usage(generation)
+        return self._envelope(replies.CHAT, generation.samples, choices, usage=usage)
 
     async def chunks(self, generation: Generation) -> AsyncGenerator[dict[str, Any]]:
         """The answer's chunks as they come."""
@@ -78,7 +79,8 @@ class Chat:
             for chunk in self._step_chunks(step):
                 yield chunk
         if self.body.with_usage:
-            yield self._envelope(replies.CHAT_CHUNK, [], usage=self._usage(generation))
+            usage = self._usage(generation)
+            yield self._envelope(replies.CHAT_CHUNK, generation.samples, [], usage=usage)
 
     def _choice(self, sample: Sample) -> dict[str, Any]:
         body, tokenizer = self.body, self._encoding.tokenizer
@@ -125,20 +127,24 @@ class Chat:
         self, sample: Sample, delta: Mapping[str, Any], *, first: bool = False
     ) -> dict[str, Any]:
         choice = {"index": sample.index, "delta": delta, "logprobs": None, "finish_reason": None}
-        chunk = self._envelope(replies.CHAT_CHUNK, [choice])
+        chunk = self._envelope(replies.CHAT_CHUNK, [sample], [choice])
         if not first:
             chunk.pop("prompt_token_ids", None)
         return chunk
 
     def _envelope(
-        self, kind: str, choices: list[dict[str, Any]], usage: dict[str, Any] | None = None
+        self,
+        kind: str,
+        samples: Sequence[Sample],
+        choices: list[dict[str, Any]],
+        usage: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         found: dict[str, Any] = {
             "id": self._id,
             "object": kind,
             "created": self._created,
             "model": self._service.name,
-            "system_fingerprint": self._service.local.version,
+            "system_fingerprint": self._service.version(samples),
             "choices": choices,
         }
         if kind == replies.CHAT or self.body.with_usage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, cast
 from uuid import uuid4
 
@@ -69,7 +69,7 @@ class Text:
             self._choice(sample, text)
             for sample, text in zip(generation.samples, texts, strict=True)
         ]
-        return self._envelope(choices, self._usage(generation))
+        return self._envelope(generation.samples, choices, self._usage(generation))
 
     async def chunks(self, generation: Generation) -> AsyncGenerator[dict[str, Any]]:
         """The answer's chunks as they come."""
@@ -77,9 +77,9 @@ class Text:
             self._service.counters.add_tokens(step.num_tokens)
             choice = self._step_choice(step)
             if choice is not None:
-                yield self._envelope([choice])
+                yield self._envelope([step.sample], [choice])
         if self.body.with_usage:
-            yield self._envelope([], self._usage(generation))
+            yield self._envelope(generation.samples, [], self._usage(generation))
 
     def _choice(self, sample: Sample, text: str) -> dict[str, Any]:
         logprobs = None
@@ -123,14 +123,17 @@ class Text:
         return choice
 
     def _envelope(
-        self, choices: list[dict[str, Any]], usage: dict[str, Any] | None = None
+        self,
+        samples: Sequence[Sample],
+        choices: list[dict[str, Any]],
+        usage: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         found: dict[str, Any] = {
             "id": self._id,
             "object": replies.TEXT,
             "created": self._created,
             "model": self._service.name,
-            "system_fingerprint": self._service.local.version,
+            "system_fingerprint": self._service.version(samples),
             "choices": choices,
         }
         if usage is not None or self.body.with_usage:
@@ -198,6 +201,7 @@ class Ids:
         }
         return {
             "request_id": f"generate-{uuid4().hex}",
+            "system_fingerprint": self._service.version([sample]),
             "choices": [choice],
             "prompt_logprobs": None,
         }

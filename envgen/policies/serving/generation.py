@@ -23,6 +23,8 @@ class Token(NamedTuple):
 
     id: int
     logprob: float
+    version: str
+    """Of the weights."""
 
 
 class Reader(Protocol):
@@ -115,6 +117,8 @@ class Sample:
     """``stop`` or ``length`` once it is complete."""
     completion: Completion | None = None
     """None where a stop sequence cut the reply."""
+    version: str = ""
+    """Of the weights that write it; empty before its first token."""
 
 
 class Step(NamedTuple):
@@ -189,6 +193,7 @@ class Generation:
             if token is None:
                 step = self._end(sample, self._tickets[index].result(0))
             else:
+                sample.version = token.version
                 step = Step(sample, token, self._take(sample, token.id, token.logprob), 1)
                 if sample.reader.stopped:
                     self._tickets[index].cancel()
@@ -209,6 +214,7 @@ class Generation:
                 found += self._take(sample, token, logprob)
         found += sample.reader.finish()
         sample.completion, sample.finish = done, done.finish_reason
+        sample.version = done.policy_version
         return Step(sample, None, found, len(sample.ids) - before)
 
     def _submit(self, engine: Engine, request: Request, index: int) -> Ticket:
@@ -216,7 +222,9 @@ class Generation:
             with suppress(RuntimeError):  # the event loop has ended, and nobody listens
                 self._loop.call_soon_threadsafe(self._queue.put_nowait, (index, token))
 
-        on_token = (lambda i, logprob: tell(Token(i, logprob))) if self._each_token else None
-        ticket = engine.submit(request, on_token)
+        def on_token(token: int, logprob: float) -> None:
+            tell(Token(token, logprob, engine.policy_version))
+
+        ticket = engine.submit(request, on_token if self._each_token else None)
         ticket.add_done_callback(lambda: tell(None))
         return ticket

@@ -94,6 +94,10 @@ class Service:
         self._live: set[Generation] = set()
         self._random = random.SystemRandom()
 
+    def version(self, samples: Sequence[Sample] = ()) -> str:
+        """Of the weights that wrote the first of ``samples``; the present ones where none has begun."""
+        return next((one.version for one in samples if one.version), self.local.version)
+
     @property
     def encoding(self) -> Encoding:
         """The model's own."""
