@@ -125,9 +125,9 @@ class CacheView:
 
     def write(self, layer: int, rows_BTW: Tensor, index_BTF: Tensor) -> None:
         """Keep the new tokens of a layer."""
-        kept = self._cache
-        kept.rows[layer][self._write_N] = rows_BTW.detach().flatten(0, 1).to(kept.rows[layer].dtype)
-        kept.index[layer][self._write_N] = index_BTF.flatten(0, 1).to(kept.index[layer].dtype)
+        rows_MW, index_MF = self._cache.rows[layer], self._cache.index[layer]
+        rows_MW[self._write_N] = rows_BTW.detach().flatten(0, 1).to(rows_MW.dtype)
+        index_MF[self._write_N] = index_BTF.flatten(0, 1).to(index_MF.dtype)
 
     def pool(self, layer: int) -> Tensor:
         """All rows of a layer: [M, W]."""
@@ -135,11 +135,16 @@ class CacheView:
 
     def rows(self, layer: int) -> Tensor:
         """The sequences' rows in order: [B, S, W]."""
-        return self._cache.rows[layer][self.place_BS]
+        return self._in_order(self._cache.rows[layer])
 
     def index_keys(self, layer: int) -> Tensor:
         """The sequences' index keys in order: [B, S, F]."""
-        return self._cache.index[layer][self.place_BS]
+        return self._in_order(self._cache.index[layer])
+
+    def _in_order(self, pool_Mx: Tensor) -> Tensor:
+        # Several times as fast as pool_Mx[place_BS].
+        found = pool_Mx.index_select(0, self.place_BS.flatten())
+        return found.view(*self.place_BS.shape, pool_Mx.shape[1])
 
 
 class BatchCache:
