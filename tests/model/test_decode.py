@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dsa_samples import YARN, sets_of, small_model, tokens
+from dsa_samples import YARN, sets_of, shake, small_model, tokens
 from engine_samples import assert_exact, mixed_requests, request, small_engine
 from torch import Tensor
 
@@ -122,6 +122,18 @@ def test_replies_are_those_of_the_plain_engine(changes: dict[str, Any]) -> None:
                 assert mine is theirs
             else:
                 assert np.array_equal(np.sort(mine, -1), np.sort(theirs, -1))
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_presets_are_served_exactly_around_index_topk(name: str) -> None:
+    config = preset(name, vocab_size=96, num_hidden_layers=2)
+    model = DSAForCausalLM(config).eval()
+    shake(model)
+    lengths = [3, *(config.index_topk + more for more in (-12, -1, 0, 40))]
+    requests = [request(length, seed=length, capture_topk=True, max_new=24) for length in lengths]
+    engine = small_engine(model, cache_tokens=4096, prefill_chunk_tokens=256)
+    for asked, reply in zip(requests, engine.generate(requests), strict=True):
+        assert_exact(model, asked, reply)
 
 
 def test_it_is_done_where_it_pays() -> None:
