@@ -52,8 +52,12 @@ class Channel:
 
     def send(self, value: Any) -> None:
         """Send one value. Raises WorkerDiedError or SandboxTimeoutError."""
+        self.write(pack(value))
+
+    def write(self, frame: bytes) -> None:
+        """Send a packed value. Raises WorkerDiedError or SandboxTimeoutError."""
         try:
-            self.sock.sendall(pack(value))
+            self.sock.sendall(frame)
         except BlockingIOError:
             raise SandboxTimeoutError(f"worker read nothing for {self.timeout_s:g} s") from None
         except (BrokenPipeError, ConnectionResetError):

@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -17,8 +17,16 @@ from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedErro
 from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel
 from envgen.sandboxes.folders import PrivateFolder, overwrite
+from envgen.sandboxes.programs.wire import pack
 from envgen.sandboxes.runtime import INSIDE
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
+
+AHEAD, AHEAD_BYTES = 4, 32_768
+"""Inputs that wait in a worker while it judges one, and their size: well below a socket's buffer."""
+FAILURES = (
+    SandboxTimeoutError, WorkerDiedError, ValueError, TypeError, LookupError, RecursionError,
+)  # fmt: skip
+"""What sending to a worker or reading from it may raise."""
 
 
 class VerifierInput(NamedTuple):
@@ -75,7 +83,7 @@ class WorkerVerifierHost:
     DATABASES = 256
     """Databases kept for the next submission, as long as they take up little room."""
     ROOM_BYTES = 512 << 20
-    AT_LEAST = 32
+    AT_LEAST = 64
     """So many are kept in any case: other threads may be using them."""
 
     def __init__(self, backend: str) -> None:
@@ -123,20 +131,22 @@ class WorkerVerifierHost:
         """Replies until the worker dies or a later input faults, and how it died."""
         replies: list[VerifierReply] = []
         zygote, number, channel = self._fork(source, timeout_s)
-        pair = self._pair()
+        pairs = [self._pair() for _ in range(min(AHEAD, len(inputs)))]
+        asked = self._asked(channel, inputs, pairs)
         try:
-            for item in inputs:
-                reply = self._judge(channel, item, pair)
+            for problem in asked:
+                reply = problem or _answered(channel)
                 if isinstance(reply, str):
                     return replies, reply
                 if reply.fault is not None and replies:
                     return replies, None
                 replies.append(reply)
         finally:
+            asked.close()
             channel.close()
             zygote.kill(number)
             with self._lock:
-                self._free.append(pair)
+                self._free += pairs
         return replies, None
 
     def _pair(self) -> _Pair:
@@ -147,16 +157,37 @@ class WorkerVerifierHost:
             number = next(self._pairs)
             return _Pair(f"bytes-{number}-initial.sqlite", f"bytes-{number}-final.sqlite")
 
-    def _judge(self, channel: Channel, item: VerifierInput, pair: _Pair) -> VerifierReply | str:
-        """One reply, or how the worker ended."""
-        initial, final = self._publish(item, pair)
-        try:
-            channel.send([item.answer, initial, final])
-            return _reply(channel.recv())
-        except (SandboxTimeoutError, WorkerDiedError) as error:
-            return str(error)
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            return f"the worker answered nonsense: {error}"
+    def _asked(
+        self, channel: Channel, inputs: Sequence[VerifierInput], pairs: Sequence[_Pair]
+    ) -> Generator[str]:
+        """Send the inputs, some ahead of the replies, and yield when the next reply is due.
+
+        What is yielded is "" or why that input could not be sent. So little is ahead that no send waits
+        for a worker that waits for us to read.
+        """
+        sizes: list[int] = []
+        frame, problem = b"", ""
+        for due in range(len(inputs)):
+            while not problem and len(sizes) < min(due + len(pairs), len(inputs)):
+                number = len(sizes)
+                try:
+                    frame = frame or self._frame(inputs[number], pairs[number % len(pairs)])
+                    if number > due and sum(sizes[due:]) + len(frame) > AHEAD_BYTES:
+                        break
+                    channel.write(frame)
+                except FAILURES as error:
+                    problem = _explained(error)
+                else:
+                    sizes.append(len(frame))
+                    frame = b""
+            yield "" if due < len(sizes) else problem
+
+    def _frame(self, item: VerifierInput, pair: _Pair) -> bytes:
+        """An input as it is sent, its databases where the worker can read them."""
+        initial = self._known_as(item.initial, pair.initial)
+        same = item.final is item.initial or item.final == item.initial
+        final = initial if same else self._known_as(item.final, pair.final)
+        return pack([item.answer, str(self._inside / initial), str(self._inside / final)])
 
     def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
         key = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
@@ -180,13 +211,6 @@ class WorkerVerifierHost:
                         raise
                     self._zygote = self._start()
         raise AssertionError("unreachable")
-
-    def _publish(self, item: VerifierInput, pair: _Pair) -> tuple[str, str]:
-        """Paths that the worker can read."""
-        initial = self._known_as(item.initial, pair.initial)
-        same = item.final is item.initial or item.final == item.initial
-        final = initial if same else self._known_as(item.final, pair.final)
-        return str(self._inside / initial), str(self._inside / final)
 
     def _known_as(self, database: Path | bytes, name: str) -> str:
         if not isinstance(database, bytes):
@@ -240,6 +264,20 @@ class WorkerVerifierHost:
             self._closed = True
             self._zygote.close()
         self._folder.remove()
+
+
+def _answered(channel: Channel) -> VerifierReply | str:
+    """The next reply, or how the worker ended."""
+    try:
+        return _reply(channel.recv())
+    except FAILURES as error:
+        return _explained(error)
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, SandboxTimeoutError | WorkerDiedError):
+        return str(error)
+    return f"the worker answered nonsense: {error}"
 
 
 def _reply(reply: Any) -> VerifierReply:

@@ -10,7 +10,13 @@ from pydantic import JsonValue
 from tool_samples import make_database
 
 from envgen.core.errors import SandboxError, SandboxUnavailableError
-from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
+from envgen.sandboxes.verifier import (
+    AHEAD,
+    VerifierHost,
+    VerifierInput,
+    VerifierReply,
+    verifier_host,
+)
 
 BACKENDS = [
     "process",
@@ -212,11 +218,35 @@ def test_databases_may_be_bytes(host: VerifierHost, database: Path, tmp_path: Pa
         VerifierInput({"initial": zoe, "final": zoe}, short.read_bytes(), short),
         VerifierInput({"initial": names, "final": names}, short.read_bytes(), short),
     ]
-    for _ in range(2):
-        replies = host.verify_many(COUNT, inputs)
-        assert [reply.broken for reply in replies] == [(), (), (), ("initial", "final")]
+    for _ in range(2):  # more than may wait in the worker, so that files are used again
+        replies = host.verify_many(COUNT, inputs * AHEAD)
+        verdicts = [reply.broken for reply in replies]
+        assert verdicts == [(), (), (), ("initial", "final")] * AHEAD
     scratch: Path = host._scratch  # type: ignore[attr-defined]  # the worker host
-    assert len(list(scratch.glob("bytes-*"))) == 2
+    assert len(list(scratch.glob("bytes-*"))) <= 2 * AHEAD
+
+
+def test_long_answers_and_long_replies_do_not_wait_for_each_other(
+    host: VerifierHost, database: Path
+) -> None:
+    """More of both than sockets hold: a worker that must write first is read from first."""
+    loud = "def verify(answer, initial, final):\n    return [answer, 'x' * 1_000_000]\n"
+    answers = [letter * 400_000 for letter in "abcdefgh"]
+    started = time.monotonic()
+    replies = host.verify_many(loud, [VerifierInput(one, database, database) for one in answers])
+    assert [reply.broken and reply.broken[0] for reply in replies] == answers
+    assert time.monotonic() - started < 9  # of the 10 s that one answer may take
+
+
+@pytest.mark.parametrize("ahead", [1, AHEAD])
+def test_what_cannot_be_sent_is_its_own_fault_only(
+    host: VerifierHost, database: Path, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envgen.sandboxes.verifier.AHEAD", ahead)
+    unsendable = float("nan")
+    replies = judge(host, RUN, database, "result = []", unsendable, "result = ['c']", unsendable)
+    assert [reply.broken for reply in replies] == [(), None, ("c",), None]
+    assert all("JSON" in str(reply.fault) for reply in (replies[1], replies[3]))
 
 
 @pytest.mark.bwrap
