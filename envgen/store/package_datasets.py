@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "e1ffb006bbb42ed1edc684104abf86f857ea1e30537d69e23ef2bc63472d1b04",  # trip_planning
+        "f24aa88d644b2f27ef66a3daf3ef72863f740f3ee1483f9bff778c033606215f",  # trip_planning
     }
 )

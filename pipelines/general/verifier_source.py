@@ -192,10 +192,10 @@ def _verify(p: Problem, given: list[str], *, attach: bool, has_rules: bool) -> s
     lines = [
         "def verify(answer, initial, final):",
         '    """The ids of the rules that the answer breaks, none if it is right."""',
-        '    with closing(sqlite3.connect(f"file:{initial}?mode=ro", uri=True)) as db:',
+        '    with closing(sqlite3.connect(f"file:{initial}?mode=ro&immutable=1", uri=True)) as db:',
     ]
     if attach:
-        lines.append('        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro",))')
+        lines.append('        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro&immutable=1",))')
     lines += [
         "        slots = read(answer, db)",
         "        if slots is None:",
