@@ -18,7 +18,7 @@ from envgen.rollout.run import RolloutConfig
 def main(folder: Path) -> None:
     """Everything below ``folder``."""
     made = envgen.generate(
-        GenerateConfig(categories=("meeting_scheduling",), environments=2, max_level=2, seed=1),
+        GenerateConfig(categories=("meeting_scheduling",), environments=1, max_level=2, seed=1),
         folder / "ds",
     )
     print(f"{made.tasks} proven tasks")

@@ -195,7 +195,9 @@ def _verify(p: Problem, given: list[str], *, attach: bool, has_rules: bool) -> s
         '    with closing(sqlite3.connect(f"file:{initial}?mode=ro&immutable=1", uri=True)) as db:',
     ]
     if attach:
-        lines.append('        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro&immutable=1",))')
+        lines.append(
+            '        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro&immutable=1",))'
+        )
     lines += [
         "        slots = read(answer, db)",
         "        if slots is None:",

@@ -46,7 +46,11 @@ def config(dataset: Dataset, out: Path, policy: str, **fields: Any) -> RolloutCo
     )
 
 
-def stored(folder: Path) -> dict[tuple[str, int], Any]:
+Stored = dict[tuple[str, int], Any]
+"""Trajectories by task and sample."""
+
+
+def stored(folder: Path) -> Stored:
     with RunStore.read(folder) as store:
         return {(t.task_id, t.sample): t for t in store.trajectories()}
 
@@ -116,39 +120,53 @@ def test_unknown_tasks_are_refused(dataset: Dataset, tmp_path: Path) -> None:
         rollout(config(dataset, tmp_path / "r", "random", task_ids=("nowhere",)))
 
 
-def test_worker_processes_give_the_same_results(dataset: Dataset, tmp_path: Path) -> None:
-    rollout(config(dataset, tmp_path / "a", "random", n=60, concurrency=1))
-    rollout(config(dataset, tmp_path / "b", "random", n=60, concurrency=2))
-    a, b = stored(tmp_path / "a"), stored(tmp_path / "b")
-    assert len(a) == 60 * len(dataset.own_task_ids)
+N = 60
+
+
+@pytest.fixture(scope="module")
+def whole(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """What one process gives that nobody stops."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    rollout(config(dataset, out, "random", n=N, concurrency=1))
+    return stored(out)
+
+
+def assert_equal_but_times(a: Stored, b: Stored) -> None:
     assert a.keys() == b.keys()
     assert all(equal_but_times(a[key], b[key]) for key in a)
 
 
-def test_a_killed_worker_changes_nothing(dataset: Dataset, tmp_path: Path) -> None:
+def test_worker_processes_give_the_same_results(
+    dataset: Dataset, tmp_path: Path, whole: Stored
+) -> None:
+    rollout(config(dataset, tmp_path / "b", "random", n=N, concurrency=2))
+    assert len(whole) == N * len(dataset.own_task_ids)
+    assert_equal_but_times(stored(tmp_path / "b"), whole)
+
+
+def test_a_killed_worker_changes_nothing(dataset: Dataset, tmp_path: Path, whole: Stored) -> None:
     def kill_one(progress: Progress) -> None:
         if progress.done in (20, 90):
             os.kill(worker_pids()[0], signal.SIGKILL)
 
-    wanted = config(dataset, tmp_path / "a", "random", n=60, concurrency=2)
-    summary = rollout(wanted, progress=kill_one)
-    assert (summary.ended, summary.samples, summary.errors) == ("complete", 240, 0)
-    rollout(wanted.model_copy(update={"out": str(tmp_path / "b"), "concurrency": 1}))
-    a, b = stored(tmp_path / "a"), stored(tmp_path / "b")
-    assert a.keys() == b.keys()
-    assert all(equal_but_times(a[key], b[key]) for key in a)
+    summary = rollout(
+        config(dataset, tmp_path / "a", "random", n=N, concurrency=2), progress=kill_one
+    )
+    assert (summary.ended, summary.samples, summary.errors) == ("complete", 4 * N, 0)
+    assert_equal_but_times(stored(tmp_path / "a"), whole)
 
 
-def test_killed_run_resumes_with_the_same_results(dataset: Dataset, tmp_path: Path) -> None:
+def test_killed_run_resumes_with_the_same_results(
+    dataset: Dataset, tmp_path: Path, whole: Stored
+) -> None:
     script = tmp_path / "run.py"
     script.write_text(
         "import sys\n"
         "from envgen.rollout.run import RolloutConfig, rollout\n"
-        "if __name__ == '__main__':\n"
-        "    config = RolloutConfig.model_validate_json(sys.argv[1])\n"
-        "    print(rollout(config, progress=lambda p: print(p.done, flush=True)).ended)\n"
+        "config = RolloutConfig.model_validate_json(sys.argv[1])\n"
+        "print(rollout(config, progress=lambda p: print(p.done, flush=True)).ended)\n"
     )
-    wanted = config(dataset, tmp_path / "killed", "random", n=100, concurrency=2)
+    wanted = config(dataset, tmp_path / "killed", "random", n=N, concurrency=2)
     child = subprocess.Popen(
         [sys.executable, str(script), wanted.model_dump_json()],
         stdout=subprocess.PIPE,
@@ -157,19 +175,16 @@ def test_killed_run_resumes_with_the_same_results(dataset: Dataset, tmp_path: Pa
     )
     assert child.stdout is not None
     for line in child.stdout:
-        if int(line) >= 60:
+        if int(line) >= 40:
             break
     child.send_signal(signal.SIGKILL)
     child.wait(10)
     child.stdout.close()
     before = stored(tmp_path / "killed")
-    assert 0 < len(before) < 400
+    assert 0 < len(before) < 4 * N
     summary = rollout(wanted.model_copy(update={"concurrency": 1}))
-    assert summary.new == 400 - len(before)
-    rollout(wanted.model_copy(update={"out": str(tmp_path / "whole"), "concurrency": 1}))
-    a, b = stored(tmp_path / "killed"), stored(tmp_path / "whole")
-    assert a.keys() == b.keys()
-    assert all(equal_but_times(a[key], b[key]) for key in a)
+    assert summary.new == 4 * N - len(before)
+    assert_equal_but_times(stored(tmp_path / "killed"), whole)
 
 
 def test_ctrl_c_keeps_what_there_is(dataset: Dataset, tmp_path: Path) -> None:
