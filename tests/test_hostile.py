@@ -352,7 +352,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 GENERATE = (
-    "generate", "general", "--category", "meeting_scheduling", "--environments", 4,
+    "generate", "general", "--category", "meeting_scheduling", "--environments", 3,
     "--tasks-per-environment", 1, "--level", "1", "--seed", 3, "--workers", 2, "--out",
 )  # fmt: skip
 
