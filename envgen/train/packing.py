@@ -45,7 +45,8 @@ class Packs:
     @property
     def valid_BT(self) -> NDArray[np.bool_]:
         """False for padding."""
-        return self.branches_BT != PADDING
+        valid_BT: NDArray[np.bool_] = self.branches_BT != PADDING
+        return valid_BT
 
     @property
     def shares(self) -> bool:

@@ -124,7 +124,7 @@ def test_every_path_keeps_branches_apart(path: str) -> None:
         batch.valid_BT,
         position_ids=batch.position_BT,
         branch_ids=batch.branch_BT,
-        path=path,  # type: ignore[arg-type]
+        path=path,
         keep=(batch.pack_N, batch.parent_N),
     )
     logp = output.logits.log_softmax(-1).gather(1, batch.tokens_N.unsqueeze(1)).squeeze(1)
