@@ -84,9 +84,10 @@ def _local(folder: str, config: PolicyConfig) -> Policy:
         raise ConfigError(f"policy {config.spec!r} names no model folder", "write dsa:FOLDER")
     fields: dict[str, Any] = {**config.options, "model": folder}
     try:
-        return DSAPolicy(DSAPolicyConfig(**fields))
+        settings = DSAPolicyConfig(**fields)
     except ValidationError as error:
-        raise _refused(error) from error
+        raise _refused(error, DSAPolicyConfig) from error
+    return DSAPolicy(settings)
 
 
 def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) -> Policy:
@@ -106,10 +107,14 @@ def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) ->
             return OpenAIPolicy(OpenAIConfig(**fields), budget=budget)
         return TokenPolicy(TokenConfig(engine=kind, **fields), budget=budget)
     except ValidationError as error:
-        raise _refused(error) from error
+        raise _refused(error, OpenAIConfig if kind == "openai" else TokenConfig) from error
 
 
-def _refused(error: ValidationError) -> ConfigError:
+def _refused(error: ValidationError, config: type[Record]) -> ConfigError:
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
-    return ConfigError(f"policy option {where!r}: {first['msg']}")
+    if first["type"] != "extra_forbidden":
+        return ConfigError(f"policy option {where!r}: {first['msg']}")
+    near = difflib.get_close_matches(where, config.model_fields, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(config.model_fields)}"
+    return ConfigError(f"there is no policy option {where!r}", hint)

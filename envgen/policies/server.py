@@ -27,6 +27,7 @@ from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError
 from envgen.policies.local_model import LocalModel, open_model
 
 try:
+    import torch  # noqa: F401  the engine's
     import uvicorn
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
@@ -35,7 +36,7 @@ try:
     from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError(
-        "serving a model needs Starlette and uvicorn", "pip install 'envgen[serve]'"
+        "serving a model needs PyTorch, Starlette and uvicorn", "pip install 'envgen[serve]'"
     ) from error
 
 from envgen.model.requests import EngineClosedError, PromptTooLongError, RequestCancelledError

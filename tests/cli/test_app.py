@@ -93,7 +93,8 @@ def test_wrong_arguments(cli: Cli, words: str, error: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["nobody", "noisy-gold:x", "noisy-gold:2", "replay:nowhere", "openai"]
+    "policy",
+    ["nobody", "noisy-gold:x", "noisy-gold:2", "replay:nowhere", "openai", "dsa:", "dsa:nowhere"],
 )
 def test_wrong_policies(cli: Cli, dataset: Path, policy: str) -> None:
     said = cli("rollout", dataset, "--policy", policy, "--out", "r")

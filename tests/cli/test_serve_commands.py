@@ -6,6 +6,8 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 
 import openai
 import pytest
-from cli_runs import Cli, envgen
+from cli_runs import Cli, envgen, environment
 from served import Served, served, until
 from tiny_dataset import write_tiny_dataset
 from tiny_models import hotel_lessons, write_random_model, write_taught_model
@@ -182,6 +184,26 @@ def test_what_cant_be_served_is_told(cli: Cli, folders: Path, noise: Served) -> 
         assert error in said.err
         assert hint in said.err
         assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("missing", ["starlette", "torch"])
+def test_a_missing_package_is_told(folders: Path, missing: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from envgen.cli.app import run\n"
+        f"sys.exit(run(['serve', 'policy', {str(folders / 'noise')!r}, '--port', '0']))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "hint: pip install 'envgen[serve]'" in said.stderr
+    assert "Traceback" not in said.stderr
 
 
 def test_a_new_model_is_served_and_asks_for_its_key(

@@ -174,6 +174,9 @@ def test_options_are_checked(random_model: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             make(random_model, **options)
+    with pytest.raises(ConfigError, match="no policy option 'thinkin'") as missed:
+        make(random_model, thinkin=True)
+    assert missed.value.hint == "did you mean 'thinking'?"
     with pytest.raises(ConfigError, match="names no model folder"):
         parse_policy("dsa:")
     with pytest.raises(CheckpointError, match="is no folder"):
