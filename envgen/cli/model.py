@@ -59,6 +59,12 @@ def init(
         int | None,
         typer.Option(min=1, metavar="N", help="Tokens. Default: as the preset or the copy has."),
     ] = None,
+    entity_tokens: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Names that tools return, most used first, as one token each."
+        ),
+    ] = 0,
     override: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,7 +86,12 @@ def init(
     if encoding:
         spoken["kind"] = encoding
     config = NewModelConfig(
-        preset=preset, model=model, encoding=spoken, vocab_size=vocab_size, seed=seed
+        preset=preset,
+        model=model,
+        encoding=spoken,
+        vocab_size=vocab_size,
+        entity_tokens=entity_tokens,
+        seed=seed,
     )
     source = tokenizer
     if not (source / "tokenizer.json").is_file():

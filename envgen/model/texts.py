@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -50,6 +51,49 @@ def dataset_names(path: str | Path, *, unproven: bool = False) -> tuple[str, ...
             counts.update([call.name, *_keys(call.arguments), *_keys(call.result)])
     usable = {name: n for name, n in counts.items() if name.isascii() and name.isidentifier()}
     return tuple(sorted(usable, key=lambda name: (-usable[name], name)))
+
+
+def dataset_values(
+    path: str | Path, *, unproven: bool = False, max_tasks: int = 2_000
+) -> tuple[str, ...]:
+    """The short texts in what tools return and tasks ask for, most used first: names of rooms, cities.
+
+    As ``single_tokens`` they spare a small model the spelling: copying a name is copying one token.
+
+    Args:
+        path: a dataset folder; its variants count, too.
+        unproven: also accept tasks whose evidence is missing or negative.
+        max_tasks: of a larger dataset so many, evenly spread, are read.
+
+    Raises:
+        DatasetError: if the folder is missing, corrupt, hostile, too new or unproven.
+    """
+    dataset = Dataset.open(path, unproven=unproven)
+    names = sorted(dataset.tasks)
+    step = max(1, len(names) // max_tasks)
+    counts: Counter[str] = Counter()
+    for name in names[::step]:
+        gold = dataset.task_files(name).gold
+        if gold is not None:
+            counts.update(text for call in gold.calls for text in _leaves(call.result))
+            counts.update(_leaves(gold.answer))
+    usable = {text: n for text, n in counts.items() if _WORDS.fullmatch(text) and len(text) <= 32}
+    return tuple(sorted(usable, key=lambda text: (-usable[text], text)))
+
+
+_WORDS = re.compile(r"(?!\d)\w(?:[ -~]*\w)?", re.ASCII)
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """The texts in a JSON value, keys aside."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _leaves(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _leaves(part)
 
 
 def _environment_texts(environment: EnvironmentSpec) -> Iterator[str]:

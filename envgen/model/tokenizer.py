@@ -28,7 +28,7 @@ from pydantic import Field, field_validator, model_validator
 
 from envgen.core.errors import ConfigError, MissingExtraError
 from envgen.core.types import Record
-from envgen.model.texts import dataset_names, dataset_texts
+from envgen.model.texts import dataset_names, dataset_texts, dataset_values
 
 try:
     import tokenizers
@@ -38,7 +38,14 @@ except ImportError as error:
         "the tokenizers package is not installed", "pip install 'envgen[train]'"
     ) from error
 
-__all__ = ["Tokenizer", "TokenizerConfig", "dataset_names", "dataset_texts", "train_tokenizer"]
+__all__ = [
+    "Tokenizer",
+    "TokenizerConfig",
+    "dataset_names",
+    "dataset_texts",
+    "dataset_values",
+    "train_tokenizer",
+]
 
 TOKENIZER_FILE = "tokenizer.json"
 NUM_BYTES = 256

@@ -47,6 +47,8 @@ class NewModelConfig(Record):
     """Fields of ``EncodingConfig``; by default the tokenizer folder's encoding, or compact."""
     vocab_size: int | None = Field(default=None, ge=1)
     """Training a tokenizer: its size, by default the preset's. Copying one: rows of the embedding."""
+    entity_tokens: int = Field(default=0, ge=0)
+    """Training a tokenizer: so many names that tools return (of rooms, cities) are one token each."""
     seed: int = 0
 
 
@@ -164,15 +166,18 @@ def _encoding(config: NewModelConfig, source: Path, *, unproven: bool) -> Encodi
     if _has_tokenizer(source):
         return make_encoding(wanted, Tokenizer.load(source))
     size = config.vocab_size or preset(config.preset).vocab_size
-    return make_encoding(wanted, _trained(wanted, source, size, unproven=unproven))
+    return make_encoding(wanted, _trained(wanted, source, size, config, unproven=unproven))
 
 
-def _trained(encoding: EncodingConfig, source: Path, size: int, *, unproven: bool) -> Tokenizer:
+def _trained(
+    encoding: EncodingConfig, source: Path, size: int, config: NewModelConfig, *, unproven: bool
+) -> Tokenizer:
     """A tokenizer whose free room is shared between the dataset's names and merges."""
     from envgen.model.tokenizer import (
         NUM_BYTES,
         dataset_names,
         dataset_texts,
+        dataset_values,
         train_tokenizer,
     )
 
@@ -180,6 +185,9 @@ def _trained(encoding: EncodingConfig, source: Path, size: int, *, unproven: boo
         bare = tokenizer_config(encoding, vocab_size=size)
         room = size - NUM_BYTES - len(bare.control_tokens) - len(bare.single_tokens)
         names = dataset_names(source, unproven=unproven)[: room // 2]
+        if config.entity_tokens:
+            values = dataset_values(source, unproven=unproven)[: config.entity_tokens]
+            names = tuple(dict.fromkeys([*names, *values]))[: room * 3 // 4]
         settings = tokenizer_config(encoding, names, vocab_size=size)
     except ValidationError as error:
         raise ConfigError(

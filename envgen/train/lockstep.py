@@ -1,0 +1,138 @@
+"""Rollouts that give the same bits every time: all episodes take their turns together.
+
+Threads that ask an engine when they happen to be ready make batches by chance, and sums depend on batches in
+their last bits. Here an engine is asked only when every episode that is still playing waits for a reply, and
+the requests are put in an order of their own. So a training run that was killed and resumed draws the same
+rollouts as one that was not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from envgen.model.engine import Engine
+from envgen.model.requests import Completion, Request
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """One episode's request."""
+
+    request: Request
+    ready: threading.Event = field(default_factory=threading.Event)
+    outcome: Completion | BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.ready.is_set()
+
+    def result(self, timeout: float | None = None) -> Completion:
+        if not self.ready.wait(timeout):
+            raise TimeoutError("the other episodes have not all asked yet")
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        assert self.outcome is not None
+        return self.outcome
+
+    def cancel(self) -> None:
+        """An episode that gives up leaves its reply unread."""
+
+
+class LockstepEngine:
+    """Looks like a started engine to a policy; answers when all players wait.
+
+    Args:
+        engine: one that is not started; it is used by ``play``'s thread alone.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._lock = threading.Condition()
+        self._waiting: list[_Waiting] = []
+        self._playing = 0
+
+    @property
+    def model(self) -> object:
+        """Of the engine."""
+        return self.engine.model
+
+    @property
+    def max_context(self) -> int:
+        """Of the engine."""
+        return self.engine.max_context
+
+    @property
+    def policy_version(self) -> str:
+        """Of the engine."""
+        return self.engine.policy_version
+
+    def submit(self, request: Request) -> _Waiting:
+        """Ask, and wait for the others."""
+        self.engine.check(request)
+        waiting = _Waiting(request)
+        with self._lock:
+            self._waiting.append(waiting)
+            self._lock.notify_all()
+        return waiting
+
+    def close(self) -> None:
+        """Nothing runs that would have to be stopped."""
+
+    def play(self, items: Sequence[T], episode: Callable[[T], R]) -> list[R]:
+        """``episode(item)`` for all items, each in a thread of its own; results in order.
+
+        Raises:
+            Exception: the first that an episode raised, once all have ended.
+        """
+        results: list[R | BaseException | None] = [None] * len(items)
+        self._playing = len(items)
+
+        def run(i: int) -> None:
+            try:
+                results[i] = episode(items[i])
+            except BaseException as error:  # told to the caller, below
+                results[i] = error
+            finally:
+                with self._lock:
+                    self._playing -= 1
+                    self._lock.notify_all()
+
+        threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(items))]
+        for thread in threads:
+            thread.start()
+        self._serve()
+        for thread in threads:
+            thread.join()
+        found: list[R] = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            found.append(result)  # type: ignore[arg-type]  # every thread has left its result
+        return found
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: len(self._waiting) >= self._playing)
+                batch, self._waiting = self._waiting, []
+                if not self._playing:
+                    return
+            # Seeds differ between episodes, so the order is one of its own.
+            batch.sort(key=lambda w: (w.request.params.seed, list(w.request.prompt_ids)))
+            self._answer(batch)
+
+    def _answer(self, batch: list[_Waiting]) -> None:
+        outcomes: Sequence[Completion | BaseException]
+        try:
+            outcomes = self.engine.generate([waiting.request for waiting in batch])
+        except Exception as error:  # each episode records it
+            outcomes = [error] * len(batch)
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            waiting.outcome = outcome
+            waiting.ready.set()

@@ -1,0 +1,202 @@
+"""One batch of rollouts for training: groups of episodes of the same task, drawn by the current policy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from envgen.core.errors import ConfigError
+from envgen.core.seeding import derive
+from envgen.core.types import Record, Sampling
+from envgen.environments.general import GeneralEnv
+from envgen.model.engine import Engine, EngineConfig
+from envgen.model.modeling import DSAForCausalLM
+from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
+from envgen.policies.encoding import Encoding
+from envgen.policies.local_model import LocalModel
+from envgen.rollout.episode import EpisodeResult, run_episode
+from envgen.store.dataset import Dataset
+from envgen.train.lockstep import LockstepEngine
+from envgen.train.rows import Row, rollout_rows
+
+if TYPE_CHECKING:
+    from envgen.core.types import Trajectory
+
+
+class SamplingConfig(Record):
+    """How rollouts are drawn."""
+
+    groups: int = 32
+    """Tasks in a step."""
+    group_size: int = 16
+    """G, rollouts of each."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    max_kept: int | None = None
+    max_new_tokens: int = 128
+    """Of one reply."""
+    max_batch: int = 256
+    """Sequences that are decoded together."""
+    capture_topk: bool = False
+    """Record the key sets of sparse attention, so that training can repeat them."""
+
+
+class Episode(NamedTuple):
+    """What is to be played."""
+
+    task_id: str
+    group: int
+    sample: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """A batch: I rollouts in groups, with the rows that train."""
+
+    trajectories: list[Trajectory]
+    rows: list[Row]
+    rewards: np.ndarray[tuple[int], np.dtype[np.float32]]
+    """[I]: the verifier's values."""
+    group: np.ndarray[tuple[int], np.dtype[np.int64]]
+    """[I], 0 .. groups - 1"""
+    errored: int
+    """Episodes that an error spoiled; they are not among the rollouts."""
+
+    @property
+    def lengths(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """|o_i|: model tokens of each rollout, in all its rows."""
+        found = np.zeros(len(self.rewards), np.int64)
+        for row in self.rows:
+            found[row.rollout] += row.num_model_tokens
+        return found
+
+
+class Sampler:
+    """Plays groups of episodes with a model in this process.
+
+    Args:
+        model: shared with the trainer; call ``refresh`` after its weights changed.
+        encoding: of the model.
+        dataset: what is played.
+        config: how.
+        name: of the model's folder, for the record.
+    """
+
+    def __init__(
+        self,
+        model: DSAForCausalLM,
+        encoding: Encoding,
+        dataset: Dataset,
+        config: SamplingConfig,
+        name: str = "trained",
+    ) -> None:
+        longest = model.config.max_position_embeddings
+        cache_tokens = config.max_batch * min(longest, 1_024)
+        self._engine = Engine(
+            model, EngineConfig(max_batch=config.max_batch, cache_tokens=cache_tokens)
+        )
+        self._lockstep = LockstepEngine(self._engine)
+        self._config = config
+        policy_config = DSAPolicyConfig(
+            model=name,
+            max_new_tokens=config.max_new_tokens,
+            max_kept=config.max_kept,
+            capture_topk=config.capture_topk,
+        )
+        local = LocalModel(encoding, cast(Engine, self._lockstep))
+        self._policy = DSAPolicy(policy_config, local=local)
+        self._dataset = dataset
+        self._free: list[GeneralEnv] = []
+        self._lock = threading.Lock()
+
+    def refresh(self, version: str) -> None:
+        """Take note of changed weights."""
+        self._engine.refresh(version)
+
+    def close(self) -> None:
+        """Close all environments."""
+        for env in self._free:
+            env.close()
+        self._free.clear()
+
+    def draw(self, task_ids: Sequence[str], seed: int) -> Rollouts:
+        """One group for each task.
+
+        Raises:
+            ConfigError: if fewer than two rollouts of every group are free of errors.
+        """
+        size = self._config.group_size
+        episodes = [
+            Episode(task_id, group, sample, derive(seed, "episode", group, sample))
+            for group, task_id in enumerate(task_ids)
+            for sample in range(size)
+        ]
+        results = self._lockstep.play(episodes, self._play)
+        return collect(episodes, results)
+
+    def _play(self, episode: Episode) -> EpisodeResult:
+        config = self._config
+        with self._lock:
+            env = self._free.pop() if self._free else None
+        if env is None:
+            env = GeneralEnv(self._dataset)
+        sampling = Sampling(temperature=config.temperature, top_p=config.top_p, top_k=config.top_k)
+        try:
+            return run_episode(
+                env,
+                self._policy,
+                episode.task_id,
+                sample=episode.sample,
+                seed=episode.seed,
+                sampling=sampling,
+            )
+        finally:
+            with self._lock:
+                self._free.append(env)
+
+
+def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Rollouts:
+    """Rows and rewards of all episodes that no error spoiled, in groups of two or more.
+
+    Raises:
+        ConfigError: if there is no such group.
+    """
+    valid = [i for i, r in enumerate(results) if r.trajectory.error is None and r.trajectory.turns]
+    sizes: dict[int, int] = {}
+    for i in valid:
+        sizes[episodes[i].group] = sizes.get(episodes[i].group, 0) + 1
+    groups = {group: n for n, group in enumerate(g for g in sorted(sizes) if sizes[g] > 1)}
+    kept = [i for i in valid if episodes[i].group in groups]
+    if not kept:
+        first = next((r.trajectory.error for r in results if r.trajectory.error), None)
+        raise ConfigError(
+            "no group has two rollouts without an error" + (f": {first.text}" if first else ""),
+            "play the dataset with `envgen rollout` first",
+        )
+    rows: list[Row] = []
+    for rollout, i in enumerate(kept):
+        rows += rollout_rows(results[i].trajectory, results[i].tokens, rollout)
+    return Rollouts(
+        trajectories=[results[i].trajectory for i in kept],
+        rows=rows,
+        rewards=np.array([_reward(results[i]) for i in kept], np.float32),
+        group=np.array([groups[episodes[i].group] for i in kept], np.int64),
+        errored=len(results) - len(valid),
+    )
+
+
+def _reward(result: EpisodeResult) -> float:
+    score = result.trajectory.score
+    return 0.0 if score is None else score.value
+
+
+def model_name(folder: str | Path) -> str:
+    """What the policy of a folder is called."""
+    return Path(folder).name
