@@ -85,12 +85,13 @@ class DSAPolicy:
         """Sample one turn; a malformed reply becomes a message whose calls can't be carried out."""
         encoding = self.local.encoding
         turn = assistant_turns(messages)
-        prompt = self._prompt(messages, tools, seed)
+        # Rollouts of a group share the episode's seed, so theirs is what tells conversations apart.
         base = sampling.seed if sampling.seed is not None else seed
+        prompt = self._prompt(messages, tools, base)
         done = self._sample(prompt, sampling, seeding.derive(base, turn), deadline, cancel)
         ids = done.ids.tolist()
         message = encoding.parse(ids, tools, turn, lenient=True)
-        self._conversations.remember(messages, message, tools, seed, [*prompt, *ids])
+        self._conversations.remember(messages, message, tools, base, [*prompt, *ids])
         usage = Usage(prompt_tokens=len(prompt), completion_tokens=len(ids))
         return PolicyReply(message, usage, reply_tokens(done))
 

@@ -137,6 +137,8 @@ class TokenBatch:
     """log pi_ref; needed with ``kl_coef`` > 0."""
     sampler_N: Tensor | None = None
     """log-probabilities of the sampler; needed with ``tis_cap``."""
+    kl_scale_I: Tensor | None = None
+    """What ``kl_coef`` is multiplied by for each rollout, where domains differ; None: 1."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +166,7 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
         config: the objective.
         delta: of (9), in nats a token.
     """
-    log_ratio_N = batch.logp_N - batch.old_N
-    ratio_N = log_ratio_N.exp()
+    ratio_N = (batch.logp_N - batch.old_N).exp()
     advantage_N = batch.advantage_I[batch.rollout_N]
     plain_N = ratio_N * advantage_N
     held_N = ratio_N.clamp(1 - config.clip_low, 1 + config.clip_high) * advantage_N
@@ -174,7 +175,7 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
         assert batch.sampler_N is not None
         surrogate_N = surrogate_N * (batch.old_N - batch.sampler_N).exp().clamp_max(config.tis_cap)
 
-    divergence_I = rollout_mean(-log_ratio_N.detach(), batch)
+    divergence_I = divergence(batch)
     masked_I = off_policy(batch.advantage_I, divergence_I, delta)
     if config.off_policy_mask:
         surrogate_N = surrogate_N.masked_fill(masked_I[batch.rollout_N], 0.0)
@@ -183,6 +184,8 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
     if config.kl_coef > 0:
         assert batch.ref_N is not None
         kl_N = kl_estimate(batch.logp_N, batch.ref_N, ratio_N, config.kl_form)
+        if batch.kl_scale_I is not None:
+            kl_N = kl_N * batch.kl_scale_I[batch.rollout_N]
         objective_N = surrogate_N - config.kl_coef * kl_N
     return Loss(
         loss=-(objective_N * batch.weight_I[batch.rollout_N]).sum(),
@@ -192,6 +195,11 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
         masked_I=masked_I,
         clipped_N=(held_N < plain_N).detach(),
     )
+
+
+def divergence(batch: TokenBatch) -> Tensor:
+    """mean_t log(pi_old / pi_theta) of each rollout, what (9) looks at: [I], detached."""
+    return rollout_mean((batch.old_N - batch.logp_N).detach(), batch)
 
 
 def off_policy(advantage_I: Tensor, divergence_I: Tensor, delta: float) -> Tensor:

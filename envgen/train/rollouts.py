@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
@@ -31,18 +32,22 @@ if TYPE_CHECKING:
 class SamplingConfig(Record):
     """How rollouts are drawn."""
 
-    groups: int = 32
+    groups: int = Field(default=16, ge=1)
     """Tasks in a step."""
-    group_size: int = 16
+    group_size: int = Field(default=8, ge=2)
     """G, rollouts of each."""
-    temperature: float = 1.0
-    top_p: float = 1.0
+    temperature: float = Field(default=1.0, gt=0)
+    """Greedy replies have no probabilities to learn from."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = -1
-    max_kept: int | None = None
-    max_new_tokens: int = 128
+    max_kept: int | None = Field(default=None, ge=1)
+    """Most tokens that one is drawn from, so that sampling masks stay small."""
+    max_new_tokens: int = Field(default=256, ge=1)
     """Of one reply."""
-    max_batch: int = 256
-    """Sequences that are decoded together."""
+    max_batch: int = Field(default=128, ge=1)
+    """Replies that are written together."""
+    cache_tokens: int | None = Field(default=None, ge=1)
+    """Of all conversations; None: room for ``max_batch`` of 1,024 tokens, or of a smaller window."""
     capture_topk: bool = False
     """Record the key sets of sparse attention, so that training can repeat them."""
 
@@ -54,6 +59,8 @@ class Episode(NamedTuple):
     group: int
     sample: int
     seed: int
+    """Of the environment: the same in a group."""
+    sampling_seed: int
 
 
 @dataclass(frozen=True)
@@ -62,17 +69,15 @@ class Rollouts:
 
     trajectories: list[Trajectory]
     rows: list[Row]
-    rewards: np.ndarray[tuple[int], np.dtype[np.float32]]
-    """[I]: the verifier's values."""
-    group: np.ndarray[tuple[int], np.dtype[np.int64]]
-    """[I], 0 .. groups - 1"""
-    errored: int
-    """Episodes that an error spoiled; they are not among the rollouts."""
+    group_I: NDArray[np.int64]
+    """Number of each one's group: 0 .. groups - 1."""
+    errored: tuple[str, ...]
+    """What spoiled episodes; they are not among the rollouts."""
 
     @property
-    def lengths(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def lengths_I(self) -> NDArray[np.int64]:
         """|o_i|: model tokens of each rollout, in all its rows."""
-        found = np.zeros(len(self.rewards), np.int64)
+        found = np.zeros(len(self.group_I), np.int64)
         for row in self.rows:
             found[row.rollout] += row.num_model_tokens
         return found
@@ -98,7 +103,7 @@ class Sampler:
         name: str = "trained",
     ) -> None:
         longest = model.config.max_position_embeddings
-        cache_tokens = config.max_batch * min(longest, 1_024)
+        cache_tokens = config.cache_tokens or config.max_batch * min(longest, 1_024)
         self._engine = Engine(
             model, EngineConfig(max_batch=config.max_batch, cache_tokens=cache_tokens)
         )
@@ -134,7 +139,13 @@ class Sampler:
         """
         size = self._config.group_size
         episodes = [
-            Episode(task_id, group, sample, derive(seed, "episode", group, sample))
+            Episode(
+                task_id,
+                group,
+                sample,
+                derive(seed, "episode", group),
+                derive(seed, "sample", group, sample),
+            )
             for group, task_id in enumerate(task_ids)
             for sample in range(size)
         ]
@@ -147,7 +158,12 @@ class Sampler:
             env = self._free.pop() if self._free else None
         if env is None:
             env = GeneralEnv(self._dataset)
-        sampling = Sampling(temperature=config.temperature, top_p=config.top_p, top_k=config.top_k)
+        sampling = Sampling(
+            temperature=config.temperature,
+            top_p=config.top_p,
+            top_k=config.top_k,
+            seed=episode.sampling_seed,
+        )
         try:
             return run_episode(
                 env,
@@ -186,17 +202,6 @@ def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Ro
     return Rollouts(
         trajectories=[results[i].trajectory for i in kept],
         rows=rows,
-        rewards=np.array([_reward(results[i]) for i in kept], np.float32),
-        group=np.array([groups[episodes[i].group] for i in kept], np.int64),
-        errored=len(results) - len(valid),
+        group_I=np.array([groups[episodes[i].group] for i in kept], np.int64),
+        errored=tuple(r.trajectory.error.text for r in results if r.trajectory.error),
     )
-
-
-def _reward(result: EpisodeResult) -> float:
-    score = result.trajectory.score
-    return 0.0 if score is None else score.value
-
-
-def model_name(folder: str | Path) -> str:
-    """What the policy of a folder is called."""
-    return Path(folder).name

@@ -1,0 +1,236 @@
+"""The GRPO loop on real tasks: it learns, resumes to the bit, and refuses what can't work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from students import School, school
+
+from envgen.core.errors import ConfigError, ResumeError
+from envgen.model.modeling import DSAForCausalLM
+from envgen.train.cold_start import ColdStartConfig, train_sft
+from envgen.train.grpo import GRPOConfig
+from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.metrics import read_metrics
+from envgen.train.optimize import DivergedError, OptimizerConfig
+from envgen.train.rewards import RewardConfig, RewardError
+from envgen.train.rollouts import SamplingConfig
+from envgen.train.update import UpdateConfig
+
+PLAIN = RewardConfig(length=0.0, language=0.0)
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
+    return school(tmp_path_factory.mktemp("school"))
+
+
+@pytest.fixture(scope="module")
+def student(taught: School, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that makes valid calls and submits the first row or the right one."""
+    out = tmp_path_factory.mktemp("sft")
+    config = ColdStartConfig(
+        data=str(taught.dataset),
+        rollouts=(str(taught.gold), str(taught.greedy)),
+        model=str(taught.model),
+        epochs=40,
+        validation_rows=0,
+        optimizer=OptimizerConfig(lr=4e-3, warmup_steps=5),
+    )
+    train_sft(config, out)
+    return (out / "last").resolve()
+
+
+def config_of(taught: School, student: Path, **changes: Any) -> TrainGRPOConfig:
+    settings: dict[str, Any] = {
+        "data": str(taught.dataset),
+        "model": str(student),
+        "split": None,
+        "steps": 3,
+        "sampling": SamplingConfig(groups=4, group_size=4, max_new_tokens=40),
+        "rewards": PLAIN,
+        "optimizer": OptimizerConfig(lr=5e-4, warmup_steps=0, weight_decay=0.0),
+        "save_every": 1,
+        **changes,
+    }
+    return TrainGRPOConfig(**settings)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(DSAForCausalLM.from_pretrained(folder).named_parameters())
+
+
+def test_a_step_moves_the_policy_and_tells_what_happened(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    summary = train_grpo(
+        config_of(taught, student), tmp_path, progress=lambda *told: said.append(told[2])
+    )
+    assert summary.steps == len(said) == 3
+    assert summary.rollouts == 3 * 16
+    lines = read_metrics(tmp_path)
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    moved = [line for line in lines if "policy/entropy" in line]
+    assert moved
+    for line in moved:
+        # One process, one precision, one update a batch: sampler and trainer agree.
+        assert line["policy/log_ratio_max"] < 1e-4
+        assert line["policy/kept_mass"] == pytest.approx(1)
+        assert line["update/grad_norm"] > 0
+        assert line["policy/masked_negatives"] == 0
+    before, after = weights(student), weights(tmp_path / "last")
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+def test_learns_what_is_rewarded(taught: School, student: Path, tmp_path: Path) -> None:
+    config = config_of(
+        taught,
+        student,
+        steps=24,
+        sampling=SamplingConfig(groups=4, group_size=8, max_new_tokens=40),
+        save_every=24,
+    )
+    train_grpo(config, tmp_path)
+    passed = [line["reward/pass_rate"] for line in read_metrics(tmp_path)]
+    assert sum(passed[-6:]) / 6 > sum(passed[:6]) / 6 + 0.1, passed
+
+
+class _StopError(Exception):
+    """Ends a run in a test."""
+
+
+VARIED = {
+    "objective": GRPOConfig(kl_coef=0.01),
+    "update": UpdateConfig(mini_batches=2, part_tokens=600),
+    "sampling": SamplingConfig(groups=4, group_size=4, max_new_tokens=40, top_p=0.9),
+    "steps": 4,
+}
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    config = config_of(taught, student, **VARIED)
+    train_grpo(config, tmp_path / "whole")
+
+    def stop(step: int, steps: int, said: str) -> None:
+        if step == 2:
+            raise _StopError
+
+    with pytest.raises(_StopError):
+        train_grpo(config, tmp_path / "cut", progress=stop)
+    summary = train_grpo(config, tmp_path / "cut")
+    assert summary.steps == 2
+    whole, cut = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
+    for name, weight in whole.items():
+        assert torch.equal(weight, cut[name]), name
+    timeless = [
+        [{k: v for k, v in line.items() if "_s" not in k and k != "seconds"} for line in lines]
+        for lines in (read_metrics(tmp_path / "whole"), read_metrics(tmp_path / "cut"))
+    ]
+    assert timeless[0] == timeless[1]
+
+
+_RUN = """
+import sys
+from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+config = TrainGRPOConfig.model_validate_json(sys.argv[1])
+train_grpo(config, sys.argv[2], progress=lambda *told: print(*told, flush=True))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_bits(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    config = config_of(taught, student, **VARIED)
+
+    def start(out: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _RUN, config.model_dump_json(), str(tmp_path / out)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    with start("whole") as whole:
+        assert whole.wait() == 0
+    with start("cut") as cut:
+        assert cut.stdout is not None
+        next(cut.stdout)  # one step is done; the next one is under way
+        cut.send_signal(signal.SIGKILL)
+    with start("cut") as rest:
+        assert rest.wait() == 0
+    wanted, found = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
+    for name, weight in wanted.items():
+        assert torch.equal(weight, found[name]), name
+
+
+def test_mini_batches_and_parts_leave_the_first_gradient_alone(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    norms = []
+    for part_tokens in (100, 100_000):
+        out = tmp_path / str(part_tokens)
+        config = config_of(
+            taught, student, steps=1, update=UpdateConfig(part_tokens=part_tokens, pack_tokens=400)
+        )
+        train_grpo(config, out)
+        norms.append(read_metrics(out)[0]["update/grad_norm"])
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_without_an_update_the_policy_is_its_own_reference(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    config = config_of(
+        taught,
+        student,
+        steps=1,
+        objective=GRPOConfig(kl_coef=0.1),
+        sampling=SamplingConfig(groups=4, group_size=4, max_new_tokens=40, top_p=0.8),
+    )
+    assert config.sampling.capture_topk  # else the reference would choose its own key sets
+    train_grpo(config, tmp_path)
+    line = read_metrics(tmp_path)[0]
+    assert abs(line["policy/kl"]) < 1e-7
+    assert line["policy/kept_mass"] < 1
+
+
+def test_equal_rewards_end_the_run_early(taught: School, tmp_path: Path) -> None:
+    config = config_of(taught, taught.model, steps=30)  # random weights never pass
+    with pytest.raises(RewardError, match="first 8 steps"):
+        train_grpo(config, tmp_path)
+
+
+def test_a_config_that_can_not_work_is_refused_before_any_step(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="no task in split"):
+        train_grpo(config_of(taught, student, split="validation"), tmp_path / "a")
+    config = config_of(taught, student, steps=1)
+    train_grpo(config, tmp_path / "b")
+    changed = config.model_copy(update={"seed": 5})
+    with pytest.raises(ResumeError, match="another config"):
+        train_grpo(changed, tmp_path / "b")
+
+
+def test_divergence_stops_with_the_batch_saved(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    config = config_of(
+        taught,
+        student,
+        steps=30,
+        optimizer=OptimizerConfig(lr=1e30, warmup_steps=0, clip_norm=1e30),
+    )
+    with pytest.raises((DivergedError, RewardError, ValueError)):
+        train_grpo(config, tmp_path)
