@@ -1,4 +1,4 @@
-"""``gold`` and ``noisy-gold:p``: replay a task's stored gold run. They read ``gold.jsonl``, nothing else.
+"""``gold`` and ``noisy-gold:p`` replay a task's stored gold run; ``hasty:p`` does so now and then.
 
 They need the dataset, which policies never get; so they live here and not among the policies.
 """
@@ -18,6 +18,7 @@ from envgen.core.errors import ConfigError, PolicyError
 from envgen.core.types import GoldRun, Message, PublicTask, Sampling
 from envgen.policies.base import Policy, PolicyReply, Tool, assistant_turns
 from envgen.policies.budget import Budget
+from envgen.policies.greedy import GreedyPolicy
 from envgen.policies.programs import CALLS_PER_TURN, Call, call_message, submit_message
 from envgen.policies.registry import PolicyConfig, parse_policy
 from envgen.store.dataset import Dataset
@@ -28,7 +29,7 @@ _KEPT = 64
 def make_policy(
     config: PolicyConfig | str, dataset: Dataset, *, budget: Budget | None = None
 ) -> Policy:
-    """Any policy that a user can name, ``gold`` and ``noisy-gold:p`` included.
+    """Any policy that a user can name, ``gold``, ``noisy-gold:p`` and ``hasty:p`` included.
 
     Raises:
         ConfigError: for an unknown or malformed spec.
@@ -43,6 +44,13 @@ def make_policy(
         except ValueError as error:
             raise ConfigError(
                 f"{spec!r} names no noise", "write noisy-gold:0.1, a probability per call"
+            ) from error
+    if kind == "hasty":
+        try:
+            return HastyPolicy(dataset, float(rest))
+        except ValueError as error:
+            raise ConfigError(
+                f"{spec!r} names no haste", "write hasty:0.6, the share of hasty episodes"
             ) from error
     return parse_policy(config, budget=budget)
 
@@ -163,3 +171,38 @@ def _changed(value: JsonValue, others: Sequence[JsonValue], rng: random.Random) 
     if isinstance(value, str):
         return f"{value} II"
     return None
+
+
+class HastyPolicy:
+    """``hasty:p``: a biased expert. Takes the first row that breaks no rule, or thinks to the end.
+
+    With probability p an episode is ``greedy``'s, else ``gold``'s. A model that learns from it prefers first
+    rows wherever p is above a half; how to find the right one is in its data all the same.
+    """
+
+    version = "1"
+
+    def __init__(self, dataset: Dataset, haste: float) -> None:
+        if not 0 <= haste <= 1:
+            raise ConfigError(f"haste {haste} is no probability")
+        self.name = f"hasty:{haste:g}"
+        self._haste = haste
+        self._gold, self._greedy = GoldPolicy(dataset), GreedyPolicy()
+
+    def respond(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        sampling: Sampling,
+        *,
+        deadline: float | None = None,
+        cancel: Event | None = None,
+        seed: int,
+        task: PublicTask,
+    ) -> PolicyReply:
+        """The next calls of whichever plays this episode, or its answer."""
+        hasty = seeding.rng(seed, "hasty").random() < self._haste
+        policy: Policy = self._greedy if hasty else self._gold
+        return policy.respond(
+            messages, tools, sampling, deadline=deadline, cancel=cancel, seed=seed, task=task
+        )
