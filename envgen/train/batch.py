@@ -52,7 +52,7 @@ class RowBatch:
 
 
 def row_batch(
-    rows: Sequence[Row], device: torch.device | str = "cpu", *, pack_tokens: int = 1024
+    rows: Sequence[Row], device: torch.device | str = "cpu", *, pack_tokens: int = 512
 ) -> RowBatch:
     """Put rows on the device.
 

@@ -1,4 +1,9 @@
-"""``envgen train sft``: the cold start of a policy from teachers' rollouts. Resumes where it was stopped."""
+"""``envgen train sft``: the cold start of a policy from teachers' rollouts. Resumes where it was stopped.
+
+The stages of a sparse model (paper, section 2.1) are settings of the same loop: dense attention with a frozen
+indexer; dense attention with a frozen trunk, which is the indexer's warm-up by eq. 3; sparse attention, where
+the trunk learns from the text and the indexer from eq. 4.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
+from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import load_encoding
 from envgen.train.checkpoints import Checkpoints
@@ -26,7 +33,7 @@ from envgen.train.sft import (
     sft_loss,
     taught_batch,
 )
-from envgen.train.teach import teacher_rows
+from envgen.train.teach import play_teachers, teacher_rows
 
 
 class ColdStartConfig(Record):
@@ -34,14 +41,24 @@ class ColdStartConfig(Record):
 
     data: str
     """The dataset that was rolled out."""
-    rollouts: tuple[str, ...] = Field(min_length=1)
-    """Run folders of the teachers."""
+    rollouts: tuple[str, ...] = ()
+    """Run folders of teachers."""
+    teachers: tuple[str, ...] = ()
+    """Policies that are played first, one episode a task, into ``teachers/`` of the run's folder."""
+    split: Literal["train", "validation", "test"] | None = "train"
+    """Learn from tasks of this split only; None: of all."""
     model: str
     """Model folder to start from."""
+    attention: Literal["sparse", "dense"] = "sparse"
+    """dense: no key is left out, as in a model's first stage and in the indexer's warm-up."""
+    trunk: Literal["learns", "frozen"] = "learns"
+    """frozen: only the indexer learns; with dense attention that is its warm-up (paper, eq. 3)."""
     passed_only: bool = False
     """Learn from rollouts that passed only; by default a teacher's mistakes are learnt, too."""
     epochs: float = Field(default=1.0, gt=0)
     tokens_per_batch: int = Field(default=4_096, ge=1)
+    pack_tokens: int = Field(default=512, ge=0)
+    """Most tokens of rows that are packed behind a common prefix; see ``packing``."""
     sft: SFTConfig = SFTConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     """``total_steps`` is filled in: the cosine ends with the last step."""
@@ -53,6 +70,21 @@ class ColdStartConfig(Record):
     save_every: int = Field(default=200, ge=1)
     seed: int = 0
     device: str = "cpu"
+
+    @property
+    def index_loss(self) -> IndexLoss | None:
+        """What the indexer learns from: eq. 4, eq. 3 where attention is dense, nothing if it is frozen."""
+        if self.optimizer.indexer == "frozen":
+            return None
+        return self.attention
+
+    @model_validator(mode="after")
+    def _something_to_learn(self) -> Self:
+        if not self.rollouts and not self.teachers:
+            raise ValueError("name rollouts of teachers, or teachers to play, such as gold")
+        if self.trunk == "frozen" and self.optimizer.indexer == "frozen":
+            raise ValueError("trunk and indexer are both frozen: nothing would be learnt")
+        return self
 
 
 class ColdStartSummary(Record):
@@ -94,15 +126,22 @@ def train_sft(
             f"the tokenizer has {encoding.tokenizer.vocab_size} tokens, the model {model.config.vocab_size}",
             "they are not of one model; make one with `envgen model init`",
         )
+    dataset = open_dataset(config.data)
+    played = play_teachers(dataset, config.teachers, out / "teachers", config.seed, progress)
     rows = teacher_rows(
-        config.rollouts,
-        open_dataset(config.data),
+        [*config.rollouts, *played],
+        dataset,
         encoding,
+        split=config.split,
         passed_only=config.passed_only,
         max_tokens=model.config.max_position_embeddings,
     )
     taught, judged = _split(rows, config)
     plan = list(_plan(taught, config))
+    model.requires_grad_(True)
+    if config.trunk == "frozen":
+        for weight in model.trunk_parameters():
+            weight.requires_grad_(False)
     settings = config.optimizer.model_copy(update={"total_steps": len(plan)})
     optimizer = Optimizer(model, settings)
     first = 0
@@ -167,10 +206,12 @@ def _update(
     out: Path,
 ) -> float:
     model.train()
-    batch = taught_batch(rows, config.device)
-    learns_index = config.optimizer.indexer == "eq4"
-    taught = sft_loss(model, batch, config.sft, "sparse" if learns_index else None)
-    total = taught.loss
+    # Eq. 3 is taken over whole sequences.
+    pack_tokens = 0 if config.index_loss == "dense" else config.pack_tokens
+    batch = taught_batch(rows, config.device, pack_tokens=pack_tokens)
+    dense = config.attention == "dense"
+    taught = sft_loss(model, batch, config.sft, config.index_loss, dense=dense)
+    total = taught.loss if config.trunk == "learns" else torch.zeros(())
     if taught.index_loss is not None:
         total = total + config.index_loss_weight * taught.index_loss
     try:
@@ -181,7 +222,7 @@ def _update(
     except DivergedError:
         torch.save({"step": step, "ids": [row.ids.tolist() for row in rows]}, out / "diverged.pt")
         raise
-    if config.router_bias_rate:
+    if config.router_bias_rate and config.trunk == "learns":
         model.update_router_bias(config.router_bias_rate)
     value = float(taught.learnt_loss.detach())
     figures = {
@@ -211,6 +252,7 @@ def _validate(
     for chosen in batches_by_length(rows, config.tokens_per_batch, Random(0)):
         batch = taught_batch([rows[i] for i in chosen], config.device)
         count = batch.learnt_N.sum().item()
-        total += sft_loss(model, batch, SFTConfig()).learnt_loss.item() * count
+        dense = config.attention == "dense"
+        total += sft_loss(model, batch, SFTConfig(), dense=dense).learnt_loss.item() * count
         tokens += count
     return total / tokens

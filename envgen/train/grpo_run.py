@@ -57,13 +57,17 @@ class TrainGRPOConfig(Record):
     """Model folder to start from."""
     split: Literal["train", "validation", "test"] | None = "train"
     """Play tasks of this split only; None: of all."""
+    task_ids: tuple[str, ...] | None = None
+    """Play these only; None: all of the split, variants included."""
     steps: int = Field(default=100, ge=1)
     sampling: SamplingConfig = SamplingConfig()
     tasks: TaskSamplerConfig = TaskSamplerConfig()
     rewards: RewardConfig = RewardConfig()
     objective: GRPOConfig = GRPOConfig()
     update: UpdateConfig = UpdateConfig()
-    optimizer: OptimizerConfig = OptimizerConfig(lr=3e-4, warmup_steps=5, weight_decay=0.0)
+    optimizer: OptimizerConfig = OptimizerConfig(
+        lr=3e-4, indexer_lr=1e-4, warmup_steps=5, weight_decay=0.0
+    )
     reference: str | None = None
     """Model folder of pi_ref; None: ``model``."""
     save_every: int = Field(default=25, ge=1)
@@ -190,10 +194,12 @@ CONSTANT_STEPS = 8
 def _set_up(config: TrainGRPOConfig, out: Path) -> _Setup:
     encoding = load_encoding(config.model)
     dataset = open_dataset(config.data)
+    asked = dataset.tasks if config.task_ids is None else config.task_ids
+    unknown = [name for name in asked if name not in dataset.tasks]
+    if unknown:
+        raise ConfigError(f"no task {unknown[0]!r} in {config.data!r}", "see `envgen list`")
     chosen = [
-        name
-        for name, task in dataset.tasks.items()
-        if config.split is None or task.split == config.split
+        name for name in asked if config.split is None or dataset.tasks[name].split == config.split
     ]
     if not chosen:
         raise ConfigError(

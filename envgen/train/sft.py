@@ -97,7 +97,7 @@ class TaughtBatch:
 
 
 def taught_batch(
-    rows: Sequence[TaughtRow], device: torch.device | str = "cpu", *, pack_tokens: int = 1024
+    rows: Sequence[TaughtRow], device: torch.device | str = "cpu", *, pack_tokens: int = 512
 ) -> TaughtBatch:
     """Put rows on the device.
 
@@ -145,8 +145,18 @@ def sft_loss(
     batch: TaughtBatch,
     config: SFTConfig,
     index_loss: IndexLoss | None = None,
+    *,
+    dense: bool = False,
 ) -> Taught:
-    """Run a batch; a token that several rows share counts for each of those that learn it."""
+    """Run a batch; a token that several rows share counts for each of those that learn it.
+
+    Args:
+        model: which.
+        batch: of rows.
+        config: weights.
+        index_loss: also what trains the indexer; eq. 3 (``dense``) takes rows that share no prefix.
+        dense: leave no key out.
+    """
     chosen = torch.arange(len(batch.learnt_N), device=batch.learnt_N.device)
     if not config.context_weight:
         chosen = batch.learnt_N.nonzero().squeeze(1)
@@ -157,6 +167,7 @@ def sft_loss(
         batch.valid_BT if index_loss is not None else None,
         position_ids=batch.position_BT,
         branch_ids=batch.branch_BT,
+        dense=dense,
         index_loss=index_loss,
         keep=(pack_n, parent_n),
     )

@@ -1,20 +1,25 @@
 """Conversations to learn from: the stored rollouts of teachers.
 
-Any run folder will do: ``gold``, ``greedy`` (a biased expert: it takes the first row that breaks no rule it
-can read), a larger model. What a teacher did is written in the student's own encoding.
+Any run folder will do: ``gold``, ``hasty:0.6`` (a biased expert, who often takes the first row that breaks
+no rule), a larger model. What a teacher did is written in the student's own encoding.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from envgen.core.errors import ConfigError
+from envgen.core.seeding import derive
 from envgen.core.types import Trajectory
 from envgen.environments.toolbox import Toolbox
 from envgen.policies.base import Tool
 from envgen.policies.encoding import Encoding, EncodingError
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.run import Progress as RolloutProgress
+from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
 from envgen.train.sft import TaughtRow, taught_rows
@@ -43,11 +48,44 @@ class TaskTools:
         return self._known[environment_id]
 
 
+def play_teachers(
+    dataset: Dataset,
+    specs: Sequence[str],
+    folder: Path,
+    seed: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> list[Path]:
+    """Play every task once with each teacher, variants included; what is played already stays.
+
+    Returns:
+        The run folders, in order.
+    """
+    runs = []
+    for spec in specs:
+        out = folder / re.sub(r"[^\w.-]+", "_", spec)
+        config = RolloutConfig(
+            dataset=str(dataset.path),
+            policy=PolicyConfig(spec=spec),
+            out=str(out),
+            seed=derive(seed, "teacher", spec),
+            variants=True,
+        )
+
+        def told(now: RolloutProgress, spec: str = spec) -> None:
+            if progress:
+                progress(now.done, now.total, f"{spec} plays")
+
+        rollout(config, progress=told)
+        runs.append(out)
+    return runs
+
+
 def teacher_rows(
     runs: Sequence[str | Path],
     dataset: Dataset,
     encoding: Encoding,
     *,
+    split: str | None = None,
     passed_only: bool = False,
     max_tokens: int | None = None,
 ) -> list[TaughtRow]:
@@ -57,6 +95,7 @@ def teacher_rows(
         runs: run folders of ``envgen rollout`` on ``dataset``.
         dataset: for the tools.
         encoding: the student's.
+        split: of the tasks to learn from; None: all.
         passed_only: leave rollouts out that did not pass.
         max_tokens: leave longer rows out.
 
@@ -67,6 +106,8 @@ def teacher_rows(
     rows: list[TaughtRow] = []
     unwritable = too_long = 0
     for trajectory in _trajectories(runs):
+        if split is not None and dataset.tasks[trajectory.task_id].split != split:
+            continue
         if trajectory.error is not None or (passed_only and not _passed(trajectory)):
             continue
         try:

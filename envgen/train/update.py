@@ -48,7 +48,7 @@ class UpdateConfig(Record):
     """Optimiser steps a batch; above 1 the later ones are off-policy."""
     part_tokens: int = Field(default=16_384, ge=1)
     """Tokens that are run at once, shared prefixes counted once."""
-    pack_tokens: int = Field(default=1_024, ge=1)
+    pack_tokens: int = Field(default=512, ge=1)
     """Most tokens of rows that are packed behind a common prefix; see ``packing``."""
     index_loss_weight: float = Field(default=1.0, gt=0)
     router_bias_rate: float = Field(default=0.0, ge=0)

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import envgen
-from envgen.model.config import preset
-from envgen.model.modeling import DSAForCausalLM
-from envgen.model.tokenizer import dataset_names, dataset_texts, train_tokenizer
 from envgen.pipelines.general.generate import GenerateConfig
 from envgen.pipelines.general.variants import VariantsConfig
-from envgen.policies.encoding import EncodingConfig, save_encoding, tokenizer_config
+from envgen.policies.encoding import EncodingConfig
+from envgen.policies.new_model import NewModelConfig, new_model
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
 
@@ -32,7 +30,13 @@ class School(NamedTuple):
 def school(folder: Path, per_task: int = 9) -> School:
     """Made once a folder; takes some seconds."""
     found = School(folder / "ds", folder / "gold", folder / "greedy", folder / "model")
-    config = GenerateConfig(environments=1, tasks_per_environment=1, max_level=1, seed=3)
+    config = GenerateConfig(
+        categories=("meeting_scheduling",),
+        environments=1,
+        tasks_per_environment=1,
+        max_level=1,
+        seed=11,
+    )
     envgen.generate(config, folder / "parents", workers=1)
     envgen.variants(
         VariantsConfig(per_task=per_task, seed=1), folder / "parents", found.dataset, workers=1
@@ -52,12 +56,16 @@ def school(folder: Path, per_task: int = 9) -> School:
 
 def save_model(school: School) -> None:
     """A tiny model with random weights."""
-    names = dataset_names(school.dataset)
-    settings = tokenizer_config(ENCODING, names, vocab_size=700)
-    tokenizer = train_tokenizer(dataset_texts(school.dataset), settings)
-    model = DSAForCausalLM(
-        preset("tiny", vocab_size=tokenizer.vocab_size, num_hidden_layers=2, index_topk=32)
+    config = NewModelConfig(
+        preset="tiny",
+        model={
+            "num_hidden_layers": 2,
+            "index_topk": 96,
+            "tie_word_embeddings": True,
+            "initializer_range": 0.06,
+        },
+        encoding=ENCODING.model_dump(include={"kind", "tools", "results", "system"}),
+        vocab_size=700,
+        entity_tokens=100,
     )
-    model.save_pretrained(school.model)
-    tokenizer.save(school.model)
-    save_encoding(ENCODING, school.model)
+    new_model(config, school.dataset, school.model)

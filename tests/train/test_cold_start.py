@@ -7,6 +7,7 @@ import torch
 from students import School, school
 
 from envgen.core.errors import ConfigError, ResumeError
+from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.metrics import read_metrics
@@ -27,6 +28,7 @@ def config_of(taught: School, **changes: object) -> ColdStartConfig:
         "tokens_per_batch": 1_500,
         "save_every": 2,
         "validation_rows": 4,
+        "split": None,
         "optimizer": OptimizerConfig(lr=3e-3, warmup_steps=2),
     }
     return ColdStartConfig.model_validate(base | changes)
@@ -125,3 +127,49 @@ def test_divergence_stops_with_the_batch_saved(taught: School, tmp_path: Path) -
     saved = torch.load(tmp_path / "sft" / "diverged.pt", weights_only=True)
     assert saved["step"] == 0
     assert all(len(ids) > 50 for ids in saved["ids"])
+
+
+def test_teachers_are_played_and_only_tasks_of_the_split_are_learnt(
+    taught: School, tmp_path: Path
+) -> None:
+    config = config_of(taught, rollouts=(), teachers=("gold", "hasty:0.5"), split=None, epochs=0.2)
+    summary = train_sft(config, tmp_path / "all")
+    assert sorted(path.name for path in (tmp_path / "all/teachers").iterdir()) == [
+        "gold",
+        "hasty_0.5",
+    ]
+    dataset = open_dataset(taught.dataset)
+    assert summary.rows == 2 * len(dataset.tasks) - 2  # a tenth is set aside
+    (split,) = {task.split for _, task in dataset.tasks.items()}
+    kept = config.model_copy(update={"split": split})
+    assert train_sft(kept, tmp_path / "same").rows == summary.rows
+    (other, _) = {"train", "validation", "test"} - {split}
+    with pytest.raises(ConfigError, match="nothing to learn"):
+        train_sft(config.model_copy(update={"split": other}), tmp_path / "other")
+
+
+def test_the_warm_up_moves_the_indexer_alone_and_the_dense_stage_the_trunk_alone(
+    taught: School, tmp_path: Path
+) -> None:
+    before = weights(taught.model)
+    indexer = {name for name in before if ".indexer." in name}
+    for name, moving, changes in (
+        ("warm-up", indexer, {"attention": "dense", "trunk": "frozen"}),
+        (
+            "dense",
+            set(before) - indexer,
+            {"attention": "dense", "optimizer": OptimizerConfig(lr=1e-3, indexer="frozen")},
+        ),
+    ):
+        train_sft(config_of(taught, epochs=0.2, **changes), tmp_path / name)
+        after = weights(tmp_path / name / "last")
+        moved = {key for key, weight in after.items() if not torch.equal(weight, before[key])}
+        assert moved
+        assert moved <= moving, name
+
+
+def test_a_config_that_teaches_nothing_is_refused(taught: School) -> None:
+    with pytest.raises(ValueError, match="name rollouts of teachers"):
+        config_of(taught, rollouts=())
+    with pytest.raises(ValueError, match="both frozen"):
+        config_of(taught, trunk="frozen", optimizer=OptimizerConfig(indexer="frozen"))

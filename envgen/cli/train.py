@@ -1,0 +1,418 @@
+"""``envgen train``: cold start, GRPO and the indexer's stages; ``envgen eval``."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+from pydantic import BaseModel, ValidationError
+
+from envgen.cli.console import out, progress, table, write_json
+from envgen.cli.options import Json, Out, Seed, Unproven, examples
+from envgen.cli.runs import parse_ks
+from envgen.core.errors import ConfigError
+from envgen.core.registry import near_names
+
+if TYPE_CHECKING:
+    from envgen.train.bootstrap import Estimate
+    from envgen.train.cold_start import ColdStartConfig
+    from envgen.train.evaluate import Evaluation
+
+C = TypeVar("C", bound=BaseModel)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Data = Annotated[
+    Path,
+    typer.Option(
+        "--data", metavar="DATASET", help="A dataset folder, or package:NAME.", show_default=False
+    ),
+]
+Model = Annotated[
+    Path, typer.Option("--model", metavar="FOLDER", help="A model folder.", show_default=False)
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("-c", metavar="KEY=VALUE", help="Another setting, such as optimizer.lr=1e-3."),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Of PyTorch. Default: one per core.")
+]
+Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, ...")]
+Rollouts = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="RUN", help="Run folder of a teacher, made with `envgen rollout`; repeatable."
+    ),
+]
+Teacher = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="POLICY",
+        help="Play this policy first, an episode a task; repeatable. Default: gold.",
+    ),
+]
+Split = Annotated[
+    Literal["train", "validation", "test", "all"],
+    typer.Option(metavar="NAME", help="Tasks of train, validation, test, or all."),
+]
+
+
+@app.callback()
+def _group() -> None:
+    """Train policies: a cold start from teachers, then GRPO in the environments."""
+
+
+@app.command(
+    "sft",
+    epilog=examples(
+        "envgen train sft --data ds/ --model m/ --out runs/sft",
+        "envgen train sft --data ds/ --model m/ --teacher hasty:0.6 --out s",
+        "envgen train sft --data ds/ --model m/ --rollouts runs/x --passed-only -o s",
+        "envgen train sft --data ds/ --model m/ --attention dense -o s",
+    ),
+)
+def sft(
+    data: Data,
+    model: Model,
+    out_path: Out,
+    teacher: Teacher = None,
+    rollouts: Rollouts = None,
+    passed_only: Annotated[
+        bool, typer.Option("--passed-only", help="Learn from passing rollouts only.")
+    ] = False,
+    split: Split = "train",
+    epochs: Annotated[float, typer.Option(min=0, metavar="X", help="Passes over the rows.")] = 1.0,
+    lr: Annotated[float, typer.Option(min=0, metavar="X", help="Learning rate.")] = 1e-3,
+    attention: Annotated[
+        Literal["sparse", "dense"],
+        typer.Option(
+            metavar="HOW", help="sparse, or dense: no key is left out, a model's first stage."
+        ),
+    ] = "sparse",
+    override: Override = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    device: Device = "cpu",
+    json: Json = None,
+) -> None:
+    """Cold-start a policy: learn what teachers did, token by token.
+
+    OUT/last is the model. The same command goes on where a stopped run left off.
+    """
+    from envgen.train.cold_start import ColdStartConfig
+    from envgen.train.optimize import OptimizerConfig
+
+    config = ColdStartConfig(
+        data=str(data),
+        model=str(model),
+        rollouts=tuple(map(str, rollouts or ())),
+        teachers=tuple(teacher or (() if rollouts else ("gold",))),
+        split=None if split == "all" else split,
+        passed_only=passed_only,
+        epochs=epochs,
+        attention=attention,
+        optimizer=OptimizerConfig(lr=lr),
+        seed=seed,
+        device=device,
+    )
+    _teach(overridden(config, override), out_path, threads, "cold start", json)
+
+
+@app.command(
+    "indexer",
+    epilog=examples(
+        "envgen train indexer --stage warmup --data ds/ --model m/ --out w",
+        "envgen train indexer --stage sparse --data ds/ --model w/last --out s",
+    ),
+)
+def indexer(
+    stage: Annotated[
+        Literal["warmup", "sparse"],
+        typer.Option(
+            metavar="NAME",
+            help="warmup: eq. 3, attention dense, trunk frozen. sparse: eq. 4, the trunk learns too.",
+            show_default=False,
+        ),
+    ],
+    data: Data,
+    model: Model,
+    out_path: Out,
+    teacher: Teacher = None,
+    rollouts: Rollouts = None,
+    split: Split = "train",
+    epochs: Annotated[float, typer.Option(min=0, metavar="X", help="Passes over the rows.")] = 1.0,
+    lr: Annotated[
+        float, typer.Option(min=0, metavar="X", help="Learning rate of the indexer.")
+    ] = 1e-3,
+    override: Override = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    device: Device = "cpu",
+    json: Json = None,
+) -> None:
+    """Teach the lightning indexer where attention looks.
+
+    Learns from what teachers did, like the cold start. OUT/last is the model.
+    """
+    from envgen.train.cold_start import ColdStartConfig
+    from envgen.train.optimize import OptimizerConfig
+
+    config = ColdStartConfig(
+        data=str(data),
+        model=str(model),
+        rollouts=tuple(map(str, rollouts or ())),
+        teachers=tuple(teacher or (() if rollouts else ("gold",))),
+        split=None if split == "all" else split,
+        epochs=epochs,
+        attention="dense" if stage == "warmup" else "sparse",
+        trunk="frozen" if stage == "warmup" else "learns",
+        optimizer=OptimizerConfig(indexer_lr=lr),
+        seed=seed,
+        device=device,
+    )
+    _teach(overridden(config, override), out_path, threads, f"indexer, {stage}", json)
+
+
+@app.command(
+    "grpo",
+    epilog=examples(
+        "envgen train grpo --data ds/ --model runs/sft/last --out runs/grpo",
+        "envgen train grpo --data ds/ --model m/ --groups 32 --steps 200 --out g",
+        "envgen train grpo --data ds/ --model m/ -c objective.kl_coef=0.01 -o g",
+        "envgen train grpo --data ds/ --model m/ -c tasks.kind=band --out g",
+    ),
+)
+def grpo(
+    data: Data,
+    model: Model,
+    out_path: Out,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Batches of rollouts.")] = 100,
+    groups: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks in a batch.")] = 16,
+    group_size: Annotated[int, typer.Option(min=2, metavar="N", help="Rollouts of each task.")] = 8,
+    temperature: Annotated[float, typer.Option(metavar="X", help="Of the sampler.")] = 1.0,
+    top_p: Annotated[float, typer.Option(max=1, metavar="X", help="Nucleus sampling.")] = 1.0,
+    lr: Annotated[float, typer.Option(min=0, metavar="X", help="Learning rate.")] = 3e-4,
+    split: Split = "train",
+    override: Override = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    device: Device = "cpu",
+    json: Json = None,
+) -> None:
+    """Train a policy in the environments of a dataset, by GRPO as in DeepSeek-V3.2.
+
+    OUT/last is the model, OUT/metrics.jsonl the curves (OUT/tensorboard, too). The same command
+    goes on where a stopped run left off, with the same steps to the bit.
+    """
+    from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+    from envgen.train.rollouts import SamplingConfig
+
+    plain = TrainGRPOConfig(
+        data=str(data),
+        model=str(model),
+        split=None if split == "all" else split,
+        steps=steps,
+        sampling=SamplingConfig(
+            groups=groups, group_size=group_size, temperature=temperature, top_p=top_p
+        ),
+        seed=seed,
+        device=device,
+    )
+    plain = plain.model_copy(update={"optimizer": plain.optimizer.model_copy(update={"lr": lr})})
+    config = overridden(plain, override)
+    _use(threads)
+    with progress("GRPO") as update:
+        summary = train_grpo(config, out_path, progress=update)
+    shown = table("what", "value ", title=str(out_path))
+    rate = "-" if summary.pass_rate is None else f"{summary.pass_rate:.3f}"
+    for what, value in (
+        ("steps", str(summary.steps)),
+        ("rollouts", str(summary.rollouts)),
+        ("model tokens", str(summary.tokens)),
+        ("pass rate, last step", rate),
+        ("seconds", f"{summary.seconds:.1f}"),
+        ("of these sampling", f"{summary.sampling_seconds:.1f}"),
+        ("and updates", f"{summary.update_seconds:.1f}"),
+    ):
+        shown.add_row(what, value)
+    out.print(shown)
+    write_json(json, summary)
+
+
+def evaluate(
+    data: Data,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", metavar="MODEL", help="A model folder, or any policy.", show_default=False
+        ),
+    ],
+    out_path: Out,
+    k: Annotated[str, typer.Option("--k", metavar="LIST", help="The ks of pass@k.")] = "1",
+    temperature: Annotated[
+        str, typer.Option(metavar="LIST", help="Temperatures; 0: greedy, one episode a task.")
+    ] = "0,1",
+    split: Split = "test",
+    max_tasks: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Play so many tasks. Default: all.")
+    ] = None,
+    variants: Annotated[
+        bool, typer.Option("--variants/--no-variants", help="Play the variants, too.")
+    ] = True,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The --out of another evaluation: tell differences."),
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Most tokens of one reply.")
+    ] = 256,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Episodes at the same time.")
+    ] = None,
+    unproven: Unproven = False,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """Estimate a policy's pass@k on held-out tasks, with intervals over databases."""
+    from envgen.train.evaluate_model import EvalConfig, evaluate_model
+
+    config = EvalConfig(
+        data=str(data),
+        model=model,
+        out=str(out_path),
+        split=None if split == "all" else split,
+        variants=variants,
+        max_tasks=max_tasks,
+        ks=parse_ks(k),
+        temperatures=_numbers(temperature),
+        max_new_tokens=max_tokens,
+        concurrency=concurrency,
+        unproven=unproven,
+        seed=seed,
+    )
+    with progress("evaluation") as update:
+        summary = evaluate_model(config, against=against, progress=update)
+    shown = table("temperature", "pass@k", "estimate ", "interval ", "tasks ", title=model)
+    for heat, found in summary.temperatures.items():
+        for number, estimate in found.pass_at.items():
+            shown.add_row(f"{heat:g}", f"pass@{number}", *_cells(estimate), str(found.tasks))
+        if heat in summary.against:
+            for number, estimate in summary.against[heat].pass_at.items():
+                shown.add_row("", f"  against {against}, @{number}", *_cells(estimate), "")
+    out.print(shown)
+    for heat, found in summary.temperatures.items():
+        _tell_rates(heat, found)
+    write_json(json, summary)
+
+
+def add_commands(parent: typer.Typer) -> None:
+    """Add this module's commands to ``parent``."""
+    parent.add_typer(app, name="train")
+    parent.command(
+        "eval",
+        epilog=examples(
+            "envgen eval --data ds/ --model runs/grpo/last --out runs/after",
+            "envgen eval --data ds/ --model m/ --k 1,4 --temperature 0,0.7 --out e",
+            "envgen eval --data ds/ --model g/last --against e --out after",
+        ),
+    )(evaluate)
+
+
+def overridden(config: C, items: list[str] | None) -> C:
+    """``config`` with ``a.b=value`` settings; a value is JSON, or text where it is none.
+
+    Raises:
+        ConfigError: if a text has no such form, a key is unknown, or a value does not fit.
+    """
+    fields = config.model_dump()
+    for item in items or ():
+        key, equals, text = item.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{item!r} sets nothing", "write -c key=value")
+        try:
+            value = jsonlib.loads(text)
+        except ValueError:
+            value = text
+        *parents, last = key.split(".")
+        place: Any = fields
+        for name in parents:
+            place = _within(place, name, key)
+        _within(place, last, key)
+        place[last] = value
+    try:
+        return type(config).model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _within(place: Any, name: str, key: str) -> Any:
+    """What is under a name of nested settings."""
+    if isinstance(place, Mapping) and name in place:
+        return place[name]
+    known = sorted(place) if isinstance(place, Mapping) else []
+    raise ConfigError(
+        f"there is no setting {key!r}{near_names(name, known)}",
+        f"there are {', '.join(known)}" if known else "it has no parts",
+    )
+
+
+def _teach(
+    config: ColdStartConfig, out_path: Path, threads: int | None, title: str, json: Path | None
+) -> None:
+    from envgen.train.cold_start import train_sft
+
+    _use(threads)
+    with progress(title) as update:
+        summary = train_sft(config, out_path, progress=update)
+    shown = table("what", "value ", title=str(out_path))
+    held = "-" if summary.validation_loss is None else f"{summary.validation_loss:.4f}"
+    for what, value in (
+        ("rows", str(summary.rows)),
+        ("steps", str(summary.steps)),
+        ("loss, last step", f"{summary.loss:.4f}"),
+        ("loss on rows set aside", held),
+        ("tokens per second", f"{summary.tokens_per_second:.0f}"),
+        ("seconds", f"{summary.seconds:.1f}"),
+    ):
+        shown.add_row(what, value)
+    out.print(shown)
+    write_json(json, summary)
+
+
+def _use(threads: int | None) -> None:
+    import os
+
+    import torch
+
+    torch.set_num_threads(threads or os.cpu_count() or 1)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no list of numbers", "write --temperature 0,1") from error
+
+
+def _cells(estimate: Estimate | None) -> tuple[str, str]:
+    if estimate is None:
+        return "-", "-"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3f}", "-"
+    return f"{estimate.value:.3f}", f"{estimate.low:.3f} .. {estimate.high:.3f}"
+
+
+def _tell_rates(heat: float, found: Evaluation) -> None:
+    calls, tokens = found.call_valid_rate, found.model_tokens
+    parts = [f"{found.databases} databases"]
+    if calls is not None:
+        parts.append(f"valid calls {calls.value:.1%}")
+    if tokens is not None:
+        parts.append(f"{tokens.value:.0f} model tokens a rollout")
+    if found.errors:
+        parts.append(f"{found.errors} errors")
+    out.print(f"temperature {heat:g}: {', '.join(parts)}")

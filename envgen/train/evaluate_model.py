@@ -1,0 +1,158 @@
+"""``envgen eval``: play a dataset with a model at some temperatures, and estimate pass@k with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from envgen.core.errors import ConfigError
+from envgen.core.seeding import derive
+from envgen.core.types import Record, Sampling
+from envgen.environments.hosts import open_dataset
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.run import Progress, RolloutConfig, rollout
+from envgen.train.bootstrap import BootstrapConfig
+from envgen.train.evaluate import Comparison, Evaluation, EvaluationConfig
+from envgen.train.evaluate_runs import PlayedRun, compare_runs, evaluate_runs
+
+
+class EvalConfig(Record):
+    """What is played, by whom, and how often."""
+
+    data: str
+    model: str
+    """A model folder, or any policy: ``gold``, ``openai:MODEL@URL``."""
+    out: str
+    """Where the rollouts are kept: one run for each temperature; resumed."""
+    split: Literal["train", "validation", "test"] | None = "test"
+    """Play tasks of this split only; None: all."""
+    variants: bool = True
+    """Play the variants, too."""
+    max_tasks: int | None = Field(default=None, ge=1)
+    """Play the first so many, in an order that the seed shuffles; None: all."""
+    ks: tuple[int, ...] = Field(default=(1,), min_length=1)
+    temperatures: tuple[float, ...] = Field(default=(0.0, 1.0), min_length=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=256, ge=1)
+    concurrency: int | None = Field(default=None, ge=1)
+    bootstrap: BootstrapConfig = BootstrapConfig()
+    unproven: bool = False
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if min(self.ks) < 1:
+            raise ValueError(f"k is at least 1, not {min(self.ks)}")
+        if min(self.temperatures) < 0:
+            raise ValueError(f"a temperature is at least 0, not {min(self.temperatures)}")
+        return self
+
+    def samples(self, temperature: float) -> int:
+        """Episodes a task: greedy replies are all the same."""
+        return 1 if temperature == 0 else max(self.ks)
+
+    def run(self, temperature: float) -> PlayedRun:
+        """Where the rollouts at a temperature are."""
+        return PlayedRun(
+            run=str(Path(self.out) / f"temperature-{temperature:g}"),
+            dataset=self.data,
+            unproven=self.unproven,
+        )
+
+
+class EvalSummary(Record):
+    """Figures by temperature."""
+
+    data: str
+    model: str
+    temperatures: dict[float, Evaluation]
+    against: dict[float, Comparison] = Field(default_factory=dict)
+    """Compared with the other evaluation, where it has the temperature too."""
+
+
+def evaluate_model(
+    config: EvalConfig,
+    *,
+    against: str | Path | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> EvalSummary:
+    """Play and estimate.
+
+    Args:
+        config: what.
+        against: ``out`` of another evaluation of the same tasks, to tell differences from.
+        progress: called with (done, total, what).
+
+    Raises:
+        ConfigError: if there is no task, or the other evaluation is of other tasks.
+    """
+    task_ids = _task_ids(config)
+    found: dict[float, Evaluation] = {}
+    compared: dict[float, Comparison] = {}
+    for temperature in config.temperatures:
+        played = config.run(temperature)
+        _play(config, task_ids, temperature, played.run, progress)
+        ks = tuple(k for k in config.ks if k <= config.samples(temperature))
+        settings = EvaluationConfig(ks=ks, bootstrap=config.bootstrap)
+        found[temperature] = evaluate_runs([played], settings)
+        if against is None:
+            continue
+        other = played.model_copy(update={"run": str(Path(against) / Path(played.run).name)})
+        if Path(other.run).exists():
+            compared[temperature] = compare_runs([other], [played], settings)
+    if against is not None and not compared:
+        raise ConfigError(
+            f"{str(against)!r} holds no evaluation at any of these temperatures",
+            "give the --out of another `envgen eval`",
+        )
+    return EvalSummary(data=config.data, model=config.model, temperatures=found, against=compared)
+
+
+def _task_ids(config: EvalConfig) -> tuple[str, ...]:
+    dataset = open_dataset(config.data, unproven=config.unproven)
+    names = list(dataset.tasks) if config.variants else list(dataset.own_task_ids)
+    chosen = [n for n in names if config.split is None or dataset.tasks[n].split == config.split]
+    if not chosen:
+        raise ConfigError(
+            f"{config.data!r} has no task in split {config.split!r}",
+            "name another split with --split, or all",
+        )
+    if config.max_tasks is not None:
+        chosen.sort(key=lambda name: derive(config.seed, "chosen", name))
+        chosen = chosen[: config.max_tasks]
+    return tuple(sorted(chosen))
+
+
+def _play(
+    config: EvalConfig,
+    task_ids: tuple[str, ...],
+    temperature: float,
+    out: str,
+    progress: Callable[[int, int, str], None] | None,
+) -> None:
+    is_folder = (Path(config.model) / "config.json").is_file()
+    spec = f"dsa:{config.model}" if is_folder else config.model
+
+    def told(now: Progress) -> None:
+        if progress:
+            progress(now.done, now.total, f"temperature {temperature:g}: {now.passed} passed")
+
+    rollout(
+        RolloutConfig(
+            dataset=config.data,
+            policy=PolicyConfig(spec=spec),
+            out=out,
+            n=config.samples(temperature),
+            seed=derive(config.seed, "evaluation"),
+            task_ids=task_ids,
+            sampling=Sampling(
+                temperature=temperature, top_p=config.top_p, max_tokens=config.max_new_tokens
+            ),
+            concurrency=config.concurrency,
+            unproven=config.unproven,
+        ),
+        progress=told,
+    )
