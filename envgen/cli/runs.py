@@ -90,7 +90,8 @@ def rollout(
         str,
         typer.Option(
             metavar="POLICY",
-            help="random, random-valid, greedy, gold, noisy-gold:P, replay:PATH, record:PATH:POLICY, "
+            help="random, random-valid, greedy, gold, noisy-gold:P, hasty:P, replay:PATH, "
+            "record:PATH:POLICY, "
             "dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL.",
         ),
     ],

@@ -84,7 +84,22 @@ def test_noise_makes_gold_fail_sometimes(dataset: Dataset, tmp_path: Path) -> No
     assert mild.errors == wild.errors == 0
 
 
-@pytest.mark.parametrize("spec", ["noisy-gold", "noisy-gold:2", "noisy-gold:x", "gold:1"])
+def test_a_hasty_expert_is_greedy_as_often_as_it_says(dataset: Dataset, tmp_path: Path) -> None:
+    def passed(spec: str) -> list[bool]:
+        rollout(config(dataset, tmp_path / spec, spec, n=40, task_ids=("tiny-cheapest",)))
+        found = stored(tmp_path / spec)
+        return [found[key].score is not None and found[key].score.passed for key in sorted(found)]
+
+    gold, greedy, hasty = passed("gold"), passed("greedy"), passed("hasty:0.5")
+    assert all(gold)
+    assert not any(greedy)
+    assert 10 <= sum(hasty) <= 30
+    assert passed("hasty:1") == greedy
+
+
+@pytest.mark.parametrize(
+    "spec", ["noisy-gold", "noisy-gold:2", "noisy-gold:x", "gold:1", "hasty", "hasty:2", "hasty:x"]
+)
 def test_malformed_gold_specs_are_refused(dataset: Dataset, spec: str) -> None:
     with pytest.raises(ConfigError):
         make_policy(spec, dataset)

@@ -1,0 +1,82 @@
+"""train sft, train indexer, train grpo and eval, one after the other on real tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import Cli
+from students import School, school
+
+from envgen.cli.train import overridden
+from envgen.core.errors import ConfigError
+from envgen.train.grpo_run import TrainGRPOConfig
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
+    return school(tmp_path_factory.mktemp("school"))
+
+
+def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_path: Path) -> None:
+    data = ("--data", taught.dataset)
+    said = cli(
+        "train", "sft", *data, "--model", taught.model, "--teacher", "gold", "--epochs", 60,
+        "--lr", 0.004, "--split", "all", "-c", "validation_rows=0", "--threads", 1,
+        "--out", "sft", "--json", "sft.json",
+    )  # fmt: skip
+    assert said.code == 0, said
+    assert "loss, last step" in said.out
+    assert json.loads(Path("sft.json").read_text())["rows"] == 10
+
+    said = cli(
+        "train", "indexer", "--stage", "warmup", *data, "--model", "sft/last", "--rollouts",
+        taught.gold, "--split", "all", "--threads", 1, "--out", "warm",
+    )  # fmt: skip
+    assert said.code == 0, said
+
+    said = cli(
+        "train", "grpo", *data, "--model", "warm/last", "--steps", 2, "--groups", 2,
+        "--group-size", 4, "--split", "all", "-c", "sampling.max_new_tokens=40",
+        "-c", "objective.kl_coef=0.01", "--threads", 1, "--out", "grpo", "--json", "grpo.json",
+    )  # fmt: skip
+    assert said.code == 0, said
+    assert json.loads(Path("grpo.json").read_text())["rollouts"] == 16
+
+    evaluation = ("eval", *data, "--split", "all", "--max-tokens", 40)
+    said = cli(*evaluation, "--model", "warm/last", "--temperature", "0", "--out", "before")
+    assert said.code == 0, said
+    said = cli(
+        *evaluation, "--model", "grpo/last", "--k", "1,2", "--out", "after", "--against", "before",
+        "--json", "after.json",
+    )  # fmt: skip
+    assert said.code == 0, said
+    for part in ("pass@1", "pass@2", "against before", "valid calls"):
+        assert part in said.out, said.out
+    told = json.loads(Path("after.json").read_text())
+    assert told["temperatures"]["0.0"]["pass_at"]["1"]["value"] > 0.5  # it learnt these very tasks
+
+
+def test_settings_are_overridden_by_name() -> None:
+    plain = TrainGRPOConfig(data="ds", model="m")
+    found = overridden(plain, ["objective.clip_high=0.28", "tasks.kind=band", "steps=7"])
+    assert (found.objective.clip_high, found.tasks.kind, found.steps) == (0.28, "band", 7)
+    assert found.optimizer == plain.optimizer
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("steps", "sets nothing"),
+        ("stepz=3", "no setting 'stepz'; did you mean 'steps'?"),
+        ("objective.clip=1", "no setting 'objective.clip'"),
+        ("steps.more=1", "no setting 'steps.more'"),
+        ("steps=none", "steps: Input should be a valid integer"),
+        ("objective.tis_cap=2", 'needs old="recomputed"'),
+    ],
+)
+def test_wrong_settings_are_told(item: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        overridden(TrainGRPOConfig(data="ds", model="m"), [item])
+    assert message in str(caught.value)
