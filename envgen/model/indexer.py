@@ -148,7 +148,7 @@ def select(
         some = IndexQueries(queries.q_BTJF[:, block], queries.w_BTJ[:, block])
         with exactly(k_BSF.device):
             scores_Bts = _block_scores(some, k_BSF[:, : sight.stop])
-        _hide(scores_Bts, slots_BT[:, block], sight, key_valid_BS)
+        _hide(scores_Bts, slots_BT[:, block], sight, key_valid_BS, branch_BS)
         best_Btk = _best(scores_Bts, min(num_kept, sight.stop))
         found_BTK[:, block, : best_Btk.shape[2]] = best_Btk
     return found_BTK
@@ -164,14 +164,19 @@ def _sights(slots_BT: Tensor, num_slots: int, step: int) -> list[range]:
     return [range(min(lowest[block]), max(highest[block]) + 1) for block in blocks]
 
 
-def _hide(scores_Bts: Tensor, slots_Bt: Tensor, sight: range, key_valid_BS: Tensor | None) -> None:
+def _hide(
+    scores_Bts: Tensor,
+    slots_Bt: Tensor,
+    sight: range,
+    key_valid_BS: Tensor | None,
+    branch_BS: Tensor | None,
+) -> None:
     """Put -inf where a query cannot see, in place."""
-    start = 0
-    if key_valid_BS is None:
-        start = sight.start
-    else:
-        key_valid_BS = key_valid_BS[:, : sight.stop]
-    seen_Bts = visible(slots_Bt - start, sight.stop - start, key_valid_BS)
+    masks = [None if mask is None else mask[:, : sight.stop] for mask in (key_valid_BS, branch_BS)]
+    start = (
+        sight.start if all(mask is None for mask in masks) else 0
+    )  # later, all see what is before
+    seen_Bts = visible(slots_Bt - start, sight.stop - start, *masks)
     scores_Bts[..., start:].masked_fill_(~seen_Bts, float("-inf"))
 
 
