@@ -6,8 +6,10 @@ A case is PRESET:BATCH:PROMPT TOKENS:NEW TOKENS, with random weights and prompts
 its own with one thread; they take turns, repetition by repetition. Both sample at temperature 1 without
 truncation; the engine also records log-probabilities and routing, and reuses no prefix. *decode* is a whole
 call less a call for one new token; all figures are medians. On a busy machine wall time says little, so the
-ratio of processor time stands beside it. Last, both decode greedily, and their ids are compared. On CUDA both
-run in bfloat16, and the share of the memory's peak rate is shown (weights and cache, read once a step).
+ratio of processor time stands beside it. Last, both decode greedily, and their ids are compared. (Beyond
+index_topk tokens they may differ: where no indexer head is lit, scores are equal; transformers then takes
+any key and we take the earlier.) On CUDA both run in bfloat16, and the share of the memory's peak rate is
+shown (weights and cache, read once a step).
 """
 
 from __future__ import annotations
