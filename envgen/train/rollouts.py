@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -48,6 +49,10 @@ class SamplingConfig(Record):
     """Replies that are written together."""
     cache_tokens: int | None = Field(default=None, ge=1)
     """Of all conversations; None: room for ``max_batch`` of 1,024 tokens, or of a smaller window."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the engine; below the trainer's precision it has weights of its own, copied after each update."""
+    index_fp8: bool | None = None
+    """Round the engine's index queries and keys to e4m3, as inference servers do; None: as the model says."""
     capture_topk: bool = True
     """Record the key sets of sparse attention, so that training repeats them: near-equal index scores fall
     either way with the last bit. 4 bytes a token, layer and kept key; turn it off for large models."""
@@ -105,8 +110,9 @@ class Sampler:
     ) -> None:
         longest = model.config.max_position_embeddings
         cache_tokens = config.cache_tokens or config.max_batch * min(longest, 1_024)
+        self._model, self._played = model, _playing(model, config)
         self._engine = Engine(
-            model, EngineConfig(max_batch=config.max_batch, cache_tokens=cache_tokens)
+            self._played, EngineConfig(max_batch=config.max_batch, cache_tokens=cache_tokens)
         )
         self._lockstep = LockstepEngine(self._engine)
         self._config = config
@@ -124,6 +130,12 @@ class Sampler:
 
     def refresh(self, version: str) -> None:
         """Take note of changed weights."""
+        if self._played is not self._model:
+            with torch.no_grad():
+                for own, new in zip(
+                    self._played.parameters(), self._model.parameters(), strict=True
+                ):
+                    own.copy_(new)
         self._engine.refresh(version)
 
     def close(self) -> None:
@@ -177,6 +189,15 @@ class Sampler:
         finally:
             with self._lock:
                 self._free.append(env)
+
+
+def _playing(model: DSAForCausalLM, config: SamplingConfig) -> DSAForCausalLM:
+    """The model that the engine runs: the trainer's own, or a copy in another precision."""
+    fp8 = model.config.index_fp8 if config.index_fp8 is None else config.index_fp8
+    if config.dtype == "float32" and fp8 == model.config.index_fp8:
+        return model
+    own = DSAForCausalLM(model.config.model_copy(update={"index_fp8": fp8})).to(model.device)
+    return own.cast(getattr(torch, config.dtype)).eval().requires_grad_(False)
 
 
 def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Rollouts:
