@@ -93,6 +93,19 @@ def test_a_client_that_vanishes_frees_its_place(deaf: PolicyServer, stream: bool
     until(lambda: idle(deaf))
 
 
+def test_nothing_is_written_to_those_that_left(
+    deaf: PolicyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(12):
+        sock = connect(deaf)
+        sock.sendall(raw({**LONG, "stream": True, "n": 16}))
+        until(lambda: deaf.service.stats().running == 16)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        sock.close()
+        until(lambda: idle(deaf))
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
 def test_a_client_that_leaves_the_queue_frees_it(random_model: Path) -> None:
     config = ServeConfig(model=str(random_model), port=0, threads=1, max_batch=1)
     server = PolicyServer(config)

@@ -75,4 +75,5 @@ class EventStream:
     async def _pump(self, send: Send) -> None:
         async for chunk in self._events:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await asyncio.sleep(0)  # let other streams go on, and a lost connection be noticed
         await send({"type": "http.response.body", "body": b"", "more_body": False})
