@@ -173,9 +173,8 @@ def _hide(
 ) -> None:
     """Put -inf where a query cannot see, in place."""
     masks = [None if mask is None else mask[:, : sight.stop] for mask in (key_valid_BS, branch_BS)]
-    start = (
-        sight.start if all(mask is None for mask in masks) else 0
-    )  # later, all see what is before
+    # Without masks, all see what lies before.
+    start = sight.start if all(mask is None for mask in masks) else 0
     seen_Bts = visible(slots_Bt - start, sight.stop - start, *masks)
     scores_Bts[..., start:].masked_fill_(~seen_Bts, float("-inf"))
 
