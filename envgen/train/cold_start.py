@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Literal, Self
@@ -26,14 +27,16 @@ from envgen.policies.encoding import load_encoding
 from envgen.train.checkpoints import Checkpoints
 from envgen.train.metrics import Metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
+from envgen.train.parallel import Ranks, balance, ranks
 from envgen.train.sft import (
     SFTConfig,
+    Taught,
     TaughtRow,
     batches_by_length,
     sft_loss,
     taught_batch,
 )
-from envgen.train.teach import play_teachers, teacher_rows
+from envgen.train.teach import play_teachers, teacher_folder, teacher_rows
 
 
 class ColdStartConfig(Record):
@@ -68,6 +71,8 @@ class ColdStartConfig(Record):
     validation_rows: int = Field(default=64, ge=0)
     """Rows set aside to measure the loss on."""
     save_every: int = Field(default=200, ge=1)
+    processes: int = Field(default=1, ge=1)
+    """Each takes its share of every batch; see ``parallel``."""
     seed: int = 0
     device: str = "cpu"
 
@@ -115,6 +120,17 @@ def train_sft(
         DivergedError: if the loss stops being finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
+    play_teachers(
+        open_dataset(config.data), config.teachers, out / "teachers", config.seed, progress
+    )
+    with ranks(config.processes, "sft", config, out) as mine:
+        return teach(config, out, mine, progress)
+
+
+def teach(
+    config: ColdStartConfig, out: Path, ranks: Ranks, progress: Progress | None = None
+) -> ColdStartSummary:
+    """One process's part of ``train_sft``; the teachers have been played."""
     encoding = load_encoding(config.model)
     checkpoints = Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
     resumed = checkpoints.resume()
@@ -126,11 +142,9 @@ def train_sft(
             f"the tokenizer has {encoding.tokenizer.vocab_size} tokens, the model {model.config.vocab_size}",
             "they are not of one model; make one with `envgen model init`",
         )
-    dataset = open_dataset(config.data)
-    played = play_teachers(dataset, config.teachers, out / "teachers", config.seed, progress)
     rows = teacher_rows(
-        [*config.rollouts, *played],
-        dataset,
+        [*config.rollouts, *(teacher_folder(out / "teachers", spec) for spec in config.teachers)],
+        open_dataset(config.data),
         encoding,
         split=config.split,
         passed_only=config.passed_only,
@@ -149,11 +163,16 @@ def train_sft(
         first = int(resumed[1]["step"])
         optimizer.load(resumed[1]["optimizer"])
     started, tokens, loss = time.monotonic(), 0, float("nan")
-    with Metrics(out, first) as metrics:
+    leads = ranks.rank == 0
+    with Metrics(out, first) if leads else nullcontext() as metrics:
         for step in range(first, len(plan)):
             batch = [taught[i] for i in plan[step]]
-            loss = _update(model, optimizer, batch, step, config, metrics, out)
+            figures = _update(model, optimizer, batch, step, config, ranks, out)
+            loss = figures["sft/loss"]
             tokens += sum(len(row.ids) for row in batch)
+            if metrics is None:
+                continue
+            metrics.write(step + 1, figures)
             if (step + 1) % config.save_every == 0 or step + 1 == len(plan):
                 held = _validate(model, judged, config)
                 if held is not None:
@@ -168,7 +187,7 @@ def train_sft(
         steps=len(plan),
         tokens=tokens,
         loss=loss,
-        validation_loss=_validate(model, judged, config),
+        validation_loss=_validate(model, judged, config) if leads else None,
         seconds=seconds,
         tokens_per_second=tokens / max(seconds, 1e-9),
     )
@@ -202,42 +221,62 @@ def _update(
     rows: list[TaughtRow],
     step: int,
     config: ColdStartConfig,
-    metrics: Metrics,
+    ranks: Ranks,
     out: Path,
-) -> float:
+) -> dict[str, float]:
+    """One step on a batch, of which each process takes its share; its figures."""
     model.train()
-    # Eq. 3 is taken over whole sequences.
-    pack_tokens = 0 if config.index_loss == "dense" else config.pack_tokens
-    batch = taught_batch(rows, config.device, pack_tokens=pack_tokens)
-    dense = config.attention == "dense"
-    taught = sft_loss(model, batch, config.sft, config.index_loss, dense=dense)
-    total = taught.loss if config.trunk == "learns" else torch.zeros(())
-    if taught.index_loss is not None:
-        total = total + config.index_loss_weight * taught.index_loss
+    own = rows[ranks.rank :: ranks.size]
+    taught, learnt, run = _run(model, own, config)
+    counts = ranks.sum(torch.tensor([learnt, run], dtype=torch.float64))
+    # Means over the whole batch: each process's own, by its share of what they are means over.
+    shares = torch.tensor([learnt, run]) / counts.clamp_min(1)
+    parts = torch.zeros(3, dtype=torch.float64)
+    total = torch.zeros(())
+    if taught is not None:
+        if config.trunk == "learns":
+            total = taught.loss * float(shares[0])
+        parts[0], parts[1] = total.detach(), taught.learnt_loss.detach() * shares[0]
+        if taught.index_loss is not None:
+            index_loss = taught.index_loss * float(shares[1])
+            parts[2] = index_loss.detach()
+            total = total + config.index_loss_weight * index_loss
+    loss, learnt_loss, index_loss_value = ranks.sum(parts).tolist()
     try:
-        require_finite(total, step)
+        require_finite(torch.tensor(loss + index_loss_value), step)
         optimizer.zero_grad()
-        torch.autograd.backward(total)
+        if total.requires_grad:
+            torch.autograd.backward(total)
+        ranks.add_gradients(optimizer.weights)
         norms = optimizer.step(step)
     except DivergedError:
         torch.save({"step": step, "ids": [row.ids.tolist() for row in rows]}, out / "diverged.pt")
         raise
     if config.router_bias_rate and config.trunk == "learns":
-        model.update_router_bias(config.router_bias_rate)
-    value = float(taught.learnt_loss.detach())
+        balance(model, config.router_bias_rate, ranks)
     figures = {
-        "sft/loss": value,
+        "sft/loss": learnt_loss,
         "sft/grad_norm": norms.trunk,
-        "sft/tokens": batch.num_row_tokens,
-        "sft/tokens_run": batch.valid_BT.sum().item(),
+        "sft/tokens": float(sum(len(row.ids) for row in rows)),
+        "sft/tokens_run": float(counts[1]),
     }
-    if taught.index_loss is not None:
-        figures |= {
-            "index/loss": float(taught.index_loss.detach()),
-            "index/grad_norm": norms.indexer,
-        }
-    metrics.write(step + 1, figures)
-    return value
+    if config.index_loss is not None:
+        figures |= {"index/loss": index_loss_value, "index/grad_norm": norms.indexer}
+    return figures
+
+
+def _run(
+    model: DSAForCausalLM, rows: list[TaughtRow], config: ColdStartConfig
+) -> tuple[Taught | None, float, float]:
+    """What the model makes of some rows, how many tokens of them are learnt and how many are run."""
+    if not rows:
+        return None, 0.0, 0.0
+    # Eq. 3 is taken over whole sequences.
+    pack_tokens = 0 if config.index_loss == "dense" else config.pack_tokens
+    batch = taught_batch(rows, config.device, pack_tokens=pack_tokens)
+    dense = config.attention == "dense"
+    taught = sft_loss(model, batch, config.sft, config.index_loss, dense=dense)
+    return taught, batch.learnt_N.sum().item(), batch.valid_BT.sum().item()
 
 
 @torch.no_grad()

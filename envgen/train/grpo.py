@@ -219,18 +219,20 @@ def kl_estimate(
     return ratio_N * k3_N if form == "unbiased" else k3_N
 
 
-def token_weights(length_I: Tensor, config: GRPOConfig) -> Tensor:
+def token_weights(length_I: Tensor, rollouts: float, tokens: float, config: GRPOConfig) -> Tensor:
     """What each token of a rollout counts in a mini-batch: [I].
 
     sequence: 1/G 1/|o_i|, G over all groups. token: one over the number of all tokens.
 
     Args:
-        length_I: |o_i| of every rollout that was sampled for the mini-batch, those of equal rewards too.
+        length_I: |o_i|.
+        rollouts: how many were sampled for the mini-batch, those of equal rewards too.
+        tokens: of all these.
         config: which of the two.
     """
     if config.loss == "sequence":
-        return 1 / (len(length_I) * length_I)
-    return (1 / length_I.sum()).expand_as(length_I)
+        return 1 / (rollouts * length_I)
+    return torch.full_like(length_I, 1 / tokens)
 
 
 def rollout_mean(values_N: Tensor, batch: TokenBatch) -> Tensor:

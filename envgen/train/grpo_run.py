@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple, Self
@@ -31,7 +32,14 @@ from envgen.train.checkpoints import Checkpoints
 from envgen.train.grpo import GRPOConfig, varied
 from envgen.train.metrics import Metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
-from envgen.train.rewards import RewardConfig, RewardTable, constant_reward_error, total_rewards
+from envgen.train.parallel import Ranks, ranks
+from envgen.train.rewards import (
+    RewardConfig,
+    RewardTable,
+    constant_reward_error,
+    joined,
+    total_rewards,
+)
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
 from envgen.train.tasks import TaskSampler, TaskSamplerConfig, make_sampler, task_pool
 from envgen.train.update import (
@@ -42,7 +50,7 @@ from envgen.train.update import (
     UpdateConfig,
     Updater,
 )
-from envgen.train.well_formed import form_share
+from envgen.train.well_formed import calls_of
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
@@ -71,6 +79,8 @@ class TrainGRPOConfig(Record):
     reference: str | None = None
     """Model folder of pi_ref; None: ``model``."""
     save_every: int = Field(default=25, ge=1)
+    processes: int = Field(default=1, ge=1)
+    """Each plays and learns its share of the groups; see ``parallel``."""
     seed: int = 0
     device: str = "cpu"
 
@@ -113,6 +123,7 @@ class _Setup(NamedTuple):
     updater: Updater
     optimizer: Optimizer
     checkpoints: Checkpoints
+    ranks: Ranks
     first: int
 
 
@@ -129,69 +140,95 @@ def train_grpo(
         DivergedError: if a loss stops being finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
-    setup = _set_up(config, out)
+    with ranks(config.processes, "grpo", config, out) as mine:
+        return play_and_learn(config, out, mine, progress)
+
+
+def play_and_learn(
+    config: TrainGRPOConfig, out: Path, ranks: Ranks, progress: Progress | None = None
+) -> TrainGRPOSummary:
+    """One process's part of ``train_grpo``."""
+    setup = _set_up(config, out, ranks)
     sampler = Sampler(
         setup.model, setup.encoding, setup.dataset, config.sampling, Path(config.model).name
     )
-    started = time.monotonic()
-    rollouts = tokens = 0
-    sampling_s = update_s = 0.0
-    pass_rate = None
+    spent = _Spent()
     history: list[RewardTable] = []
     try:
-        with Metrics(out, setup.first) as metrics:
+        with Metrics(out, setup.first) if ranks.rank == 0 else nullcontext() as metrics:
             for step in range(setup.first, config.steps):
                 sampler.refresh(f"step-{step}")
                 begun = time.monotonic()
                 drawn = _draw(setup, sampler, config, step)
                 sampled = time.monotonic()
                 table = _rewards(setup, drawn, config)
+                figures = _learn(setup, drawn, table, config, step, out)
+                told = _everywhere(setup, drawn, table, figures)
                 if step < CONSTANT_STEPS and setup.first == 0:
-                    history.append(table)
+                    history.append(told.table)
                     if error := constant_reward_error(history, first_steps=CONSTANT_STEPS):
                         raise error
-                figures = _learn(setup, drawn, table, config, step, out)
-                done = time.monotonic()
-                sampling_s, update_s = sampling_s + sampled - begun, update_s + done - sampled
-                rollouts += len(drawn.trajectories)
-                tokens += int(drawn.lengths_I.sum())
-                pass_rate = float(table.passed_I.mean())
-                metrics.write(
-                    step + 1,
-                    {
-                        **_described(drawn, table),
-                        **setup.tasks.metrics(),
-                        **figures.named(),
-                        "policy/delta": setup.updater.delta,
-                        "time/sampling_s": sampled - begun,
-                        "time/update_s": done - sampled,
-                        "time/assembly_s": figures.assembly_s,
-                    },
-                )
-                _warn(figures, step)
+                spent.note(told, sampled - begun, time.monotonic() - sampled)
+                if metrics is None:
+                    continue
+                metrics.write(step + 1, _line_of(setup, told, spent))
+                _warn(told.figures, step)
                 if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
                     setup.checkpoints.save(step + 1, setup.model, _state(setup))
                 if progress:
-                    progress(step + 1, config.steps, _line(table, drawn, figures))
+                    progress(step + 1, config.steps, _in_words(told))
     finally:
         sampler.close()
-    return TrainGRPOSummary(
-        out=str(out),
-        steps=config.steps - setup.first,
-        rollouts=rollouts,
-        tokens=tokens,
-        pass_rate=pass_rate,
-        seconds=time.monotonic() - started,
-        sampling_seconds=sampling_s,
-        update_seconds=update_s,
-    )
+    return spent.summary(out, config.steps - setup.first)
+
+
+class _Told(NamedTuple):
+    """A step over all processes."""
+
+    table: RewardTable
+    figures: Figures
+    described: dict[str, float]
+    model_tokens: int
+
+
+class _Spent:
+    """What a run has cost so far."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._rollouts = self._tokens = 0
+        self._sampling_s = self._update_s = 0.0
+        self._pass_rate: float | None = None
+        self.last: tuple[float, float] = (0.0, 0.0)
+        """Seconds of sampling and update in the last step."""
+
+    def note(self, told: _Told, sampling_s: float, update_s: float) -> None:
+        """Add a step."""
+        self._rollouts += len(told.table.total_I)
+        self._tokens += told.model_tokens
+        self._sampling_s, self._update_s = self._sampling_s + sampling_s, self._update_s + update_s
+        self._pass_rate = float(told.table.passed_I.mean())
+        self.last = (sampling_s, update_s)
+
+    def summary(self, out: Path, steps: int) -> TrainGRPOSummary:
+        """All of it."""
+        return TrainGRPOSummary(
+            out=str(out),
+            steps=steps,
+            rollouts=self._rollouts,
+            tokens=self._tokens,
+            pass_rate=self._pass_rate,
+            seconds=time.monotonic() - self._started,
+            sampling_seconds=self._sampling_s,
+            update_seconds=self._update_s,
+        )
 
 
 CONSTANT_STEPS = 8
 """A run whose first steps show no difference between rewards ends."""
 
 
-def _set_up(config: TrainGRPOConfig, out: Path) -> _Setup:
+def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
     encoding = load_encoding(config.model)
     dataset = open_dataset(config.data)
     asked = dataset.tasks if config.task_ids is None else config.task_ids
@@ -224,6 +261,7 @@ def _set_up(config: TrainGRPOConfig, out: Path) -> _Setup:
         config.update,
         config.sampling.temperature,
         _reference(config, model) if config.objective.kl_coef > 0 else None,
+        ranks,
     )
     first = 0
     if resumed:
@@ -231,7 +269,12 @@ def _set_up(config: TrainGRPOConfig, out: Path) -> _Setup:
         first, updater.step, updater.delta = state["step"], state["updates"], state["delta"]
         optimizer.load(state["optimizer"])
         tasks.load(json.loads(state["tasks"]))
-    return _Setup(model, encoding, dataset, tasks, updater, optimizer, checkpoints, first)
+    if config.sampling.groups < ranks.size:
+        raise ConfigError(
+            f"{config.sampling.groups} groups can't be shared by {ranks.size} processes",
+            "raise sampling.groups, or lower processes",
+        )
+    return _Setup(model, encoding, dataset, tasks, updater, optimizer, checkpoints, ranks, first)
 
 
 def _load(folder: str | Path, device: str) -> DSAForCausalLM:
@@ -261,9 +304,12 @@ def _state(setup: _Setup) -> dict[str, object]:
 
 
 def _draw(setup: _Setup, sampler: Sampler, config: TrainGRPOConfig, step: int) -> Rollouts:
+    """This process's groups of the step; all processes draw the same tasks."""
     setup.model.eval()
     task_ids = setup.tasks.draw(config.sampling.groups)
-    drawn = sampler.draw(task_ids, derive(config.seed, "rollouts", step))
+    mine = range(setup.ranks.rank, len(task_ids), setup.ranks.size)
+    seed = derive(config.seed, "rollouts", step)
+    drawn = sampler.draw([task_ids[i] for i in mine], seed, mine)
     for text in sorted(set(drawn.errored)):
         logger.warning("step %d: an episode was left out: %s", step + 1, text)
     return drawn
@@ -278,6 +324,7 @@ def _domains(setup: _Setup, drawn: Rollouts) -> list[str]:
 
 
 def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig) -> RewardTable:
+    """Of this process's rollouts; the task sampler is told of all."""
     table = total_rewards(
         drawn.trajectories,
         drawn.group_I,
@@ -288,9 +335,27 @@ def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig) -> RewardT
     passed: dict[str, list[bool]] = {}
     for one, ok in zip(drawn.trajectories, table.passed_I, strict=True):
         passed.setdefault(one.task_id, []).append(bool(ok))
-    for task_id, oks in passed.items():
-        setup.tasks.observe(task_id, sum(oks), len(oks))
+    for own in setup.ranks.gather(passed):
+        for task_id, oks in own.items():
+            setup.tasks.observe(task_id, sum(oks), len(oks))
     return table
+
+
+def _everywhere(setup: _Setup, drawn: Rollouts, table: RewardTable, figures: Figures) -> _Told:
+    """What all processes did in a step."""
+    gather = setup.ranks.gather
+    described = gather(_described(drawn, table))
+    tables = gather(table)
+    counts = [len(one.total_I) for one in tables]
+    return _Told(
+        table=joined(tables),
+        figures=Figures.merged(gather(figures)),
+        described={
+            name: float(np.average([one[name] for one in described], weights=counts))
+            for name in described[0]
+        },
+        model_tokens=sum(gather(int(drawn.lengths_I.sum()))),
+    )
 
 
 def _learn(
@@ -335,24 +400,41 @@ def _kl_scales(
 
 
 def _described(drawn: Rollouts, table: RewardTable) -> dict[str, float]:
-    lengths = drawn.lengths_I
+    """Means over this process's rollouts."""
     group_I, reward_I = torch.from_numpy(drawn.group_I), torch.from_numpy(table.total_I)
     turns = [len(one.turns) for one in drawn.trajectories]
+    made = [calls_of(one) for one in drawn.trajectories]
+    calls = sum(one.made for one in made)
     return {
-        **table.metrics(),
         "groups/zero_variance": float((~varied(reward_I, group_I)).float().mean()),
-        "rollout/model_tokens": float(lengths.mean()),
+        "rollout/model_tokens": float(drawn.lengths_I.mean()),
         "rollout/turns": float(np.mean(turns)),
-        "rollout/well_formed": float(np.mean([form_share(one) for one in drawn.trajectories])),
-        "rollout/errored": float(len(drawn.errored)),
+        "rollout/valid_calls": sum(one.valid for one in made) / max(1, calls),
+        "rollout/errored": len(drawn.errored) / (len(drawn.errored) + len(made)),
     }
 
 
-def _line(table: RewardTable, drawn: Rollouts, figures: Figures) -> str:
-    """A step in a few words."""
-    named = figures.named()
+def _line_of(setup: _Setup, told: _Told, spent: _Spent) -> dict[str, float | None]:
+    """What is written of a step."""
+    sampling_s, update_s = spent.last
+    return {
+        **told.table.metrics(),
+        **told.described,
+        **setup.tasks.metrics(),
+        **told.figures.named(),
+        "policy/delta": setup.updater.delta,
+        "time/sampling_s": sampling_s,
+        "time/update_s": update_s,
+        "time/assembly_s": told.figures.assembly_s,
+        "time/model_tokens_per_s": told.model_tokens / (sampling_s + update_s),
+    }
+
+
+def _in_words(told: _Told) -> str:
+    named = told.figures.named()
     entropy = f", entropy {named['policy/entropy']:.3f}" if "policy/entropy" in named else ""
-    return f"pass {table.passed_I.mean():.3f}, {drawn.lengths_I.mean():.0f} tokens{entropy}"
+    tokens = told.described["rollout/model_tokens"]
+    return f"pass {told.table.passed_I.mean():.3f}, {tokens:.0f} tokens{entropy}"
 
 
 def _warn(figures: Figures, step: int) -> None:

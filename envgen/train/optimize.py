@@ -81,6 +81,11 @@ class Optimizer:
             else None
         )
 
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """All that learns."""
+        return [*self._trunk, *self._indexer]
+
     def zero_grad(self) -> None:
         """Forget gradients."""
         for optimizer in self._both():

@@ -140,6 +140,23 @@ class RewardTable:
         return {**means, "reward/pass_rate": float(self.passed_I.mean())}
 
 
+def joined(tables: Sequence[RewardTable]) -> RewardTable:
+    """The rewards of several batches as those of one."""
+    groups, offset = [], 0
+    for table in tables:
+        groups.append(table.group_I + offset)
+        offset += int(table.group_I.max(initial=-1)) + 1
+    return RewardTable(
+        outcome_I=np.concatenate([table.outcome_I for table in tables]),
+        length_I=np.concatenate([table.length_I for table in tables]),
+        language_I=np.concatenate([table.language_I for table in tables]),
+        format_I=np.concatenate([table.format_I for table in tables]),
+        total_I=np.concatenate([table.total_I for table in tables]),
+        group_I=np.concatenate(groups),
+        passed_I=np.concatenate([table.passed_I for table in tables]),
+    )
+
+
 def total_rewards(
     trajectories: Sequence[Trajectory],
     group_I: NDArray[np.int64],

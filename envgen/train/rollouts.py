@@ -144,8 +144,15 @@ class Sampler:
             env.close()
         self._free.clear()
 
-    def draw(self, task_ids: Sequence[str], seed: int) -> Rollouts:
+    def draw(
+        self, task_ids: Sequence[str], seed: int, numbers: Sequence[int] | None = None
+    ) -> Rollouts:
         """One group for each task.
+
+        Args:
+            task_ids: of the groups.
+            seed: of all that is random.
+            numbers: of the groups, which seeds are derived from; None: 0, 1, ...
 
         Raises:
             ConfigError: if fewer than two rollouts of every group are free of errors.
@@ -159,7 +166,7 @@ class Sampler:
                 derive(seed, "episode", group),
                 derive(seed, "sample", group, sample),
             )
-            for group, task_id in enumerate(task_ids)
+            for group, task_id in zip(numbers or range(len(task_ids)), task_ids, strict=True)
             for sample in range(size)
         ]
         results = self._lockstep.play(episodes, self._play)

@@ -62,7 +62,7 @@ def play_teachers(
     """
     runs = []
     for spec in specs:
-        out = folder / re.sub(r"[^\w.-]+", "_", spec)
+        out = teacher_folder(folder, spec)
         config = RolloutConfig(
             dataset=str(dataset.path),
             policy=PolicyConfig(spec=spec),
@@ -78,6 +78,11 @@ def play_teachers(
         rollout(config, progress=told)
         runs.append(out)
     return runs
+
+
+def teacher_folder(folder: Path, spec: str) -> Path:
+    """Where a teacher's run is."""
+    return folder / re.sub(r"[^\w.-]+", "_", spec)
 
 
 def teacher_rows(

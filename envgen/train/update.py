@@ -35,6 +35,7 @@ from envgen.train.grpo import (
 )
 from envgen.train.optimize import Optimizer, require_finite
 from envgen.train.packing import common_prefix
+from envgen.train.parallel import Alone, Ranks, balance
 from envgen.train.rows import Row
 
 KEPT_MASS_ALARM = 0.5
@@ -99,6 +100,19 @@ class Figures:
     norms: list[tuple[float, float]] = field(default_factory=list)
     assembly_s: float = 0.0
 
+    @classmethod
+    def merged(cls, parts: Sequence[Figures]) -> Figures:
+        """Those of all processes: sums; the optimiser's are the same in each."""
+        total = cls(norms=parts[0].norms)
+        for part in parts:
+            total.log_ratios += part.log_ratios
+            total.divergences += part.divergences
+            total.assembly_s = max(total.assembly_s, part.assembly_s)
+            total.least_kept_mass = min(total.least_kept_mass, part.least_kept_mass)
+            for name in SUMMED:
+                setattr(total, name, getattr(total, name) + getattr(part, name))
+        return total
+
     def named(self) -> dict[str, float]:
         """By their names in ``metrics.jsonl``."""
         found: dict[str, float] = {"update/tokens_run": self.tokens_run}
@@ -127,6 +141,13 @@ class Figures:
         return found
 
 
+SUMMED = (
+    "negatives", "masked", "clipped", "tokens", "tokens_run", "entropy", "kept_mass", "kl",
+    "index_loss", "loss",
+)  # fmt: skip
+"""Figures that add up over processes."""
+
+
 class Updater:
     """Learns from batches of rollouts.
 
@@ -137,7 +158,7 @@ class Updater:
         config: how batches are cut.
         temperature: of the sampler.
         reference: pi_ref, frozen; needed with ``kl_coef`` > 0.
-        delta: of (9); None: derived from the first batch.
+        ranks: the processes that learn together; each is given its own groups.
 
     Attributes:
         delta: what (9) compares with; None until it is known.
@@ -152,7 +173,9 @@ class Updater:
         config: UpdateConfig,
         temperature: float,
         reference: DSAForCausalLM | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks or Alone()
         self._model, self._optimizer, self._reference = model, optimizer, reference
         self._objective, self._config, self._temperature = objective, config, temperature
         self.delta = objective.off_policy_delta
@@ -191,7 +214,7 @@ class Updater:
         started = time.perf_counter()
         groups = sorted(set(learnt.group_I.tolist()))
         rng.shuffle(groups)
-        count = min(self._config.mini_batches, len(groups))
+        count = self._config.mini_batches
         found = []
         for n in range(count):
             some = groups[n::count]
@@ -259,36 +282,60 @@ class Updater:
         figures: Figures,
     ) -> None:
         """One optimiser step."""
-        if not parts:
-            return
         length_I = torch.from_numpy(learnt.length_I).float()
-        weight_I = torch.zeros(len(length_I))
-        weight_I[counted_I] = token_weights(length_I[counted_I], self._objective)
+        mine = [
+            counted_I.sum().item(),
+            length_I[counted_I].sum().item(),
+            sum(int(part.batch.valid_BT.sum()) for part in parts),
+        ]
+        rollouts, tokens_all, run_all = self._ranks.sum(torch.tensor(mine).double()).tolist()
+        if not run_all:
+            return
+        weight_I = token_weights(length_I, rollouts, tokens_all, self._objective)
         learns_index = self._optimizer.config.indexer == "eq4"
-        all_tokens = sum(int(part.batch.valid_BT.sum()) for part in parts)
-        first = self.step == 0 or not figures.divergences
+        first = not figures.norms
+        if self.delta is None:
+            self.delta = self._derived_delta(learnt, parts)
         self._optimizer.zero_grad()
         for part in parts:
             said = self._said(self._model, part, "sparse" if learns_index else None)
             tokens = self._tokens(learnt, part, said, advantage_I, length_I, weight_I)
             if first:
                 figures.divergences.append(divergence(tokens))
-            if self.delta is None:
-                self.delta = derived_delta(divergence(tokens), self._objective)
             found = grpo_loss(tokens, self._objective, self.delta)
             total = found.loss
             if said.index_loss is not None:
-                share = int(part.batch.valid_BT.sum()) / all_tokens
+                share = int(part.batch.valid_BT.sum()) / run_all
                 total = total + self._config.index_loss_weight * share * said.index_loss
                 figures.index_loss += share * float(said.index_loss.detach())
             require_finite(total, self.step)
             torch.autograd.backward(total)
             _note(figures, found, tokens, said, part)
+        self._ranks.add_gradients(self._optimizer.weights)
         norms = self._optimizer.step(self.step)
         figures.norms.append((norms.trunk, norms.indexer))
         if self._config.router_bias_rate:
-            self._model.update_router_bias(self._config.router_bias_rate)
+            balance(self._model, self._config.router_bias_rate, self._ranks)
         self.step += 1
+
+    @torch.no_grad()
+    def _derived_delta(self, learnt: Learnt, parts: list[_Part]) -> float:
+        """Delta of (9) by what sampler and trainer differ by before any update.
+
+        ``floor_multiple`` times the 95th percentile of |divergence|, and ``min_delta`` at least: then what
+        is masked has moved by updates, not by rounding.
+        """
+        found: list[float] = []
+        for part in parts:
+            scores = self._said(self._model, part).scores
+            old_N = part.batch.old_N if part.old_N is None else part.old_N
+            gap_J = torch.zeros(len(part.rollout_J), device=old_N.device)
+            gap_J.index_add_(0, part.batch.rollout_N, old_N - scores.logp_N)
+            lengths_J = torch.from_numpy(learnt.length_I[part.rollout_J]).to(gap_J.device)
+            found += (gap_J / lengths_J).abs().tolist()
+        everywhere = torch.tensor([gap for own in self._ranks.gather(found) for gap in own])
+        floor = _quantile(everywhere, 0.95) if len(everywhere) else 0.0
+        return max(self._objective.min_delta, self._objective.floor_multiple * floor)
 
     def _tokens(
         self,
@@ -314,16 +361,6 @@ class Updater:
             sampler_N=part.batch.old_N,
             kl_scale_I=kl_scale,
         )
-
-
-def derived_delta(divergence_I: Tensor, config: GRPOConfig) -> float:
-    """Derive delta of (9) from what sampler and trainer differ by before any update.
-
-    ``floor_multiple`` times the 95th percentile of |divergence|, and ``min_delta`` at least: then what is
-    masked has moved by updates, not by rounding.
-    """
-    floor = _quantile(divergence_I.abs(), 0.95) if len(divergence_I) else 0.0
-    return max(config.min_delta, config.floor_multiple * floor)
 
 
 def _quantile(values: Tensor, q: float) -> float:

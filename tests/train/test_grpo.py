@@ -136,7 +136,7 @@ def batch_of(
         rollout_N=torch.repeat_interleave(torch.arange(rollouts), torch.tensor(lengths)),
         advantage_I=torch.tensor(advantages, dtype=torch.float64),
         length_I=length_I,
-        weight_I=token_weights(length_I, config),
+        weight_I=token_weights(length_I, len(length_I), float(length_I.sum()), config),
         ref_N=draw(),
         sampler_N=draw(),
     )

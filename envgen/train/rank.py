@@ -1,0 +1,32 @@
+"""``python -m envgen.train.rank``: a further process of a training run; see ``parallel``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from envgen.train.cold_start import ColdStartConfig, teach
+from envgen.train.grpo_run import TrainGRPOConfig, play_and_learn
+from envgen.train.parallel import Together
+
+
+def main(arguments: list[str]) -> None:
+    """Take part in a run.
+
+    Args:
+        arguments: kind of run, its config as JSON, its folder, rank, number of processes, meeting file.
+    """
+    kind, config, out, rank, size, meeting = arguments
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(size)))
+    ranks = Together(int(rank), int(size), meeting)
+    if kind == "sft":
+        teach(ColdStartConfig.model_validate_json(config), Path(out), ranks)
+    else:
+        play_and_learn(TrainGRPOConfig.model_validate_json(config), Path(out), ranks)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,131 @@
+"""Two processes learn what one does, resume to the bit, and tell what another died of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from students import School, school
+
+from envgen.core.errors import ConfigError
+from envgen.model.modeling import DSAForCausalLM
+from envgen.train.cold_start import ColdStartConfig, train_sft
+from envgen.train.grpo import GRPOConfig
+from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.metrics import read_metrics
+from envgen.train.optimize import OptimizerConfig
+from envgen.train.parallel import RankError, ranks
+from envgen.train.rewards import RewardConfig
+from envgen.train.rollouts import SamplingConfig
+from envgen.train.update import UpdateConfig
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
+    return school(tmp_path_factory.mktemp("school"))
+
+
+def sft_config(taught: School, **changes: object) -> ColdStartConfig:
+    base: dict[str, object] = {
+        "data": str(taught.dataset),
+        "rollouts": (str(taught.gold), str(taught.greedy)),
+        "model": str(taught.model),
+        "split": None,
+        "epochs": 2,
+        "tokens_per_batch": 1_500,
+        "validation_rows": 0,
+        "optimizer": OptimizerConfig(lr=1e-3, warmup_steps=2),
+    }
+    return ColdStartConfig.model_validate(base | changes)
+
+
+@pytest.fixture(scope="module")
+def student(taught: School, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that makes valid calls."""
+    out = tmp_path_factory.mktemp("sft")
+    optimizer = OptimizerConfig(lr=4e-3, warmup_steps=5)
+    train_sft(sft_config(taught, epochs=30, tokens_per_batch=4096, optimizer=optimizer), out)
+    return (out / "last").resolve()
+
+
+def grpo_config(taught: School, student: Path, **changes: object) -> TrainGRPOConfig:
+    base: dict[str, object] = {
+        "data": str(taught.dataset),
+        "model": str(student),
+        "split": None,
+        "steps": 3,
+        "sampling": SamplingConfig(groups=4, group_size=4, max_new_tokens=40),
+        "rewards": RewardConfig(length=0.0, language=0.0),
+        "objective": GRPOConfig(kl_coef=0.01),
+        "update": UpdateConfig(mini_batches=2),
+        "optimizer": OptimizerConfig(lr=2e-4, indexer_lr=5e-5, warmup_steps=0, weight_decay=0.0),
+        "save_every": 1,
+    }
+    return TrainGRPOConfig.model_validate(base | changes)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(DSAForCausalLM.from_pretrained(folder).named_parameters())
+
+
+def test_two_processes_learn_from_teachers_what_one_does(taught: School, tmp_path: Path) -> None:
+    for count in (1, 2):
+        train_sft(sft_config(taught, processes=count), tmp_path / str(count))
+    one, two = (read_metrics(tmp_path / name) for name in ("1", "2"))
+    assert len(one) == len(two)
+    for name in ("sft/loss", "sft/grad_norm"):
+        assert two[0][name] == pytest.approx(one[0][name], rel=1e-4), name
+        # Adam makes much of the last bits; the curves stay together all the same.
+        wanted = [line[name] for line in one]
+        assert [line[name] for line in two] == pytest.approx(wanted, rel=0.05), name
+
+
+def test_two_processes_play_the_same_groups_and_share_an_update(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    for count in (1, 2):
+        config = grpo_config(taught, student, steps=1, update=UpdateConfig(), processes=count)
+        train_grpo(config, tmp_path / str(count))
+    (one,), (two,) = (read_metrics(tmp_path / name) for name in ("1", "2"))
+    for name in ("reward/pass_rate", "update/loss", "update/grad_norm", "policy/delta"):
+        assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-6), name
+
+
+def test_two_processes_go_on_to_the_same_bits(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    config = grpo_config(taught, student, processes=2)
+    train_grpo(config, tmp_path / "whole")
+
+    class StopError(Exception):
+        pass
+
+    def stop(step: int, steps: int, said: str) -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        train_grpo(config, tmp_path / "cut", progress=stop)
+    assert train_grpo(config, tmp_path / "cut").steps == 2
+    whole, cut = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
+    for name, weight in whole.items():
+        assert torch.equal(weight, cut[name]), name
+
+
+def test_what_another_process_died_of_is_told(taught: School, tmp_path: Path) -> None:
+    config = sft_config(taught, rollouts=(str(tmp_path / "nowhere"),), processes=2)
+    with (
+        pytest.raises(RankError, match="process 1 ended with code 1"),
+        ranks(2, "sft", config, tmp_path) as mine,
+    ):
+        mine.gather("hello")
+
+
+def test_more_processes_than_groups_are_refused(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    sampling = SamplingConfig(groups=1, group_size=2)
+    with pytest.raises(ConfigError, match="1 groups can't be shared by 2 processes"):
+        train_grpo(grpo_config(taught, student, sampling=sampling, processes=2), tmp_path)
