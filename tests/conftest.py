@@ -6,7 +6,11 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cache
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("shared", deadline=None)  # time limits fail on busy machines
+hypothesis.settings.load_profile("shared")
 
 
 @cache
@@ -40,15 +44,16 @@ ALONE = frozenset({"docker", "postgres", "ray", "browser", "gpu"})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under ``-n N --dist loadgroup``: tests of one file share its fixtures, slow ones go anywhere."""
+    """Under ``-n N --dist loadgroup``: a file's tests share its fixtures, and so do its slow ones."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
         markers = {marker.name for marker in item.iter_markers()}
         if markers & ALONE:
             item.add_marker(pytest.mark.xdist_group("services"))
-        elif "slow" not in markers:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        else:
+            file = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(f"{file} slow" if "slow" in markers else file))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -252,9 +252,9 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path) -> None:
 def test_two_thousand_trajectories_a_second(tmp_path: Path) -> None:
     items = [trajectory("a", i) for i in range(2000)]
     with open_run(tmp_path) as store:
-        start = time.perf_counter()
+        start = time.process_time()  # of all threads; what else the machine does is left out
         for item in items:
             store.add(item)
         store.flush()
-        wall_s = time.perf_counter() - start
-    assert len(items) / wall_s >= 1000, "half the target, since machines are shared"
+        cpu_s = time.process_time() - start
+    assert len(items) / cpu_s >= 2000
