@@ -1,4 +1,7 @@
-"""Token arrays of one model reply: one npz file each, named with its hash in the trajectory."""
+"""Token arrays of one model reply: one npz file each, named with its hash in the trajectory.
+
+Key sets (``topk``) are stored as what changes from token to token; see ``key_sets``.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ import numpy as np
 from envgen.core.canonical import sha256
 from envgen.core.errors import StoreError
 from envgen.core.types import FileRef
+from envgen.store import key_sets
+
+KEY_SETS, PACKED = "topk", "topk_changes"
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 """Array name -> array: prompt_ids, completion_ids, logprobs, ..."""
@@ -29,6 +35,8 @@ def write_tokens(folder: Path, name: str, arrays: Arrays) -> FileRef:
     if any(array.dtype.hasobject for array in arrays.values()):
         raise StoreError("token arrays of Python objects can't be stored")
     named: dict[str, Any] = dict(sorted(arrays.items()))
+    if KEY_SETS in named:
+        named[PACKED] = key_sets.encode(named.pop(KEY_SETS))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **named)
     content = buffer.getvalue()
@@ -59,6 +67,9 @@ def read_tokens(folder: Path, reference: FileRef) -> dict[str, np.ndarray[Any, A
         if sha256(content) != reference.sha256:
             raise StoreError(f"token arrays {str(path)!r} do not match their hash")
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            found = {name: arrays[name] for name in arrays.files}
+        if PACKED in found:
+            found[KEY_SETS] = key_sets.decode(found.pop(PACKED))
+        return found
     except (OSError, ValueError, BadZipFile) as error:
         raise StoreError(f"can't read token arrays {str(path)!r}: {error}") from error
