@@ -93,7 +93,7 @@ class Engine:
     """Serves requests with one model. All methods may be called from any thread.
 
     Args:
-        model: its weights; is put into evaluation mode.
+        model: its weights; is put into evaluation mode. Call ``refresh`` when they have changed.
         config: sizes.
 
     Raises:
