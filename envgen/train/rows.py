@@ -67,11 +67,19 @@ def rollout_rows(trajectory: Trajectory, tokens: Mapping[int, Arrays], rollout: 
     Raises:
         ConfigError: if a reply was captured as text only, lacks log-probabilities, or has raw ones.
     """
-    rows: list[list[Arrays]] = []
+    turns: list[Arrays] = []
     for turn in range(len(trajectory.turns)):
         arrays = tokens.get(turn)
         _require_exact(trajectory, turn, arrays)
         assert arrays is not None
+        turns.append(arrays)
+    return turn_rows(turns, rollout)
+
+
+def turn_rows(turns: Sequence[Arrays], rollout: int) -> list[Row]:
+    """The rows of some replies of one rollout, in order."""
+    rows: list[list[Arrays]] = []
+    for arrays in turns:
         if rows and _extends(rows[-1][-1], arrays):
             rows[-1].append(arrays)
         else:
