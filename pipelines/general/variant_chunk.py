@@ -141,9 +141,12 @@ class _Maker:
         return VariantRows(rows=tuple(rows[i] for i in sorted(rows)), rejected=rejected)
 
     def solved(self, seed: int) -> _Solved | None:
-        """The re-seed; None unless there is one, and gold and the solver agree that it has an answer."""
+        """The re-seed; None unless there is one, and gold and the solver agree that it has an answer.
+
+        One whose verifier is another program is none: it was compiled by another version of envgen.
+        """
         child = self.author.reseed(self.parent, seed)
-        if child is None:
+        if child is None or not same_program(child.verifier, self.parent.verifier):
             return None
         initial = final = sqlite_image(child.relations, child.tables)
         result = self.run(child, initial)
@@ -172,7 +175,6 @@ class _Maker:
 
     def verified(self, solved: list[_Solved]) -> list[bool]:
         """Whether each answer passes its verifier: the parent's with other ``PARAMS``, in one run."""
-        same = [same_program(one.draft.verifier, self.parent.verifier) for one in solved]
         inputs = [
             VerifierInput(
                 {"answer": one.gold.answer, "params": _params(one.draft.verifier)},
@@ -182,10 +184,7 @@ class _Maker:
             for one in solved
         ]
         replies = self.hosts.verifier.verify_many(self.parent.verifier + _BATCH, inputs)
-        return [
-            fits and reply.fault is None and not reply.broken
-            for fits, reply in zip(same, replies, strict=True)
-        ]
+        return [reply.fault is None and not reply.broken for reply in replies]
 
 
 _BATCH = """
