@@ -49,6 +49,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         markers = {marker.name for marker in item.iter_markers()}
+        if "xdist_group" in markers:  # files that share a fixture
+            continue
         if markers & ALONE:
             item.add_marker(pytest.mark.xdist_group("services"))
         else:

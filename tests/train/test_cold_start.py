@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from students import School, school
+from students import School
 
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.environments.hosts import open_dataset
@@ -13,10 +13,7 @@ from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.metrics import read_metrics
 from envgen.train.optimize import DivergedError, OptimizerConfig
 
-
-@pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
-    return school(tmp_path_factory.mktemp("school"))
+pytestmark = pytest.mark.xdist_group("school")
 
 
 def config_of(taught: School, **changes: object) -> ColdStartConfig:

@@ -6,17 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from students import School, school
+from students import School
 
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.model.modeling import DSAForCausalLM
 from envgen.store.runs import RunStore
-from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics
@@ -27,27 +28,7 @@ from envgen.train.update import UpdateConfig
 
 PLAIN = RewardConfig(length=0.0, language=0.0)
 
-
-@pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
-    return school(tmp_path_factory.mktemp("school"))
-
-
-@pytest.fixture(scope="module")
-def student(taught: School, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that makes valid calls and submits the first row or the right one."""
-    out = tmp_path_factory.mktemp("sft")
-    config = ColdStartConfig(
-        data=str(taught.dataset),
-        rollouts=(str(taught.gold), str(taught.greedy)),
-        model=str(taught.model),
-        split=None,
-        epochs=30,
-        validation_rows=0,
-        optimizer=OptimizerConfig(lr=4e-3, warmup_steps=5),
-    )
-    train_sft(config, out)
-    return (out / "last").resolve()
+pytestmark = pytest.mark.xdist_group("school")
 
 
 def config_of(taught: School, student: Path, **changes: Any) -> TrainGRPOConfig:
@@ -122,7 +103,7 @@ class _StopError(Exception):
     """Ends a run in a test."""
 
 
-VARIED = {
+VARIED: dict[str, Any] = {
     "objective": GRPOConfig(kl_coef=0.01),
     "update": UpdateConfig(mini_batches=2, part_tokens=600),
     "sampling": SamplingConfig(groups=4, group_size=4, max_new_tokens=40, top_p=0.9),
@@ -130,28 +111,51 @@ VARIED = {
 }
 
 
+@pytest.fixture(scope="module")
+def whole(taught: School, student: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbed."""
+    out = tmp_path_factory.mktemp("whole")
+    with one_thread():
+        train_grpo(config_of(taught, student, **VARIED), out)
+    return out
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """As in the processes that are killed: sums depend on the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_stopped_run_goes_on_to_the_same_bits(
-    taught: School, student: Path, tmp_path: Path
+    taught: School, student: Path, whole: Path, tmp_path: Path
 ) -> None:
     config = config_of(taught, student, **VARIED)
-    train_grpo(config, tmp_path / "whole")
 
     def stop(step: int, steps: int, said: str) -> None:
         if step == 2:
             raise _StopError
 
-    with pytest.raises(_StopError):
-        train_grpo(config, tmp_path / "cut", progress=stop)
-    summary = train_grpo(config, tmp_path / "cut")
-    assert summary.steps == 2
-    whole, cut = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
-    for name, weight in whole.items():
-        assert torch.equal(weight, cut[name]), name
+    with one_thread():
+        with pytest.raises(_StopError):
+            train_grpo(config, tmp_path, progress=stop)
+        assert train_grpo(config, tmp_path).steps == 2
+    require_same(whole, tmp_path)
     timeless = [
         [{k: v for k, v in line.items() if "_s" not in k and k != "seconds"} for line in lines]
-        for lines in (read_metrics(tmp_path / "whole"), read_metrics(tmp_path / "cut"))
+        for lines in (read_metrics(whole), read_metrics(tmp_path))
     ]
     assert timeless[0] == timeless[1]
+
+
+def require_same(one: Path, other: Path) -> None:
+    wanted, found = weights(one / "last"), weights(other / "last")
+    for name, weight in wanted.items():
+        assert torch.equal(weight, found[name]), name
 
 
 _RUN = """
@@ -164,29 +168,18 @@ train_grpo(config, sys.argv[2], progress=lambda *told: print(*told, flush=True))
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bits(
-    taught: School, student: Path, tmp_path: Path
+    taught: School, student: Path, whole: Path, tmp_path: Path
 ) -> None:
     config = config_of(taught, student, **VARIED)
-
-    def start(out: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", _RUN, config.model_dump_json(), str(tmp_path / out)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-
-    with start("whole") as whole:
-        assert whole.wait() == 0
-    with start("cut") as cut:
+    command = [sys.executable, "-P", "-c", _RUN, config.model_dump_json(), str(tmp_path)]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=alone) as cut:
         assert cut.stdout is not None
         next(cut.stdout)  # one step is done; the next one is under way
         cut.send_signal(signal.SIGKILL)
-    with start("cut") as rest:
-        assert rest.wait() == 0
-    wanted, found = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
-    for name, weight in wanted.items():
-        assert torch.equal(weight, found[name]), name
+    with one_thread():
+        assert train_grpo(config, tmp_path).steps < VARIED["steps"]
+    require_same(whole, tmp_path)
 
 
 def test_mini_batches_and_parts_leave_the_first_gradient_alone(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from students import School, school
+from students import School
 
 from envgen.core.seeding import derive
 from envgen.environments.hosts import open_dataset
@@ -19,6 +19,8 @@ from envgen.policies.encoding import load_encoding
 from envgen.train.batch import row_batch, say
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
 from envgen.train.rows import NOT_ROUTED
+
+pytestmark = pytest.mark.xdist_group("school")
 
 
 class Drawn(NamedTuple):
@@ -46,11 +48,6 @@ def draw(taught: School, **settings: object) -> Drawn:
         return Drawn(model, sampler.draw(sorted(dataset.tasks)[:2], derive(0, "mismatch")))
     finally:
         sampler.close()
-
-
-@pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
-    return school(tmp_path_factory.mktemp("school"))
 
 
 def log_ratios(drawn: Drawn, *, replay: bool) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from students import School, school
+from students import School
 
 from envgen.core.errors import ConfigError
 from envgen.model.modeling import DSAForCausalLM
@@ -20,12 +20,7 @@ from envgen.train.rewards import RewardConfig
 from envgen.train.rollouts import SamplingConfig
 from envgen.train.update import UpdateConfig
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
-    return school(tmp_path_factory.mktemp("school"))
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("school")]
 
 
 def sft_config(taught: School, **changes: object) -> ColdStartConfig:
@@ -40,15 +35,6 @@ def sft_config(taught: School, **changes: object) -> ColdStartConfig:
         "optimizer": OptimizerConfig(lr=1e-3, warmup_steps=2),
     }
     return ColdStartConfig.model_validate(base | changes)
-
-
-@pytest.fixture(scope="module")
-def student(taught: School, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that makes valid calls."""
-    out = tmp_path_factory.mktemp("sft")
-    optimizer = OptimizerConfig(lr=4e-3, warmup_steps=5)
-    train_sft(sft_config(taught, epochs=30, tokens_per_batch=4096, optimizer=optimizer), out)
-    return (out / "last").resolve()
 
 
 def grpo_config(taught: School, student: Path, **changes: object) -> TrainGRPOConfig:
