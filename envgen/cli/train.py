@@ -51,7 +51,7 @@ Teacher = Annotated[
     list[str] | None,
     typer.Option(
         metavar="POLICY",
-        help="Play this policy first, an episode a task; repeatable. Default: gold.",
+        help="Play this policy first; repeatable. Default: gold.",
     ),
 ]
 Split = Annotated[
@@ -79,6 +79,9 @@ def sft(
     model: Model,
     out_path: Out,
     teacher: Teacher = None,
+    episodes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Of each teacher, for every task.")
+    ] = 1,
     rollouts: Rollouts = None,
     passed_only: Annotated[
         bool, typer.Option("--passed-only", help="Learn from passing rollouts only.")
@@ -111,6 +114,7 @@ def sft(
         rollouts=tuple(map(str, rollouts or ())),
         teachers=tuple(teacher or (() if rollouts else ("gold",))),
         split=None if split == "all" else split,
+        episodes=episodes,
         passed_only=passed_only,
         epochs=epochs,
         attention=attention,

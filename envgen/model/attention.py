@@ -56,17 +56,17 @@ class Span(NamedTuple):
     """False where a slot is padding."""
     cache: CacheView | None = None
     """Holds the keys; None: the queries' own tokens are all there is."""
-    branch_BS: Tensor | None = None
-    """Which continuation of a prefix each slot belongs to; see ``indexer.visible``."""
+    until_BS: Tensor | None = None
+    """Where what continues each slot ends, if sequences share beginnings; see ``indexer.visible``."""
 
     @property
     def whole(self) -> bool:
         """Whether the queries are all tokens of unpadded sequences, in order."""
-        return self.cache is None and self.key_valid_BS is None and self.branch_BS is None
+        return self.cache is None and self.key_valid_BS is None and self.until_BS is None
 
     def visible(self) -> Tensor:
         """Which keys each query may see: bool [B, T, S]."""
-        return visible(self.slots_BT, self.num_slots, self.key_valid_BS, self.branch_BS)
+        return visible(self.slots_BT, self.num_slots, self.key_valid_BS, self.until_BS)
 
 
 class Ask(NamedTuple):
@@ -241,7 +241,7 @@ class LatentAttention(nn.Module):
                 span.slots_BT[:, part],
                 self.config.index_topk,
                 span.key_valid_BS,
-                span.branch_BS,
+                span.until_BS,
             )
 
     def _over(
@@ -371,8 +371,10 @@ class LatentAttention(nn.Module):
         share_BT = _shares(span)
         scale = self.config.softmax_scale
         if ask.index_loss == "dense":
-            if span.branch_BS is not None:
-                raise ValueError("eq. 3 is taken over whole sequences, not over branches")
+            if span.until_BS is not None:
+                raise ValueError(
+                    "eq. 3 is taken over whole sequences, not over such that share beginnings"
+                )
             return dense_index_loss(asked, keys_BTF, q_BTHW, rows_BTW, share_BT, scale)
         kept_BTK = _all_visible(span) if kept_BTK is None else kept_BTK
         pool_MW, pool_rows_BTK = _pooled(rows_BTW, span, kept_BTK, self.layer)
@@ -404,10 +406,8 @@ def _replayed(given_BTK: Tensor, own_BTK: Tensor | None, span: Span) -> Tensor:
     if span.key_valid_BS is not None:
         valid_BTK = span.key_valid_BS.gather(1, places).view(given_BTK.shape)
         seen_BTK &= valid_BTK | (given_BTK == slots_BT1)
-    if span.branch_BS is not None:
-        branch_BTK = span.branch_BS.gather(1, places).view(given_BTK.shape)
-        own_BT1 = span.branch_BS.gather(1, span.slots_BT).unsqueeze(-1)
-        seen_BTK &= (branch_BTK == 0) | (branch_BTK == own_BT1)
+    if span.until_BS is not None:
+        seen_BTK &= slots_BT1 < span.until_BS.gather(1, places).view(given_BTK.shape)
     kept_BTK = torch.where(seen_BTK, given_BTK, HIDDEN).to(torch.int32)
     alone_BT = ~seen_BTK.any(-1)
     kept_BTK[..., 0] = torch.where(alone_BT, span.slots_BT, kept_BTK[..., 0]).to(torch.int32)

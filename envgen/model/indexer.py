@@ -87,9 +87,9 @@ def visible(
     slots_BT: Tensor,
     num_slots: int,
     key_valid_BS: Tensor | None = None,
-    branch_BS: Tensor | None = None,
+    until_BS: Tensor | None = None,
 ) -> Tensor:
-    """Which keys each query may see: bool [B, T, S]; not the future, not padding, not another branch.
+    """Which keys each query may see: bool [B, T, S]; not the future, not padding, nothing of other branches.
 
     Every query sees itself, so that padding has something to look at; nothing valid sees padding.
 
@@ -97,15 +97,13 @@ def visible(
         slots_BT: int64, places of the queries.
         num_slots: S.
         key_valid_BS: False where a slot is padding.
-        branch_BS: of each slot, where continuations of one prefix lie behind each other: 0 for the prefix,
-            which all see, and a number for each continuation, which only its own tokens see.
+        until_BS: where continuations of common beginnings lie behind each other, the slot at which what
+            continues each slot ends: only queries before it see the slot.
     """
     slots_S, queries_BT1 = torch.arange(num_slots, device=slots_BT.device), slots_BT.unsqueeze(-1)
     seen_BTS = slots_S <= queries_BT1
-    if branch_BS is not None:
-        own_BT1 = branch_BS.gather(1, slots_BT).unsqueeze(-1)
-        branch_B1S = branch_BS.unsqueeze(1)
-        seen_BTS = seen_BTS & ((branch_B1S == 0) | (branch_B1S == own_BT1))
+    if until_BS is not None:
+        seen_BTS = seen_BTS & (queries_BT1 < until_BS.unsqueeze(1))
     if key_valid_BS is None:
         return seen_BTS
     return seen_BTS & (key_valid_BS.unsqueeze(1) | (slots_S == queries_BT1))
@@ -125,7 +123,7 @@ def select(
     slots_BT: Tensor,
     num_kept: int,
     key_valid_BS: Tensor | None = None,
-    branch_BS: Tensor | None = None,
+    until_BS: Tensor | None = None,
 ) -> Tensor:
     """The ``num_kept`` best visible keys of every query: int32 [B, T, K], K = min(num_kept, S).
 
@@ -148,7 +146,7 @@ def select(
         some = IndexQueries(queries.q_BTJF[:, block], queries.w_BTJ[:, block])
         with exactly(k_BSF.device):
             scores_Bts = _block_scores(some, k_BSF[:, : sight.stop])
-        _hide(scores_Bts, slots_BT[:, block], sight, key_valid_BS, branch_BS)
+        _hide(scores_Bts, slots_BT[:, block], sight, key_valid_BS, until_BS)
         best_Btk = _best(scores_Bts, min(num_kept, sight.stop))
         found_BTK[:, block, : best_Btk.shape[2]] = best_Btk
     return found_BTK
@@ -169,10 +167,10 @@ def _hide(
     slots_Bt: Tensor,
     sight: range,
     key_valid_BS: Tensor | None,
-    branch_BS: Tensor | None,
+    until_BS: Tensor | None,
 ) -> None:
     """Put -inf where a query cannot see, in place."""
-    masks = [None if mask is None else mask[:, : sight.stop] for mask in (key_valid_BS, branch_BS)]
+    masks = [None if mask is None else mask[:, : sight.stop] for mask in (key_valid_BS, until_BS)]
     # Without masks, all see what lies before.
     start = sight.start if all(mask is None for mask in masks) else 0
     seen_Bts = visible(slots_Bt - start, sight.stop - start, *masks)

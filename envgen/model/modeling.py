@@ -229,7 +229,7 @@ class DSAForCausalLM(nn.Module):
         attention_mask: Tensor | None = None,
         *,
         position_ids: Tensor | None = None,
-        branch_ids: Tensor | None = None,
+        until: Tensor | None = None,
         cache: BatchCache | None = None,
         view: CacheView | None = None,
         slots_BT: Tensor | None = None,
@@ -247,9 +247,9 @@ class DSAForCausalLM(nn.Module):
             input_ids: int64 [B, T].
             attention_mask: [B, S], 0 or False where a slot is padding (on either side).
             position_ids: int64 [B, T], for the rotary embedding; by default the slots, padding counted.
-            branch_ids: int64 [B, T], where continuations of one prefix lie behind each other in a row, so
-                that the prefix is run once: 0 for the prefix, a number of its own for each continuation.
-                Needs ``position_ids``, which go on from the prefix in each.
+            until: int64 [B, T], where sequences that begin alike lie in one row, each common part once and
+                what continues it behind it: the place at which that ends. A token sees what it continues.
+                Needs ``position_ids``, which count along each sequence.
             cache: continue these sequences; the new tokens are added to it. It keeps no gradients.
             view: the same for an engine that keeps its own pages; needs ``slots_BT``.
             slots_BT: place of each token in its sequence.
@@ -273,10 +273,10 @@ class DSAForCausalLM(nn.Module):
             raise ValueError("a cache keeps no gradients; train without, or use torch.no_grad()")
         if replay is not None:
             self._check_replay(replay, input_ids)
-        if branch_ids is not None and (position_ids is None or (cache or view) is not None):
-            raise ValueError("branch_ids need position_ids, and no cache")
+        if until is not None and (position_ids is None or (cache or view) is not None):
+            raise ValueError("until needs position_ids, and no cache")
         span = self._span(input_ids, attention_mask, cache, view, slots_BT)
-        span = span._replace(branch_BS=branch_ids)
+        span = span._replace(until_BS=until)
         angles = self.angles(span.slots_BT if position_ids is None else position_ids)
         x_BTD = self.model.embed_tokens(input_ids)
         hidden, kept, losses, routing = [x_BTD], [], [], []

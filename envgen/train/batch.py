@@ -36,7 +36,7 @@ class RowBatch:
     valid_BT: Tensor
     """bool"""
     position_BT: Tensor
-    branch_BT: Tensor | None
+    until_BT: Tensor | None
     """None: no rows share a pack."""
     pack_N: Tensor
     parent_N: Tensor
@@ -72,7 +72,7 @@ def row_batch(
         ids_BT=on(packs.ids_BT),
         valid_BT=on(packs.valid_BT),
         position_BT=on(packs.positions_BT),
-        branch_BT=on(packs.branches_BT) if packs.shares else None,
+        until_BT=on(packs.until_BT) if packs.shares else None,
         pack_N=on(np.repeat(packs.pack_R, counts)),
         parent_N=on(np.concatenate(parents)),
         tokens_N=on(np.concatenate([row.ids[row.places] for row in rows]).astype(np.int64)),
@@ -168,7 +168,7 @@ def say(
         batch.ids_BT,
         batch.valid_BT if index_loss is not None else None,
         position_ids=batch.position_BT,
-        branch_ids=batch.branch_BT,
+        until=batch.until_BT,
         replay=replay,
         index_loss=index_loss,
         keep=(batch.pack_N, batch.parent_N),

@@ -8,6 +8,7 @@ the trunk learns from the text and the indexer from eq. 4.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -47,7 +48,10 @@ class ColdStartConfig(Record):
     rollouts: tuple[str, ...] = ()
     """Run folders of teachers."""
     teachers: tuple[str, ...] = ()
-    """Policies that are played first, one episode a task, into ``teachers/`` of the run's folder."""
+    """Policies that are played first, into ``teachers/`` of the run's folder."""
+    episodes: int = Field(default=1, ge=1)
+    """Of each of these teachers, for every task. What they have in common is run once, so that several
+    answers to one question cost little."""
     split: Literal["train", "validation", "test"] | None = "train"
     """Learn from tasks of this split only; None: of all."""
     model: str
@@ -121,7 +125,12 @@ def train_sft(
     """
     out = Path(out)
     play_teachers(
-        open_dataset(config.data), config.teachers, out / "teachers", config.seed, progress
+        open_dataset(config.data),
+        config.teachers,
+        out / "teachers",
+        config.seed,
+        progress,
+        episodes=config.episodes,
     )
     with ranks(config.processes, "sft", config, out) as mine:
         return teach(config, out, mine, progress)
@@ -196,12 +205,17 @@ def teach(
 def _split(
     rows: list[TaughtRow], config: ColdStartConfig
 ) -> tuple[list[TaughtRow], list[TaughtRow]]:
-    """Rows to learn from, and rows to judge by; never more than a tenth of them."""
-    count = min(config.validation_rows, len(rows) // 10)
-    order = list(range(len(rows)))
-    Random(derive(config.seed, "validation")).shuffle(order)
-    held = set(order[:count])
-    return [r for i, r in enumerate(rows) if i not in held], [rows[i] for i in sorted(held)]
+    """Rows to learn from, and rows of other tasks to judge by; no more than about a tenth of them."""
+    wanted = min(config.validation_rows, len(rows) // 10)
+    counts = Counter(row.task for row in rows)
+    tasks = sorted(counts)
+    Random(derive(config.seed, "validation")).shuffle(tasks)
+    held: set[str] = set()
+    for task in tasks[1:]:
+        if sum(counts[name] for name in held) >= wanted:
+            break
+        held.add(task)
+    return [r for r in rows if r.task not in held], [r for r in rows if r.task in held]
 
 
 def _plan(rows: list[TaughtRow], config: ColdStartConfig) -> Iterator[list[int]]:

@@ -1,12 +1,13 @@
-"""Rows that begin alike, run once: prefix first, then what each row adds (tree attention).
+"""Rows that begin alike, run once: each common part, then what continues it (tree attention).
 
-    row 0:  a b c d e          pack:      a b c | d e | f g h
-    row 1:  a b c f g h        positions: 0 1 2   3 4   3 4 5
-                               branches:  0 0 0   1 1   2 2 2
+    row 0:  a b c d e          pack:       a b c d e f g h
+    row 1:  a b c d f          positions:  0 1 2 3 4 4 3 4
+    row 2:  a b c g h          until:      8 8 8 6 5 6 8 8
 
-The rollouts of a group share their prompt, and tasks of one environment most of it, so a pack of sixteen
-takes a third of the tokens. A branch sees the prefix and itself, at the positions it would have alone
-(``envgen.model.indexer.visible``): what the model says of a token does not change.
+The rollouts of a group share their prompt, and often the first results; tasks of one environment share most
+of the prompt. A token sees what it continues, at the positions that its row would have alone: whatever stands
+before it, unless that ended earlier (``until``; ``envgen.model.indexer.visible``). What the model says of a
+token does not change.
 
 Shapes: R rows, B packs, T tokens of the longest, L tokens of a row, N tokens.
 """
@@ -22,8 +23,6 @@ from numpy.typing import NDArray
 
 MIN_SHARED = 8
 """Tokens that must be shared for a pack to be worth its mask."""
-PADDING = -1
-"""Branch of the places behind a pack's end."""
 
 Ids = NDArray[np.int32]
 Shared = Callable[[int, int], int]
@@ -35,28 +34,30 @@ class Packs:
 
     ids_BT: NDArray[np.int64]
     positions_BT: NDArray[np.int64]
-    branches_BT: NDArray[np.int64]
-    """0: prefix; 1, 2, ...: the rows' own tokens; ``PADDING``."""
+    until_BT: NDArray[np.int64]
+    """Place behind the last token that continues each; padding is seen by itself alone."""
+    used_B: NDArray[np.int64]
+    """Places that are no padding."""
     pack_R: NDArray[np.int64]
     """In which pack each row is."""
     places: tuple[NDArray[np.int64], ...]
-    """Where each row's tokens are in its pack: R of [L]."""
+    """Where each row's tokens are in its pack: R of [L], ascending."""
 
     @property
     def valid_BT(self) -> NDArray[np.bool_]:
         """False for padding."""
-        valid_BT: NDArray[np.bool_] = self.branches_BT != PADDING
+        valid_BT: NDArray[np.bool_] = np.arange(self.ids_BT.shape[1]) < self.used_B[:, None]
         return valid_BT
 
     @property
     def shares(self) -> bool:
-        """Whether any two rows share a prefix."""
+        """Whether any two rows are in one pack."""
         return len(self.ids_BT) < len(self.pack_R)
 
     @property
     def num_tokens(self) -> int:
         """Tokens that are run, padding not counted."""
-        return int(self.valid_BT.sum())
+        return int(self.used_B.sum())
 
     def parents_BT(self) -> NDArray[np.int64]:
         """Place of the token before each, along its row; -1 for first tokens and padding."""
@@ -89,6 +90,7 @@ def pack(rows: Sequence[Ids], max_tokens: int, shared: Shared | None = None) -> 
     """
     common = shared or (lambda a, b: common_prefix(rows[a], rows[b]))
     packs: list[_Pack] = []
+    # In this order a row shares most with the one before it.
     for r in sorted(range(len(rows)), key=lambda r: rows[r].tolist()):
         if not packs or not packs[-1].take(r, len(rows[r]), common, max_tokens):
             packs.append(_Pack(r, len(rows[r])))
@@ -105,47 +107,39 @@ def common_prefix(a: NDArray[Any], b: NDArray[Any]) -> int:
 
 
 class _Pack:
-    """Rows that are put together, and how many first tokens they share."""
+    """Rows in order, and where each one's tokens go."""
 
     def __init__(self, row: int, length: int) -> None:
         self.rows = [row]
-        self.shared = length
-        self.total = length  # tokens of all rows, each counted whole
-
-    def size(self, shared: int, extra: int = 0, more: int = 0) -> int:
-        return self.total + extra - (len(self.rows) + more - 1) * shared
+        self.places = [np.arange(length)]
+        self.until = np.full(length, length)
+        """Of the places so far."""
 
     def take(self, row: int, length: int, common: Shared, max_tokens: int) -> bool:
-        """Add a row, if that makes fewer tokens in all and the pack is not too long then."""
-        # Every row keeps a token of its own.
-        shared = min(self.shared, common(self.rows[0], row), length - 1)
-        if len(self.rows) == 1:
-            shared = min(shared, self.shared - 1)
-        after = self.size(shared, length, 1)
-        if shared < MIN_SHARED or after > max_tokens or after >= self.size(self.shared) + length:
+        """Add a row that continues what it shares with the one before, if there is room."""
+        last, end = self.places[-1], len(self.until)
+        shared = min(common(self.rows[-1], row), length)
+        if shared < MIN_SHARED or end + length - shared > max_tokens:
             return False
+        places = np.concatenate((last[:shared], np.arange(end, end + length - shared)))
+        self.until = np.append(self.until, np.zeros(length - shared, np.int64))
+        self.until[places] = len(self.until)
         self.rows.append(row)
-        self.shared, self.total = shared, self.total + length
+        self.places.append(places)
         return True
 
 
 def _laid_out(packs: Sequence[_Pack], rows: Sequence[Ids]) -> Packs:
-    shape = (len(packs), max(p.size(p.shared) for p in packs))
+    shape = (len(packs), max(len(one.until) for one in packs))
     ids, positions = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    branches = np.full(shape, PADDING, np.int64)
+    until = np.tile(np.arange(1, shape[1] + 1), (shape[0], 1))
     pack_R = np.zeros(len(rows), np.int64)
     places: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(rows)
     for b, one in enumerate(packs):
-        cut = one.shared
-        prefix = np.arange(cut)
-        branches[b, :cut] = 0
-        end = cut
-        for branch, r in enumerate(one.rows, 1):
-            own = np.arange(end, end + len(rows[r]) - cut)
-            end += len(own)
-            places[r] = np.concatenate((prefix, own))
-            pack_R[r] = b
-            ids[b, places[r]] = rows[r]
-            positions[b, places[r]] = np.arange(len(rows[r]))
-            branches[b, own] = branch
-    return Packs(ids, positions, branches, pack_R, tuple(places))
+        until[b, : len(one.until)] = one.until
+        for r, where in zip(one.rows, one.places, strict=True):
+            places[r], pack_R[r] = where, b
+            ids[b, where] = rows[r]
+            positions[b, where] = np.arange(len(where))
+    used_B = np.array([len(one.until) for one in packs])
+    return Packs(ids, positions, until, used_B, pack_R, tuple(places))

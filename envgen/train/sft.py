@@ -42,12 +42,20 @@ class TaughtRow:
 
     ids: NDArray[np.int32]
     places: NDArray[np.int64]
+    task: str = ""
+    """Rows of one task come in one batch, where what they share is run once."""
 
 
 def taught_rows(
-    encoding: Encoding, messages: Sequence[Message], tools: Sequence[Tool]
+    encoding: Encoding, messages: Sequence[Message], tools: Sequence[Tool], task: str = ""
 ) -> list[TaughtRow]:
     """The rows in which the assistant messages of a conversation are learnt.
+
+    Args:
+        encoding: of the model.
+        messages: the conversation.
+        tools: that it had.
+        task: whose it is; the rows carry it.
 
     Raises:
         ConfigError: if there is no assistant message.
@@ -64,17 +72,17 @@ def taught_rows(
             ids += encoding.extension(messages[:reply], tools, before + 1)
         else:
             if ids:
-                rows.append(_row(ids, places))
+                rows.append(_row(ids, places, task))
             ids, places = encoding.prompt(messages[:reply], tools), []
         written = encoding.completion(messages[reply])
         places += range(len(ids), len(ids) + len(written))
         ids += written
-    rows.append(_row(ids, places))
+    rows.append(_row(ids, places, task))
     return rows
 
 
-def _row(ids: list[int], places: list[int]) -> TaughtRow:
-    return TaughtRow(np.array(ids, np.int32), np.array(places, np.int64))
+def _row(ids: list[int], places: list[int], task: str) -> TaughtRow:
+    return TaughtRow(np.array(ids, np.int32), np.array(places, np.int64), task)
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class TaughtBatch:
     ids_BT: Tensor
     valid_BT: Tensor
     position_BT: Tensor
-    branch_BT: Tensor | None
+    until_BT: Tensor | None
     pack_N: Tensor
     place_N: Tensor
     """Where the tokens are that are predicted."""
@@ -120,7 +128,7 @@ def taught_batch(
         ids_BT=on(packs.ids_BT),
         valid_BT=on(packs.valid_BT),
         position_BT=on(packs.positions_BT),
-        branch_BT=on(packs.branches_BT) if packs.shares else None,
+        until_BT=on(packs.until_BT) if packs.shares else None,
         pack_N=on(pack_N),
         place_N=on(place_N),
         parent_N=on(parents[pack_N, place_N]),
@@ -166,7 +174,7 @@ def sft_loss(
         # Padding is at the end, where nothing looks.
         batch.valid_BT if index_loss is not None else None,
         position_ids=batch.position_BT,
-        branch_ids=batch.branch_BT,
+        until=batch.until_BT,
         dense=dense,
         index_loss=index_loss,
         keep=(pack_n, parent_n),
@@ -190,14 +198,18 @@ def batches_by_length(
 ) -> Iterator[list[int]]:
     """One pass over all rows in batches of like lengths, in random order: indices of rows.
 
-    Rows of like length are padded little, which is what packing is for; attention needs no borders.
+    Rows of like length are padded little; those of one task stay together, and share what they can.
     """
-    order = sorted(range(len(rows)), key=lambda i: (len(rows[i].ids), rng.random()))
+    tasks: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        tasks.setdefault(row.task or f"row {i}", []).append(i)
+    longest = {name: max(len(rows[i].ids) for i in some) for name, some in tasks.items()}
     batches: list[list[int]] = [[]]
-    for i in order:
-        # Sorted by length, so this row is the longest of its batch.
-        if batches[-1] and (len(batches[-1]) + 1) * len(rows[i].ids) > tokens_per_batch:
+    for name in sorted(tasks, key=lambda name: (longest[name], rng.random())):
+        # Sorted by length, so these rows are the longest of their batch.
+        some = tasks[name]
+        if batches[-1] and (len(batches[-1]) + len(some)) * longest[name] > tokens_per_batch:
             batches.append([])
-        batches[-1].append(i)
+        batches[-1] += some
     rng.shuffle(batches)
     yield from batches

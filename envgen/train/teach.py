@@ -54,8 +54,10 @@ def play_teachers(
     folder: Path,
     seed: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
+    *,
+    episodes: int = 1,
 ) -> list[Path]:
-    """Play every task once with each teacher, variants included; what is played already stays.
+    """Play every task with each teacher, variants included; what is played already stays.
 
     Returns:
         The run folders, in order.
@@ -67,6 +69,7 @@ def play_teachers(
             dataset=str(dataset.path),
             policy=PolicyConfig(spec=spec),
             out=str(out),
+            n=episodes,
             seed=derive(seed, "teacher", spec),
             variants=True,
         )
@@ -116,7 +119,8 @@ def teacher_rows(
         if trajectory.error is not None or (passed_only and not _passed(trajectory)):
             continue
         try:
-            found = taught_rows(encoding, trajectory.messages, tools.of(trajectory.task_id))
+            task = trajectory.task_id
+            found = taught_rows(encoding, trajectory.messages, tools.of(task), task)
         except EncodingError as error:
             unwritable += 1
             logger.debug("task %s sample %d: %s", trajectory.task_id, trajectory.sample, error)

@@ -37,13 +37,13 @@ def assert_best(
     slots_BT: Tensor,
     num_kept: int,
     valid_BS: Tensor | None = None,
-    branch_BS: Tensor | None = None,
+    until_BS: Tensor | None = None,
 ) -> None:
-    kept_BTK = select(asked, keys_BSF, slots_BT, num_kept, valid_BS, branch_BS)
+    kept_BTK = select(asked, keys_BSF, slots_BT, num_kept, valid_BS, until_BS)
     assert kept_BTK.dtype is torch.int32
     assert kept_BTK.shape[2] == min(num_kept, keys_BSF.shape[1])
     scores_BTS = index_scores(asked, keys_BSF)
-    seen_BTS = visible(slots_BT, keys_BSF.shape[1], valid_BS, branch_BS)
+    seen_BTS = visible(slots_BT, keys_BSF.shape[1], valid_BS, until_BS)
     for row in range(len(slots_BT)):
         for query in range(slots_BT.shape[1]):
             kept = [slot for slot in kept_BTK[row, query].tolist() if slot != HIDDEN]
@@ -95,9 +95,9 @@ def test_branches_of_a_prefix_do_not_see_one_another(
 ) -> None:
     monkeypatch.setattr(indexer, "SCORE_BLOCK", block)
     slots_BT = torch.arange(100).expand(2, -1)
-    branch_BS = torch.zeros(2, 100, dtype=torch.int64)
-    branch_BS[0, 30:60], branch_BS[0, 60:], branch_BS[1, 80:] = 1, 2, 1
+    until_BS = torch.full((2, 100), 100)
+    until_BS[0, 30:60], until_BS[0, 35:50], until_BS[1, 80:90] = 60, 50, 90
     asked, keys_BSF = queries(2, 100, 2, 4, 2), keys(2, 100, 4, 2)
-    assert_best(asked, keys_BSF, slots_BT, 3, None, branch_BS)
+    assert_best(asked, keys_BSF, slots_BT, 3, None, until_BS)
     valid_BS = torch.arange(100).expand(2, -1) < 95
-    assert_best(asked, keys_BSF, slots_BT, 3, valid_BS, branch_BS)
+    assert_best(asked, keys_BSF, slots_BT, 3, valid_BS, until_BS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.batch import row_batch, say
-from envgen.train.packing import PADDING, common_prefix, pack
+from envgen.train.packing import common_prefix, pack
 from envgen.train.rows import NOT_ROUTED, Row
 from envgen.train.sft import SFTConfig, TaughtRow, sft_loss, taught_batch
 
@@ -27,22 +27,23 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.integers(20, 80))
-def test_packs_hold_every_row_whole(drawn: list[tuple[int, int, list[int]]], limit: int) -> None:
+def test_packs_hold_every_row_whole_and_apart(
+    drawn: list[tuple[int, int, list[int]]], limit: int
+) -> None:
     rows = [np.array([10 + kind] * length + own, np.int32) for kind, length, own in drawn]
     packs = pack(rows, limit)
-    owners = np.zeros(packs.ids_BT.shape, int)
+    owned = np.zeros(packs.ids_BT.shape, bool)
     for row, b, places in zip(rows, packs.pack_R, packs.places, strict=True):
         assert packs.ids_BT[b, places].tolist() == row.tolist()
         assert packs.positions_BT[b, places].tolist() == list(range(len(row)))
-        branches = packs.branches_BT[b, places]
-        assert set(branches[branches > 0]) <= {branches[-1]}
-        owners[b, places] += 1
-    assert ((owners == 0) == (packs.branches_BT == PADDING)).all()
-    alone = packs.branches_BT > 0
-    assert (owners[alone] == 1).all()
+        owned[b, places] = True
+        # Each token sees what its row holds before it, and nothing else.
+        for i, place in enumerate(places):
+            seen = np.flatnonzero(packs.until_BT[b, : place + 1] > place)
+            assert seen.tolist() == places[: i + 1].tolist()
+    assert (owned == packs.valid_BT).all()
     assert packs.num_tokens <= sum(map(len, rows))
-    used = packs.valid_BT.sum(1)
-    assert ((used <= limit) | (np.bincount(packs.pack_R) == 1)).all()
+    assert ((packs.used_B <= limit) | (np.bincount(packs.pack_R) == 1)).all()
 
 
 def test_a_group_takes_its_prompt_once() -> None:
@@ -51,6 +52,17 @@ def test_a_group_takes_its_prompt_once() -> None:
     packs = pack(rows, 1024)
     assert packs.ids_BT.shape == (1, 100 + 16 * 5)
     assert packs.shares
+
+
+def test_beginnings_of_beginnings_are_shared_too() -> None:
+    """Two tasks of one prompt, with results of their own, and several answers to each."""
+    prompt, results = list(range(50)), ([60] * 20, [61] * 20)
+    rows = [
+        np.array(prompt + result + [70 + answer] * 3, np.int32)
+        for result in results
+        for answer in range(4)
+    ]
+    assert pack(rows, 1024).num_tokens == 50 + 2 * 20 + 8 * 3
 
 
 def test_common_prefix_looks_at_whole_entries() -> None:
@@ -80,14 +92,15 @@ def sampled(model: DSAForCausalLM, ids: Sequence[int], prompt: int, rollout: int
 
 
 def family(model: DSAForCausalLM) -> list[Row]:
-    """Three rollouts of one prompt, two of another, one alone; more tokens than keys are kept."""
+    """Three rollouts of one prompt, two of these with one result, two of another prompt, one alone."""
     draw = torch.Generator().manual_seed(5)
 
     def ids(count: int) -> list[int]:
         return torch.randint(0, 60, (count,), generator=draw).tolist()
 
     first, second = ids(30), ids(20)
-    ends = [(first, 9), (first, 4), (first, 13), (second, 6), (second, 3), (ids(17), 5)]
+    longer = first + ids(9)
+    ends = [(first, 9), (longer, 4), (longer, 13), (second, 6), (second, 3), (ids(17), 5)]
     return [
         sampled(model, prompt + ids(count), len(prompt), i)
         for i, (prompt, count) in enumerate(ends)
@@ -108,7 +121,7 @@ def test_packed_rows_score_as_alone(replay: bool, topk: int) -> None:
     model = small(topk)
     rows = family(model)
     batch = row_batch(rows)
-    assert batch.branch_BT is not None
+    assert batch.until_BT is not None
     assert len(batch.ids_BT) == 3
     with torch.no_grad():
         said = say(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
@@ -123,7 +136,7 @@ def test_every_path_keeps_branches_apart(path: str) -> None:
         batch.ids_BT,
         batch.valid_BT,
         position_ids=batch.position_BT,
-        branch_ids=batch.branch_BT,
+        until=batch.until_BT,
         path=path,
         keep=(batch.pack_N, batch.parent_N),
     )
