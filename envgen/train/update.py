@@ -128,6 +128,7 @@ class Figures:
             found |= {
                 "policy/entropy": self.entropy / self.tokens,
                 "policy/kept_mass": self.kept_mass / self.tokens,
+                "policy/least_kept_mass": self.least_kept_mass,
                 "policy/clip_fraction": self.clipped / self.tokens,
                 "policy/kl": self.kl / self.tokens,
                 "policy/log_ratio_p99": _quantile(ratio_N, 0.99),
