@@ -24,49 +24,22 @@ from torch.nn import functional
 
 from envgen.model.config import DSAConfig
 from envgen.model.indexer import (
-    HIDDEN,
-    NOT_REPLAYED,
     Indexer,
     IndexQueries,
     index_scores,
     select,
-    visible,
 )
 from envgen.model.indexer_loss import dense_index_loss, sparse_index_loss
 from envgen.model.norm import RMSNorm
-from envgen.model.paged import CacheView
 from envgen.model.precision import widened
 from envgen.model.rope import Angles, rotate_pairs
+from envgen.model.span import Span, all_visible, is_complete, pooled, replayed, seen, shares
 from envgen.model.sparse import sparse_attention
 
 Path = Literal["auto", "reference", "masked", "gather"]
 IndexLoss = Literal["dense", "sparse"]
 MASK_LIMIT = 1 << 25
 """Most query-key pairs for which a mask is made."""
-
-
-class Span(NamedTuple):
-    """Which keys the queries of one forward pass can see."""
-
-    slots_BT: Tensor
-    """Place of each query in its sequence, int64."""
-    num_slots: int
-    """S: length of the longest sequence, the new tokens included."""
-    key_valid_BS: Tensor | None = None
-    """False where a slot is padding."""
-    cache: CacheView | None = None
-    """Holds the keys; None: the queries' own tokens are all there is."""
-    until_BS: Tensor | None = None
-    """Where what continues each slot ends, if sequences share beginnings; see ``indexer.visible``."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether the queries are all tokens of unpadded sequences, in order."""
-        return self.cache is None and self.key_valid_BS is None and self.until_BS is None
-
-    def visible(self) -> Tensor:
-        """Which keys each query may see: bool [B, T, S]."""
-        return visible(self.slots_BT, self.num_slots, self.key_valid_BS, self.until_BS)
 
 
 class Ask(NamedTuple):
@@ -130,7 +103,7 @@ class LatentAttention(nn.Module):
         rows_BTW = self._rows(x_BTD, angles)
         more_than_kept = span.num_slots > self.config.index_topk
         leaves_out = not ask.dense and (more_than_kept or given_BTK is not None)
-        needs_index = span.cache is not None or (leaves_out and not _is_complete(given_BTK))
+        needs_index = span.cache is not None or (leaves_out and not is_complete(given_BTK))
         index_BTF = None
         if needs_index:
             with torch.no_grad():
@@ -145,7 +118,7 @@ class LatentAttention(nn.Module):
         if ask.index_loss is not None:
             loss = self._index_loss(x_BTD, angles, queries, rows_BTW, span, ask, kept_BTK)
         if ask.capture_topk and kept_BTK is None:
-            kept_BTK = _all_visible(span)
+            kept_BTK = all_visible(span)
         return Attended(
             self.o_proj(out_BTHV.flatten(2)), kept_BTK if ask.capture_topk else None, loss
         )
@@ -196,9 +169,9 @@ class LatentAttention(nn.Module):
                 late = self._gather(_at(queries, tail), rows_BTW, span, kept_BtK)
                 return torch.cat((early, late), 1), None
         own_BTK = None
-        if not _is_complete(given_BTK):
+        if not is_complete(given_BTK):
             own_BTK = self._choose(x_BTD, angles, queries, index_BTF, span, slice(None))
-        kept_BTK = own_BTK if given_BTK is None else _replayed(given_BTK, own_BTK, span)
+        kept_BTK = own_BTK if given_BTK is None else replayed(given_BTK, own_BTK, span)
         return self._over(path, queries, rows_BTW, span, kept_BTK), kept_BTK
 
     def _path(self, ask: Ask, span: Span, leaves_out: bool) -> Path:
@@ -254,7 +227,7 @@ class LatentAttention(nn.Module):
     ) -> Tensor:
         if path == "gather":
             if kept_BTK is None:
-                kept_BTK = _all_visible(span)
+                kept_BTK = all_visible(span)
             return self._gather(queries, rows_BTW, span, kept_BTK)
         rows_BSW = rows_BTW
         if span.cache is not None:
@@ -279,7 +252,7 @@ class LatentAttention(nn.Module):
         k_BSHd, v_BSHV = self._expanded(rows_BSW)
         q_BTHd = torch.cat((queries.nope_BTHN, queries.rope_BTHR), -1)
         scores_BHTS = torch.einsum("bthd,bshd->bhts", q_BTHd, k_BSHd) * self.config.softmax_scale
-        seen_BTS = _seen(span, kept_BTK)
+        seen_BTS = seen(span, kept_BTK)
         scores_BHTS = scores_BHTS.masked_fill(~seen_BTS.unsqueeze(1), float("-inf"))
         p_BHTS = torch.softmax(widened(scores_BHTS), -1).to(v_BSHV.dtype)
         return torch.einsum("bhts,bshv->bthv", p_BHTS, v_BSHV)
@@ -296,7 +269,7 @@ class LatentAttention(nn.Module):
         q, k = (functional.pad(x, (0, wide - width)).transpose(1, 2) for x in (q_BTHd, k_BSHd))
         v = functional.pad(v_BSHV, (0, wide - value_width)).transpose(1, 2)
         causal = span.whole and kept_BTK is None
-        mask = None if causal else _seen(span, kept_BTK).unsqueeze(1)
+        mask = None if causal else seen(span, kept_BTK).unsqueeze(1)
         out = functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, scale=self.config.softmax_scale
         )
@@ -338,7 +311,7 @@ class LatentAttention(nn.Module):
     def _gather(self, queries: _Queries, rows_BTW: Tensor, span: Span, kept_BTK: Tensor) -> Tensor:
         c = self.config
         q_BTHW = self.absorbed(queries)
-        pool_MW, pool_rows_BTK = _pooled(rows_BTW, span, kept_BTK, self.layer)
+        pool_MW, pool_rows_BTK = pooled(rows_BTW, span, kept_BTK, self.layer)
         out_NHC = sparse_attention(
             q_BTHW.flatten(0, 1),
             pool_MW,
@@ -368,7 +341,7 @@ class LatentAttention(nn.Module):
         x_BTD, rows_BTW = x_BTD.detach(), rows_BTW.detach()
         asked = self.indexer.queries(x_BTD, queries.latent_BTQ.detach(), angles)
         keys_BTF = self.indexer.keys(x_BTD, angles)
-        share_BT = _shares(span)
+        share_BT = shares(span)
         scale = self.config.softmax_scale
         if ask.index_loss == "dense":
             if span.until_BS is not None:
@@ -376,8 +349,8 @@ class LatentAttention(nn.Module):
                     "eq. 3 is taken over whole sequences, not over such that share beginnings"
                 )
             return dense_index_loss(asked, keys_BTF, q_BTHW, rows_BTW, share_BT, scale)
-        kept_BTK = _all_visible(span) if kept_BTK is None else kept_BTK
-        pool_MW, pool_rows_BTK = _pooled(rows_BTW, span, kept_BTK, self.layer)
+        kept_BTK = all_visible(span) if kept_BTK is None else kept_BTK
+        pool_MW, pool_rows_BTK = pooled(rows_BTW, span, kept_BTK, self.layer)
         return sparse_index_loss(
             IndexQueries(asked.q_BTJF.flatten(0, 1), asked.w_BTJ.flatten(0, 1)),
             keys_BTF.flatten(0, 1),
@@ -391,67 +364,3 @@ class LatentAttention(nn.Module):
 
 def _at(queries: _Queries, part: slice) -> _Queries:
     return _Queries(*(x[:, part] for x in queries))
-
-
-def _is_complete(given_BTK: Tensor | None) -> bool:
-    """Whether replay leaves nothing to choose."""
-    return given_BTK is not None and not bool((given_BTK[..., 0] == NOT_REPLAYED).any())
-
-
-def _replayed(given_BTK: Tensor, own_BTK: Tensor | None, span: Span) -> Tensor:
-    """Replayed rows, less what can't be seen, and the indexer's where there are none: int32 [B, T, K]."""
-    slots_BT1 = span.slots_BT.unsqueeze(-1)
-    seen_BTK = (given_BTK >= 0) & (given_BTK <= slots_BT1)
-    places = given_BTK.clamp(0, span.num_slots - 1).long().flatten(1)
-    if span.key_valid_BS is not None:
-        valid_BTK = span.key_valid_BS.gather(1, places).view(given_BTK.shape)
-        seen_BTK &= valid_BTK | (given_BTK == slots_BT1)
-    if span.until_BS is not None:
-        seen_BTK &= slots_BT1 < span.until_BS.gather(1, places).view(given_BTK.shape)
-    kept_BTK = torch.where(seen_BTK, given_BTK, HIDDEN).to(torch.int32)
-    alone_BT = ~seen_BTK.any(-1)
-    kept_BTK[..., 0] = torch.where(alone_BT, span.slots_BT, kept_BTK[..., 0]).to(torch.int32)
-    if own_BTK is None:
-        return kept_BTK
-    width = max(kept_BTK.shape[-1], own_BTK.shape[-1])
-    own, kept = (
-        functional.pad(x, (0, width - x.shape[-1]), value=HIDDEN) for x in (own_BTK, kept_BTK)
-    )
-    return torch.where(given_BTK[..., :1] == NOT_REPLAYED, own, kept)
-
-
-def _seen(span: Span, kept_BTK: Tensor | None) -> Tensor:
-    """Visible and, where keys were chosen, chosen: bool [B, T, S]."""
-    seen_BTS = span.visible()
-    if kept_BTK is None:
-        return seen_BTS
-    places = torch.where(kept_BTK < 0, span.num_slots, kept_BTK).long()
-    chosen = seen_BTS.new_zeros((*places.shape[:2], span.num_slots + 1))
-    return chosen.scatter_(-1, places, True)[..., : span.num_slots] & seen_BTS
-
-
-def _all_visible(span: Span) -> Tensor:
-    """Every slot that each query sees, as a set: int32 [B, T, S]."""
-    slots = torch.arange(span.num_slots, dtype=torch.int32, device=span.slots_BT.device)
-    return torch.where(span.visible(), slots, HIDDEN)
-
-
-def _pooled(rows_BTW: Tensor, span: Span, kept_BtK: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-    """The pool of rows [M, W], and the chosen slots as rows of it: int32 [B, t, K]."""
-    if span.cache is not None:
-        pool_MW, place_BS = span.cache.pool(layer), span.cache.place_BS
-        flat = kept_BtK.clamp_min(0).long().flatten(1)
-        found = place_BS.gather(1, flat).view(kept_BtK.shape).to(torch.int32)
-        return pool_MW, torch.where(kept_BtK < 0, HIDDEN, found)
-    batch, tokens = rows_BTW.shape[:2]
-    starts = torch.arange(batch, dtype=torch.int32, device=kept_BtK.device) * tokens
-    moved = kept_BtK + starts.view(-1, 1, 1)
-    return rows_BTW.flatten(0, 1), torch.where(kept_BtK < 0, HIDDEN, moved)
-
-
-def _shares(span: Span) -> Tensor:
-    """1 / (number of valid queries) for each of them, 0 for padding: float32 [B, T]."""
-    valid = span.key_valid_BS
-    if valid is None:
-        valid = torch.ones_like(span.slots_BT, dtype=torch.bool)
-    return valid.float() / valid.sum().clamp_min(1)

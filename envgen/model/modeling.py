@@ -25,12 +25,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from envgen.model.attention import Ask, Attended, IndexLoss, LatentAttention, Path, Span
+from envgen.model.attention import Ask, Attended, IndexLoss, LatentAttention, Path
 from envgen.model.config import DSAConfig
 from envgen.model.moe import MLP, Gate, MoE
 from envgen.model.norm import RMSNorm
 from envgen.model.paged import BatchCache, CacheView
 from envgen.model.rope import Angles, RopeTable
+from envgen.model.span import Span
 
 KEPT_FLOAT32 = (".e_score_correction_bias", ".indexer.weights_proj.weight")
 """Ends of the names of tensors that are float32 in a model of any dtype."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from envgen.core.seeding import derive
-from envgen.model.attention import Span
 from envgen.model.modeling import DSAForCausalLM
+from envgen.model.span import Span
 
 SINKS = 4
 """First keys that the sink + recency choice always keeps (Xiao et al. 2023)."""
