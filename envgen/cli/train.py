@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from envgen.cli.console import out, progress, table, write_json
 from envgen.cli.options import Json, Out, Seed, Unproven, examples
 from envgen.cli.runs import parse_ks
-from envgen.core.errors import ConfigError
+from envgen.core.errors import ConfigError, MissingExtraError
 from envgen.core.registry import near_names
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def sft(
 
     OUT/last is the model. The same command goes on where a stopped run left off.
     """
+    require_extra()
     from envgen.train.cold_start import ColdStartConfig
     from envgen.train.optimize import OptimizerConfig
 
@@ -161,6 +163,7 @@ def indexer(
 
     Learns from what teachers did, like the cold start. OUT/last is the model.
     """
+    require_extra()
     from envgen.train.cold_start import ColdStartConfig
     from envgen.train.optimize import OptimizerConfig
 
@@ -211,6 +214,7 @@ def grpo(
     OUT/last is the model, OUT/metrics.jsonl the curves (OUT/tensorboard, too). The same command
     goes on where a stopped run left off, with the same steps to the bit.
     """
+    require_extra()
     from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
     from envgen.train.rollouts import SamplingConfig
 
@@ -351,6 +355,21 @@ def overridden(config: C, items: list[str] | None) -> C:
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def require_extra() -> None:
+    """Tell what to install where the packages that train are missing.
+
+    Raises:
+        MissingExtraError: without them.
+    """
+    for name in ("torch", "tokenizers", "safetensors"):
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"training needs {name}, which is not installed", "pip install 'envgen[train]'"
+            ) from error
 
 
 def _within(place: Any, name: str, key: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,16 @@ def test_wrong_settings_are_told(item: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         overridden(TrainGRPOConfig(data="ds", model="m"), [item])
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "command", [("sft",), ("grpo",), ("indexer", "--stage", "warmup")], ids=lambda c: c[0]
+)
+def test_without_the_extra_it_says_what_to_install(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    said = cli("train", *command, "--data", "ds", "--model", "m", "--out", "o")
+    assert said.code == 2
+    assert "training needs torch" in said.err
+    assert "pip install 'envgen[train]'" in said.err

@@ -14,6 +14,7 @@ from torch import Tensor
 from envgen.model import attention, indexer, sparse
 from envgen.model.indexer import HIDDEN, NOT_REPLAYED
 from envgen.model.modeling import DSAForCausalLM, Output, Replay
+from envgen.model.span import Span
 
 PATHS = ("reference", "masked", "gather")
 
@@ -148,7 +149,7 @@ def test_auto_leaves_the_mask_where_it_would_be_large(monkeypatch: pytest.Monkey
     wanted = model(ids).logits
     monkeypatch.setattr(attention, "MASK_LIMIT", 0)
     layer = model.layers()[0].self_attn
-    span = attention.Span(torch.arange(20).unsqueeze(0), 20)
+    span = Span(torch.arange(20).unsqueeze(0), 20)
     assert layer._path(attention.Ask(), span, True) == "gather"
     torch.testing.assert_close(model(ids).logits, wanted, atol=1e-5, rtol=0)
 
