@@ -7,6 +7,7 @@
     - SandboxTimeoutError            a sandboxed worker did not answer in time
     - WorkerDiedError                a sandboxed worker ended without an answer
   x VerifierError                    the verifier itself is broken
+    - ReportError                    a test run left no JUnit XML, or none that can be read
   x EnvError                         the environment itself is broken (never the agent's fault)
   x PipelineError                    a stage could not run
   x StoreError
@@ -58,6 +59,10 @@ class WorkerDiedError(SandboxError):
 
 class VerifierError(EnvgenError):
     """Raised when a verifier crashes, hangs or breaks its contract."""
+
+
+class ReportError(VerifierError):
+    """Raised when a test run left no JUnit XML, or none that can be read: nothing is known of it."""
 
 
 class EnvError(EnvgenError):

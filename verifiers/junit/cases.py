@@ -1,0 +1,130 @@
+"""An element tree -> the test cases in it, with the statuses that each dialect means.
+
+junitparser reads the elements of a case; the walk is ours, since it visits only cases in suites
+below the root, and node:test writes cases beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+from xml.etree.ElementTree import Element
+
+from junitparser import Attr, Error, Failure, Skipped
+from junitparser import TestCase as CaseElement
+
+from envgen.core.code_types import Status
+
+MAX_MESSAGE = 2_000
+"""Characters kept of what a test says about its failure."""
+NOT_RUN = frozenset({"notrun", "disabled", "skipped", "suppressed", "ignored"})
+"""Values of ``status`` and ``result`` by which GoogleTest and CTest mark what they skipped."""
+NOT_BUILT = "Unable to find executable"
+"""How CTest begins the reason of a test whose program was not built; it calls that a skip."""
+FILE_ATTRIBUTES = ("file", "filepath")
+
+
+class RawCase(NamedTuple):
+    """A case as the file has it, its names not yet normalised."""
+
+    file: str
+    classname: str
+    name: str
+    status: Status
+    seconds: float
+    message: str
+
+
+Result = Error | Failure | Skipped
+
+
+class _Case(CaseElement):
+    """junitparser's test case with the attributes of more dialects."""
+
+    file = Attr()
+    status = Attr()
+
+
+class _Place(NamedTuple):
+    """An element that is still to be visited, and the file that an ancestor named."""
+
+    element: Element
+    file: str
+
+
+def raw_cases(root: Element) -> Iterator[RawCase]:
+    """All test cases below an element, in document order, however deep and beside what."""
+    stack = [_Place(root, "")]
+    while stack:
+        element, file = stack.pop()
+        tag = local_name(element)
+        if tag == "testcase":
+            yield _raw_case(element, file)
+        elif tag in ("testsuite", "testsuites"):
+            own = _file_of(element) or file
+            stack.extend(_Place(child, own) for child in reversed(element))
+
+
+def local_name(element: Element) -> str:
+    """An element's tag without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def _file_of(element: Element) -> str:
+    return next((value for key in FILE_ATTRIBUTES if (value := element.get(key))), "")
+
+
+def _raw_case(element: Element, file: str) -> RawCase:
+    for child in element.iter():
+        if "}" in child.tag:
+            child.tag = local_name(child)
+    case = cast("_Case", _Case.fromelem(element))  # type: ignore[no-untyped-call]  # theirs is untyped
+    results = [result for result in case if isinstance(result, Result)]
+    return RawCase(
+        file=_file_of(element) or file,
+        classname=case.classname or "",
+        name=case.name or "",
+        status=_status(element, results),
+        seconds=_seconds(element.get("time", "")),
+        message=_message(results),
+    )
+
+
+def _status(element: Element, results: list[Result]) -> Status:
+    """What a case's children say, and its attributes where it has no child.
+
+    A case that was skipped *and* failed (node:test's todo, Catch2's mayfail) was not to be held
+    against anybody: a skip.
+    """
+    for result in results:
+        if isinstance(result, Skipped):
+            return _skipped(result)
+    if any(isinstance(result, Error) for result in results):
+        return Status.ERROR
+    if any(isinstance(result, Failure) for result in results):
+        return Status.FAIL
+    states = {element.get("status", "").lower(), element.get("result", "").lower()}
+    return Status.SKIP if states & NOT_RUN else Status.PASS
+
+
+def _skipped(result: Skipped) -> Status:
+    if (result.message or "").startswith(NOT_BUILT):
+        return Status.ERROR
+    kind = (result.type or "").rpartition(".")[2].lower()
+    return Status.XFAIL if kind == "xfail" else Status.SKIP
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text.replace(",", "")[:40] or 0)
+    except ValueError:
+        return 0.0
+    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0
+
+
+def _message(results: list[Result]) -> str:
+    for result in results:
+        if text := (result.message or result.text or "").strip():
+            return text[:MAX_MESSAGE]
+    return ""
