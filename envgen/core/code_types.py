@@ -106,7 +106,8 @@ class Instance(Record):
     hints: str = ""
     """What was said under the issue before the first commit."""
     gold_patch: str
-    """A git diff (binary files included); bytes that are no UTF-8 are surrogate-escaped."""
+    """A git diff, encoded as UTF-8; binary files, and files whose text is no UTF-8, come as git's
+    binary patches (a lone surrogate could not be stored as JSON)."""
     test_patch: str
     neutral_files: tuple[str, ...] = ()
     """Files of the change that are in neither patch (documentation, change log, lock files)."""

@@ -1,0 +1,1 @@
+"""Issue-PR environments: from a repository's history to proven code tasks."""
