@@ -66,6 +66,9 @@ class SandboxSpec(Record):
     cpu: float = Field(default=60.0, gt=0)
     """Seconds of CPU that one process may burn."""
     memory_bytes: int = Field(default=1 << 30, ge=1 << 24)
+    address_bytes: int | None = Field(default=None, ge=1 << 24)
+    """Address space one process may reserve; None: ``memory_bytes``. Java and node reserve far more
+    than they use. Counts only where a control group limits the memory itself."""
     pids: int = Field(default=128, ge=8)
     disk_bytes: int = Field(default=256 << 20, ge=1 << 16)
     """Size of each writable folder: ``/work`` and ``/tmp``."""

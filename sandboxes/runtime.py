@@ -72,7 +72,7 @@ def folders(paths: Iterable[str]) -> list[str]:
 @cache
 def system_mounts(whole_usr: bool) -> tuple[str, ...]:
     """Bwrap arguments that show the system's libraries (or all of /usr) and the interpreter."""
-    arguments: list[str] = []
+    arguments: list[str] = folders(["/etc/ld.so.cache"])
     names = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"]
     shown = ["/usr"] if whole_usr else [f"/usr/{name}" for name in names if name.startswith("lib")]
     for path in filter(os.path.isdir, shown):

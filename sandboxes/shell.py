@@ -38,6 +38,7 @@ class ShellSandbox:
             "work": self._work,
             "worker_uid": uid if backend == "bubblewrap" else None,
             "memory_bytes": spec.memory_bytes,
+            "address_bytes": spec.address_bytes or spec.memory_bytes,
             "total_bytes": spec.memory_bytes,
             "disk_bytes": spec.disk_bytes,
             "cpu_s": math.ceil(spec.cpu),

@@ -176,6 +176,8 @@ class Zygote:
         far: socket.socket,
     ) -> subprocess.Popen[bytes]:
         self.group = cgroups.make(settings["total_bytes"], settings["pids"] + _OWN_PROCESSES)
+        if self.group is None and "address_bytes" in settings:
+            settings["address_bytes"] = settings["memory_bytes"]
         with bubblewrap.system_call_filter(self.group is not None) as filters:
             words = bubblewrap.command(words, layout, filters)
             if self.group is not None:

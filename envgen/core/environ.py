@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from envgen.core.errors import ConfigError
 
@@ -19,3 +20,11 @@ def secret(name: str | None, *, required: bool = False) -> str | None:
             f"environment variable {name!r} is not set", f"export {name}=... and run again"
         )
     return value or None
+
+
+def cache_folder() -> Path:
+    """Where built things are kept: ``ENVGEN_CACHE``, or ``envgen`` in the user's cache folder."""
+    if named := secret("ENVGEN_CACHE"):
+        return Path(named).expanduser().absolute()
+    base = secret("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache").absolute() / "envgen"

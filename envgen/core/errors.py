@@ -6,6 +6,7 @@
     - SandboxUnavailableError        the backend is missing or can't give what was asked
     - SandboxTimeoutError            a sandboxed worker did not answer in time
     - WorkerDiedError                a sandboxed worker ended without an answer
+  x WorkspaceError                   a repository can't be taken, built, opened or patched
   x VerifierError                    the verifier itself is broken
     - ReportError                    a test run left no JUnit XML, or none that can be read
   x EnvError                         the environment itself is broken (never the agent's fault)
@@ -55,6 +56,10 @@ class SandboxTimeoutError(SandboxError):
 
 class WorkerDiedError(SandboxError):
     """Raised when a worker ended without an answer."""
+
+
+class WorkspaceError(EnvgenError):
+    """Raised when a repository can't be taken from its clone, built, opened or patched."""
 
 
 class VerifierError(EnvgenError):

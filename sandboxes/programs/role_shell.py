@@ -45,6 +45,7 @@ def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
         supervise(pipe, request, files)
         return
     become_user()
+    os.umask(0o022)
     try:
         if kind == "read":
             content = read_file(request["path"], request["max_bytes"])
@@ -168,7 +169,7 @@ def become_program(request: dict[str, Any], files: list[int]) -> None:
 def limits(config: dict[str, Any]) -> None:
     """Set the limits of the program."""
     wanted = [
-        (resource.RLIMIT_AS, config["memory_bytes"]),
+        (resource.RLIMIT_AS, config["address_bytes"]),
         (resource.RLIMIT_CPU, config["cpu_s"]),
         (resource.RLIMIT_FSIZE, config["disk_bytes"]),
         (resource.RLIMIT_NOFILE, 4096),

@@ -1,0 +1,101 @@
+"""The files of a repository, in a folder or in a tar, as recipes read them."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import tarfile
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from envgen.core.errors import WorkspaceError
+
+_MAX_BYTES = 4 << 20
+
+
+class TreeFiles:
+    """Names and texts of the files of one repository; ``.git`` is left out."""
+
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+        if not tree.exists():
+            raise WorkspaceError(f"there is no tree {tree}", "make it with base_tree")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every file, relative to the repository, sorted."""
+        if self._tree.is_dir():
+            return tuple(sorted(_walk(self._tree)))
+        with tarfile.open(self._tree) as archive:
+            found = [entry.name.partition("/")[2] for entry in archive if not entry.isdir()]
+        return tuple(sorted(name for name in found if not name.startswith(".git/")))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def matching(self, *patterns: str) -> list[str]:
+        """Files whose path matches one of the shell patterns (``*`` crosses folders)."""
+        return [name for name in self.names if any(fnmatch.fnmatch(name, p) for p in patterns)]
+
+    def text(self, name: str) -> str:
+        """A file's text; empty when it is not there, is a link or is very large."""
+        if name not in self:
+            return ""
+        return self._bytes(name).decode(errors="replace")
+
+    def _bytes(self, name: str) -> bytes:
+        if self._tree.is_dir():
+            path = self._tree / name
+            if path.is_symlink() or path.stat().st_size > _MAX_BYTES:
+                return b""
+            return path.read_bytes()
+        with tarfile.open(self._tree) as archive:
+            entry = archive.getmember(f"repo/{name}")
+            if not entry.isreg() or entry.size > _MAX_BYTES:
+                return b""
+            content = archive.extractfile(entry)
+            return content.read() if content is not None else b""
+
+    def toml(self, name: str) -> dict[str, Any]:
+        """A TOML file; empty when it is not there or is broken."""
+        try:
+            return tomllib.loads(self.text(name))
+        except tomllib.TOMLDecodeError:
+            return {}
+
+    def json(self, name: str) -> dict[str, Any]:
+        """A JSON object; empty when it is not there or is something else."""
+        try:
+            found = json.loads(self.text(name).lstrip("\ufeff") or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that ``base_tree`` has made again: one at most."""
+        if self._tree.is_dir():
+            folder = self._tree / ".git" / "refs" / "tags"
+            return tuple(
+                sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+            )
+        start = "repo/.git/refs/tags/"
+        with tarfile.open(self._tree) as archive:
+            names = [entry.name for entry in archive if entry.isfile()]
+        return tuple(sorted(name[len(start) :] for name in names if name.startswith(start)))
+
+
+def _walk(folder: Path) -> list[str]:
+    found = []
+    for base, names, files in os.walk(folder):
+        if ".git" in names:
+            names.remove(".git")
+        found += [os.path.relpath(os.path.join(base, name), folder) for name in files]
+    return found

@@ -1,0 +1,173 @@
+"""How Python projects are built: a virtual environment at ``/env``, the project installed editable.
+
+Dependencies are cut at the base commit's day. The cut holds for what builds the project too; where
+no build backend of that day can make an editable install (setuptools before 64), the backends alone
+are taken as they are today.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from envgen.core.code_types import DEPENDENCIES, REPOSITORY, CodeLanguage, Recipe
+from envgen.core.errors import WorkspaceError
+from envgen.pipelines.code.recipes.files import TreeFiles
+from envgen.pipelines.code.recipes.python_version import choose_version
+
+BACKENDS = (
+    "setuptools", "wheel", "setuptools-scm", "hatchling", "hatch-vcs", "flit-core", "flit",
+    "poetry-core", "poetry-dynamic-versioning", "pdm-backend", "pdm-pep517", "cython", "pbr",
+    "versioneer", "meson-python", "scikit-build-core", "editables", "trove-classifiers", "calver",
+)  # fmt: skip
+"""Build backends and what they load: newer ones build old projects, where old ones can't."""
+EXTRAS = re.compile(
+    r"^(tests?|testing|unittests?|dev(elop(ment)?)?|pytest|ci|check)$", re.IGNORECASE
+)
+REQUIREMENTS = re.compile(
+    r"^((requirements|reqs?)[-_./])?(tests?|testing|dev|development|ci)([-_.]?(requirements|reqs?))?"
+    r"\.(txt|in)$"
+)
+_LOOSE = f"{DEPENDENCIES}/loose.toml"
+_RELEASE = re.compile(r"^\W*(?:version\s+|v|release\s+)?(\d+\.\d+(?:\.\d+)*)", re.IGNORECASE | re.M)
+_TOOLS = re.compile(
+    r"^(black|ruff|flake8.*|mypy|pylint|isort|pre-commit|tox.*|twine|build|towncrier|sphinx.*|furo|"
+    r"bump.*|pyright|bandit|codespell|nox|coveralls|codecov|wheel|pip|check-manifest)\b",
+    re.IGNORECASE,
+)
+"""Development tools that no test needs and that drag half an index in."""
+
+
+def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
+    """A recipe from pyproject.toml, setup.cfg, setup.py, tox.ini and requirements files."""
+    project = files.toml("pyproject.toml")
+    packaged = "setup.py" in files or "setup.cfg" in files or _can_build(project)
+    if not packaged and not files.matching("*.py"):
+        raise WorkspaceError("no Python file in the repository", "choose another language")
+    variables = {"VIRTUAL_ENV": DEPENDENCIES, **_version(files, project)}
+    if not packaged:
+        variables["PYTHONPATH"] = ":".join(
+            f"{REPOSITORY}/{folder}".rstrip("/") for folder in ("", "src", "lib")
+        )
+    return Recipe(
+        language=language,
+        version=choose_version(files, cutoff),
+        runner="pytest",
+        install=_install(files, project, packaged, cutoff),
+        variables=variables,
+        cutoff=cutoff,
+    )
+
+
+def _can_build(project: dict[str, Any]) -> bool:
+    return "project" in project or "build-system" in project or "poetry" in project.get("tool", {})
+
+
+def _install(
+    files: TreeFiles, project: dict[str, Any], packaged: bool, cutoff: str | None
+) -> tuple[str, ...]:
+    """First what must succeed, then what tests may want, one group at a time."""
+    itself = ["-e", "."] if packaged else []
+    commands = [
+        f'uv venv -q --allow-existing --python "$PYTHON" {DEPENDENCIES}',
+        *([_loose_file()] if cutoff else []),
+        _pip(cutoff, [*itself, "pytest", "pip", "setuptools<81", "wheel"]),
+    ]
+    for words in _groups(files, project):
+        # the project stays in the command, or its own release could be put in its place
+        left_out = shlex.quote(f"left out: {' '.join(words)}")
+        commands.append(f"{_pip(cutoff, [*itself, *words])} || echo {left_out}")
+    if packaged:
+        commands.append("uv pip list -q --editable --format=freeze | grep -q . # stays editable")
+    commands.append(f"uv pip freeze -q --exclude-editable > {DEPENDENCIES}/pins.txt")
+    return tuple(commands)
+
+
+def _loose_file() -> str:
+    """The command that writes uv's settings under which build backends are not cut."""
+    lines = "".join(f"{name} = false\\n" for name in BACKENDS)
+    return f"printf '[exclude-newer-package]\\n{lines}' > {_LOOSE}"
+
+
+def _pip(cutoff: str | None, words: list[str]) -> str:
+    """Install with everything cut at the day; where that fails, with backends of today."""
+    said = shlex.join(words)
+    install = f"pip install -q -c {DEPENDENCIES}/constraints.txt"
+    if not cutoff:
+        return f"uv {install} {said}"
+    cut = f"{install} --exclude-newer {cutoff} {said}"
+    return f"uv {cut} || uv --config-file {_LOOSE} {cut}"
+
+
+def _groups(files: TreeFiles, project: dict[str, Any]) -> list[list[str]]:
+    """What tests may want beside the project: extras, dependency groups, requirements, tox."""
+    found: list[list[str]] = []
+    extras = [name for name in _extras(files, project) if EXTRAS.match(name)]
+    if extras:
+        found.append(["-e", f".[{','.join(extras)}]"])
+    for name in project.get("dependency-groups", {}):
+        if EXTRAS.match(name):
+            found.append(["--group", name])
+    found += [["-r", name] for name in files.names if REQUIREMENTS.match(name)]
+    if loose := _without_tools([*_poetry(project), *_tox(files)]):
+        found.append(loose)
+    if "requirements.txt" in files:
+        found.append(["-r", "requirements.txt"])
+    return found
+
+
+def _extras(files: TreeFiles, project: dict[str, Any]) -> list[str]:
+    table = project.get("project", {}).get("optional-dependencies", {})
+    poetry = project.get("tool", {}).get("poetry", {}).get("extras", {})
+    setup = re.search(r"extras_require\s*=\s*\{(.*?)\n?\s*\}", files.text("setup.py"), re.DOTALL)
+    in_setup = re.findall(r"['\"]([\w-]+)['\"]\s*:", setup[1]) if setup else []
+    in_config = _ini(files, "setup.cfg").get("options.extras_require", {})
+    return list(dict.fromkeys([*table, *poetry, *in_setup, *in_config]))
+
+
+def _ini(files: TreeFiles, name: str) -> dict[str, dict[str, str]]:
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(files.text(name))
+        return {section: dict(parser.items(section)) for section in parser.sections()}
+    except configparser.Error:
+        return {}
+
+
+def _poetry(project: dict[str, Any]) -> list[str]:
+    """Development dependencies of a poetry project, without their versions: the cut dates them."""
+    poetry = project.get("tool", {}).get("poetry", {})
+    tables = [poetry.get("dev-dependencies", {})]
+    for name, group in poetry.get("group", {}).items():
+        if EXTRAS.match(name):
+            tables.append(group.get("dependencies", {}))
+    return [name for table in tables for name in table if name != "python"]
+
+
+def _tox(files: TreeFiles) -> list[str]:
+    """The plain requirements of tox's test environment."""
+    lines = _ini(files, "tox.ini").get("testenv", {}).get("deps", "").splitlines()
+    plain = (re.sub(r"^\s*[\w{},!-]+:\s+", "", line).strip() for line in lines)
+    return [
+        line for line in plain if re.match(r"^[A-Za-z][\w.-]*(\[[\w,-]+\])?\s*([<>=!~;].*)?$", line)
+    ]
+
+
+def _without_tools(words: Iterable[str]) -> list[str]:
+    return [word for word in dict.fromkeys(words) if not _TOOLS.match(word)]
+
+
+def _version(files: TreeFiles, project: dict[str, Any]) -> dict[str, str]:
+    """What version tools are told where no tag of the base commit can tell them."""
+    said = f"{project.get('build-system', {}).get('requires', '')}{files.text('setup.py')}"
+    said += files.text("setup.cfg")
+    if files.tags or not re.search(r"setuptools[-_]scm|hatch-vcs|pbr|versioningit|pdm", said):
+        return {}
+    for name in files.matching("CHANGE*", "HISTORY*", "NEWS*", "RELEASE*", "docs/change*"):
+        if found := _RELEASE.search(files.text(name)):
+            version = found[1]
+            return {"SETUPTOOLS_SCM_PRETEND_VERSION": version, "PBR_VERSION": version}
+    return {}

@@ -1,0 +1,284 @@
+"""Build a workspace: install with the network on, build with it off, freeze.
+
+The install runs as a user without rights in a sandbox that may write ``/env`` and reach package
+indexes; nothing else of this machine is open to it. How to reach the indexes is the caller's word:
+certificates and index settings are environment, and never part of what is built.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
+from envgen.core.errors import WorkspaceError
+from envgen.sandboxes.base import Mount
+from envgen.sandboxes.workspace import layers, parts, store
+from envgen.sandboxes.workspace.attend import attend
+from envgen.sandboxes.workspace.open import Workspace, load
+from envgen.sandboxes.workspace.parts import Box, Limits
+
+OUT = "/out"
+TOOLS = "/opt/envgen/bin"
+"""Where an install finds ``uv``."""
+CERTIFICATES = "/run/certificates.pem"
+CONSTRAINTS = f"{DEPENDENCIES}/constraints.txt"
+"""What an install must resolve to: the recipe's pins, or an empty file."""
+LOG = "build.log"
+"""What every command said."""
+RESERVE_BYTES = 1 << 30
+"""What a build leaves free on the disk."""
+PINS = f"{DEPENDENCIES}/pins.txt"
+"""Where an install says what it resolved to."""
+_CERTIFICATE_VARIABLES = (
+    "SSL_CERT_FILE",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "npm_config_cafile",
+    "COMPOSER_CAFILE",
+)
+_BASELINE = f"""set -e
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null
+GIT_INDEX_FILE=$(mktemp); export GIT_INDEX_FILE
+git read-tree HEAD
+git add --all . >/dev/null
+git write-tree
+rm -f "$GIT_INDEX_FILE"
+tar -cf {OUT}/tree.tar -C {REPOSITORY}/.. repo
+"""
+
+
+def build_workspace(
+    recipe: Recipe,
+    tree: Path,
+    *,
+    backend: str = "auto",
+    certificates: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    mounts: Sequence[Mount] = (),
+    install_s: float = 1800.0,
+    build_s: float = 1800.0,
+    cache_root: Path | None = None,
+    log: Callable[[str], None] | None = None,
+) -> Workspace:
+    """The workspace of a recipe and a base tree: built now, or as it was built before.
+
+    Args:
+        recipe: how to build it.
+        tree: a tar of ``base_tree``.
+        backend: ``bubblewrap``, ``docker`` or ``auto``.
+        certificates: a PEM bundle that installs must trust, e.g. a proxy's.
+        variables: settings for installs only, such as package indexes; part of no hash.
+        mounts: folders of this machine that installs may read, such as a local package index.
+        install_s: seconds one install command may take.
+        build_s: seconds one build command may take.
+        cache_root: instead of the user's cache folder.
+        log: is told each step as it starts.
+
+    Raises:
+        WorkspaceError: a command failed, hung or filled the disk; with the command and its last lines.
+    """
+    layer = layers.layer(recipe.layer, cache_root)
+    chosen = parts.choose_backend(backend, layer)
+    place = store.code_folder(cache_root) / store.key(layer, recipe, tree)
+    with store.locked(place, (install_s + build_s) * 2):
+        if (place / store.RECORD).exists():
+            return load(place).model_copy(update={"backend": chosen})
+        settings = dict(variables or {})
+        with store.building(place) as folder:
+            builder = _Builder(recipe, layer, chosen, folder, log or (lambda _: None))
+            builder.install(tree, _access(certificates, mounts), settings, certificates, install_s)
+            baseline = builder.build(build_s)
+            found = Workspace(
+                key=place.name,
+                folder=place,
+                recipe=recipe.model_copy(update={"pins": builder.pins}),
+                layer=layer,
+                backend=chosen,
+                baseline=baseline,
+                shown=builder.shown,
+                built_s=builder.seconds(),
+            )
+            (folder / store.RECORD).write_text(found.model_dump_json(indent=1))
+    return found
+
+
+def _access(certificates: Path | None, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    own = [Mount(source=certificates, target=CERTIFICATES)] if certificates else []
+    return (*own, *mounts)
+
+
+class _Builder:
+    """The steps of one build, in a folder that becomes the workspace."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        layer: layers.Layer,
+        backend: str,
+        folder: Path,
+        log: Callable[[str], None],
+    ) -> None:
+        self.recipe, self.layer, self.backend = recipe, layer, backend
+        self.folder, self.log = folder, log
+        self.pins = recipe.pins
+        self.shown: tuple[str, ...] = ()
+        self._user = parts.default_user(backend)
+        self._began = time.monotonic()
+        self._python = ""
+        if recipe.language == "python":
+            self._python = layers.interpreter(recipe.version, layer)
+            self.shown = _prefix(self._python, layer)
+
+    def seconds(self) -> float:
+        """Seconds since the build began."""
+        return time.monotonic() - self._began
+
+    def _limits(self) -> Limits:
+        return Limits(wall_s=7200.0, pids=2048)
+
+    def install(
+        self,
+        tree: Path,
+        access: Sequence[Mount],
+        settings: Mapping[str, str],
+        certificates: Path | None,
+        timeout_s: float,
+    ) -> None:
+        """Fill ``env`` and leave the tree as installs have made it in ``out/tree.tar``."""
+        env, out = self._writable("env"), self._writable("out")
+        pins = "".join(f"{pin}\n" for pin in self.recipe.pins)
+        (env / Path(CONSTRAINTS).name).write_text(pins)
+        (env / Path(CONSTRAINTS).name).chmod(0o644)
+        variables = {"PYTHON": self._python, "UV_CACHE_DIR": f"{DEPENDENCIES}/.uv", **settings}
+        if certificates:
+            variables |= dict.fromkeys(_CERTIFICATE_VARIABLES, CERTIFICATES)
+        mounts = [
+            Mount(source=env, target=DEPENDENCIES, writable=True),
+            Mount(source=out, target=OUT, writable=True),
+            parts.tree_mount(tree.absolute()),
+            *(Mount(source=Path(path), target=path) for path in self.shown),
+            *_tools(self.recipe),
+            *access,
+        ]
+        with self._box(mounts, network=True) as box:
+            box.unpack()
+            box.variables["PATH"] = f"{box.variables['PATH']}:{TOOLS}"
+            for command in self.recipe.install:
+                self._run(box, "install", command, timeout_s, variables)
+            self._run(box, "keep", f"tar -cf {OUT}/tree.tar -C {REPOSITORY}/.. repo", 600.0)
+        self._settle(env)
+
+    def build(self, timeout_s: float) -> str:
+        """Run the build commands without a network and freeze the tree; git's name of it."""
+        env, out = self.folder / "env", self.folder / "out"
+        before = self.folder / "installed.tar"
+        (out / "tree.tar").replace(before)
+        mounts = [
+            Mount(source=env, target=DEPENDENCIES),
+            Mount(source=out, target=OUT, writable=True),
+            parts.tree_mount(before),
+            *(Mount(source=Path(path), target=path) for path in self.shown),
+        ]
+        with self._box(mounts, network=False) as box:
+            box.unpack()
+            for command in self.recipe.build:
+                self._run(box, "build", command, timeout_s)
+            baseline = self._run(box, "freeze", _BASELINE, 600.0).strip()
+        before.unlink()
+        self._owned(out / "tree.tar").replace(self.folder / "tree.tar")
+        store.remove(out)
+        return baseline
+
+    def _box(self, mounts: Sequence[Mount], *, network: bool) -> Box:
+        return Box(
+            self.layer,
+            self.backend,
+            self.recipe,
+            limits=self._limits(),
+            mounts=mounts,
+            network=network,
+            user=self._user,
+        )
+
+    def _run(
+        self,
+        box: Box,
+        what: str,
+        command: str,
+        timeout_s: float,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command that has to succeed; what it said, which the log keeps too."""
+        self.log(f"{what}: {command}" if what in ("install", "build") else what)
+        result, reason = attend(box, command, timeout_s, variables or {}, self._problem)
+        with (self.folder / LOG).open("ab") as kept:
+            kept.write(f"$ {command}\n".encode() + result.stdout + b"\n")
+        if reason:
+            hint = "make room, or raise the recipe's disk_bytes"
+            raise WorkspaceError(f"can't {what}: {command!r}: {reason}", hint)
+        return parts.must(result, what, command).text
+
+    def _problem(self) -> str:
+        """What is wrong with the disk, which has no size of its own in ``env``; empty: nothing."""
+        if (taken := store.size(self.folder)) > self.recipe.disk_bytes:
+            return f"it has written {taken} bytes; disk_bytes allows {self.recipe.disk_bytes}"
+        free = shutil.disk_usage(self.folder).free
+        if free < RESERVE_BYTES:
+            return f"only {free} bytes are left on the disk; {RESERVE_BYTES} are kept free"
+        return ""
+
+    def _writable(self, name: str) -> Path:
+        folder = self.folder / name
+        folder.mkdir()
+        if os.geteuid() == 0:
+            os.chown(folder, self._user, self._user)
+        else:
+            folder.chmod(0o777 if self.backend == "docker" else 0o755)
+        return folder
+
+    def _settle(self, env: Path) -> None:
+        """Read the pins and make everything in ``env`` readable, owned by whoever builds."""
+        pins = env / Path(PINS).name
+        if pins.is_file() and not pins.is_symlink():
+            text = pins.read_text(errors="replace")
+            self.pins = tuple(line for line in text.splitlines() if line.strip())
+        shutil.rmtree(env / ".uv", ignore_errors=True)
+        for base, names, files in os.walk(env):
+            for name in (*names, *files):
+                self._owned(Path(base) / name)
+
+    def _owned(self, path: Path) -> Path:
+        info = path.lstat()
+        if os.geteuid() == 0:
+            os.chown(path, 0, 0, follow_symlinks=False)
+        if stat.S_ISLNK(info.st_mode):
+            return path
+        wanted = 0o755 if stat.S_ISDIR(info.st_mode) or info.st_mode & 0o111 else 0o644
+        if os.geteuid() == 0 or info.st_uid == os.geteuid():
+            path.chmod(wanted)
+        return path
+
+
+def _prefix(python: str, layer: layers.Layer) -> tuple[str, ...]:
+    """The folder of an interpreter that is not part of the layer."""
+    prefix = str(Path(python).resolve().parent.parent)
+    return () if not layer.is_host or prefix == "/usr" else (prefix,)
+
+
+def _tools(recipe: Recipe) -> list[Mount]:
+    """``uv``, for recipes that install Python packages."""
+    if not any("uv " in command for command in recipe.install):
+        return []
+    try:
+        from uv import find_uv_bin
+    except ImportError:
+        raise WorkspaceError("uv is not installed", "pip install 'envgen[code]'") from None
+    return [Mount(source=Path(find_uv_bin()), target=f"{TOOLS}/uv")]

@@ -1,0 +1,140 @@
+"""Language layers: the operating system and compilers that a workspace stands on.
+
+``host`` is this machine's own ``/usr``. Every other layer is a folder below ``layers/`` in the cache,
+made by ``envgen images bootstrap``: a root file system for bubblewrap, a Docker image, or both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+from functools import cache
+from pathlib import Path
+
+from envgen.core.environ import cache_folder
+from envgen.core.errors import WorkspaceError
+from envgen.core.types import Record
+from envgen.sandboxes.base import Mount
+
+HOST = "host"
+RECORD = "layer.json"
+_ETC = (
+    "alternatives",
+    "java-*",
+    "maven",
+    "php",
+    "php.ini",
+    "composer",
+    "gradle",
+    "mime.types",
+    "localtime",
+    "timezone",
+    "protocols",
+    "services",
+    "fonts",
+    "ld.so.conf",
+    "ld.so.conf.d",
+)
+"""Of this machine's ``/etc``: what programs of ``/usr`` read, and nothing that is secret."""
+
+
+class Layer(Record):
+    """A language layer."""
+
+    name: str
+    identity: str
+    """Hash of what it holds: another layer of the same name gives other workspaces."""
+    root: Path | None = None
+    """A root file system, for bubblewrap."""
+    image: str | None = None
+    """A Docker image."""
+    packages: tuple[str, ...] = ()
+    """Distribution packages as ``name=version``."""
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is this machine's own ``/usr``."""
+        return self.name == HOST
+
+
+def layers_folder(cache_root: Path | None = None) -> Path:
+    """Where the layers are."""
+    return (cache_root or cache_folder()) / "layers"
+
+
+def layer(name: str = HOST, cache_root: Path | None = None) -> Layer:
+    """The layer called ``name``. Raises WorkspaceError when there is none."""
+    if name == HOST:
+        return Layer(name=HOST, identity=_host_identity())
+    record = layers_folder(cache_root) / name / RECORD
+    try:
+        return Layer.model_validate_json(record.read_text())
+    except FileNotFoundError:
+        known = ", ".join(known_layers(cache_root))
+        raise WorkspaceError(
+            f"no language layer {name!r}; there are {known}",
+            f"make it: envgen images bootstrap {name}",
+        ) from None
+
+
+def known_layers(cache_root: Path | None = None) -> list[str]:
+    """Names of the layers that can be used here, ``host`` first."""
+    found = sorted(path.parent.name for path in layers_folder(cache_root).glob(f"*/{RECORD}"))
+    return [HOST, *found]
+
+
+@cache
+def _host_identity() -> str:
+    """What tells this machine's system from another one's."""
+    release = Path("/etc/os-release")
+    text = release.read_text() if release.exists() else platform.platform()
+    return hashlib.sha256(f"{platform.machine()}\n{text}".encode()).hexdigest()[:16]
+
+
+def host_mounts() -> tuple[Mount, ...]:
+    """Configuration of this machine that the programs of its ``/usr`` need."""
+    found = sorted({path for name in _ETC for path in Path("/etc").glob(name)})
+    return tuple(Mount(source=path, target=str(path)) for path in found)
+
+
+def interpreter(version: str, base: Layer) -> str:
+    """Path of a Python ``version`` in the layer, empty version: its own.
+
+    Raises WorkspaceError when this machine has no such Python.
+    """
+    if not version:
+        return "/usr/bin/python3"
+    if not base.is_host:
+        return f"/usr/local/bin/python{version}"
+    found = pythons()
+    if version not in found:
+        raise WorkspaceError(
+            f"Python {version} is not installed here; there are {', '.join(found)}",
+            f"install it (pyenv install {version}), or change the recipe's version",
+        )
+    return found[version]
+
+
+@cache
+def pythons() -> dict[str, str]:
+    """CPython versions (``3.11``) of this machine and their interpreters, newest first."""
+    found: dict[tuple[int, int], str] = {}
+    for minor in range(5, 20):
+        for place in ("/usr/bin", "/usr/local/bin"):
+            path = Path(place) / f"python3.{minor}"
+            if path.exists():
+                found.setdefault((3, minor), str(path.resolve()))
+    for path in sorted(_pyenv().glob("versions/3.*/bin/python3.*[0-9]")):
+        words = path.name.removeprefix("python").split(".")
+        if len(words) == 2 and all(word.isdigit() for word in words):
+            found.setdefault((int(words[0]), int(words[1])), str(path.resolve()))
+    return {f"{key[0]}.{key[1]}": found[key] for key in sorted(found, reverse=True)}
+
+
+def _pyenv() -> Path:
+    pyenv = shutil.which("pyenv")
+    if pyenv is None:
+        return Path.home() / ".pyenv"
+    return Path(os.path.realpath(pyenv)).parent.parent

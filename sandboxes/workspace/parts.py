@@ -1,0 +1,187 @@
+"""What building and opening a workspace have in common: its parts, the sandbox around them, failures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
+from envgen.core.errors import WorkspaceError
+from envgen.core.types import Record
+from envgen.sandboxes import base, runtime
+from envgen.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec
+from envgen.sandboxes.folders import PrivateFolder
+from envgen.sandboxes.workspace.layers import Layer, host_mounts
+
+TREE = "/tree.tar"
+"""Where a sandbox finds the frozen tree."""
+ADDRESS_BYTES = 1 << 40
+_TAIL = 2000
+
+
+class Limits(Record):
+    """What a workspace's sandbox may use. None: what its recipe says."""
+
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+    wall_s: float | None = None
+    pids: int = 1024
+    output_bytes: int = 4 << 20
+
+
+def environment(recipe: Recipe) -> dict[str, str]:
+    """Variables of every command in a workspace."""
+    fixed = {
+        "PATH": f"{DEPENDENCIES}/bin:{runtime.clean_env()['PATH']}",
+        "HOME": base.WORK,
+        "USER": "dev",
+        "LOGNAME": "dev",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CI": "1",
+    }
+    return fixed | recipe.variables
+
+
+def choose_backend(wanted: str, layer: Layer) -> str:
+    """``bubblewrap`` or ``docker``. Raises WorkspaceError when the layer can't be used with it."""
+    able = {"bubblewrap": layer.is_host or layer.root, "docker": layer.is_host or layer.image}
+    names = ("bubblewrap", "docker") if wanted == "auto" else (wanted,)
+    reasons = []
+    for name in names:
+        if name not in able:
+            raise WorkspaceError(f"workspaces have no backend {name!r}", "bubblewrap or docker")
+        if not able[name]:
+            reasons.append(f"layer {layer.name!r} was not made for {name}")
+        elif reason := str(base.backend_module(name).unavailable()):
+            reasons.append(f"{name}: {reason}")
+        else:
+            return name
+    hint = f"make the layer for it: envgen images bootstrap {layer.name} --for {wanted}"
+    raise WorkspaceError("; ".join(reasons), hint)
+
+
+class Box:
+    """A sandbox on a layer, and the private folder with its small files."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        backend: str,
+        recipe: Recipe,
+        *,
+        limits: Limits | None = None,
+        mounts: Sequence[Mount] = (),
+        network: bool = False,
+        image: str | None = None,
+        user: int | None = None,
+    ) -> None:
+        limits = limits or Limits()
+        self._folder: PrivateFolder | None = None
+        self.variables = environment(recipe)
+        user = user if user is not None else default_user(backend)
+        shown = [*mounts]
+        if layer.is_host:
+            shown += [*host_mounts(), *self._accounts(user)]
+        memory = limits.memory_bytes or recipe.memory_bytes
+        spec = SandboxSpec(
+            root=layer.root if backend == "bubblewrap" else None,
+            image=image or layer.image if backend == "docker" else None,
+            network="full" if network else "none",
+            cpu=(limits.wall_s or recipe.test_s) * 4,
+            memory_bytes=memory,
+            address_bytes=max(ADDRESS_BYTES, memory),
+            pids=limits.pids,
+            disk_bytes=limits.disk_bytes or recipe.disk_bytes,
+            output_bytes=limits.output_bytes,
+            wall_s=limits.wall_s or recipe.test_s,
+            mounts=tuple(shown),
+            user=user,
+        )
+        try:
+            self.sandbox: Sandbox = base.create(spec, backend)
+        except BaseException:
+            self._remove_folder()
+            raise
+
+    def _accounts(self, user: int) -> list[Mount]:
+        """The files by which programs look up users and this machine's name."""
+        self._folder = PrivateFolder()
+        etc = self._folder.shown("etc")
+        files = {
+            "passwd": f"root:x:0:0::/root:/bin/sh\ndev:x:{user}:{user}::{base.WORK}:/bin/bash\n",
+            "group": f"root:x:0:\ndev:x:{user}:\n",
+            "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+            "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+        }
+        for name, content in files.items():
+            (etc / name).write_text(content)
+            (etc / name).chmod(0o644)
+        return [Mount(source=etc / name, target=f"/etc/{name}") for name in files]
+
+    def shell(
+        self,
+        command: str,
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        cwd: str = REPOSITORY,
+    ) -> ExecResult:
+        """Run a bash command line to its end; what it leaves running ends with it."""
+        words = ["bash", "-c", command]
+        return self.sandbox.exec(words, stdin, timeout_s, {**self.variables, **(env or {})}, cwd)
+
+    def unpack(self, timeout_s: float = 600.0) -> None:
+        """Lay the frozen tree out at ``REPOSITORY``. Raises WorkspaceError."""
+        command = f"tar -xf {TREE} -C {base.WORK} --no-same-owner"
+        must(self.shell(command, timeout_s, cwd=base.WORK), "unpack the tree", command)
+
+    def close(self) -> None:
+        """End everything in it. May be called again."""
+        try:
+            self.sandbox.close()
+        finally:
+            self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def __enter__(self) -> Box:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def default_user(backend: str) -> int:
+    """The uid inside a sandbox."""
+    if backend == "docker" or os.geteuid() != 0:
+        return 65534
+    return runtime.sandbox_uid() or 65534
+
+
+def must(result: ExecResult, what: str, command: str) -> ExecResult:
+    """The result of a command that has to succeed. Raises WorkspaceError with its last lines."""
+    if result.exit_code == 0 and not result.timed_out:
+        return result
+    how = f"exit code {result.exit_code}"
+    if result.timed_out:
+        how = f"stopped after {result.wall_s:.0f} s"
+    elif result.oom:
+        how = "killed: it used more memory than memory_bytes"
+    said = (result.stdout + b"\n" + result.stderr).decode(errors="replace").strip()
+    raise WorkspaceError(
+        f"can't {what}: {command!r}: {how}\n{said[-_TAIL:]}",
+        "run the command in an open workspace, or correct the recipe",
+    )
+
+
+def tree_mount(path: Path) -> Mount:
+    """The frozen tree, as sandboxes see it."""
+    return Mount(source=path, target=TREE)

@@ -1,0 +1,125 @@
+"""Where built workspaces are kept: a folder each, made whole or not at all.
+
+``code/<key>/`` holds ``workspace.json``, ``tree.tar`` and ``env/``. A folder is built beside its
+place under a lock and moved there when it is whole; what a killed build left is removed by the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from envgen.core.canonical import content_hash
+from envgen.core.code_types import Recipe
+from envgen.core.environ import cache_folder
+from envgen.core.errors import WorkspaceError
+from envgen.sandboxes.workspace.layers import Layer
+
+RECORD = "workspace.json"
+_FORMAT = 1
+_POLL_S = 0.2
+
+
+def code_folder(cache_root: Path | None = None) -> Path:
+    """The folder of all built workspaces."""
+    return (cache_root or cache_folder()) / "code"
+
+
+def key(layer: Layer, recipe: Recipe, tree: Path) -> str:
+    """Name of the workspace that these three make: the hash of what they hold."""
+    said = {
+        "format": _FORMAT,
+        "layer": layer.identity,
+        "recipe": recipe.model_dump(mode="json", exclude={"author", "test_s", "options", "runner"}),
+        "tree": _digest(tree),
+    }
+    return content_hash(said)[:24]
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise WorkspaceError(
+            f"can't read the tree {path}: {error}", "make it with base_tree"
+        ) from error
+
+
+@contextlib.contextmanager
+def locked(place: Path, timeout_s: float) -> Iterator[None]:
+    """Hold the lock of one workspace, which the kernel drops with this process.
+
+    Raises WorkspaceError when another process has it for longer than ``timeout_s``.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + timeout_s
+    with open(os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise WorkspaceError(
+                        f"another process has been building {place.name} for {timeout_s:.0f} s",
+                        "end it, or wait longer",
+                    ) from None
+                time.sleep(_POLL_S)
+        yield
+
+
+@contextlib.contextmanager
+def building(place: Path) -> Iterator[Path]:
+    """A folder that becomes ``place`` when the block ends well and is removed when it does not.
+
+    The caller holds the lock.
+    """
+    folder = place.with_name(f".{place.name}.part")
+    remove(folder)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+        folder.replace(place)
+    finally:
+        remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder, also one with folders that may not be entered or written."""
+    if not folder.exists():
+        return
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        for base, names, _ in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    (Path(base) / name).chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def size(folder: Path) -> int:
+    """Bytes that a folder takes on the disk; a file with several names counts once."""
+    total, seen = 0, set()
+    queue = [os.fspath(folder)]
+    while queue:
+        try:
+            with os.scandir(queue.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        info = entry.stat(follow_symlinks=False)
+                        if info.st_nlink == 1 or info.st_ino not in seen:
+                            total += info.st_blocks * 512
+                            seen.add(info.st_ino)
+                        if entry.is_dir(follow_symlinks=False):
+                            queue.append(entry.path)
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,187 @@
+"""The base tree: a repository at one commit as a tar, and nothing of what came later.
+
+A new repository is made with one commit that has the very tree of the base commit. Only the objects
+of that tree are copied, so nothing of the future can be in it: no objects, references, packed
+references, reflogs, notes, stashes, alternates, remotes or FETCH_HEAD. The newest tag before the
+commit is made again, because version tools (setuptools_scm, versioneer, ...) read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from envgen.core.errors import WorkspaceError
+
+NAME = "repo"
+"""The top folder in the tar."""
+_MESSAGE = "The repository at the base commit"
+_ALONE = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_AUTHOR_NAME": "base",
+    "GIT_AUTHOR_EMAIL": "base@localhost",
+    "GIT_COMMITTER_NAME": "base",
+    "GIT_COMMITTER_EMAIL": "base@localhost",
+    "LANG": "C.UTF-8",
+}
+_TIMEOUT_S = 600.0
+
+
+def base_tree(git_dir: Path, commit: str, out: Path) -> Path:
+    """Write the repository at ``commit`` to the tar ``out``, below ``repo/``; returns ``out``.
+
+    The same commit gives the same bytes. Submodules are left as empty folders, Git LFS files as
+    their pointers, ``export-ignore`` and ``export-subst`` are not obeyed.
+
+    Args:
+        git_dir: a bare repository or a ``.git`` folder; it is only read.
+        commit: anything git understands as a commit.
+        out: replaced if it is there.
+
+    Raises:
+        WorkspaceError: no such commit, or objects of it are missing (a partial clone).
+    """
+    with tempfile.TemporaryDirectory(prefix="envgen-tree-", dir=out.parent) as scratch:
+        repo = Path(scratch) / NAME
+        _checkout(_source(git_dir), commit, repo)
+        packed = Path(scratch) / "tree.tar"
+        write_tar(repo, packed)
+        packed.replace(out)
+    return out
+
+
+def _source(git_dir: Path) -> Path:
+    inner = git_dir / ".git"
+    return (inner if inner.is_dir() else git_dir).absolute()
+
+
+def _checkout(source: Path, commit: str, repo: Path) -> None:
+    found = _git(source, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}", check=False)
+    if not found:
+        raise WorkspaceError(
+            f"{source}: no commit {commit!r}", "fetch it into the clone, or check its name"
+        )
+    tree = _git(source, "rev-parse", f"{found}^{{tree}}")
+    date = _git(source, "log", "-1", "--format=%cI", found)
+    _make(repo)
+    _copy_objects(source, tree, repo)
+    dated = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    here = repo / ".git"
+    only = _git(here, "commit-tree", tree, "-m", _MESSAGE, env=dated)
+    _git(here, "update-ref", "refs/heads/main", only)
+    if tag := base_tag(source, found):
+        _git(here, "tag", "-a", tag, "-m", tag, only, env=dated)
+    _git(here, f"--work-tree={repo}", "-c", "core.logAllRefUpdates=false", "reset", "--hard", "-q")
+    (here / "index").unlink()  # it holds inode numbers and times
+    _git(here, "read-tree", "HEAD")
+    for name in ("ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "description"):
+        (here / name).unlink(missing_ok=True)
+
+
+def base_tag(git_dir: Path, commit: str) -> str:
+    """The newest tag with a digit that the commit descends from; empty when there is none."""
+    words = ("describe", "--tags", "--abbrev=0", "--match", "*[0-9]*", commit)
+    return _git(_source(git_dir), *words, check=False)
+
+
+def commit_date(git_dir: Path, commit: str) -> str:
+    """The day a commit was made (committer's date, UTC, ISO). Raises WorkspaceError."""
+    words = ("log", "-1", "--date=format-local:%Y-%m-%d", "--format=%cd", commit, "--")
+    return _git(_source(git_dir), *words, env={"TZ": "UTC"})
+
+
+def _make(repo: Path) -> None:
+    repo.mkdir()
+    here = repo / ".git"
+    words = ("init", "-q", "--template=", "--initial-branch=main", str(repo))
+    _git(None, *words)
+    (here / "info").mkdir()
+    for key, value in (
+        ("core.logAllRefUpdates", "false"),
+        ("gc.auto", "0"),
+        ("maintenance.auto", "false"),
+        ("user.name", "dev"),
+        ("user.email", "dev@localhost"),
+        ("advice.detachedHead", "false"),
+    ):
+        _git(here, "config", key, value)
+
+
+def _copy_objects(source: Path, tree: str, repo: Path) -> None:
+    """Pack the objects of one tree, which has no commits, into ``repo``."""
+    names = _git(source, "rev-list", "--objects", "--no-object-names", tree)
+    folder = repo / ".git" / "objects" / "pack"
+    folder.mkdir(parents=True, exist_ok=True)
+    _git(
+        source,
+        "pack-objects",
+        "-q",
+        "--threads=1",
+        "--no-reuse-delta",
+        "--no-reuse-object",
+        str(folder / "pack"),
+        given=names + "\n",
+    )
+
+
+def write_tar(folder: Path, out: Path) -> None:
+    """Pack ``folder`` under its own name: sorted, owned by root, without times to tell apart."""
+    with tarfile.open(out, "w", format=tarfile.PAX_FORMAT) as archive:
+        for path in [folder, *_walk(folder)]:
+            entry = archive.gettarinfo(path, arcname=str(path.relative_to(folder.parent)))
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = "root"
+            entry.mtime = 1_000_000_000
+            if entry.isfile():
+                with path.open("rb") as content:
+                    archive.addfile(entry, content)
+            else:
+                archive.addfile(entry)
+
+
+def _walk(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for base, names, files in os.walk(folder):
+        found += [Path(base) / name for name in (*names, *files)]
+    return sorted(found)
+
+
+def _git(
+    git_dir: Path | None,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    given: str = "",
+    check: bool = True,
+) -> str:
+    """What git prints, stripped. Raises WorkspaceError when it fails, unless ``check`` is off."""
+    place = [f"--git-dir={git_dir}"] if git_dir is not None else []
+    command = ["git", *place, *words]
+    variables = {"PATH": os.defpath, "HOME": os.devnull, **_ALONE, **(env or {})}
+    try:
+        done = subprocess.run(
+            command,
+            input=given.encode(),
+            capture_output=True,
+            env=variables,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WorkspaceError(f"git does not run: {error}", "install git") from error
+    if done.returncode and check:
+        tail = done.stderr.decode(errors="replace").strip()[-500:]
+        what = next(word for word in words if not word.startswith("-"))
+        hint = "the clone may be partial or broken: git fsck tells"
+        raise WorkspaceError(f"git {what} in {git_dir}: {tail}", hint)
+    with contextlib.suppress(UnicodeDecodeError):
+        return done.stdout.decode().strip() if not done.returncode else ""
+    return done.stdout.decode(errors="surrogateescape").strip()

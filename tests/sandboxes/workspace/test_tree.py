@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import toy_repository
+
+from envgen.core.errors import WorkspaceError
+from envgen.sandboxes.workspace.tree import base_tag, base_tree, commit_date
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> tuple[Path, str]:
+    return tmp_path / "clone", toy_repository.make(tmp_path / "clone")
+
+
+def _unpacked(tree: Path, folder: Path) -> Path:
+    with tarfile.open(tree) as archive:
+        archive.extractall(folder, filter="tar")
+    return folder / "repo"
+
+
+def test_the_files_are_those_of_the_commit(clone: tuple[Path, str], tmp_path: Path) -> None:
+    tree = base_tree(clone[0], clone[1], tmp_path / "tree.tar")
+    repo = _unpacked(tree, tmp_path / "out")
+    for name, content in toy_repository.FILES.items():
+        assert (repo / name).read_bytes() == content
+    assert (repo / "run.sh").stat().st_mode & 0o111
+    assert (repo / "link").is_symlink()
+    assert not (repo / "past.txt").exists()
+    assert toy_repository.git(repo, "status", "--short", "--ignored") == ""
+
+
+def test_nothing_of_the_future_is_in_it(clone: tuple[Path, str], tmp_path: Path) -> None:
+    repo = _unpacked(base_tree(clone[0], clone[1], tmp_path / "tree.tar"), tmp_path / "out")
+    assert toy_repository.git(repo, "rev-list", "--all", "--count") == "1"
+    assert toy_repository.git(repo, "for-each-ref", "--format=%(refname)").split() == [
+        "refs/heads/main",
+        "refs/tags/v1.2.0",
+    ]
+    lines = toy_repository.git(
+        repo, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"
+    )
+    objects = [line.split() for line in lines.splitlines()]
+    kinds = [kind for kind, _ in objects]
+    assert kinds.count("commit") == 1
+    assert kinds.count("tag") == 1
+    for _, name in objects:
+        assert toy_repository.SECRET not in toy_repository.git(repo, "cat-file", "-p", name)
+    inside = {str(path.relative_to(repo / ".git")) for path in (repo / ".git").rglob("*")}
+    for left in (
+        "logs",
+        "FETCH_HEAD",
+        "ORIG_HEAD",
+        "packed-refs",
+        "objects/info/alternates",
+        "hooks",
+    ):
+        assert left not in inside
+    assert toy_repository.git(repo, "remote") == ""
+    assert toy_repository.git(repo, "tag", "--points-at", "HEAD") == "v1.2.0"
+    head = toy_repository.git(repo, "rev-parse", "HEAD^{tree}")
+    assert head == toy_repository.git(clone[0], "rev-parse", f"{clone[1]}^{{tree}}")
+
+
+def test_objects_lent_by_another_clone_are_copied(clone: tuple[Path, str], tmp_path: Path) -> None:
+    words = ["git", "clone", "-q", "--bare", "--shared", str(clone[0]), str(tmp_path / "lent.git")]
+    subprocess.run(words, check=True, capture_output=True)
+    repo = _unpacked(base_tree(tmp_path / "lent.git", clone[1], tmp_path / "t.tar"), tmp_path / "o")
+    assert toy_repository.git(repo, "fsck", "--full") == ""
+
+
+def test_the_same_commit_gives_the_same_bytes(clone: tuple[Path, str], tmp_path: Path) -> None:
+    one = base_tree(clone[0], clone[1], tmp_path / "one.tar").read_bytes()
+    assert one == base_tree(clone[0], clone[1], tmp_path / "two.tar").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"clone", "one.tar", "two.tar"}
+
+
+def test_what_is_missing_is_said(clone: tuple[Path, str], tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceError, match="no commit 'nothing'"):
+        base_tree(clone[0], "nothing", tmp_path / "tree.tar")
+    with pytest.raises(WorkspaceError, match="no commit"):
+        base_tree(tmp_path, "HEAD", tmp_path / "tree.tar")
+    blob = toy_repository.git(clone[0], "rev-parse", f"{clone[1]}:adder.py")
+    (clone[0] / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(WorkspaceError, match=r"git (rev-list|pack-objects)") as error:
+        base_tree(clone[0], clone[1], tmp_path / "tree.tar")
+    assert "partial" in error.value.hint
+    assert not (tmp_path / "tree.tar").exists()
+
+
+def test_tag_and_day_of_a_commit(clone: tuple[Path, str]) -> None:
+    assert base_tag(*clone) == "v1.2.0"
+    assert commit_date(*clone) == "2023-05-01"
+    assert base_tag(clone[0], "v1.2.0^{}") == "v1.2.0"
+
+
+def test_a_submodule_is_an_empty_folder(clone: tuple[Path, str], tmp_path: Path) -> None:
+    where = f"160000,{clone[1]},vendor/lib"
+    toy_repository.git(clone[0], "checkout", "-qf", clone[1])
+    toy_repository.git(clone[0], "update-index", "--add", "--cacheinfo", where)
+    toy_repository.git(clone[0], "commit", "-qm", "vendored")
+    repo = _unpacked(base_tree(clone[0], "HEAD", tmp_path / "tree.tar"), tmp_path / "out")
+    assert list((repo / "vendor" / "lib").iterdir()) == []
+    assert toy_repository.git(repo, "status", "--short") == ""

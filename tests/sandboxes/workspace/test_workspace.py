@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import toy_repository
+
+from envgen.core.code_types import Recipe
+from envgen.core.errors import SandboxError, WorkspaceError
+from envgen.sandboxes.workspace import Limits, Workspace, base_tree, build_workspace, load
+
+pytestmark = pytest.mark.bwrap
+LISTING = "rm -f noise.log; find . -path ./.git -prune -o -printf '%M %p %l\\n' | sort"
+RECIPE = Recipe(
+    language="python",
+    runner="unittest",
+    install=(
+        '"$PYTHON" -m venv --without-pip /env',
+        "echo dependency==1.0 > /env/pins.txt; mkdir built; echo made > built/thing; echo x > loose",
+    ),
+    build=("cat built/thing > built/copy; ! touch /env/no 2>/dev/null",),
+    variables={"SAID": "yes"},
+    memory_bytes=1 << 30,
+    disk_bytes=64 << 20,
+)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clone")
+    base = toy_repository.make(folder / "clone")
+    return base_tree(folder / "clone", base, folder / "tree.tar")
+
+
+@pytest.fixture(scope="module")
+def built(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    cache = tmp_path_factory.mktemp("cache")
+    return build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=cache)
+
+
+def test_tests_run_against_the_tree(built: Workspace) -> None:
+    with built.open() as place:
+        result = place.shell(
+            "python -m unittest -q; echo $SAID $HOME $USER; whoami; cat built/copy"
+        )
+        assert b"FAILED (failures=1)" in result.stderr
+        assert result.text.split() == ["yes", "/work", "dev", "dev", "made"]
+        place.apply(
+            b"--- a/adder.py\n+++ b/adder.py\n@@ -2 +2 @@\n-    return a - b\n+    return a + b\n"
+        )
+        assert place.shell("python -m unittest -q").exit_code == 0
+
+
+def test_pins_are_frozen(built: Workspace, tree: Path, tmp_path: Path) -> None:
+    assert built.recipe.pins == ("dependency==1.0",)
+    recipe = RECIPE.model_copy(
+        update={"pins": built.recipe.pins, "install": ("cp /env/constraints.txt /env/pins.txt",)}
+    )
+    again = build_workspace(recipe, tree, backend="bubblewrap", cache_root=tmp_path)
+    assert again.recipe.pins == ("dependency==1.0",)
+
+
+def test_a_workspace_is_built_once(built: Workspace, tree: Path) -> None:
+    said: list[str] = []
+    cache = built.folder.parent.parent
+    again = build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=cache, log=said.append)
+    assert (again, said) == (built, [])
+    assert load(built.folder) == built
+    assert pickle.loads(pickle.dumps(built)) == built
+    left = {path.name for path in built.folder.parent.iterdir()}
+    assert left == {built.key, f"{built.key}.lock"}
+
+
+def test_episodes_share_nothing_and_reach_nothing(built: Workspace) -> None:
+    with built.open() as one, built.open() as other:
+        one.write("adder.py", b"changed")
+        assert other.read("adder.py") == toy_repository.FILES["adder.py"]
+        for command in ("touch /env/x", "touch /tree.tar", "echo > /dev/tcp/192.0.2.1/80"):
+            assert one.shell(command).exit_code != 0
+        assert toy_repository.SECRET not in one.shell("cat .git/* .git/*/* 2>/dev/null").text
+    with pytest.raises(SandboxError):
+        one.shell("true")
+
+
+def test_a_diff_holds_what_was_changed_and_nothing_else(built: Workspace) -> None:
+    with built.open() as place:
+        assert place.diff() == b""
+        place.write("adder.py", b"def add(a, b):\n    return a + b\n")
+        place.write("new/file.txt", b"no newline at the end")
+        place.write("data/picture.bin", bytes(reversed(range(256))))
+        place.write("noise.log", b"ignored")
+        place.shell("rm windows.txt; chmod +x commit.id; ln -s adder.py other; rm run.sh")
+        diff = place.diff()
+        after = place.shell(LISTING).text
+    for said in (b"new/file.txt", b"GIT binary patch", b"old mode", b"deleted file", b"120000"):
+        assert said in diff
+    assert b"noise" not in diff
+    assert b"built/" not in diff
+    assert b"loose" not in diff
+    with built.open() as fresh:
+        fresh.apply(diff)
+        assert fresh.diff() == diff
+        assert fresh.shell(LISTING).text == after
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "rm -rf .git",
+        "git -c user.name=x -c user.email=x@y commit -qam mine",
+        "git config core.fsmonitor 'touch /tmp/owned'; git config diff.external 'echo nothing'",
+        "echo '* diff=evil -text' > .git/info/attributes; git config diff.evil.textconv 'echo same'",
+        "echo adder.py >> .git/info/exclude; git update-index --assume-unchanged adder.py",
+        "printf '[core]\\n excludesFile = /tmp/all\\n' > ~/.gitconfig; echo '*' > /tmp/all",
+    ],
+)
+def test_a_diff_can_not_be_bent(built: Workspace, trick: str) -> None:
+    with built.open() as place:
+        place.write("adder.py", b"def add(a, b):\n    return a + b\n")
+        place.shell(trick)
+        diff = place.diff()
+        assert b"+    return a + b" in diff
+        assert diff.count(b"diff --git") == 1
+        assert place.shell("ls /tmp/owned").exit_code != 0
+
+
+def test_restore_brings_back_what_was_there(built: Workspace) -> None:
+    with built.open() as place:
+        place.write("tests/test_adder.py", b"")
+        place.write("tests/conftest.py", b"cheat")
+        place.write("conftest.py", b"cheat")
+        place.write("deep/er/conftest.py", b"cheat")
+        place.shell("mkdir $'a\\nb'; echo cheat > $'a\\nb/conftest.py'; echo changed > built/thing")
+        place.write("adder.py", b"kept\n")
+        place.shell("rm run.sh; mkdir run.sh; touch run.sh/x")
+        place.restore(["**/conftest.py", "tests", "run.sh", "loose", "built/*"])
+        assert place.shell("find . -name conftest.py").text == ""
+        assert place.read("tests/test_adder.py") == toy_repository.FILES["tests/test_adder.py"]
+        assert place.read("run.sh") == toy_repository.FILES["run.sh"]
+        assert place.read("loose") == b"x\n"
+        assert place.shell("cat built/copy").text == "made\n"
+        changed = place.shell("git status --short").text.split()
+        assert changed[:2] == ["M", "adder.py"]
+        place.restore(["*.py", "tests"])
+        assert place.diff() == b""
+        place.restore([])
+
+
+def test_restore_goes_through_no_link(built: Workspace) -> None:
+    with built.open() as place:
+        place.shell("mkdir /tmp/out; mv tests /tmp/out/tests; ln -s /tmp/out/tests tests")
+        place.shell("echo outside > /tmp/out/tests/test_adder.py")
+        place.restore(["tests"])
+        assert place.shell("cat /tmp/out/tests/test_adder.py").text == "outside\n"
+        assert place.shell("test -L tests").exit_code == 1
+        assert place.diff() == b""
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", ":(exclude)x", "a/../../b"])
+def test_restore_stays_in_the_repository(built: Workspace, path: str) -> None:
+    with built.open() as place, pytest.raises(WorkspaceError, match="no path in the repository"):
+        place.restore([path])
+
+
+def test_a_patch_that_does_not_fit_is_refused_whole(built: Workspace) -> None:
+    patch = b"--- a/adder.py\n+++ b/adder.py\n@@ -2 +2 @@\n-    return a - b\n+    return a + b\n"
+    wrong = b"--- a/windows.txt\n+++ b/windows.txt\n@@ -1 +1 @@\n-three\n+four\n"
+    with built.open() as place:
+        for bad in (
+            patch + wrong,
+            b"nonsense",
+            b"--- a/../../x\n+++ b/../../x\n@@ -0,0 +1 @@\n+x\n",
+        ):
+            with pytest.raises(WorkspaceError, match="can't apply the patch"):
+                place.apply(bad)
+            assert place.diff() == b""
+        place.apply(b"")
+        place.apply(patch.rstrip(b"\n"))
+        assert b"a + b" in place.read("adder.py")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"install": ("echo tried; echo no such thing >&2; exit 3",)}, "exit code 3(.|\n)*no such thing"),
+        ({"install": ("sleep 60",)}, "stopped after"),
+        ({"install": ("for i in `seq 40`; do head -c 9M /dev/zero >/env/$i; sleep .1; done",)}, "disk_bytes"),
+        ({"install": ("head -c 90000000 /dev/zero > /work/x",)}, "No space left|File too large|write error"),
+        ({"install": ("python3 -c 'x=bytearray(3<<30)'",)}, "exit code|memory"),
+        ({"build": ("curl -sS http://192.0.2.1/",)}, "can't build"),
+        ({"version": "3.99"}, r"Python 3\.99 is not installed"),
+        ({"layer": "nowhere"}, "no language layer 'nowhere'"),
+    ],
+)  # fmt: skip
+def test_a_build_that_fails_says_why_and_leaves_nothing(
+    tree: Path, tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    recipe = RECIPE.model_copy(update=change)
+    with pytest.raises(WorkspaceError, match=said) as error:
+        build_workspace(recipe, tree, backend="bubblewrap", cache_root=tmp_path, install_s=5.0)
+    assert error.value.hint
+    assert [path for path in tmp_path.glob("code/*") if path.is_dir()] == []
+
+
+def test_settings_of_the_host_reach_installs_and_are_not_kept(tree: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("CERT")
+    told = "cat $SSL_CERT_FILE > /env/seen; echo $NPM_TOKEN >> /env/seen"
+    recipe = RECIPE.model_copy(update={"install": (told,), "build": ("echo [$NPM_TOKEN] > token",)})
+    built = build_workspace(
+        recipe,
+        tree,
+        backend="bubblewrap",
+        cache_root=tmp_path / "cache",
+        certificates=bundle,
+        variables={"NPM_TOKEN": "abc"},
+    )
+    assert (built.folder / "env" / "seen").read_text() == "CERTabc\n"
+    assert "abc" not in (built.folder / "workspace.json").read_text()
+    with built.open(Limits(memory_bytes=256 << 20)) as place:
+        assert place.read("token") == b"[]\n"
+        assert place.sandbox.spec.memory_bytes == 256 << 20
+
+
+def test_a_build_that_was_killed_is_made_again(tree: Path, tmp_path: Path) -> None:
+    built = build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=tmp_path)
+    part = built.folder.with_name(f".{built.key}.part")
+    built.folder.rename(part)  # as a kill before the last step leaves it
+    (part / "workspace.json").unlink()
+    with pytest.raises(WorkspaceError, match="holds no workspace"):
+        load(part)
+    again = build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=tmp_path)
+    assert again.baseline == built.baseline
+    assert not part.exists()
