@@ -22,6 +22,7 @@ NOT_RUN = frozenset({"notrun", "disabled", "skipped", "suppressed", "ignored"})
 """Values of ``status`` and ``result`` by which GoogleTest and CTest mark what they skipped."""
 NOT_BUILT = "Unable to find executable"
 """How CTest begins the reason of a test whose program was not built; it calls that a skip."""
+NODE_CLASSNAME = "test"
 FILE_ATTRIBUTES = ("file", "filepath")
 
 
@@ -47,23 +48,27 @@ class _Case(CaseElement):
 
 
 class _Place(NamedTuple):
-    """An element that is still to be visited, and the file that an ancestor named."""
+    """An element that is still to be visited; the file and the suites that its ancestors named."""
 
     element: Element
-    file: str
+    file: str = ""
+    suites: str = ""
 
 
 def raw_cases(root: Element) -> Iterator[RawCase]:
     """All test cases below an element, in document order, however deep and beside what."""
-    stack = [_Place(root, "")]
+    stack = [_Place(root)]
     while stack:
-        element, file = stack.pop()
+        place = stack.pop()
+        element = place.element
         tag = local_name(element)
         if tag == "testcase":
-            yield _raw_case(element, file)
+            yield _raw_case(place)
         elif tag in ("testsuite", "testsuites"):
-            own = _file_of(element) or file
-            stack.extend(_Place(child, own) for child in reversed(element))
+            file = _file_of(element) or place.file
+            name = element.get("name", "") if tag == "testsuite" else ""
+            suites = " > ".join(filter(None, (place.suites, name)))
+            stack.extend(_Place(child, file, suites) for child in reversed(element))
 
 
 def local_name(element: Element) -> str:
@@ -75,20 +80,27 @@ def _file_of(element: Element) -> str:
     return next((value for key in FILE_ATTRIBUTES if (value := element.get(key))), "")
 
 
-def _raw_case(element: Element, file: str) -> RawCase:
+def _raw_case(place: _Place) -> RawCase:
+    element = place.element
     for child in element.iter():
         if "}" in child.tag:
             child.tag = local_name(child)
     case = cast("_Case", _Case.fromelem(element))  # type: ignore[no-untyped-call]  # theirs is untyped
     results = [result for result in case if isinstance(result, Result)]
     return RawCase(
-        file=_file_of(element) or file,
-        classname=case.classname or "",
+        file=_file_of(element) or place.file,
+        classname=_classname(case, place.suites),
         name=case.name or "",
         status=_status(element, results),
         seconds=_seconds(element.get("time", "")),
         message=_message(results),
     )
+
+
+def _classname(case: _Case, suites: str) -> str:
+    """A case's class; node:test calls every one ``test``, and names its suites by elements only."""
+    name = case.classname or ""
+    return suites if name == NODE_CLASSNAME and suites else name
 
 
 def _status(element: Element, results: list[Result]) -> Status:

@@ -17,6 +17,7 @@ DECLARATION = re.compile(rb"""\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-
 PROLOG = re.compile(r"(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTALL)
 DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>", re.DOTALL)
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+COLOURS = re.compile(r"(?:\x1b|&#x1[bB];|&#27;)\[[0-9;]{0,20}[A-Za-z]")
 REFERENCE = re.compile(r"&#(?:x([0-9a-fA-F]+)|([0-9]+));")
 TEXT_ENCODINGS = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252", "utf-16", "utf-32"})
 """Python's names of the encodings that a declaration may ask for; anything else is read as UTF-8."""
@@ -60,8 +61,11 @@ def without_doctype(text: str) -> str:
 
 
 def without_controls(text: str) -> Decoded:
-    """The text less the characters that XML 1.0 forbids, raw or as references."""
-    cleaned = CONTROLS.sub("", text)
+    """The text less the characters that XML 1.0 forbids, raw or as references.
+
+    Of a terminal's colours the whole sequence goes.
+    """
+    cleaned = CONTROLS.sub("", COLOURS.sub("", text))
     cleaned = REFERENCE.sub(_legal_reference, cleaned)
     return Decoded(cleaned, cleaned != text)
 

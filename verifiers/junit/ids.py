@@ -56,6 +56,11 @@ def normalised_ids(cases: Sequence[RawCase], root: str, moment: datetime | None)
     return [names.normal if len(owners[names.normal]) == 1 else names.raw for names in found]
 
 
+def join_id(file: str, classname: str, name: str) -> TestId:
+    """``file?::classname::name``: the file is left out where a runner does not tell it."""
+    return SEPARATOR.join([file, classname, name] if file else [classname, name])
+
+
 class _Names:
     """A case's id before and after what changes between runs is replaced."""
 
@@ -63,12 +68,8 @@ class _Names:
 
     def __init__(self, case: RawCase, root: str, moment: datetime | None) -> None:
         parts = [_relative(part, root) for part in (case.file, case.classname, case.name)]
-        self.raw = _join(parts)
-        self.normal = _join([parts[0], *(_replaced(part, moment) for part in parts[1:])])
-
-
-def _join(parts: list[str]) -> TestId:
-    return SEPARATOR.join(parts if parts[0] else parts[1:])
+        self.raw = join_id(*parts)
+        self.normal = join_id(parts[0], *(_replaced(part, moment) for part in parts[1:]))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,60 @@
+"""CTest: whatever a CMake project registers, one case per registered test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envgen.core.code_types import CodeLanguage
+from envgen.verifiers.junit import join_id
+from envgen.verifiers.runners import base
+
+BUILD_FOLDER = "${BUILD_DIR:-build}"
+"""Where the recipe builds; a recipe that builds elsewhere sets BUILD_DIR in its variables."""
+REGISTER = (
+    'b="' + BUILD_FOLDER + '" && sed -i "/canary_[a-z]*[.]ctest/d" "$b/CTestTestfile.cmake" && '
+    'for c in canary_*.ctest; do [ ! -f "$c" ] || printf \'include("%s")\\n\' "$PWD/$c" '
+    '>>"$b/CTestTestfile.cmake"; done'
+)
+CANARY = """add_test([=[@one@]=] "sh" "-c" "@one_check@")
+add_test([=[@two@]=] "sh" "-c" "@two_check@")
+"""
+CHECK = (
+    "x=@{0}_seed@; i=0; while [ [=]i -lt @steps@ ]; do x=[=](([=]x * @factor@ % @modulus@)); "
+    "i=[=](([=]i + 1)); done; [ [=](([=]x % 2)) -eq 1 ]"
+).replace("[=]", "\\\\$")
+
+
+class CTest:
+    """``ctest`` in the build folder; the recipe's build makes it with tests enabled."""
+
+    name = "ctest"
+    languages: tuple[CodeLanguage, ...] = ("cpp", "c")
+    config_files = (
+        "**/CTestCustom.cmake",
+        "**/CTestConfig.cmake",
+        "**/DartConfiguration.tcl",
+        "CMakePresets.json",
+        "CMakeUserPresets.json",
+    )
+
+    def shell(self, report_dir: str, files: Sequence[str] = (), options: str = "") -> str:
+        """See ``Runner``; everything runs, for CTest knows nothing of files."""
+        report = base.quoted([f"{report_dir}/ctest.xml"])
+        command = base.joined(
+            'ctest --test-dir "$b" --timeout 300 -j2 --no-tests=error',
+            f"--output-junit {report}",
+            options,
+        )
+        return f"{base.prepared(report_dir)} && {REGISTER} && {command}"
+
+    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+        """Two commands in a file that the line above registers beside the project's tests."""
+        found = base.words(nonce)
+        text = CANARY
+        for place in ("one", "two"):
+            text = text.replace(f"@{place}_check@", CHECK.format(place))
+        return base.Canaries(
+            {f"canary_{found.file}.ctest": base.source(text, nonce)},
+            join_id("", found.passing, found.passing),
+            join_id("", found.failing, found.failing),
+        )

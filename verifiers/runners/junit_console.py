@@ -1,0 +1,42 @@
+"""JUnit's console launcher: tests without a build tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envgen.core.code_types import CodeLanguage
+from envgen.verifiers.runners import base, java
+
+CLASSES = "${TEST_CLASSES:-build/classes}"
+"""Where the recipe's build puts compiled tests; another place is TEST_CLASSES in its variables."""
+LAUNCHER = "org.junit.platform.console.ConsoleLauncher"
+JARS = (
+    "$(ls /env/*.jar /env/lib/*.jar /usr/share/java/junit-platform-*.jar /usr/share/java/junit-jupiter-*.jar "
+    "/usr/share/java/junit-vintage-engine.jar /usr/share/java/junit4.jar /usr/share/java/hamcrest*.jar "
+    "/usr/share/java/opentest4j.jar /usr/share/java/apiguardian-api.jar /usr/share/java/picocli.jar "
+    "/usr/share/java/univocity-parsers.jar 2>/dev/null | tr '\\n' ':')"
+)
+"""Jars of the workspace, and the distribution's packages junit5 and junit4."""
+
+
+class JUnitConsole:
+    """``ConsoleLauncher --scan-classpath`` over the classes that the recipe's build compiled."""
+
+    name = "junit-console"
+    languages: tuple[CodeLanguage, ...] = ("java",)
+    config_files = java.CONFIG_FILES
+
+    def shell(self, report_dir: str, files: Sequence[str] = (), options: str = "") -> str:
+        """See ``Runner``; everything on the class path runs. CLASSPATH is searched too."""
+        reports = base.quoted([report_dir])
+        command = base.joined(
+            f'c="{CLASSES}" && java -cp "$c:${{CLASSPATH:-}}:{JARS}" {LAUNCHER} --scan-classpath "$c"',
+            "--disable-banner --disable-ansi-colors --details=tree",
+            options,
+            f"--reports-dir {reports}",
+        )
+        return f"{base.prepared(report_dir)} && {command}"
+
+    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+        """See ``java.canaries``; the recipe's build must compile them with the tests."""
+        return java.canaries(self.name, nonce, repo_files)
