@@ -94,7 +94,7 @@ def candidates(
 
 def pull_of(clone: Clone, commit: Commit) -> int | None:
     """The pull request that a commit landed, by its message or by the pull heads of the clone."""
-    known = frozenset(clone.pull_heads.values())
+    known = clone.pulls
     for parent in commit.parents[1:]:
         if parent in clone.pull_heads:
             return clone.pull_heads[parent]

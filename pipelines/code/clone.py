@@ -124,6 +124,11 @@ class Clone:
                 pulls[commit] = max(int(parts[2]), pulls.get(commit, 0))
         return pulls
 
+    @cached_property
+    def pulls(self) -> frozenset[int]:
+        """The numbers of the pull requests whose heads are here."""
+        return frozenset(self.pull_heads.values())
+
     def log(self, *revisions: str, limit: int | None = None) -> list[Commit]:
         """Commits reachable from the revisions (``^x`` excludes), newest first."""
         count = () if limit is None else (f"--max-count={limit}",)
@@ -132,6 +137,11 @@ class Clone:
         out = self.run(*args, "--end-of-options", *revisions, "--")
         records = out.decode("utf-8", "replace").split("\x1e")[1:]
         return [_commit(record) for record in records]
+
+    def changed(self, base: str, head: str) -> tuple[str, ...]:
+        """The paths that differ, by their trees alone: much faster than ``diff``."""
+        out = self.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, head, "--")
+        return tuple(out.decode("utf-8", "surrogateescape").split("\0")[:-1])
 
     def diff(self, base: str, head: str, *, limit_bytes: int = 4_000_000) -> tuple[FilePatch, ...]:
         """The change from ``base`` to ``head``, binary files included, UTF-8 throughout.

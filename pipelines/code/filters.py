@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from envgen.core.code_types import CodeLanguage
 from envgen.core.patches import FilePatch
-from envgen.pipelines.code.split import SOURCE_SUFFIXES, Split
+from envgen.pipelines.code.split import SOURCE_SUFFIXES, Split, SplitConfig, classify
 
 CHORES = (
     r"^(build\(deps\)|chore(\([^)]*\))?!?:|ci(\([^)]*\))?:|docs?(\([^)]*\))?:|style(\([^)]*\))?:)",
@@ -27,6 +27,8 @@ class FilterConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    max_files: int = Field(default=200, ge=1)
+    """Files of the change, documentation included: more are not looked at."""
     max_gold_files: int = Field(default=20, ge=1)
     """Files of the gold patch."""
     max_gold_lines: int = Field(default=500, ge=1)
@@ -82,15 +84,29 @@ def title_reason(title: str, author: str, config: FilterConfig) -> str | None:
     return None
 
 
-def patch_reasons(split: Split, language: CodeLanguage, config: FilterConfig) -> Iterator[str]:
+def path_reasons(
+    paths: Sequence[str],
+    language: CodeLanguage,
+    config: FilterConfig,
+    split: SplitConfig | None = None,
+) -> Iterator[str]:
+    """Why a change is ruled out by the paths that it touches: every reason that holds."""
+    if len(paths) > config.max_files:
+        yield f"over {config.max_files} files"
+        return
+    sides = [(path, classify(path, language, split)) for path in paths]
+    suffixes = SOURCE_SUFFIXES[language]
+    if not any(side == "gold" and path.endswith(suffixes) for path, side in sides):
+        yield f"no {language} source file in the gold patch"
+    if not any(side == "test" for _, side in sides):
+        yield "no tests in the change"
+
+
+def patch_reasons(split: Split, config: FilterConfig) -> Iterator[str]:
     """Why a change is ruled out by its patches: every reason that holds."""
     yield from _unbuildable((*split.gold, *split.test))
     gold, test = split.gold, split.test
-    if not any(part.path.endswith(SOURCE_SUFFIXES[language]) for part in gold):
-        yield f"no {language} source file in the gold patch"
-    if not test:
-        yield "no tests in the change"
-    elif not any(part.added or part.binary for part in test):
+    if not any(part.added or part.binary for part in test):
         yield "tests are only removed"
     if len(gold) > config.max_gold_files:
         yield f"over {config.max_gold_files} gold files"

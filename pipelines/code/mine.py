@@ -19,6 +19,7 @@ from envgen.pipelines.code.clone import Clone, PatchTooLargeError
 from envgen.pipelines.code.filters import (
     FilterConfig,
     patch_reasons,
+    path_reasons,
     statement_reasons,
     title_reason,
 )
@@ -66,7 +67,7 @@ class Rejected(Record):
     head_commit: str
     pull_number: int | None = None
     stage: str
-    """``title``, ``patch``, ``statement``, ``kind`` or ``git``."""
+    """``title``, ``paths``, ``patch``, ``statement``, ``kind`` or ``git``."""
     reasons: tuple[str, ...]
 
 
@@ -120,29 +121,40 @@ class _Miner:
 
     def mine(self, candidate: Candidate) -> Instance | Rejected:
         """One candidate's instance, or why it is none."""
-        reason = title_reason(candidate.title, candidate.landed.author, self.config.filters)
-        if reason:
-            return self._rejected(candidate, "title", reason)
         try:
-            split = self._split(candidate)
+            return self._mine(candidate)
         except PatchTooLargeError:
             most = self.config.filters.max_patch_bytes
             return self._rejected(candidate, "patch", f"over {most} bytes of patches")
         except (PipelineError, ConfigError) as error:
             return self._rejected(candidate, "git", str(error))
-        reasons = tuple(patch_reasons(split, self.language, self.config.filters))
-        return (
-            self._rejected(candidate, "patch", *reasons)
-            if reasons
-            else self._stated(candidate, split)
-        )
 
-    def _split(self, candidate: Candidate) -> Split:
+    def _mine(self, candidate: Candidate) -> Instance | Rejected:
+        config = self.config
+        reason = title_reason(candidate.title, candidate.landed.author, config.filters)
+        if reason:
+            return self._rejected(candidate, "title", reason)
+        language = self._language(candidate.base)
+        paths = self.clone.changed(candidate.base, candidate.landed.id)
+        reasons = tuple(path_reasons(paths, language, config.filters, config.split))
+        if reasons:
+            return self._rejected(candidate, "paths", *reasons)
+        split = self._split(candidate, language)
+        reasons = tuple(patch_reasons(split, config.filters))
+        if reasons:
+            return self._rejected(candidate, "patch", *reasons)
+        return self._stated(candidate, split, language)
+
+    def _language(self, commit: str) -> CodeLanguage:
+        """A project may have moved, say from JavaScript to TypeScript: the base commit decides."""
+        return self.config.language or main_language(self.clone.files(commit)) or self.language
+
+    def _split(self, candidate: Candidate, language: CodeLanguage) -> Split:
         base, head = candidate.base, candidate.landed.id
         limit = 4 * self.config.filters.max_patch_bytes
         return split_change(
             self.clone.diff(base, head, limit_bytes=limit),
-            self.language,
+            language,
             config=self.config.split,
             separate=lambda part: self.clone.separate(base, head, part),
             build_text=lambda: self._build_text(head),
@@ -153,7 +165,9 @@ class _Miner:
         texts = (self.clone.read(commit, path) for path in paths[:50])
         return "\n".join(text.decode("utf-8", "replace") for text in texts)
 
-    def _stated(self, candidate: Candidate, split: Split) -> Instance | Rejected:
+    def _stated(
+        self, candidate: Candidate, split: Split, language: CodeLanguage
+    ) -> Instance | Rejected:
         issues = self._issues(candidate, split)
         statement = statement_of(candidate, issues, self.texts)
         reasons = tuple(statement_reasons(statement.text, self.config.filters))
@@ -168,7 +182,7 @@ class _Miner:
             repo=self.config.repo,
             base_commit=candidate.base,
             head_commit=candidate.landed.id,
-            language=self.language,
+            language=language,
             kind=statement.kind,
             pull_number=candidate.pull,
             issue_numbers=issues,

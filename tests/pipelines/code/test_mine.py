@@ -134,8 +134,8 @@ def test_every_rejection_has_its_reason(history: History) -> None:
     results = [r for r in mined(history).values() if isinstance(r, Rejected)]
     assert [(r.stage, r.reasons[0]) for r in reversed(results)] == [
         ("title", "a chore by its title"),
-        ("patch", "no python source file in the gold patch"),
-        ("patch", "no tests in the change"),
+        ("paths", "no python source file in the gold patch"),
+        ("paths", "no tests in the change"),
         ("patch", "tests are only removed"),
         ("statement", "statement under 3 words"),
         ("patch", "binary files in the gold patch"),
