@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from envgen.core.errors import ContractError, EnvgenError
-from envgen.environments.general import GeneralEnv
+from envgen.environments.episodes import EpisodeEnv
 
 JUNK: tuple[Any, ...] = (
     "",
@@ -30,7 +30,7 @@ JUNK: tuple[Any, ...] = (
 """Actions that may only ever give an error observation."""
 
 
-def check_env(env: GeneralEnv, *, num_tasks: int = 3, seed: int = 0) -> None:
+def check_env(env: EpisodeEnv, *, num_tasks: int = 3, seed: int = 0) -> None:
     """Check a general environment on some of its tasks.
 
     gymnasium's own checks pass without a warning; (task_id, seed) fixes the episode; junk gives an
@@ -61,7 +61,7 @@ def check_env(env: GeneralEnv, *, num_tasks: int = 3, seed: int = 0) -> None:
         raise ContractError("the environment breaks its contract:\n  " + "\n  ".join(problems))
 
 
-def _task_problems(env: GeneralEnv, task_id: str, seed: int) -> list[str]:
+def _task_problems(env: EpisodeEnv, task_id: str, seed: int) -> list[str]:
     env.action_space.seed(seed)
     env.reset(seed=seed, options={"task_id": task_id})
     actions = [env.action_space.sample() for _ in range(env.task.limits.turns)]
@@ -85,7 +85,7 @@ _Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 def _play(
-    env: GeneralEnv, task_id: str, seed: int, actions: list[str]
+    env: EpisodeEnv, task_id: str, seed: int, actions: list[str]
 ) -> tuple[list[_Step], tuple[Any, ...]]:
     env.reset(seed=seed, options={"task_id": task_id})
     steps: list[_Step] = []
@@ -96,7 +96,7 @@ def _play(
     return steps, env.messages
 
 
-def _junk_problems(env: GeneralEnv, task_id: str) -> list[str]:
+def _junk_problems(env: EpisodeEnv, task_id: str) -> list[str]:
     problems = []
     for junk in JUNK:
         env.reset(options={"task_id": task_id})

@@ -9,7 +9,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from envgen.core.errors import ConfigError
 from envgen.core.jsonvalues import clean_text
-from envgen.environments.general import GeneralEnv
+from envgen.environments.episodes import EpisodeEnv
 from envgen.environments.rendering import clip, render_messages, render_tools
 from envgen.environments.spaces import UnicodeText
 
@@ -29,11 +29,11 @@ class TextHistory(gymnasium.ObservationWrapper[str, str, str], RecordConstructor
         max_length: int = 262_144,
         tools: bool = True,
     ) -> None:
-        if not isinstance(env.unwrapped, GeneralEnv):
-            raise ConfigError(f"TextHistory needs a GeneralEnv, not {type(env.unwrapped).__name__}")
+        if not isinstance(env.unwrapped, EpisodeEnv):
+            raise ConfigError(f"TextHistory needs a EpisodeEnv, not {type(env.unwrapped).__name__}")
         RecordConstructorArgs.__init__(self, max_length=max_length, tools=tools)
         gymnasium.ObservationWrapper.__init__(self, env)
-        self._inner: GeneralEnv = env.unwrapped
+        self._inner: EpisodeEnv = env.unwrapped
         self._tools = tools
         self._max_length = max_length
         self.observation_space: gymnasium.Space[Any] = UnicodeText(max_length)

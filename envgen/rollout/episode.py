@@ -23,7 +23,7 @@ from envgen.core.types import (
     Usage,
 )
 from envgen.environments.actions import encode_message
-from envgen.environments.general import GeneralEnv
+from envgen.environments.episodes import EpisodeEnv
 from envgen.policies.base import (
     BudgetExceededError,
     CancelledPolicyError,
@@ -91,7 +91,7 @@ class _Progress:
 
 
 def run_episode(
-    env: GeneralEnv,
+    env: EpisodeEnv,
     policy: Policy,
     task_id: str,
     *,
@@ -147,7 +147,7 @@ def run_episode(
 
 
 def _play(
-    env: GeneralEnv,
+    env: EpisodeEnv,
     policy: Policy,
     task_id: str,
     seed: int,
@@ -226,7 +226,7 @@ def _within(sampling: Sampling, left: int) -> Sampling:
 
 
 def _result(
-    env: GeneralEnv,
+    env: EpisodeEnv,
     policy: Policy,
     task_id: str,
     sample: int,
