@@ -119,19 +119,25 @@ def compare(base: State, before: State, after: State, test_files: Collection[str
 
 def stem(test: TestId) -> TestId:
     """A test's id without its parameters: ``f::c::t[1-2]`` and ``f::c::t[3-4]`` share one."""
-    head, separator, name = test.rpartition("::")
-    return head + separator + (_PARAMETERS.split(name, maxsplit=1)[0].rstrip() or name)
+    owner, name = _split(test)
+    return f"{owner}::{_PARAMETERS.split(name, maxsplit=1)[0].rstrip() or name}"
 
 
 def place(test: TestId) -> str:
     """Where a test stands: its id without its name."""
-    return test.rpartition("::")[0]
+    return _split(test)[0]
 
 
 def file_of(test: TestId) -> str:
     """The file in a test's id; empty where the runner tells none."""
-    parts = test.split("::")
-    return parts[0] if len(parts) > 2 else ""
+    return place(test).partition("::")[0] if "::" in place(test) else ""
+
+
+def _split(test: TestId) -> tuple[str, str]:
+    """An id's owner and name; colons in parameters don't count."""
+    cut = test.find("[")
+    owner, _, name = test[: cut if cut > 0 else len(test)].rpartition("::")
+    return owner, name + (test[cut:] if cut > 0 else "")
 
 
 class _Sorter:
