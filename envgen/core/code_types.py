@@ -132,6 +132,10 @@ class CodeTests(Record):
     """As in ``Instance``."""
     test_files: tuple[str, ...]
     """Test files of the base commit and of the patch: restored before the patch is applied."""
+    test_paths: tuple[str, ...] = ()
+    """Regular expressions of test paths; what a submission changes or adds there is put back, too."""
+    only: tuple[str, ...] = ()
+    """Run these test files only, where the runner can; empty: all."""
     fail_to_pass: tuple[TestId, ...] = Field(min_length=1)
     pass_to_pass: tuple[TestId, ...] = ()
     unstable: tuple[TestId, ...] = ()

@@ -282,6 +282,8 @@ class Score(Record):
     value: float = Field(ge=0.0, le=1.0)
     passed: bool
     reasons: tuple[str, ...] = ()
+    tests: dict[str, str] = Field(default_factory=dict)
+    """Of code tasks: how each test ended that the submission is judged by."""
 
 
 class Sampling(Record):

@@ -1,0 +1,355 @@
+"""Prove an instance: its gold patch mends tests, breaks none, and does so every time.
+
+Three states are run, each several times (``compare``): the base commit, with the test patch, with test
+patch and gold patch. All runs go the way a submission's run goes: what a verifier restores is restored, and
+canaries are among the tests. What holds is then run ten times more, since three runs miss a test that fails
+one time in twenty 86 % of the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from pydantic import Field
+
+from envgen.core.code_types import CodeTests, Instance, Status, TestReport
+from envgen.core.errors import SandboxError, VerifierError, WorkspaceError
+from envgen.core.surrogates import to_bytes
+from envgen.core.types import Evidence, GateResult, GateStatus, Record
+from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
+from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.verifiers.code import exam_of, score_run
+from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests, touched_paths
+
+logger = logging.getLogger(__name__)
+
+Log = Callable[[str], None]
+_GARBAGE = b"envgen: this file is broken on purpose ((( {{{ \"\n"
+
+
+class Reason(StrEnum):
+    """Why an instance was not kept; the funnel counts them."""
+
+    NO_TREE = "no_tree"
+    """The base commit can't be taken from the clone."""
+    NO_RECIPE = "no_recipe"
+    """Nothing in the repository says how to build and test it."""
+    INSTALL = "install"
+    """Dependencies can't be had, or a build command fails on the base commit."""
+    NO_TESTS = "no_tests"
+    """The base commit has no test that passes."""
+    BASE_RUN = "base_run"
+    """The tests of the base commit hang, or leave no report."""
+    CANARIES = "canaries"
+    """The project's run does not collect the canaries, or turns their verdicts round."""
+    TEST_PATCH = "test_patch"
+    """The test patch does not apply."""
+    GOLD_PATCH = "gold_patch"
+    """The gold patch does not apply."""
+    BEFORE_RUN = "before_run"
+    """With the test patch, the tests hang or leave no report."""
+    AFTER_RUN = "after_run"
+    """With the gold patch, the tree does not build, or its tests hang or leave no report."""
+    NO_FAIL_TO_PASS = "no_fail_to_pass"
+    """No test fails before and passes after."""
+    NOT_IMPORTED = "not_imported"
+    """The gold patch's files may hold anything: the tests don't use them."""
+    PASS_TO_FAIL = "pass_to_fail"
+    UNSTABLE = "unstable"
+    """Only tests that do not end alike in all runs are fail-to-pass."""
+    ENVGEN = "envgen"
+    """A fault of ours, or of this machine."""
+
+
+class ValidateConfig(Record):
+    """How thoroughly instances are proven."""
+
+    repeats: int = Field(default=3, ge=1)
+    """Runs of each state."""
+    more: int = Field(default=10, ge=0)
+    """Runs of what is kept, beside those."""
+    only_touched: bool = False
+    """Run only the test files that the test patch touches, where the runner can."""
+    max_unstable: int = Field(default=1000, ge=0)
+
+
+class Validation(Record):
+    """What proving one instance found."""
+
+    instance_id: str
+    reason: Reason | None = None
+    """Why it was not kept; None: it was."""
+    details: str = ""
+    tests: CodeTests | None = None
+    evidence: Evidence = ()
+    runs: int = 0
+    tests_s: float = 0.0
+    """Seconds in test runners, all runs together."""
+    wall_s: float = 0.0
+    counts: dict[str, int] = Field(default_factory=dict)
+    """Tests by what became of them."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the instance is proven."""
+        return self.reason is None
+
+
+class RejectedError(Exception):
+    """Raised where an instance falls; its arguments are the reason and details."""
+
+    def __init__(self, reason: Reason, details: str = "") -> None:
+        super().__init__(reason, details)
+        self.reason, self.details = reason, details
+
+
+def validate_instance(
+    instance: Instance,
+    workspace: Workspace,
+    config: ValidateConfig,
+    *,
+    test_files: Sequence[str],
+    test_paths: Sequence[str] = (),
+    limits: Limits | None = None,
+    log: Log | None = None,
+) -> Validation:
+    """Prove an instance in its built workspace.
+
+    Args:
+        instance: with its patches.
+        workspace: the base commit, built.
+        config: how often.
+        test_files: the test files of the base commit.
+        test_paths: regular expressions of test paths.
+        limits: of the sandboxes.
+        log: is told each step as it starts.
+    """
+    started = time.monotonic()
+    prover = _Prover(instance, workspace, config, limits, log or (lambda _: None))
+    try:
+        found = prover.prove(tuple(test_files), tuple(test_paths))
+    except RejectedError as error:
+        found = Validation(
+            instance_id=instance.id,
+            reason=error.reason,
+            details=error.details,
+            counts=prover.counts(),
+        )
+    except (SandboxError, WorkspaceError) as error:
+        found = Validation(instance_id=instance.id, reason=Reason.ENVGEN, details=str(error))
+    return found.model_copy(
+        update={
+            "runs": prover.runs,
+            "tests_s": prover.tests_s,
+            "wall_s": time.monotonic() - started,
+        }
+    )
+
+
+class _Prover:
+    def __init__(
+        self,
+        instance: Instance,
+        workspace: Workspace,
+        config: ValidateConfig,
+        limits: Limits | None,
+        log: Log,
+    ) -> None:
+        self.instance, self.workspace, self.config = instance, workspace, config
+        self.limits, self.log = limits, log
+        self.gold = to_bytes(instance.gold_patch)
+        self.test_patch = to_bytes(instance.test_patch)
+        self.runs = 0
+        self.tests_s = 0.0
+        self.comparison: Comparison | None = None
+
+    def counts(self) -> dict[str, int]:
+        """How many tests are of each kind, as far as it came."""
+        found = self.comparison
+        if found is None:
+            return {}
+        lists = ("fail_to_pass", "pass_to_pass", "pass_to_fail", "unstable")
+        sizes = {name: len(getattr(found, name)) for name in lists}
+        return sizes | {str(kind): n for kind, n in found.counts().items()}
+
+    def prove(self, test_files: tuple[str, ...], test_paths: tuple[str, ...]) -> Validation:
+        touched = touched_paths(self.test_patch)
+        files = tuple(dict.fromkeys((*test_files, *touched)))
+        only = touched if self.config.only_touched else ()
+        exam = Exam(
+            test_patch=self.test_patch, test_files=files, test_paths=test_paths, only=only
+        )
+        comparison = self._compare(exam, touched)
+        if not comparison.fail_to_pass:
+            raise self._without_fail_to_pass(exam, comparison)
+        if comparison.pass_to_fail:
+            raise RejectedError(Reason.PASS_TO_FAIL, _listed(comparison.pass_to_fail))
+        tests = CodeTests(
+            runner=self.workspace.recipe.runner,
+            test_patch=self.instance.test_patch,
+            test_files=files,
+            test_paths=test_paths,
+            only=only,
+            fail_to_pass=comparison.fail_to_pass,
+            pass_to_pass=comparison.pass_to_pass,
+            unstable=comparison.unstable,
+        )
+        tests = self._run_more(tests)
+        return Validation(
+            instance_id=self.instance.id,
+            tests=tests,
+            evidence=self._evidence(tests),
+            counts=self.counts(),
+        )
+
+    def _compare(self, exam: Exam, touched: Sequence[str]) -> Comparison:
+        """One run of each state at first: what falls then needs no more of them."""
+        base = [self._base(exam)]
+        after = [self._after(exam)]
+        before = [self._before(exam)]
+        self.comparison = compare(merge(base), merge(before), merge(after), touched)
+        if not self.comparison.fail_to_pass:
+            return self.comparison
+        for _ in range(self.config.repeats - 1):
+            base.append(self._base(exam))
+            before.append(self._before(exam))
+            after.append(self._after(exam))
+        states = [self._merged(runs) for runs in (base, before, after)]
+        self.comparison = compare(states[0], states[1], states[2], touched)
+        return self.comparison
+
+    def _merged(self, reports: Sequence[TestReport | None]) -> State:
+        try:
+            return merge(reports)
+        except ValueError as error:
+            raise RejectedError(Reason.UNSTABLE, str(error)) from error
+
+    def _base(self, exam: Exam) -> TestReport:
+        run = self._run("base", Exam(only=exam.only))
+        if run.report is None:
+            raise RejectedError(_BASE_REASONS.get(run.status, Reason.BASE_RUN), _told(run))
+        if not any(case.status is Status.PASS for case in run.report.cases):
+            raise RejectedError(Reason.NO_TESTS, f"{len(run.report.cases)} tests, none passes")
+        return run.report
+
+    def _before(self, exam: Exam) -> TestReport | None:
+        run = self._run("before", exam)
+        if run.report is None and run.status is not RunStatus.NOT_BUILT:
+            raise RejectedError(_CANARIES.get(run.status, Reason.BEFORE_RUN), _told(run))
+        return run.report
+
+    def _after(self, exam: Exam) -> TestReport:
+        run = self._run("after", exam, self.gold)
+        if run.status is RunStatus.REFUSED:
+            raise RejectedError(Reason.GOLD_PATCH, run.reason)
+        if run.report is None:
+            raise RejectedError(_CANARIES.get(run.status, Reason.AFTER_RUN), _told(run))
+        return run.report
+
+    def _run(self, what: str, exam: Exam, change: bytes = b"") -> TestRun:
+        self.runs += 1
+        self.log(f"run {self.runs}: {what}")
+        try:
+            run = run_tests(self.workspace, exam, change, limits=self.limits)
+        except VerifierError as error:
+            raise RejectedError(Reason.TEST_PATCH, str(error)) from error
+        self.tests_s += run.tests_s
+        return run
+
+    def _without_fail_to_pass(self, exam: Exam, comparison: Comparison) -> RejectedError:
+        """Say why no test is fail-to-pass: flaky ones only, code nobody imports, or none at all."""
+        kinds = ", ".join(f"{n} {kind}" for kind, n in comparison.counts().items())
+        if self.runs > 3:
+            return RejectedError(Reason.UNSTABLE, f"after {self.runs} runs: {kinds}")
+        if not self._matters(exam):
+            return RejectedError(
+                Reason.NOT_IMPORTED, f"broken on purpose: {_listed(touched_paths(self.gold))}"
+            )
+        return RejectedError(Reason.NO_FAIL_TO_PASS, kinds)
+
+    def _matters(self, exam: Exam) -> bool:
+        """Whether the tests notice when the files of the gold patch are broken on purpose."""
+        sound = self._after(exam).statuses()
+        broken = self._run("broken on purpose", exam.model_copy(update={"spoil": _GARBAGE}), self.gold)
+        return broken.report is None or broken.report.statuses() != sound
+
+    def _run_more(self, tests: CodeTests) -> CodeTests:
+        """Run what is kept again; drop what does not end alike.
+
+        Raises:
+            RejectedError: if no fail-to-pass test is left.
+        """
+        exam = exam_of(tests)
+        unsteady: set[str] = set()
+        for _ in range(self.config.more):
+            after = score_run(self._more_run("after", exam, self.gold), tests)
+            before = score_run(self._more_run("before", exam, b""), tests)
+            good = {str(Status.PASS), str(Status.XFAIL)}
+            unsteady |= {name for name, status in after.tests.items() if status not in good}
+            unsteady |= {name for name in tests.fail_to_pass if before.tests.get(name) in good}
+        if not unsteady:
+            return tests
+        left = {
+            name: tuple(test for test in getattr(tests, name) if test not in unsteady)
+            for name in ("fail_to_pass", "pass_to_pass")
+        }
+        if not left["fail_to_pass"]:
+            raise RejectedError(Reason.UNSTABLE, _listed(sorted(unsteady)))
+        unstable = tuple(sorted({*tests.unstable, *unsteady}))
+        return tests.model_copy(update={**left, "unstable": unstable})
+
+    def _more_run(self, what: str, exam: Exam, change: bytes) -> TestRun:
+        run = self._run(what, exam, change)
+        if run.report is None and not (run.status is RunStatus.NOT_BUILT and not change):
+            raise RejectedError(Reason.UNSTABLE, f"run {self.runs}: {_told(run)}")
+        return run
+
+    def _evidence(self, tests: CodeTests) -> Evidence:
+        found = self.comparison
+        assert found is not None
+        times = self.config.repeats + self.config.more
+        kinds = found.counts()
+        mended = [found.kinds.get(name, Kind.FAILED) for name in tests.fail_to_pass]
+        return (
+            _passed("gold", times, 1.0, runs=times),
+            _passed("empty_patch", times, 0.0, runs=times),
+            _passed(
+                "fail_to_pass",
+                len(tests.fail_to_pass),
+                float(len(tests.fail_to_pass)),
+                failed=mended.count(Kind.FAILED),
+                not_built=mended.count(Kind.NOT_BUILT),
+            ),
+            _passed(
+                "pass_to_fail",
+                max(1, len(tests.pass_to_pass)),
+                0.0,
+                pass_to_pass=len(tests.pass_to_pass),
+            ),
+            _passed("canaries", self.runs, 1.0),
+            _passed(
+                "stable", times, float(len(tests.unstable)), **{str(k): n for k, n in kinds.items()}
+            ),
+        )
+
+
+_CANARIES = {RunStatus.FORGED: Reason.CANARIES}
+_BASE_REASONS = {RunStatus.NOT_BUILT: Reason.INSTALL, **_CANARIES}
+
+
+def _passed(gate: str, n: int, figure: float, **details: int) -> GateResult:
+    return GateResult(
+        gate=gate, status=GateStatus.PASSED, n=n, figure=figure, details=dict(details)
+    )
+
+
+def _told(run: TestRun) -> str:
+    return f"{run.status}: {run.reason}"
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,0 +1,259 @@
+"""Run a repository's tests in a fresh workspace, after a change nobody trusts.
+
+The change is applied first; then test files and the runner's configuration are put back as they were on
+the base commit, the test patch is applied, and canaries with random names are set among the tests: one
+that passes and one that fails. The patched code runs inside the test runner and could write any report;
+one without both verdicts on the canaries is forged (``FORGED``), and nothing in it counts.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from envgen.core.code_types import Status, TestReport
+from envgen.core.errors import ReportError, SandboxError, VerifierError, WorkspaceError
+from envgen.core.types import Record
+from envgen.sandboxes.base import WORK, ExecResult
+from envgen.sandboxes.workspace import Limits, OpenWorkspace, Workspace
+from envgen.verifiers.inline_canaries import Inline, inline_canaries
+from envgen.verifiers.junit import read_junit
+from envgen.verifiers.runners import runner
+from envgen.verifiers.runners.base import Canaries, Runner
+
+BUILD_S = 1800.0
+_LIST_S = 60.0
+_TAIL = 2_000
+_MAX_REPORT = 64 << 20
+_TOUCHED = re.compile(rb"^(?:--- a/|\+\+\+ b/|rename (?:from|to) |copy to )(.+?)\t?\r?$", re.M)
+_HEADER = re.compile(rb"^diff --git a/(.+) b/\1$", re.M)
+
+
+class RunStatus(StrEnum):
+    """How a run of a test suite ended."""
+
+    RAN = "ran"
+    REFUSED = "refused"
+    """The change does not apply."""
+    NOT_BUILT = "not_built"
+    """A build command failed."""
+    TIMED_OUT = "timed_out"
+    NO_REPORT = "no_report"
+    """The runner left no report, or a broken one: its tests are unknown."""
+    FORGED = "forged"
+    """The report lacks a canary, or has the wrong verdict on one."""
+
+
+class TestRun(Record):
+    """One run of a test suite."""
+
+    __test__ = False
+
+    status: RunStatus
+    report: TestReport | None = None
+    """Without the canaries; only of a run that ``RAN``."""
+    reason: str = ""
+    """What went wrong, with the last lines of the output."""
+    tests_s: float = 0.0
+    """Seconds of the runner's command."""
+    wall_s: float = 0.0
+    """Seconds of everything, opening the workspace included."""
+
+
+class Exam(Record):
+    """What is run, and what is put back before."""
+
+    test_patch: bytes = b""
+    test_files: tuple[str, ...] = ()
+    """Put back as on the base commit."""
+    test_paths: tuple[str, ...] = ()
+    """Regular expressions; what the change touches of such paths is put back, too."""
+    only: tuple[str, ...] = ()
+    """Run these test files only, where the runner can; empty: all."""
+
+
+def run_tests(
+    workspace: Workspace,
+    exam: Exam,
+    change: bytes = b"",
+    *,
+    limits: Limits | None = None,
+    variables: dict[str, str] | None = None,
+) -> TestRun:
+    """Run the tests once on the workspace's tree with ``change``.
+
+    Args:
+        workspace: the repository, built.
+        exam: which tests.
+        change: a git diff of the base commit.
+        limits: of the sandbox.
+        variables: environment variables beside the recipe's.
+
+    Raises:
+        VerifierError: the test patch does not apply to the base commit.
+        SandboxError: the sandbox failed.
+        WorkspaceError: the workspace can't be opened.
+    """
+    started = time.monotonic()
+    with workspace.open(limits) as opened:
+        run = _Run(opened, workspace, exam, variables or {}).run(change)
+    return run.model_copy(update={"wall_s": time.monotonic() - started})
+
+
+def touched_paths(change: bytes) -> tuple[str, ...]:
+    """The paths that a git diff names; quoted ones as they stand."""
+    found = [match[1] for pattern in (_TOUCHED, _HEADER) for match in pattern.finditer(change)]
+    names = (path.decode("utf-8", "surrogateescape") for path in found if path != b"/dev/null")
+    return tuple(dict.fromkeys(names))
+
+
+class _Run:
+    def __init__(
+        self, opened: OpenWorkspace, workspace: Workspace, exam: Exam, variables: dict[str, str]
+    ) -> None:
+        self.opened, self.recipe, self.exam = opened, workspace.recipe, exam
+        self.runner: Runner = runner(workspace.recipe.runner)
+        self.variables = {**workspace.recipe.variables, **variables}
+        self.nonce = secrets.token_hex(6)
+        self.folder = f"{WORK}/.{secrets.token_hex(8)}"
+        self.canaries: Canaries | None = None
+        self.inline: tuple[Inline, ...] = ()
+
+    def run(self, change: bytes) -> TestRun:
+        """Change, put back, build, run, read."""
+        try:
+            self.opened.apply(change)
+        except WorkspaceError as error:
+            return TestRun(status=RunStatus.REFUSED, reason=str(error)[-_TAIL:])
+        put_back = self._put_back(change)
+        self._set_tests(put_back)
+        for command in self.recipe.build:
+            built = self.opened.shell(command, BUILD_S, self.variables)
+            if built.timed_out:
+                return TestRun(status=RunStatus.TIMED_OUT, reason=f"{command!r}: {_tail(built)}")
+            if built.exit_code:
+                return TestRun(status=RunStatus.NOT_BUILT, reason=f"{command!r}: {_tail(built)}")
+        if self.recipe.build:  # what was built may have changed the tests
+            self._set_tests(put_back)
+        return self._test()
+
+    def _put_back(self, change: bytes) -> tuple[str, ...]:
+        if not change and not self.exam.test_patch:
+            return ()
+        rules = [re.compile(rule) for rule in self.exam.test_paths]
+        own = [p for p in touched_paths(change) if any(rule.search(p) for rule in rules)]
+        return tuple(dict.fromkeys((*self.exam.test_files, *self.runner.config_files, *own)))
+
+    def _set_tests(self, put_back: Sequence[str]) -> None:
+        """Set the tests as they are to be run. May be called again."""
+        try:
+            self.opened.restore(put_back)
+            self.opened.apply(self.exam.test_patch)
+        except WorkspaceError as error:
+            raise VerifierError(f"the tests can't be set: {error}", error.hint) from error
+        if self.canaries is None:
+            self.canaries = self.runner.canaries(self.nonce, _Files(self.opened))
+            self.inline = inline_canaries(self.recipe.language, self._test_sources())
+        for path, content in self.canaries.files.items():
+            self.opened.write(path, content)
+        for canary in self.inline:
+            self.opened.write(canary.path, canary.content)
+
+    def _test_sources(self) -> dict[str, bytes]:
+        """The files that the test patch leaves behind, by path."""
+        sources = {}
+        for path in touched_paths(self.exam.test_patch):
+            try:
+                sources[path] = self.opened.read(path)
+            except SandboxError:  # deleted, or a link
+                continue
+        return sources
+
+    def _test(self) -> TestRun:
+        assert self.canaries is not None
+        only = (*self.exam.only, *self.canaries.files) if self.exam.only else ()
+        moment = datetime.now(UTC)
+        line = self.runner.shell(self.folder, only, self.recipe.options)
+        done = self.opened.shell(line, self.recipe.test_s, self.variables)
+        seconds = done.wall_s
+        if done.timed_out:
+            reason = f"stopped after {seconds:.0f} s: {_tail(done)}"
+            return TestRun(status=RunStatus.TIMED_OUT, reason=reason, tests_s=seconds)
+        try:
+            report = read_junit(self._files(), moment=moment)
+        except ReportError as error:
+            reason = f"{error}; exit code {done.exit_code}: {_tail(done)}"
+            return TestRun(status=RunStatus.NO_REPORT, reason=reason, tests_s=seconds)
+        if fault := self._canary_fault(report):
+            reason = f"{fault}; exit code {done.exit_code}: {_tail(done)}"
+            return TestRun(status=RunStatus.FORGED, reason=reason, tests_s=seconds)
+        return TestRun(status=RunStatus.RAN, report=self._without_canaries(report), tests_s=seconds)
+
+    def _files(self) -> dict[str, bytes]:
+        """The report's files, copied out of the sandbox."""
+        listed = self.opened.shell(f"find {self.folder} -type f -name '*.xml' -print0", _LIST_S)
+        names = [name.decode(errors="replace") for name in listed.stdout.split(b"\0") if name]
+        if not names:
+            raise ReportError("the test run left no report")
+        try:
+            sandbox = self.opened.sandbox
+            return {name: sandbox.read_file(name, _MAX_REPORT) for name in names}
+        except SandboxError as error:
+            raise ReportError(f"the report can't be read: {error}") from error
+
+    def _canary_fault(self, report: TestReport) -> str:
+        """What is wrong with the verdicts on the canaries; empty when nothing is."""
+        assert self.canaries is not None
+        statuses = report.statuses()
+        passing, failing = statuses.get(self.canaries.passing), statuses.get(self.canaries.failing)
+        if passing is not Status.PASS:
+            return f"the canary that must pass is {passing or 'missing'}"
+        if failing not in (Status.FAIL, Status.ERROR):
+            return f"the canary that must fail is {failing or 'missing'}"
+        faults = (canary.fault(statuses) for canary in self.inline)
+        return next((fault for fault in faults if fault), "")
+
+    def _without_canaries(self, report: TestReport) -> TestReport:
+        assert self.canaries is not None
+        own = {self.canaries.passing, self.canaries.failing}
+        cases = tuple(
+            case
+            for case in report.cases
+            if case.id not in own
+            and self.nonce not in case.id
+            and not any(canary.names(case.id) for canary in self.inline)
+        )
+        return report.model_copy(update={"cases": cases})
+
+
+class _Files(Mapping[str, bytes]):
+    """The repository's files; contents are read when asked for."""
+
+    def __init__(self, opened: OpenWorkspace) -> None:
+        self._opened = opened
+        listed = opened.shell("git ls-files -z --cached --others --exclude-standard", _LIST_S)
+        names = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
+        self._names = dict.fromkeys(name for name in names if name)
+
+    def __getitem__(self, path: str) -> bytes:
+        if path not in self._names:
+            raise KeyError(path)
+        try:
+            return self._opened.read(path)
+        except SandboxError as error:  # a link, or gone
+            raise KeyError(path) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _tail(result: ExecResult) -> str:
+    said = (result.stdout + b"\n" + result.stderr).decode(errors="replace").strip()
+    return said[-_TAIL:]
