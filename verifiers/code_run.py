@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from envgen.core.code_types import Status, TestReport
-from envgen.core.errors import ReportError, SandboxError, VerifierError, WorkspaceError
+from envgen.core.errors import ConfigError, ReportError, SandboxError, VerifierError, WorkspaceError
+from envgen.core.patches import split_patch
 from envgen.core.types import Record
 from envgen.sandboxes.base import WORK, ExecResult
 from envgen.sandboxes.workspace import Limits, OpenWorkspace, Workspace
@@ -29,8 +30,7 @@ BUILD_S = 1800.0
 _LIST_S = 60.0
 _TAIL = 2_000
 _MAX_REPORT = 64 << 20
-_TOUCHED = re.compile(rb"^(?:--- a/|\+\+\+ b/|rename (?:from|to) |copy to )(.+?)\t?\r?$", re.M)
-_HEADER = re.compile(rb"^diff --git a/(.+) b/\1$", re.M)
+_NAMED = re.compile(rb"^(?:--- |\+\+\+ )(?:[ab]/)?([^\t\r\n]+)", re.M)
 
 
 class RunStatus(StrEnum):
@@ -74,6 +74,8 @@ class Exam(Record):
     """Regular expressions; what the change touches of such paths is put back, too."""
     only: tuple[str, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
+    spoil: bytes = b""
+    """What to overwrite the change's own files with, to see whether any test notices."""
 
 
 def run_tests(
@@ -105,10 +107,15 @@ def run_tests(
 
 
 def touched_paths(change: bytes) -> tuple[str, ...]:
-    """The paths that a git diff names; quoted ones as they stand."""
-    found = [match[1] for pattern in (_TOUCHED, _HEADER) for match in pattern.finditer(change)]
-    names = (path.decode("utf-8", "surrogateescape") for path in found if path != b"/dev/null")
-    return tuple(dict.fromkeys(names))
+    """The paths that a git diff touches, both of a rename.
+
+    Raises:
+        ConfigError: if it is no git diff.
+    """
+    paths = [path for part in split_patch(change) for path in part.paths]
+    # What git apply would take for a diff without a header of its own.
+    named = (match[1].decode("utf-8", "surrogateescape") for match in _NAMED.finditer(change))
+    return tuple(dict.fromkeys((*paths, *(path for path in named if path != "/dev/null"))))
 
 
 class _Run:
@@ -126,11 +133,13 @@ class _Run:
     def run(self, change: bytes) -> TestRun:
         """Change, put back, build, run, read."""
         try:
+            touched = touched_paths(change)
             self.opened.apply(change)
-        except WorkspaceError as error:
+        except (WorkspaceError, ConfigError) as error:
             return TestRun(status=RunStatus.REFUSED, reason=str(error)[-_TAIL:])
-        put_back = self._put_back(change)
+        put_back = self._put_back(touched)
         self._set_tests(put_back)
+        self._spoil(touched)
         for command in self.recipe.build:
             built = self.opened.shell(command, BUILD_S, self.variables)
             if built.timed_out:
@@ -141,12 +150,22 @@ class _Run:
             self._set_tests(put_back)
         return self._test()
 
-    def _put_back(self, change: bytes) -> tuple[str, ...]:
-        if not change and not self.exam.test_patch:
+    def _put_back(self, touched: Sequence[str]) -> tuple[str, ...]:
+        if not touched and not self.exam.test_patch:
             return ()
-        rules = [re.compile(rule) for rule in self.exam.test_paths]
-        own = [p for p in touched_paths(change) if any(rule.search(p) for rule in rules)]
+        own = [path for path in touched if self._is_test(path)]
         return tuple(dict.fromkeys((*self.exam.test_files, *self.runner.config_files, *own)))
+
+    def _is_test(self, path: str) -> bool:
+        return any(re.search(rule, path) for rule in self.exam.test_paths)
+
+    def _spoil(self, touched: Sequence[str]) -> None:
+        """Overwrite what the change touches, if the exam says so."""
+        if not self.exam.spoil:
+            return
+        for path in touched:
+            if not self._is_test(path) and path not in self.exam.test_files:
+                self.opened.write(path, self.exam.spoil)
 
     def _set_tests(self, put_back: Sequence[str]) -> None:
         """Set the tests as they are to be run. May be called again."""

@@ -35,6 +35,8 @@ class EnvironmentBundle(Record):
     """A whole SQLite file."""
     tools_source: str = ""
     blueprint: JsonValue = None
+    attachments: dict[str, Path] = Field(default_factory=dict)
+    """More files, by the name they get. The blueprint names the hash of each (``attachment_hashes``)."""
 
 
 class EnvironmentFiles(Record):
@@ -44,6 +46,8 @@ class EnvironmentFiles(Record):
     database: Path | None = None
     tools_source: str = ""
     blueprint: JsonValue = None
+    attachments: dict[str, Path] = Field(default_factory=dict)
+    """The files that the blueprint names, never to be written."""
 
 
 class TaskBundle(Record):
@@ -80,6 +84,22 @@ class VariantRow(Record):
     """None: the writer derives it from the database's content."""
     evidence: Evidence = ()
     """Gates run on this variant; the parent's others are recorded as inherited."""
+
+
+ATTACHMENTS = "files"
+"""Where a blueprint names its environment's attachments: name -> SHA-256."""
+
+
+def attachment_hashes(blueprint: JsonValue) -> dict[str, str]:
+    """The attachments that a blueprint names; their hashes make them part of the environment's identity.
+
+    Raises:
+        DatasetError: if what stands there is no mapping of names to hashes.
+    """
+    found = blueprint.get(ATTACHMENTS, {}) if isinstance(blueprint, dict) else {}
+    if not isinstance(found, dict) or not all(isinstance(x, str) for x in found.values()):
+        raise DatasetError("the files of a blueprint are no mapping of names to hashes")
+    return {name: str(value) for name, value in found.items()}
 
 
 PARAMS_PREFIX = "PARAMS = "

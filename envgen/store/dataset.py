@@ -20,6 +20,7 @@ from envgen.store import trust
 from envgen.store.bundles import (
     EnvironmentFiles,
     TaskBundle,
+    attachment_hashes,
     parse_gold,
     parse_probes,
 )
@@ -141,6 +142,7 @@ class Dataset:
             database=None if spec.database is None else self.path / folder / spec.database.path,
             tools_source=tools,
             blueprint=blueprint,
+            attachments=self._attachments(folder, blueprint),
         )
 
     def task_files(self, task_id: str) -> TaskBundle:
@@ -155,7 +157,10 @@ class Dataset:
             return unpack(task.pack.base, task.pack.read(task_id))
         spec = task.spec
         texts = {
-            name: self._text(f"{_task_folder(spec)}/{getattr(spec, name).path}")
+            name: self._text(
+                f"{_task_folder(spec)}/{getattr(spec, name).path}",
+                "surrogateescape" if spec.family == "code" else "strict",  # patches may be binary
+            )
             for name in ("solution", "verifier", "constraints", "gold", "probes")
             if getattr(spec, name) is not None
         }
@@ -224,7 +229,15 @@ class Dataset:
                 self._snapshots[env_id] = snapshot(path)
             return self._snapshots[env_id]
 
-    def _text(self, name: str) -> str:
+    def _attachments(self, folder: str, blueprint: JsonValue) -> dict[str, Path]:
+        found = {}
+        for name, digest in attachment_hashes(blueprint).items():
+            if self.manifest.members.get(f"{folder}/{name}") != digest:
+                raise DatasetError(f"{folder}/{name} is not the file that its blueprint names")
+            found[name] = self.path / folder / name
+        return found
+
+    def _text(self, name: str, errors: str = "strict") -> str:
         try:
             content = (self.path / name).read_bytes()
         except OSError as error:
@@ -232,7 +245,7 @@ class Dataset:
         if hashlib.sha256(content).hexdigest() != self.manifest.members[name]:
             raise DatasetError(f"{self.path / name} changed after the dataset was opened")
         try:
-            return content.decode()
+            return content.decode(errors=errors)
         except UnicodeDecodeError as error:
             raise DatasetError(f"{self.path / name} is no UTF-8 text") from error
 

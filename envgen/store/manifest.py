@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, JsonValue
 
@@ -28,6 +28,21 @@ TASK_FILES = (
     "probes.jsonl",
     "evidence.json",
 )
+
+
+class TaskFiles(NamedTuple):
+    """What a family's solution and verifier are called."""
+
+    solution: str
+    verifier: str
+
+
+def task_files(family: str) -> TaskFiles:
+    """The names of a task's solution and verifier: programs, or of code tasks a patch and lists of tests."""
+    if family == "code":
+        return TaskFiles("gold.patch", "verifier.json")
+    return TaskFiles("solution.py", "verifier.py")
+
 
 _ID = "[a-z0-9][a-z0-9_-]{0,63}"
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"

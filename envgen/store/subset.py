@@ -70,6 +70,7 @@ def subset(
                     database=files.database and files.database.read_bytes(),
                     tools_source=files.tools_source,
                     blueprint=files.blueprint,
+                    attachments=files.attachments,
                 )
             )
         for task_id in own:

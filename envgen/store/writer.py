@@ -26,7 +26,14 @@ from envgen.core.types import (
     TaskSpec,
 )
 from envgen.store import trust
-from envgen.store.bundles import EnvironmentBundle, TaskBundle, VariantRow, gold_lines, probe_lines
+from envgen.store.bundles import (
+    EnvironmentBundle,
+    TaskBundle,
+    VariantRow,
+    attachment_hashes,
+    gold_lines,
+    probe_lines,
+)
 from envgen.store.card import data_card
 from envgen.store.dataset import Dataset
 from envgen.store.folders import (
@@ -44,6 +51,7 @@ from envgen.store.manifest import (
     canary_guid,
     dataset_hash,
     environment_hash,
+    task_files,
     task_hash,
 )
 from envgen.store.pack import CompressedRow, PackBase, VariantPack, compress_row, write_pack
@@ -149,6 +157,7 @@ class DatasetWriter:
                 "blueprint": self._put(folder, "blueprint.json", _json(bundle.blueprint)),
             }
             spec = spec.model_copy(update=references)
+            self._attach(folder, bundle)
             self._put(folder, "environment.json", pretty(spec))
             self._environments[spec.id] = spec
             if database is not None:
@@ -173,10 +182,11 @@ class DatasetWriter:
                 )
             self._take(spec.id)
             gold = None if bundle.gold is None else gold_lines(bundle.gold)
+            names = task_files(spec.family)
             spec = spec.model_copy(
                 update={
-                    "solution": self._put(folder, "solution.py", bundle.solution or None),
-                    "verifier": self._put(folder, "verifier.py", bundle.verifier or None),
+                    "solution": self._put(folder, names.solution, bundle.solution or None),
+                    "verifier": self._put(folder, names.verifier, bundle.verifier or None),
                     "constraints": self._put(folder, "constraints.json", _json(bundle.constraints)),
                     "gold": self._put(folder, "gold.jsonl", gold),
                     "probes": self._put(folder, "probes.jsonl", probe_lines(bundle.probes) or None),
@@ -365,11 +375,24 @@ class DatasetWriter:
         if not self._open:
             raise StoreError("this dataset writer is finished or closed")
 
+    def _attach(self, folder: str, bundle: EnvironmentBundle) -> None:
+        """Copy an environment's attachments, which must be those that its blueprint names."""
+        wanted = attachment_hashes(bundle.blueprint)
+        if set(wanted) != set(bundle.attachments):
+            raise StoreError(
+                f"environment {bundle.spec.id!r} has the files {sorted(bundle.attachments)}, "
+                f"its blueprint names {sorted(wanted)}"
+            )
+        for name, source in sorted(bundle.attachments.items()):
+            reference = self._put(folder, name, source.read_bytes())
+            if reference is None or reference.sha256 != wanted[name]:
+                raise StoreError(f"{source} is not the file {name!r} that the blueprint names")
+
     def _put(self, folder: str, name: str, content: str | bytes | None) -> FileRef | None:
         if content is None:
             return None
         if isinstance(content, str):
-            content = content.encode()
+            content = content.encode("utf-8", "surrogateescape")
         member = f"{folder}/{name}" if folder else name
         with disk_errors(self.path):
             path = self._folder / member
