@@ -187,5 +187,6 @@ class _Reader:
 
     def output(self) -> bytes:
         """What was written, the mark left out."""
+        self._shorten()
         cut = f"\n... [{self._cut} bytes cut] ...\n".encode() if self._cut else b""
         return bytes(self._head) + cut + bytes(self._tail)
