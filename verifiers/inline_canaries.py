@@ -58,7 +58,11 @@ class Inline(NamedTuple):
         for test, status in statuses.items():
             bare = _PARAMETERS.sub("", test)
             head, _, name = bare.rpartition("::")
-            if name != self.original or not test.startswith(f"{self.path}::") or status is not Status.PASS:
+            if (
+                name != self.original
+                or not test.startswith(f"{self.path}::")
+                or status is not Status.PASS
+            ):
                 continue
             copy = f"{head}::{self.name}{test[len(bare) :]}"
             if copy not in statuses:
@@ -82,7 +86,7 @@ def inline_canaries(
     """
     if language != "python":
         return ()
-    found = []
+    found: list[Inline] = []
     for path, content in sorted(sources.items()):
         if path.endswith(".py") and len(found) < MAX_FILES:
             canary = _canary(path, content, draw or secrets.SystemRandom())
@@ -126,7 +130,9 @@ def _canary(path: str, content: bytes, draw: random.Random) -> Inline | None:
 def _tests(tree: ast.Module, lines: list[str]) -> Iterator[_Test]:
     """Plain tests with an assertion that surely runs, in one line that can be turned round."""
     names = Counter(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    for owner in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]:
+    owners: list[ast.Module | ast.ClassDef] = [tree]
+    owners += [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for owner in owners:
         for node in owner.body:
             if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test"):
                 continue
@@ -139,7 +145,9 @@ def _tests(tree: ast.Module, lines: list[str]) -> Iterator[_Test]:
 def _assertion(function: ast.FunctionDef, lines: list[str]) -> int | None:
     """The line of the last statement, if it is a turnable assertion and nothing returns before it."""
     last = function.body[-1]
-    leaves = any(isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    leaves = any(
+        isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) for node in ast.walk(function)
+    )
     if leaves or last.lineno != last.end_lineno or last.lineno == function.lineno:
         return None
     return last.lineno if _turn(lines[last.lineno - 1]) != lines[last.lineno - 1] else None

@@ -27,7 +27,7 @@ from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests, touch
 logger = logging.getLogger(__name__)
 
 Log = Callable[[str], None]
-_GARBAGE = b"envgen: this file is broken on purpose ((( {{{ \"\n"
+_GARBAGE = b'envgen: this file is broken on purpose ((( {{{ "\n'
 
 
 class Reason(StrEnum):
@@ -179,9 +179,7 @@ class _Prover:
         touched = touched_paths(self.test_patch)
         files = tuple(dict.fromkeys((*test_files, *touched)))
         only = touched if self.config.only_touched else ()
-        exam = Exam(
-            test_patch=self.test_patch, test_files=files, test_paths=test_paths, only=only
-        )
+        exam = Exam(test_patch=self.test_patch, test_files=files, test_paths=test_paths, only=only)
         comparison = self._compare(exam, touched)
         if not comparison.fail_to_pass:
             raise self._without_fail_to_pass(exam, comparison)
@@ -273,7 +271,9 @@ class _Prover:
     def _matters(self, exam: Exam) -> bool:
         """Whether the tests notice when the files of the gold patch are broken on purpose."""
         sound = self._after(exam).statuses()
-        broken = self._run("broken on purpose", exam.model_copy(update={"spoil": _GARBAGE}), self.gold)
+        broken = self._run(
+            "broken on purpose", exam.model_copy(update={"spoil": _GARBAGE}), self.gold
+        )
         return broken.report is None or broken.report.statuses() != sound
 
     def _run_more(self, tests: CodeTests) -> CodeTests:
