@@ -14,6 +14,7 @@ import pytest
 
 from envgen.core.code_types import REPOSITORY, TestReport
 from envgen.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, create
+from envgen.sandboxes.workspace.parts import ADDRESS_BYTES
 from envgen.verifiers.junit import read_junit
 
 REPORTS = "/work/reports"
@@ -21,8 +22,16 @@ CONFIGURATION = ("alternatives", "java-*", "maven", "php", "ssl/openssl.cnf")
 """Of this machine's ``/etc``: what the toolchains in its ``/usr`` read."""
 CODE = Path(__file__).resolve().parents[1] / "data" / "code"
 SPEC = SandboxSpec(
-    memory_bytes=6 << 30, disk_bytes=512 << 20, output_bytes=32 << 20, pids=512, wall_s=240, cpu=240
+    memory_bytes=4 << 30,
+    address_bytes=ADDRESS_BYTES,
+    disk_bytes=512 << 20,
+    output_bytes=32 << 20,
+    pids=512,
+    wall_s=240,
+    cpu=240,
 )
+HOSTS = CODE / "hosts"
+"""What names this machine has in a sandbox: vitest looks up localhost."""
 PATH = "/env/bin:/env/node_modules/.bin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -74,6 +83,7 @@ def run_tests(
 ) -> TestRun:
     """Put files at the repository's place, run shell lines there, bring the reports back."""
     mounts = [] if image else [Mount(source=path, target=str(path)) for path in _configuration()]
+    mounts += [] if image else [Mount(source=HOSTS, target="/etc/hosts")]
     mounts += [] if env is None else [Mount(source=env, target="/env")]
     spec = SPEC.model_copy(update={"mounts": tuple(mounts), "image": image})
     with create(spec, backend) as sandbox:

@@ -7,6 +7,7 @@ below the root, and node:test writes cases beside them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 from xml.etree.ElementTree import Element
@@ -23,6 +24,13 @@ NOT_RUN = frozenset({"notrun", "disabled", "skipped", "suppressed", "ignored"})
 NOT_BUILT = "Unable to find executable"
 """How CTest begins the reason of a test whose program was not built; it calls that a skip."""
 NODE_CLASSNAME = "test"
+"""node:test calls every case's class so, and names its suites by elements only."""
+HOLDER = re.compile(r"^((?:setUp|tearDown)(?:Class|Module)) \((.+)\)$")
+"""How xmlrunner names what failed outside of a test; its file is that of the test before."""
+GO_PROPERTY = "./testsuite/properties/property[@name='go.version']"
+"""Found in the reports of gotestsum, whose root counts packages that no element tells of."""
+UNBUILT = "[build]"
+"""Name of a case that stands for tests which could not be built."""
 FILE_ATTRIBUTES = ("file", "filepath")
 
 
@@ -55,6 +63,14 @@ class _Place(NamedTuple):
     suites: str = ""
 
 
+class _Names(NamedTuple):
+    """The names of a case."""
+
+    file: str
+    classname: str
+    name: str
+
+
 def raw_cases(root: Element) -> Iterator[RawCase]:
     """All test cases below an element, in document order, however deep and beside what."""
     stack = [_Place(root)]
@@ -69,6 +85,9 @@ def raw_cases(root: Element) -> Iterator[RawCase]:
             name = element.get("name", "") if tag == "testsuite" else ""
             suites = " > ".join(filter(None, (place.suites, name)))
             stack.extend(_Place(child, file, suites) for child in reversed(element))
+    if root.find(GO_PROPERTY) is not None and (errors := root.get("errors", "0")) != "0":
+        message = f"{errors} packages could not be built; the report has no word of them"
+        yield RawCase("", "", UNBUILT, Status.ERROR, 0.0, message)
 
 
 def local_name(element: Element) -> str:
@@ -87,20 +106,23 @@ def _raw_case(place: _Place) -> RawCase:
             child.tag = local_name(child)
     case = cast("_Case", _Case.fromelem(element))  # type: ignore[no-untyped-call]  # theirs is untyped
     results = [result for result in case if isinstance(result, Result)]
+    names = _names(case, _file_of(element) or place.file, place.suites)
     return RawCase(
-        file=_file_of(element) or place.file,
-        classname=_classname(case, place.suites),
-        name=case.name or "",
+        *names,
         status=_status(element, results),
         seconds=_seconds(element.get("time", "")),
         message=_message(results),
     )
 
 
-def _classname(case: _Case, suites: str) -> str:
-    """A case's class; node:test calls every one ``test``, and names its suites by elements only."""
-    name = case.classname or ""
-    return suites if name == NODE_CLASSNAME and suites else name
+def _names(case: _Case, file: str, suites: str) -> _Names:
+    """A case's file, class and name, where runners put others into these attributes."""
+    classname, name = case.classname or "", case.name or ""
+    if classname == NODE_CLASSNAME and suites:
+        return _Names(file, suites, name)
+    if not classname and (holder := HOLDER.match(name)):
+        return _Names("", holder[2], holder[1])
+    return _Names(file, classname, name)
 
 
 def _status(element: Element, results: list[Result]) -> Status:

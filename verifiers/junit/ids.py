@@ -68,6 +68,8 @@ class _Names:
 
     def __init__(self, case: RawCase, root: str, moment: datetime | None) -> None:
         parts = [_relative(part, root) for part in (case.file, case.classname, case.name)]
+        if root and parts[0].startswith("/"):
+            parts[0] = ""  # a file of the machine's, not the repository's
         self.raw = join_id(*parts)
         self.normal = join_id(parts[0], *(_replaced(part, moment) for part in parts[1:]))
 

@@ -52,8 +52,11 @@ class Runner(Protocol):
             options: words added to the runner's command line, as a shell splits them.
         """
 
-    def canaries(self, nonce: str, repo_files: Files) -> Canaries:
+    def canaries(self, nonce: str, repo_files: Files, near: Sequence[str] = ()) -> Canaries:
         """Canaries beside the project's own tests, where its run collects them.
+
+        ``near`` are the tests that matter: canaries go beside the first that is a test file of this
+        runner, and so into its process or package; by default into the folder that has most tests.
 
         Raises:
             ConfigError: if the project has no file that shows where its tests are.
@@ -114,12 +117,15 @@ def quoted(files: Iterable[str]) -> str:
     return " ".join(shlex.quote(f"./{file}" if file.startswith("-") else file) for file in files)
 
 
-def usual_neighbour(runner: str, tests: Sequence[str]) -> str:
-    """The test file beside which canaries go: the first in the folder that has most.
+def usual_neighbour(runner: str, tests: Sequence[str], near: Sequence[str]) -> str:
+    """The test file beside which canaries go: the first of ``near``, or of the folder that has most.
 
     Raises:
         ConfigError: if there are no test files.
     """
+    known = set(tests)
+    if wanted := [test for test in near if test in known]:
+        return wanted[0]
     if not tests:
         raise ConfigError(
             f"no test file of {runner!r} in the repository",

@@ -48,7 +48,9 @@ class Catch2:
         run = '"$t" -r junit -o "$d/$n.xml"'
         return cpp.shell(report_dir, "catch_config\\|Catch::", run, BUILD, options.split())
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A program of its own, compiled by the line above with the project's or the system's library."""
         found = base.words(nonce)
         program = f"canary_{found.file}.bin.global"

@@ -47,7 +47,9 @@ class CTest:
         )
         return f"{base.prepared(report_dir)} && {REGISTER} && {command}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """Two commands in a file that the line above registers beside the project's tests."""
         found = base.words(nonce)
         text = CANARY

@@ -36,7 +36,9 @@ class GoogleTest:
         run = '"$t" --gtest_output=xml:"$d/$n.xml" --gtest_color=no'
         return cpp.shell(report_dir, "gtest_output", run, BUILD, options.split())
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A program of its own, compiled by the line above with the project's or the system's library."""
         found = base.words(nonce)
         path = f"canary_{found.file}.cpp"

@@ -14,10 +14,10 @@ from envgen.verifiers.runners import base, scripts
 TEST_FILE = re.compile(r"_test\.go$")
 OUTSIDE = re.compile(r"(?:^|/)(?:vendor|testdata|node_modules|[._][^/]*)/")
 NOT_BUILT = (
-    'sed -n \'s/.*"Output":"FAIL[^a-zA-Z0-9._]*\\([^ "\\\\]*\\) '
-    '\\[\\(build\\|setup\\) failed\\].*/\\1/p\' "$d/go.json" | sort -u'
+    "sed -n 's/.*FAIL[[:space:]]\\{1,\\}\\([^[:space:]]*\\) \\[\\(build\\|setup\\) failed\\].*/\\1/p' "
+    '"$d/log" | sort -u'
 )
-"""gotestsum's report has no word of a package that does not build; go's own events do."""
+"""gotestsum's report has no word of a package that does not build; go's output has."""
 CANARY = """package @package@
 
 import "testing"
@@ -54,23 +54,21 @@ class Gotestsum:
         """See ``Runner``; files are limited to their packages."""
         packages = sorted({f"./{PurePosixPath(file).parent}" for file in files}) or ["./..."]
         command = base.joined(
-            'gotestsum --format standard-verbose --junitfile "$d/gotestsum.xml" --jsonfile "$d/go.json" --',
-            "-count=1",
+            'gotestsum --format standard-verbose --junitfile "$d/gotestsum.xml" -- -count=1',
             options,
             base.quoted(packages),
         )
-        mark = scripts.error_case(
-            '"$p"', f"'{scripts.BUILD}'", "'the package does not build'", '"$d/build$n.xml"'
-        )
+        message = "'the package does not build'"
+        mark = scripts.error_case('"$p"', f"'{scripts.BUILD}'", message, '"$d/build$n.xml"')
         marks = f"n=0; {NOT_BUILT} | while IFS= read -r p; do n=$((n+1)); {mark}; done"
-        folder = f"d={base.quoted([report_dir])}"
-        after = f'rc=$?; {marks}; rm -f "$d/go.json"; exit $rc'
-        return f"{base.prepared(report_dir)} && {folder} && {{ {command}; {after}; }}"
+        return f"{base.prepared(report_dir)} && {scripts.logged(report_dir, command, marks)}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A test file in a package that has tests; the module's file tells the package's path."""
         tests = [path for path in repo_files if TEST_FILE.search(path) and not OUTSIDE.search(path)]
-        neighbour = base.usual_neighbour(self.name, tests)
+        neighbour = base.usual_neighbour(self.name, tests, near)
         found = base.words(nonce)
         path = base.beside(neighbour, f"{found.file}_test.go")
         package = re.search(rb"^package\s+(\w+)", repo_files[neighbour], re.MULTILINE)

@@ -42,6 +42,8 @@ class Gradle:
             report_dir, command, "*/build/test-results/*.xml", "Compilation failed"
         )
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """See ``java.canaries``."""
-        return java.canaries(self.name, nonce, repo_files)
+        return java.canaries(self.name, nonce, repo_files, near)

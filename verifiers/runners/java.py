@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from envgen.verifiers.junit import join_id
 from envgen.verifiers.runners import base, scripts
@@ -36,11 +37,10 @@ CANARY = """@package@public class @class@@extends@ {
 """
 
 
-def canaries(runner: str, nonce: str, repo_files: base.Files) -> base.Canaries:
+def canaries(runner: str, nonce: str, repo_files: base.Files, near: Sequence[str]) -> base.Canaries:
     """A public class ``XTest`` in the package and the framework of its neighbour."""
-    neighbour = base.usual_neighbour(
-        runner, [path for path in repo_files if TEST_FILE.search(path)]
-    )
+    tests = [path for path in repo_files if TEST_FILE.search(path)]
+    neighbour = base.usual_neighbour(runner, tests, near)
     text = repo_files[neighbour]
     found = base.words(nonce)
     group = f"{found.file.capitalize()}Test"
@@ -75,11 +75,9 @@ def collected(report_dir: str, command: str, pattern: str, failure: str) -> str:
         "build", f"'{scripts.BUILD}'", "'the tests could not be compiled'", '"$d/build.xml"'
     )
     reports = f"find . -path '{pattern}' -type f"
-    return (
-        f"{base.prepared(report_dir)} && d={base.quoted([report_dir])} && {reports} -delete && "
-        f'{{ {{ {command}; echo $? >"$d/rc"; }} 2>&1 | tee "$d/log"; '
-        f"n=0; {reports} | sort | while IFS= read -r f; do n=$((n+1)); "
-        'cp -p "$f" "$d/$n.xml"; done; '
-        f"! grep -q '{failure}' \"$d/log\" || {mark}; "
-        'rc=$(cat "$d/rc"); rm -f "$d/rc" "$d/log"; exit "$rc"; }'
+    copies = (
+        f'n=0; {reports} | sort | while IFS= read -r f; do n=$((n+1)); cp -p "$f" "$d/$n.xml"; done'
     )
+    after = f"{copies}; ! grep -q '{failure}' \"$d/log\" || {mark}"
+    before = f"{base.prepared(report_dir)} && {reports} -delete"
+    return f"{before} && {scripts.logged(report_dir, command, after)}"

@@ -43,9 +43,11 @@ class Jest:
             command += f" --runTestsByPath {base.quoted(files)}"
         return f"{base.prepared(report_dir)} && {javascript.TOOLS} && {command}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A file named as its neighbour is; it uses the global ``test``, as either kind of module."""
-        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files))
+        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files), near)
         path = javascript.named_alike(neighbour, nonce)
         typed = path.endswith(("ts", "tsx"))
         text = javascript.canary(path, nonce, "(globalThis as any).test" if typed else "test")

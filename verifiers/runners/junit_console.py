@@ -37,6 +37,8 @@ class JUnitConsole:
         )
         return f"{base.prepared(report_dir)} && {command}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """See ``java.canaries``; the recipe's build must compile them with the tests."""
-        return java.canaries(self.name, nonce, repo_files)
+        return java.canaries(self.name, nonce, repo_files, near)

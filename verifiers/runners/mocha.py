@@ -1,4 +1,7 @@
-"""mocha with the reporter mocha-junit-reporter."""
+"""mocha with the reporter mocha-junit-reporter.
+
+Its reports do not tell the file of a test outside all suites: such tests of one name are one case.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,7 @@ from envgen.core.code_types import CodeLanguage
 from envgen.verifiers.junit import join_id
 from envgen.verifiers.runners import base, javascript
 
-REPORTER_OPTIONS = (
-    "includePending=true,testCaseSwitchClassnameAndName=true,suiteTitleSeparatedBy= > "
-)
+REPORTER_OPTIONS = "includePending=true,testCaseSwitchClassnameAndName=true"
 """Without the first one pending tests are left out; the second puts the last title into the name."""
 
 
@@ -34,16 +35,20 @@ class Mocha:
         )
         return f"{base.prepared(report_dir)} && {javascript.TOOLS} && {command}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
-        """A file named as its neighbour is, for either interface (``it``, ``test``)."""
-        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files))
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
+        """A suite in a file named as its neighbour is, for either interface (``it``, ``test``)."""
+        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files), near)
         path = javascript.named_alike(neighbour, nonce)
         typed = path.endswith(("ts", "tsx"))
         scope = "(globalThis as any)" if typed else "globalThis"
-        text = javascript.canary(path, nonce, f"({scope}.it || {scope}.test)")
         found = base.words(nonce)
+        text = javascript.canary(path, nonce, f"({scope}.it || {scope}.test)")
+        group = f"({scope}.describe || {scope}.suite)"
+        opening = f'{group}("{found.file}", () => {{\n'.encode()
         return base.Canaries(
-            {path: text},
-            join_id(path, found.passing, found.passing),
-            join_id(path, found.failing, found.failing),
+            {path: opening + text + b"});\n"},
+            join_id(path, f"{found.file} {found.passing}", found.passing),
+            join_id(path, f"{found.file} {found.failing}", found.failing),
         )

@@ -38,9 +38,11 @@ class NodeTest:
         loop = LOOP.replace("@options@", options)
         return f"{base.prepared(report_dir)} && {folder} && {{ {listed}; }} | {{ {loop}; }}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A module of either kind: it imports as both can."""
-        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files))
+        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files), near)
         path = javascript.named_alike(neighbour, nonce)
         if PurePosixPath(path).suffix not in (".js", ".mjs", ".cjs"):
             path = str(PurePosixPath(path).with_suffix(".mjs"))

@@ -63,10 +63,12 @@ class PHPUnit:
             run = f'{command} --log-junit "$d/phpunit.xml"'
         return f"{base.prepared(report_dir)} && {folder} && {{ {FIND}; }} && {{ {run}; }}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A class without namespace beside the project's tests; PHPUnit loads it by its file."""
         tests = [path for path in repo_files if TEST_FILE.search(path) and not OUTSIDE.search(path)]
-        neighbour = base.usual_neighbour(self.name, tests)
+        neighbour = base.usual_neighbour(self.name, tests, near)
         found = base.words(nonce)
         group = f"{found.file.capitalize()}Test"
         path = base.beside(neighbour, f"{group}.php")

@@ -58,10 +58,12 @@ class Pytest:
         command = f"python -m pytest {OPTIONS} --junitxml={report}"
         return base.joined(base.prepared(report_dir), "&&", command, options, base.quoted(files))
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A module named as its neighbour is (``test_x.py``, ``x_test.py``)."""
         tests = [path for path in repo_files if TEST_FILE.search(path)]
-        neighbour = base.usual_neighbour(self.name, tests)
+        neighbour = base.usual_neighbour(self.name, tests, near)
         path = base.beside(neighbour, _alike(PurePosixPath(neighbour).name, nonce))
         module = path.removesuffix(".py").replace("/", ".")
         found = base.words(nonce)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-BUILD = "[build]"
-"""Name of the error case that stands for tests which could not be built."""
+import shlex
+
+from envgen.verifiers.junit.cases import UNBUILT
+
+BUILD = UNBUILT
 RUN = "[run]"
 """Name of the error case that stands for a test program which ended without a report."""
 
@@ -15,3 +18,11 @@ def error_case(classname: str, name: str, message: str, report: str) -> str:
     """A command that writes a report with one error; the arguments are words of the shell."""
     xml = '<testsuite><testcase classname="%s" name="%s"><error message="%s"/></testcase></testsuite>\\n'
     return f"printf '{xml}' \"$(printf %s {classname} | {ESCAPE})\" {name} {message} >{report}"
+
+
+def logged(report_dir: str, command: str, after: str) -> str:
+    """Run a command, then others that find its output in ``$d/log``; its exit status is kept."""
+    return (
+        f'd={shlex.quote(report_dir)} && {{ {{ {command}; echo $? >"$d/rc"; }} 2>&1 | tee "$d/log"; '
+        f'{after}; rc=$(cat "$d/rc"); rm -f "$d/rc" "$d/log"; exit "$rc"; }}'
+    )

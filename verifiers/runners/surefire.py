@@ -36,6 +36,8 @@ class Surefire:
             report_dir, command, "*/target/*-reports/TEST-*.xml", "COMPILATION ERROR"
         )
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """See ``java.canaries``."""
-        return java.canaries(self.name, nonce, repo_files)
+        return java.canaries(self.name, nonce, repo_files, near)

@@ -48,11 +48,13 @@ class Unittest:
             what = base.joined("discover", options)
         return base.joined(base.prepared(report_dir), "&&", command, what)
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A module ``test_x.py``, which discovery finds by its name."""
         tests = [path for path in repo_files if SIMPLE_TEST.search(path)]
         tests = tests or [path for path in repo_files if TEST_FILE.search(path)]
-        neighbour = base.usual_neighbour(self.name, tests)
+        neighbour = base.usual_neighbour(self.name, tests, near)
         found = base.words(nonce)
         path = base.beside(neighbour, f"test_{found.file}.py")
         group = f"Test{found.file.capitalize()}"

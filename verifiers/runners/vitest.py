@@ -32,9 +32,11 @@ class Vitest:
         )
         return f"{base.prepared(report_dir)} && {javascript.TOOLS} && {command}"
 
-    def canaries(self, nonce: str, repo_files: base.Files) -> base.Canaries:
+    def canaries(
+        self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
+    ) -> base.Canaries:
         """A file named as its neighbour is."""
-        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files))
+        neighbour = base.usual_neighbour(self.name, javascript.test_files(repo_files), near)
         path = javascript.named_alike(neighbour, nonce)
         text = javascript.canary(path, nonce, "test", 'import { test } from "vitest";\n')
         found = base.words(nonce)
