@@ -28,12 +28,12 @@ REPLACEMENTS = (
         ),
         "<tmp>",
     ),
-    (re.compile(r"^([\w$]+)\(\)$"), r"\1"),
+    (re.compile(r"^([\w$]+)\(\)(?=\[|$)"), r"\1"),
     (re.compile(r"^([\w$]+)\{([\w\s.,$\[\]<>]*)\}"), r"\1(\2)"),
 )
 """Durations, addresses, Java's hashes, temporary folders; JUnit's and surefire's ways to write methods."""
 SUSPECT = re.compile(
-    r"0x|@[0-9a-f]|/tmp/|/var/|\(\)$|\{|[\[(][\d.]+ ?m?s| in \d+ m?s|\d{4}-\d\d-\d\d"
+    r"0x|@[0-9a-f]|/tmp/|/var/|\(\)(?:\[|$)|\{|[\[(][\d.]+ ?m?s| in \d+ m?s|\d{4}-\d\d-\d\d"
 )
 """Found in every name that a replacement changes: most names are looked at once."""
 MOMENT = re.compile(

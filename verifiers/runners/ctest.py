@@ -15,13 +15,13 @@ REGISTER = (
     'for c in canary_*.ctest; do [ ! -f "$c" ] || printf \'include("%s")\\n\' "$PWD/$c" '
     '>>"$b/CTestTestfile.cmake"; done'
 )
-CANARY = """add_test([=[@one@]=] "sh" "-c" "@one_check@")
-add_test([=[@two@]=] "sh" "-c" "@two_check@")
+CANARY = """add_test([=[@one@]=] sh -c [=[@one_check@]=])
+add_test([=[@two@]=] sh -c [=[@two_check@]=])
 """
 CHECK = (
-    "x=@{0}_seed@; i=0; while [ [=]i -lt @steps@ ]; do x=[=](([=]x * @factor@ % @modulus@)); "
-    "i=[=](([=]i + 1)); done; [ [=](([=]x % 2)) -eq 1 ]"
-).replace("[=]", "\\\\$")
+    "x=@{0}_seed@; i=0; while [ $i -lt @steps@ ]; do x=$((x * @factor@ % @modulus@)); "
+    "i=$((i + 1)); done; [ $((x % 2)) -eq 1 ]"
+)
 
 
 class CTest:

@@ -1,0 +1,4 @@
+
+
+def test_never():
+    pass
