@@ -25,9 +25,10 @@ class Toolbox:
         submit: name of the submit tool, or None where plain text is the answer.
     """
 
-    def __init__(self, environment: EnvironmentSpec) -> None:
-        self.submit = environment.submit_tool
-        extra = () if self.submit is None else (submit_tool_spec(self.submit),)
+    def __init__(self, environment: EnvironmentSpec, submit: ToolSpec | None = None) -> None:
+        """Compile the tools; ``submit`` replaces the submit tool that takes an answer."""
+        self.submit = environment.submit_tool if submit is None else submit.name
+        extra = () if self.submit is None else (submit or submit_tool_spec(self.submit),)
         self.specs: tuple[ToolSpec, ...] = (*environment.tools, *extra)
         self._by_name: Mapping[str, ToolSpec] = {spec.name: spec for spec in self.specs}
         self._validators = {

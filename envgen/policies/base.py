@@ -162,6 +162,11 @@ def submit_tool(tools: Sequence[Tool], task: PublicTask) -> Tool | None:
     return extra[0] if extra else None
 
 
+def takes_answer(tool: Tool) -> bool:
+    """Whether a submit tool takes an answer; a code task's takes none, it submits the working tree."""
+    return bool(tool.get("function", tool).get("parameters", {}).get("properties"))
+
+
 def submit_argument(tool: Tool) -> str:
     """The name of the submit tool's argument that takes the answer as JSON text."""
     properties = tool.get("function", tool).get("parameters", {}).get("properties", {})

@@ -17,7 +17,14 @@ from pydantic import JsonValue
 
 from envgen.core import seeding
 from envgen.core.types import Message, PublicTask, Sampling, ToolCall
-from envgen.policies.base import PolicyReply, Tool, submit_argument, submit_tool, tool_name
+from envgen.policies.base import (
+    PolicyReply,
+    Tool,
+    submit_argument,
+    submit_tool,
+    takes_answer,
+    tool_name,
+)
 
 T = TypeVar("T")
 
@@ -116,6 +123,8 @@ def submit_message(
     tool = submit_tool(tools, task)
     if tool is None:
         return Message(role="assistant", content=text)
+    if not takes_answer(tool):
+        return call_message([Call(tool_name(tool), {})], turn)
     return call_message([Call(tool_name(tool), {submit_argument(tool): text})], turn)
 
 

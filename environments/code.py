@@ -1,0 +1,119 @@
+"""Code environments: a repository with an issue, tools to work on it, its tests as the judge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from pydantic import JsonValue
+
+from envgen.core.errors import ConfigError, EnvError, WorkspaceError
+from envgen.core.registry import near_names
+from envgen.core.surrogates import to_text
+from envgen.core.types import PublicTask, Schema, Score, Submission, ToolSpec
+from envgen.environments.code_hosts import CodeBackend, CodeHosts, CodeTask, code_hosts_for
+from envgen.environments.code_tools import CODE_TOOLS, SUBMIT_SPEC, CodeTools
+from envgen.environments.episodes import Catalogue, EpisodeEnv, ToolResult
+from envgen.environments.toolbox import Toolbox
+from envgen.sandboxes.workspace import OpenWorkspace
+from envgen.store.dataset import Dataset
+
+NO_DIFF = "no_diff"
+"""Begins the reason of a score where the changes can't be told: the repository is gone, the disk full."""
+
+
+class CodeEnv(EpisodeEnv):
+    """Plays issue-PR tasks; see ``EpisodeEnv`` for observations, actions and the end.
+
+    The agent works with ``bash``, ``view``, ``edit`` and ``write`` in a sandbox without a network that
+    holds the repository at the base commit, in one commit; neither the solution nor the tests that
+    judge it are inside. ``submit`` takes the working tree's diff, which is judged in a fresh sandbox.
+    The first episode in an environment builds its workspace, which needs the package indexes.
+
+    Args:
+        dataset: a dataset folder, or an open ``Dataset``.
+        backend: ``bubblewrap``, ``docker``, or ``auto``: the first that works here.
+        render_mode: ``ansi`` makes ``render()`` return the conversation.
+        task_ids: play these tasks only.
+        unproven: accept tasks without evidence.
+
+    Attributes:
+        patch: the diff that was submitted, once there is one.
+    """
+
+    def __init__(
+        self,
+        dataset: str | Path | Dataset,
+        *,
+        backend: CodeBackend = "auto",
+        render_mode: str | None = None,
+        task_ids: Sequence[str] | None = None,
+        unproven: bool = False,
+    ) -> None:
+        if backend not in get_args(CodeBackend):
+            hint = near_names(str(backend), get_args(CodeBackend))
+            raise ConfigError(f"unknown backend {backend!r} for code environments{hint}")
+        self._backend: CodeBackend = backend
+        self._pid = os.getpid()
+        self._task: CodeTask | None = None
+        self._opened: OpenWorkspace | None = None
+        self._tools: CodeTools | None = None
+        self.patch: bytes | None = None
+        super().__init__(dataset, render_mode=render_mode, task_ids=task_ids, unproven=unproven)
+
+    def _catalogue(self) -> Catalogue:
+        return _all_tools
+
+    def _open(self, task_id: str) -> tuple[PublicTask, Toolbox]:
+        self.patch = None
+        self._task = self._hosts().task(task_id)
+        return self._task.public, self._task.toolbox
+
+    def _run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        if self._tools is None:
+            self._tools = CodeTools(self._start())
+        return self._tools.run(name, arguments)
+
+    def _start(self) -> OpenWorkspace:
+        """Open the repository; an episode without a tool call never does."""
+        assert self._task is not None
+        try:
+            self._opened = self._hosts().workspace(self._task.public.environment_id).open()
+        except WorkspaceError as error:
+            raise EnvError(f"the workspace can't be opened: {error}", error.hint) from error
+        return self._opened
+
+    def _judge(self, answer: str) -> Score:
+        assert self._task is not None
+        self.patch = b""
+        if self._opened is not None:
+            try:
+                self.patch = self._opened.diff()
+            except WorkspaceError as error:
+                reason = f"{NO_DIFF}: {str(error)[-500:]}"
+                return Score(value=0.0, passed=False, reasons=(reason,))
+        self._release()  # its memory is better used by the tests
+        verifier = self._hosts().verifier(self._task.public.id)
+        return verifier.verify(Submission.model_construct(raw=to_text(self.patch)))
+
+    def _release(self) -> None:
+        tools, self._tools = self._tools, None
+        opened, self._opened = self._opened, None
+        if self._pid != os.getpid() or opened is None:
+            return
+        try:
+            if tools is not None:
+                tools.close()
+        finally:
+            opened.close()
+
+    def _hosts(self) -> CodeHosts:
+        self._pid = os.getpid()
+        return code_hosts_for(self.dataset, self._backend)
+
+
+def _all_tools() -> tuple[Sequence[ToolSpec], Schema | None]:
+    """What draws samples where no episode runs."""
+    return (*CODE_TOOLS, SUBMIT_SPEC), None
