@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal, get_args
 
 import typer
 
 from envgen.cli.console import out as stdout
 from envgen.cli.console import progress, table, write_json
 from envgen.cli.options import Backend, Json, Out, Seed, Workers, examples
+from envgen.core.code_types import CodeLanguage
 from envgen.core.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 GENERAL_EXAMPLES = examples(
     "envgen generate general --out ds/",
     "envgen generate general --category trip_planning --environments 5 --level 1..5 --out ds/",
+)
+
+CODE_EXAMPLES = examples(
+    "envgen generate code --clone PATH --repo owner/name --issues issues.jsonl --out code/",
+    "envgen generate code --instances mined.jsonl --clones DIR --workers 2 --out code/",
 )
 
 
@@ -90,5 +97,124 @@ def general(
         shown.add_row(f"  rejected by {gate}", str(n))
     shown.add_row("seconds", f"{summary.seconds:.1f}")
     shown.add_row("tasks per second", f"{summary.tasks_per_second:.2f}")
+    stdout.print(shown)
+    write_json(json, summary)
+
+
+@app.command("code", epilog=CODE_EXAMPLES)
+def code(
+    out: Out,
+    clone: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A clone to mine, bare or with a checkout.")
+    ] = None,
+    repo: Annotated[
+        str | None, typer.Option(metavar="OWNER/NAME", help="What the clone is a clone of.")
+    ] = None,
+    issues: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Issues and pull requests, JSON lines; repeatable."),
+    ] = None,
+    instances: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Instances, JSON lines, instead of mining; repeatable."),
+    ] = None,
+    clones: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the clones of the instances are.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Default: what most files are written in.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Mine what landed on this day or later.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Mine what landed before this day.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Most instances to try of a clone.")
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Stop after so many proven tasks.")
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs of each state of an instance.")
+    ] = 3,
+    more: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Further runs of what would be kept.")
+    ] = 10,
+    only_touched: Annotated[
+        bool,
+        typer.Option("--only-touched", help="Run only the test files that the test patch touches."),
+    ] = False,
+    layer: Annotated[
+        str, typer.Option(metavar="NAME", help="The language layer (`envgen images list`).")
+    ] = "host",
+    certificates: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="PEM bundle that installs trust. Default: SSL_CERT_FILE."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    name: Annotated[str, typer.Option(metavar="ID", help="The dataset's name.")] = "code",
+    workers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Instances proven at the same time.")
+    ] = 1,
+    backend: Annotated[
+        Literal["auto", "bubblewrap", "docker"],
+        typer.Option(metavar="NAME", help="Where repositories are built and tested."),
+    ] = "auto",
+    json: Json = None,
+) -> None:
+    """Turn issue-PR pairs into tasks that are proven by the repository's own tests.
+
+    Each instance is built and tested before and after its change, several times; it is kept if the change
+    mends tests and breaks none. Stopped, the same command goes on where it was.
+    """
+    from envgen.environments.code_hosts import host_certificates
+    from envgen.pipelines.code.clones import jobs_of
+    from envgen.pipelines.code.generate import CodeConfig, generate_code
+    from envgen.pipelines.code.prove import BuildConfig
+    from envgen.pipelines.code.validate import ValidateConfig
+
+    if language is not None and language not in get_args(CodeLanguage):
+        raise ConfigError(
+            f"unknown language {language!r}", f"choose from: {', '.join(get_args(CodeLanguage))}"
+        )
+    mine = {"repo": repo, "language": language, "since": since, "until": until, "limit": limit}
+    if clone is not None and repo is None:
+        raise ConfigError("--clone needs --repo", "write --repo owner/name")
+    config = CodeConfig.model_validate(
+        {
+            "mine": mine if clone is not None else None,
+            "validate": ValidateConfig(repeats=repeats, more=more, only_touched=only_touched),
+            "most": most,
+            "seed": seed,
+            "name": name,
+            "layer": layer,
+        }
+    )
+    with progress("proving") as update:
+        summary = generate_code(
+            config,
+            out,
+            clone=clone,
+            texts=issues or (),
+            jobs=jobs_of(instances, clones) if instances else (),
+            workers=workers,
+            build=BuildConfig(
+                backend=backend, layer=layer, certificates=certificates or host_certificates()
+            ),
+            progress=update,
+        )
+    shown = table("what", "n ", title=summary.path)
+    shown.add_row("proven tasks", str(summary.tasks))
+    shown.add_row("environments", str(summary.environments))
+    shown.add_row("instances", str(summary.instances))
+    for reason, n in summary.rejected.items():
+        shown.add_row(f"  rejected: {reason}", str(n))
+    for reason, n in summary.mined.items():
+        shown.add_row(f"changes: {reason}"[:60], str(n))
+    shown.add_row("seconds", f"{summary.seconds:.1f}")
     stdout.print(shown)
     write_json(json, summary)

@@ -113,6 +113,7 @@ def validate_instance(
     *,
     test_files: Sequence[str],
     test_paths: Sequence[str] = (),
+    freeze: Callable[[], Workspace] | None = None,
     limits: Limits | None = None,
     log: Log | None = None,
 ) -> Validation:
@@ -124,11 +125,12 @@ def validate_instance(
         config: how often.
         test_files: the test files of the base commit.
         test_paths: regular expressions of test paths.
+        freeze: builds the workspace anew as its users will; what would be kept is run in it again.
         limits: of the sandboxes.
         log: is told each step as it starts.
     """
     started = time.monotonic()
-    prover = _Prover(instance, workspace, config, limits, log or (lambda _: None))
+    prover = _Prover(instance, workspace, config, freeze, limits, log or (lambda _: None))
     try:
         found = prover.prove(tuple(test_files), tuple(test_paths))
     except RejectedError as error:
@@ -155,10 +157,13 @@ class _Prover:
         instance: Instance,
         workspace: Workspace,
         config: ValidateConfig,
+        freeze: Callable[[], Workspace] | None,
         limits: Limits | None,
         log: Log,
     ) -> None:
         self.instance, self.workspace, self.config = instance, workspace, config
+        self.freeze = freeze
+        self.more = max(config.more, 1) if freeze is not None else config.more
         self.limits, self.log = limits, log
         self.gold = to_bytes(instance.gold_patch)
         self.test_patch = to_bytes(instance.test_patch)
@@ -282,11 +287,14 @@ class _Prover:
         Raises:
             RejectedError: if no fail-to-pass test is left.
         """
+        if self.freeze is not None:
+            self.workspace = self.freeze()
         exam = exam_of(tests)
+        short = exam.model_copy(update={"only": touched_paths(self.test_patch)})
         unsteady: set[str] = set()
-        for _ in range(self.config.more):
+        for _ in range(self.more):
             after = score_run(self._more_run("after", exam, self.gold), tests)
-            before = score_run(self._more_run("before", exam, b""), tests)
+            before = score_run(self._more_run("before", short, b""), tests)
             good = {str(Status.PASS), str(Status.XFAIL)}
             unsteady |= {name for name, status in after.tests.items() if status not in good}
             unsteady |= {name for name in tests.fail_to_pass if before.tests.get(name) in good}
@@ -310,7 +318,7 @@ class _Prover:
     def _evidence(self, tests: CodeTests) -> Evidence:
         found = self.comparison
         assert found is not None
-        times = self.config.repeats + self.config.more
+        times = self.config.repeats + self.more
         kinds = found.counts()
         mended = [found.kinds.get(name, Kind.FAILED) for name in tests.fail_to_pass]
         return (

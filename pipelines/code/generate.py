@@ -1,0 +1,298 @@
+"""``envgen generate code``: a dataset of proven issue-PR tasks from clones or mined instances."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from pydantic import Field, JsonValue
+
+from envgen.core.canonical import content_hash, pretty
+from envgen.core.code_types import Instance
+from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.surrogates import from_json, to_json
+from envgen.core.types import Id, Record
+from envgen.pipelines.code.bundle import environment_bundle, environment_id, task_bundle, task_id
+from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine_clone
+from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
+from envgen.pipelines.code.statement import Texts
+from envgen.pipelines.code.validate import Log, ValidateConfig
+from envgen.store.dataset import Dataset
+from envgen.store.splits import assign_splits
+from envgen.store.writer import DatasetWriter
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int, str], None]
+"""Called with (done, total, what was just done)."""
+
+
+class CodeConfig(Record):
+    """What to generate."""
+
+    mine: MineConfig | None = None
+    """What to look for in the clone; None where instances are given."""
+    validate_: ValidateConfig = Field(default=ValidateConfig(), alias="validate")
+    most: int | None = Field(default=None, ge=1)
+    """Stop after so many kept instances."""
+    seed: int = 0
+    name: Id = "code"
+    layer: str = "host"
+
+
+class CodeSummary(Record):
+    """What a generation gave."""
+
+    path: str
+    environments: int
+    tasks: int
+    instances: int
+    """Mined or given."""
+    mined: dict[str, int]
+    """Changes of the clone by what became of them."""
+    rejected: dict[str, int]
+    """Instances by the reason for which they were not kept."""
+    seconds: float
+    resumed: int
+    """Instances taken over from an interrupted run."""
+
+
+def generate_code(
+    config: CodeConfig,
+    out: str | Path,
+    *,
+    clone: str | Path | None = None,
+    texts: Sequence[Path] = (),
+    jobs: Sequence[Job] = (),
+    workers: int = 1,
+    build: BuildConfig | None = None,
+    progress: Progress | None = None,
+    log: Log | None = None,
+) -> CodeSummary:
+    """Generate a dataset folder at ``out``.
+
+    What becomes of each instance is kept in ``<out>.partial`` as it is known, and taken over when the
+    same configuration is run again; ``outcomes.jsonl`` beside the dataset tells it in the end.
+
+    Args:
+        config: what to make.
+        out: the dataset folder; it must not exist.
+        clone: where to mine, with ``config.mine``.
+        texts: issues and pull requests as JSON lines, for mining.
+        jobs: instances with their clones, instead of mining.
+        workers: instances that are proven at the same time.
+        build: where and with what workspaces are built.
+        progress: called after each instance.
+        log: is told each step of each instance.
+
+    Raises:
+        ConfigError: if ``out`` exists, or neither a clone nor instances are given.
+        ResumeError: if ``<out>.partial`` holds another configuration's work.
+        PipelineError: if no instance was proven; ``<out>.partial`` then tells why.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+    started = time.monotonic()
+    run = _Run(config, out, build or BuildConfig(layer=config.layer), progress, log)
+    mined = run.take_jobs(clone, texts, jobs)
+    outcomes = run.prove_all(workers)
+    dataset = run.write(outcomes, mined)
+    summary = CodeSummary(
+        path=str(out),
+        environments=len(dataset.environments),
+        tasks=len(dataset.tasks),
+        instances=len(run.jobs),
+        mined=mined,
+        rejected=_rejected(outcomes),
+        seconds=time.monotonic() - started,
+        resumed=run.resumed,
+    )
+    run.finish(outcomes)
+    return summary
+
+
+class _Run:
+    def __init__(
+        self,
+        config: CodeConfig,
+        out: Path,
+        build: BuildConfig,
+        progress: Progress | None,
+        log: Log | None,
+    ) -> None:
+        self.config, self.out, self.build = config, out, build
+        self.progress, self.log = progress, log
+        self.partial = out.with_name(out.name + ".partial")
+        self.trees, self.results = self.partial / "trees", self.partial / "outcomes"
+        self.jobs: list[Job] = []
+        self.resumed = 0
+
+    def take_jobs(
+        self, clone: str | Path | None, texts: Sequence[Path], jobs: Sequence[Job]
+    ) -> dict[str, int]:
+        """Mine the clone, or take the given instances; the funnel of mining."""
+        mined: dict[str, int] = {}
+        if jobs:
+            self.jobs = list(jobs)
+        elif clone is not None and self.config.mine is not None:
+            found = list(mine_clone(Path(clone), self.config.mine, texts=Texts.load(*texts)))
+            mined = count_reasons(found)
+            self.jobs = [Job(one, Path(clone)) for one in found if not isinstance(one, Rejected)]
+        else:
+            raise ConfigError(
+                "neither a clone nor instances are given", "name a clone, or a file of instances"
+            )
+        if not self.jobs:
+            told = ", ".join(f"{n} {reason}" for reason, n in mined.items())
+            raise PipelineError("no change is an instance", told or "the clone has no changes")
+        commits = Counter((one.instance.repo, one.instance.base_commit) for one in self.jobs)
+        self.jobs = [
+            job._replace(alone=commits[job.instance.repo, job.instance.base_commit] == 1)
+            for job in self.jobs
+        ]
+        self._claim()
+        return mined
+
+    def _claim(self) -> None:
+        """Make the partial folder ours; refuse that of another configuration."""
+        for folder in (self.trees, self.results):
+            folder.mkdir(parents=True, exist_ok=True)
+        stamp = self.partial / "config.json"
+        instances = content_hash([to_json(job.instance) for job in self.jobs])
+        text = pretty({"config": self.config.model_dump(mode="json"), "instances": instances})
+        if stamp.exists() and stamp.read_text() != text:
+            raise ResumeError(
+                f"{str(self.partial)!r} holds an interrupted run of another configuration",
+                "remove it to start over, or choose another --out",
+            )
+        stamp.write_text(text)
+
+    def prove_all(self, workers: int) -> list[Outcome]:
+        """Outcomes in the order of the instances; fewer where ``most`` were kept before the end."""
+        done: dict[str, Outcome] = {}
+        for job in self.jobs:
+            if (found := self._load(job)) is not None:
+                done[job.instance.id] = found
+        self.resumed = len(done)
+        todo = [job for job in self.jobs if job.instance.id not in done]
+        for job, outcome in self._run_all(todo, workers, done):
+            done[job.instance.id] = outcome
+            self._save(job, outcome)
+            if self.progress is not None:
+                told = outcome.validation.reason or "kept"
+                self.progress(len(done), len(self.jobs), f"{job.instance.id}: {told}")
+        return [done[job.instance.id] for job in self.jobs if job.instance.id in done]
+
+    def _run_all(
+        self, todo: Sequence[Job], workers: int, done: dict[str, Outcome]
+    ) -> Iterator[tuple[Job, Outcome]]:
+        waiting = list(reversed(todo))
+        running: dict[Future[Outcome], Job] = {}
+        with ThreadPoolExecutor(max(1, workers)) as pool:
+            while waiting or running:
+                while waiting and len(running) < max(1, workers) and not self._enough(done):
+                    job = waiting.pop()
+                    running[pool.submit(self._prove, job)] = job
+                if not running:
+                    return
+                future = next(as_completed(running))
+                yield running.pop(future), future.result()
+
+    def _enough(self, done: dict[str, Outcome]) -> bool:
+        kept = sum(outcome.validation.kept for outcome in done.values())
+        return self.config.most is not None and kept >= self.config.most
+
+    def _prove(self, job: Job) -> Outcome:
+        def log(text: str) -> None:
+            if self.log is not None:
+                self.log(f"{job.instance.id}: {text}")
+
+        return prove(job, self.trees, self.config.validate_, self.build, log)
+
+    def _path(self, job: Job) -> Path:
+        return self.results / f"{task_id(job.instance.id)}.json"
+
+    def _load(self, job: Job) -> Outcome | None:
+        path = self._path(job)
+        if not path.exists():
+            return None
+        try:
+            return from_json(Outcome, path.read_text())
+        except ValueError:
+            logger.warning("%s was cut off; its instance is proven again", path)
+            return None
+
+    def _save(self, job: Job, outcome: Outcome) -> None:
+        path = self._path(job)
+        scratch = path.with_suffix(".part")
+        scratch.write_text(to_json(outcome))
+        scratch.replace(path)
+
+    def write(self, outcomes: Sequence[Outcome], mined: dict[str, int]) -> Dataset:
+        """The dataset of what was kept."""
+        instances = {job.instance.id: job.instance for job in self.jobs}
+        kept = [
+            (instances[outcome.validation.instance_id], outcome)
+            for outcome in outcomes
+            if outcome.validation.kept
+        ]
+        if not kept:
+            told = ", ".join(f"{n} {reason}" for reason, n in _rejected(outcomes).items())
+            raise PipelineError("no instance was proven", f"{told}; see {self.results}")
+        with DatasetWriter(
+            self.out,
+            name=self.config.name,
+            config_hash=content_hash(self.config.model_dump(mode="json")),
+            seed=self.config.seed,
+        ) as writer:
+            self._add(writer, kept)
+            return writer.finish(funnel=_funnel(outcomes, mined, len(self.jobs)))
+
+    def _add(self, writer: DatasetWriter, kept: Sequence[tuple[Instance, Outcome]]) -> None:
+        """Environments once, their tasks after them; a repository stands in one split."""
+        repos = {environment_id(one.repo, one.base_commit): one.repo for one, _ in kept}
+        splits = assign_splits(repos, seed=self.config.seed)
+        added: set[str] = set()
+        for instance, outcome in kept:
+            name = environment_id(instance.repo, instance.base_commit)
+            if name not in added:
+                assert outcome.recipe is not None
+                tree = self.trees / f"{name}.tar"
+                writer.add_environment(environment_bundle(instance, outcome.recipe, tree))
+                added.add(name)
+            bundle = task_bundle(instance, outcome.validation)
+            spec = bundle.spec.model_copy(update={"split": splits[name]})
+            writer.add_task(bundle.model_copy(update={"spec": spec}))
+
+    def finish(self, outcomes: Sequence[Outcome]) -> None:
+        """Keep what was found out about each instance; drop the rest."""
+        lines = [to_json(outcome) + "\n" for outcome in outcomes]
+        self.out.with_name(self.out.name + ".outcomes.jsonl").write_text("".join(lines))
+        shutil.rmtree(self.partial)
+
+
+def _rejected(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    reasons = Counter(
+        str(outcome.validation.reason)
+        for outcome in outcomes
+        if outcome.validation.reason is not None
+    )
+    return dict(sorted(reasons.items()))
+
+
+def _funnel(
+    outcomes: Sequence[Outcome], mined: dict[str, int], instances: int
+) -> dict[str, JsonValue]:
+    return {
+        "mined": dict(sorted(mined.items())),
+        "instances": instances,
+        "proven": len(outcomes),
+        "rejected": {name: n for name, n in _rejected(outcomes).items()},
+        "tasks": sum(outcome.validation.kept for outcome in outcomes),
+    }

@@ -1,0 +1,193 @@
+"""One instance from its clone to its proof: tree, recipe, workspace, validation; faults are recorded."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from envgen.core.code_types import Instance, Recipe
+from envgen.core.errors import EnvgenError, WorkspaceError
+from envgen.core.types import Record
+from envgen.pipelines.code.bundle import environment_id
+from envgen.pipelines.code.clone import Clone
+from envgen.pipelines.code.recipes import detect_recipe
+from envgen.pipelines.code.split import TEST_RULES, classify
+from envgen.pipelines.code.validate import (
+    Log,
+    Reason,
+    RejectedError,
+    ValidateConfig,
+    Validation,
+    validate_instance,
+)
+from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, commit_date
+from envgen.sandboxes.workspace.store import remove
+
+logger = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """An instance, and the clone that holds its commits."""
+
+    instance: Instance
+    clone: Path
+    alone: bool = True
+    """Whether no other instance has the same base commit, and so the same workspace."""
+
+
+class Outcome(Record):
+    """What became of an instance."""
+
+    validation: Validation
+    recipe: Recipe | None = None
+    """As it was frozen; None where none was found or its install failed."""
+    build_s: float = 0.0
+
+
+class BuildConfig(Record):
+    """Where and with what workspaces are built. None of it changes what is built."""
+
+    backend: str = "auto"
+    layer: str = "host"
+    certificates: Path | None = None
+    variables: dict[str, str] = {}
+    cache_root: Path | None = None
+
+
+def prove(
+    job: Job, trees: Path, config: ValidateConfig, build: BuildConfig, log: Log | None = None
+) -> Outcome:
+    """Build and validate an instance; never raises for a fault of it.
+
+    Args:
+        job: what to prove.
+        trees: a folder for the tars of base trees, ``<environment id>.tar``.
+        config: how thoroughly.
+        build: where and with what.
+        log: is told each step as it starts.
+    """
+    started = time.monotonic()
+    stage = _Stage(job, trees, build, log or (lambda _: None))
+    kept = False
+    try:
+        workspace = stage.workspace()
+        validation = validate_instance(
+            job.instance,
+            workspace,
+            config,
+            test_files=test_files(job),
+            test_paths=TEST_RULES[job.instance.language],
+            freeze=stage.freeze,
+            log=log,
+        )
+        kept = validation.kept
+        return Outcome(
+            validation=validation, recipe=stage.built[-1].recipe, build_s=stage.seconds()
+        )
+    except RejectedError as error:
+        return _failed(job, error.reason, error.details, started)
+    except Exception as error:  # the boundary: one instance falls, the run goes on
+        if not isinstance(error, EnvgenError | OSError):
+            logger.exception("%s broke the prover", job.instance.id)
+        return _failed(job, Reason.ENVGEN, f"{type(error).__name__}: {error}", started)
+    finally:
+        stage.tidy(kept)
+
+
+def test_files(job: Job) -> tuple[str, ...]:
+    """The test files of the base commit."""
+    files = Clone(job.clone).files(job.instance.base_commit)
+    return tuple(path for path in files if classify(path, job.instance.language) == "test")
+
+
+class _Stage:
+    def __init__(self, job: Job, trees: Path, build: BuildConfig, log: Callable[[str], None]):
+        self.instance, self.clone = job.instance, job.clone
+        self.trees, self.build, self.log = trees, build, log
+        self.alone = job.alone
+        self.built: list[Workspace] = []
+        self.pinned = True
+
+    def seconds(self) -> float:
+        """Seconds that the builds took."""
+        return sum(workspace.built_s for workspace in self.built)
+
+    def workspace(self) -> Workspace:
+        """The workspace of the recipe as it was found. Raises RejectedError."""
+        recipe = self._recipe(self._tree())
+        workspace = self._built(recipe)
+        self.pinned = workspace.recipe.pins == recipe.pins
+        return workspace
+
+    def freeze(self) -> Workspace:
+        """The workspace of the recipe with its pins: what a user of the dataset will build."""
+        first = self.built[0]
+        return first if self.pinned else self._built(first.recipe)
+
+    def tidy(self, kept: bool) -> None:
+        """Remove the workspaces that nobody will open again."""
+        last = self.built[-1].folder if self.built and kept else None
+        for workspace in self.built:
+            if self.alone and workspace.folder != last:
+                remove(workspace.folder)
+
+    def _tree(self) -> Path:
+        self.log("take the base tree")
+        name = environment_id(self.instance.repo, self.instance.base_commit)
+        tree = self.trees / f"{name}.tar"
+        if tree.exists():
+            return tree
+        try:
+            return base_tree(self.clone, self.instance.base_commit, tree)
+        except WorkspaceError as error:
+            raise RejectedError(Reason.NO_TREE, str(error)) from error
+
+    def _recipe(self, tree: Path) -> Recipe:
+        if self.instance.recipe is not None:
+            return self.instance.recipe
+        cutoff = commit_date(self.clone, self.instance.base_commit)
+        try:
+            return detect_recipe(tree, self.instance.language, cutoff, layer=self.build.layer)
+        except (WorkspaceError, ModuleNotFoundError) as error:
+            raise RejectedError(Reason.NO_RECIPE, str(error)) from error
+
+    def _built(self, recipe: Recipe) -> Workspace:
+        try:
+            workspace = build_workspace(
+                recipe,
+                self._tree(),
+                backend=self.build.backend,
+                certificates=self.build.certificates,
+                variables=self.build.variables,
+                cache_root=self.build.cache_root,
+                log=self.log,
+            )
+        except WorkspaceError as error:
+            if _disk_is_full(error):
+                raise
+            raise RejectedError(Reason.INSTALL, str(error)) from error
+        self.built.append(workspace)
+        return workspace
+
+
+def _failed(job: Job, reason: Reason, details: str, started: float) -> Outcome:
+    validation = Validation(
+        instance_id=job.instance.id,
+        reason=reason,
+        details=details,
+        wall_s=time.monotonic() - started,
+    )
+    return Outcome(validation=validation)
+
+
+def _disk_is_full(error: BaseException) -> bool:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+            return True
+        cause = cause.__cause__
+    return False
