@@ -165,9 +165,9 @@ def rollout(
 
     dataset = open_dataset(config.dataset, unproven=config.unproven)
     task_ids = _task_ids(dataset, config)
-    choose(
-        config.backend, dataset.source is not SourceKind.FOREIGN, config.isolate
-    )  # or refuse at once
+    if any(dataset.tasks[task_id].family == "general" for task_id in task_ids):
+        trusted = dataset.source is not SourceKind.FOREIGN
+        choose(config.backend, trusted, config.isolate)  # or refuse at once
     with RunStore.open(
         Path(config.out),
         config=config.identity(),

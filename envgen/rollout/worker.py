@@ -1,4 +1,4 @@
-"""What a worker of a rollout does: keep one environment per thread and play episodes in it."""
+"""What a worker of a rollout does: keep an environment per thread and family, and play episodes in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from envgen.environments.general import GeneralEnv
+from envgen.environments.episodes import EpisodeEnv
+from envgen.environments.families import make_env
 from envgen.environments.hosts import open_dataset
 from envgen.policies.base import Policy
 from envgen.rollout.episode import EpisodeResult, run_episode
@@ -34,20 +35,28 @@ def episode_worker(
     shared = dataset or open_dataset(config.dataset, unproven=config.unproven)
     player = policy or make_policy(config.policy, shared)
     local = threading.local()
-    environments: list[GeneralEnv] = []
+    environments: list[EpisodeEnv] = []
 
-    def play(chunk: Chunk) -> list[EpisodeResult]:
-        if not hasattr(local, "env"):
-            local.env = GeneralEnv(
+    def environment(task_id: str) -> EpisodeEnv:
+        """This thread's environment for the task's family."""
+        mine: dict[str, EpisodeEnv] = local.__dict__.setdefault("environments", {})
+        family = shared.tasks[task_id].family
+        if family not in mine:
+            mine[family] = make_env(
                 shared,
+                family,
                 backend=config.backend,
                 isolate=config.isolate,
                 unproven=config.unproven,
             )
-            environments.append(local.env)
+            environments.append(mine[family])
+        return mine[family]
+
+    def play(chunk: Chunk) -> list[EpisodeResult]:
+        env = environment(chunk.task_id)
         return [
             run_episode(
-                local.env,
+                env,
                 player,
                 chunk.task_id,
                 sample=sample,
