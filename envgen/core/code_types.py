@@ -96,6 +96,8 @@ class Instance(Record):
     repo: str
     """``owner/name``."""
     base_commit: str
+    base_patch: str = ""
+    """Applied to the base commit before anything else: the bug, where a data set made one."""
     head_commit: str | None = None
     language: CodeLanguage
     kind: Literal["issue", "pull_request", "commit"]
@@ -121,7 +123,7 @@ class Instance(Record):
     recipe: Recipe | None = None
     """Known when the record brings it."""
     extra: dict[str, str] = Field(default_factory=dict)
-    """Fields of a published record that nothing here reads; exports give them back."""
+    """Fields of a published record that nothing here reads, as JSON; exports give them back."""
 
 
 class CodeTests(Record):

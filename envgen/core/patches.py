@@ -101,7 +101,7 @@ def _file(text: bytes) -> FilePatch:
 
 def _cut_head(text: bytes) -> tuple[list[bytes], list[bytes]]:
     """(header lines, the lines from the first hunk on)."""
-    lines = text.split(b"\n")
+    lines = text.removesuffix(b"\n").split(b"\n")
     for i, line in enumerate(lines):
         if line.startswith(b"@@ "):
             return lines[:i], lines[i:]

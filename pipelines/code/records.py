@@ -1,0 +1,161 @@
+"""Files of records: instances as JSON lines, and published data sets as JSON, JSON lines or parquet."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from envgen.core.code_types import Instance
+from envgen.core.errors import ConfigError
+from envgen.pipelines.code.formats import Row, detect_format, record_format
+from envgen.pipelines.code.mine import Rejected
+
+
+def read_instances(path: Path) -> Iterator[Instance]:
+    """The instances of a file that ``write_instances`` wrote.
+
+    Raises:
+        ConfigError: with file and line, if a line is none.
+    """
+    for i, line in enumerate(_opened(path), 1):
+        if line.strip():
+            try:
+                yield Instance.model_validate_json(line)
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(map(str, first["loc"]))
+                raise ConfigError(
+                    f"{path}:{i} is no instance: {where}: {first['msg']}",
+                    "import published records with their format",
+                ) from None
+
+
+def write_instances(path: Path, instances: Iterable[Instance]) -> int:
+    """Write instances as JSON lines, in one step; how many there were."""
+    return _write(path, (instance.model_dump_json() for instance in instances))
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The records of a file: ``.jsonl`` or ``.json`` (a list or table of them), also ``.gz``; ``.parquet``.
+
+    Raises:
+        ConfigError: if the file is none of them, or broken.
+    """
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".parquet"):
+        yield from _parquet(path)
+    elif name.endswith((".jsonl", ".ndjson")):
+        for i, line in enumerate(_opened(path), 1):
+            if line.strip():
+                yield _row(_parsed(line, f"{path}:{i}"), f"{path}:{i}")
+    elif name.endswith(".json"):
+        yield from _json(path)
+    else:
+        raise ConfigError(f"{str(path)!r} is no file of records", "give .jsonl, .json or .parquet")
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> int:
+    """Write records as JSON lines or parquet, by the file's name; how many there were."""
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pylist([dict(row) for row in rows])
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        pq.write_table(table, part)
+        part.replace(path)
+        return int(table.num_rows)
+    return _write(path, (json.dumps(row, ensure_ascii=False) for row in rows))
+
+
+def import_file(path: Path, format_name: str | None = None) -> Iterator[Instance | Rejected]:
+    """A published data set's instances; a record that can't be read is rejected with its reason.
+
+    Args:
+        path: the file.
+        format_name: None: by each record's fields.
+
+    Raises:
+        ConfigError: if the file or the format is unknown.
+    """
+    chosen = record_format(format_name) if format_name else None
+    for i, row in enumerate(read_rows(path), 1):
+        try:
+            yield (chosen or detect_format(row)).read(row)
+        except ConfigError as error:
+            name = str(row.get("instance_id") or f"{path.name}:{i}")
+            yield Rejected(
+                id=name,
+                repo=str(row.get("repo") or ""),
+                head_commit="",
+                stage="record",
+                reasons=(str(error),),
+            )
+
+
+def _opened(path: Path) -> Iterator[str]:
+    try:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt", encoding="utf-8", newline="\n") as file:
+            yield from file
+    except (OSError, UnicodeDecodeError, EOFError) as error:
+        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is no JSON: {error}", "is the file whole?") from None
+
+
+def _row(value: Any, where: str) -> Row:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} is a {type(value).__name__}, not a record")
+    return value
+
+
+def _json(path: Path) -> Iterator[Row]:
+    value = _parsed("".join(_opened(path)), str(path))
+    if isinstance(value, Mapping):
+        lists = [v for v in value.values() if isinstance(v, list)]
+        if "instance_id" in value or "fix_patch" in value:
+            value = [value]
+        elif len(lists) == 1:  # {"data": [...]}
+            value = lists[0]
+        else:  # {id: record}
+            value = list(value.values())
+    for i, row in enumerate(value if isinstance(value, list) else [value]):
+        yield _row(row, f"{path}[{i}]")
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=64):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
+
+
+def _write(path: Path, lines: Iterable[str]) -> int:
+    count = 0
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            for line in lines:
+                file.write(line + "\n")
+                count += 1
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
