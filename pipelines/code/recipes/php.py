@@ -1,0 +1,55 @@
+"""How PHP projects are built: composer's packages, or its autoloader alone where none can be had."""
+
+from __future__ import annotations
+
+import re
+
+from envgen.core.code_types import DEPENDENCIES, CodeLanguage, Recipe
+from envgen.core.errors import WorkspaceError
+from envgen.pipelines.code.recipes.files import TreeFiles
+
+_FLAGS = "--no-interaction --no-progress --no-scripts --no-plugins --ignore-platform-reqs -q"
+_KEEP = (
+    "{ git ls-files | grep -qx composer.lock || cp composer.lock "
+    f"{DEPENDENCIES}/pins.txt 2>/dev/null || :; }} && git checkout -q -- . "
+    "&& { git ls-files | grep -qx composer.lock || rm -f composer.lock; }"
+)
+
+
+def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
+    """A recipe from composer.json and phpunit.xml. Raises WorkspaceError without tests for PHPUnit.
+
+    Composer knows no date cut: a committed or pinned composer.lock dates the packages.
+    """
+    if not files.matching("*Test.php", "*TestCase.php"):
+        raise WorkspaceError(
+            "no file *Test.php in the repository", "PHPUnit is the only runner for PHP"
+        )
+    install: tuple[str, ...] = ()
+    if "composer.json" in files:
+        constraints = f"{DEPENDENCIES}/constraints.txt"
+        pinned = f"{{ [ ! -s {constraints} ] || cp {constraints} composer.lock; }}"
+        full = f"timeout 600 composer install {_FLAGS}"
+        alone = f"composer dump-autoload --dev {_FLAGS}"
+        install = (
+            f"{pinned} && {full} || {{ rm -rf vendor; {alone} && echo 'left out: all packages'; }}",
+            _KEEP,
+        )
+    configured = any(files.matching("phpunit.xml*", "phpunit.dist.xml"))
+    return Recipe(
+        language=language,
+        runner="phpunit",
+        install=install,
+        options="" if configured else _folder(files),
+        variables={"COMPOSER_HOME": "/tmp/composer", "COMPOSER_ALLOW_SUPERUSER": "1"},
+        cutoff=cutoff,
+    )
+
+
+def _folder(files: TreeFiles) -> str:
+    """The folder of the tests, and the autoloader, for projects that have no configuration."""
+    tests = files.matching("*Test.php")
+    tops = [name.partition("/")[0] for name in tests if re.match(r"tests?/", name, re.IGNORECASE)]
+    where = max(set(tops), key=tops.count) if tops else "."
+    loader = "--bootstrap vendor/autoload.php " if "composer.json" in files else ""
+    return f"{loader}{where}"
