@@ -17,14 +17,14 @@ from pathlib import Path
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
 from envgen.core.errors import WorkspaceError
 from envgen.sandboxes.base import Mount
-from envgen.sandboxes.workspace import layers, parts, store
+from envgen.sandboxes.workspace import images, layers, parts, store
 from envgen.sandboxes.workspace.attend import attend
 from envgen.sandboxes.workspace.open import Workspace, load
 from envgen.sandboxes.workspace.parts import Box, Limits
 
 OUT = "/out"
 DOWNLOADS = "/downloads"
-TOOLS = "/opt/envgen/bin"
+TOOLS = "/run/envgen-tools"
 """Where an install finds ``uv``."""
 CERTIFICATES = "/run/certificates.pem"
 CONSTRAINTS = f"{DEPENDENCIES}/constraints.txt"
@@ -98,7 +98,7 @@ def build_workspace(
     place = store.code_folder(cache_root) / store.key(layer, recipe, tree)
     with store.locked(place, (install_s + build_s) * 2):
         if (place / store.RECORD).exists():
-            return load(place).model_copy(update={"backend": chosen})
+            return _reopened(place, layer, chosen)
         settings = dict(variables or {})
         with store.building(place) as folder:
             builder = _Builder(recipe, layer, chosen, folder, log or (lambda _: None))
@@ -113,10 +113,30 @@ def build_workspace(
                 backend=chosen,
                 baseline=baseline,
                 shown=builder.shown,
+                image=_image(layer, chosen, folder, place.name),
                 built_s=builder.seconds(),
             )
             (folder / store.RECORD).write_text(found.model_dump_json(indent=1))
     return found
+
+
+def _reopened(place: Path, layer: layers.Layer, backend: str) -> Workspace:
+    """A workspace that was built before, perhaps for another backend."""
+    found = load(place)
+    os.utime(place / store.RECORD)  # it is in use: see store.clean
+    image = found.image
+    if backend == "docker" and not layer.is_host and not (image and images.exists(image)):
+        image = _image(layer, backend, place, found.key)
+    changed = found.model_copy(update={"backend": backend, "layer": layer, "image": image})
+    (place / store.RECORD).write_text(changed.model_dump_json(indent=1))
+    return changed
+
+
+def _image(layer: layers.Layer, backend: str, folder: Path, key: str) -> str | None:
+    """The image of a workspace whose layer is one."""
+    if backend != "docker" or layer.is_host or layer.image is None:
+        return None
+    return images.build_instance(folder, layer.image, key)
 
 
 class _Builder:

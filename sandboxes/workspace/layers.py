@@ -10,8 +10,11 @@ import hashlib
 import os
 import platform
 import shutil
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+
+from pydantic import Field
 
 from envgen.core.environ import cache_folder
 from envgen.core.errors import WorkspaceError
@@ -52,6 +55,8 @@ class Layer(Record):
     """A Docker image."""
     packages: tuple[str, ...] = ()
     """Distribution packages as ``name=version``."""
+    pythons: dict[str, str] = Field(default_factory=dict)
+    """CPython versions in it and their interpreters; the host's are looked for anew."""
 
     @property
     def is_host(self) -> bool:
@@ -106,13 +111,13 @@ def interpreter(version: str, base: Layer) -> str:
     """
     if not version:
         return "/usr/bin/python3"
-    if not base.is_host:
-        return f"/usr/local/bin/python{version}"
-    found = pythons()
+    found = pythons() if base.is_host else base.pythons
     if version not in found:
+        where = "here" if base.is_host else f"in the layer {base.name!r}"
         raise WorkspaceError(
-            f"Python {version} is not installed here; there are {', '.join(found)}",
-            f"install it (pyenv install {version}), or change the recipe's version",
+            f"Python {version} is not installed {where}; there are {', '.join(found)}",
+            f"install it (pyenv install {version}; for a layer also envgen images bootstrap "
+            f"{base.name} --copy FOLDER), or change the recipe's version",
         )
     return found[version]
 
@@ -120,16 +125,25 @@ def interpreter(version: str, base: Layer) -> str:
 @cache
 def pythons() -> dict[str, str]:
     """CPython versions (``3.11``) of this machine and their interpreters, newest first."""
+    return _pythons(Path("/"), [_pyenv()])
+
+
+def pythons_in(root: Path) -> dict[str, str]:
+    """CPython versions of a root file system and their interpreters, as seen inside it."""
+    homes = [*root.glob("root/.pyenv"), *root.glob("home/*/.pyenv"), *root.glob("opt/pyenv")]
+    found = _pythons(root, homes)
+    return {version: f"/{Path(path).relative_to(root)}" for version, path in found.items()}
+
+
+def _pythons(root: Path, homes: Sequence[Path]) -> dict[str, str]:
+    places = [root / "usr/bin", root / "usr/local/bin"]
+    places += [path for home in homes for path in sorted(home.glob("versions/3.*/bin"))]
     found: dict[tuple[int, int], str] = {}
-    for minor in range(5, 20):
-        for place in ("/usr/bin", "/usr/local/bin"):
-            path = Path(place) / f"python3.{minor}"
-            if path.exists():
-                found.setdefault((3, minor), str(path.resolve()))
-    for path in sorted(_pyenv().glob("versions/3.*/bin/python3.*[0-9]")):
-        words = path.name.removeprefix("python").split(".")
-        if len(words) == 2 and all(word.isdigit() for word in words):
-            found.setdefault((int(words[0]), int(words[1])), str(path.resolve()))
+    for place in places:
+        for path in place.glob("python3.*"):
+            words = path.name.removeprefix("python").split(".")
+            if len(words) == 2 and words[1].isdigit() and path.is_file():
+                found.setdefault((3, int(words[1])), str(path.resolve()))
     return {f"{key[0]}.{key[1]}": found[key] for key in sorted(found, reverse=True)}
 
 

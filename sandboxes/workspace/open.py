@@ -58,7 +58,7 @@ class Workspace(Record):
 
     def mounts(self) -> tuple[Mount, ...]:
         """What a sandbox of it sees of this machine's disk, read-only."""
-        if self.image is not None:
+        if self.backend == "docker" and self.image is not None:
             return ()
         own = Mount(source=self.folder / "env", target=DEPENDENCIES)
         more = [Mount(source=Path(path), target=path) for path in self.shown]
@@ -98,7 +98,7 @@ class OpenWorkspace:
             workspace.recipe,
             limits=limits,
             mounts=workspace.mounts(),
-            image=workspace.image,
+            image=workspace.image if workspace.backend == "docker" else None,
         )
         self.sandbox = self._box.sandbox
         try:

@@ -86,7 +86,9 @@ class Box:
         user = user if user is not None else default_user(backend)
         shown = [*mounts]
         if layer.is_host:
-            shown += [*host_mounts(), *self._accounts(user)]
+            shown += host_mounts()
+        if layer.is_host or backend == "bubblewrap":
+            shown += self._accounts(user)
         memory = limits.memory_bytes or recipe.memory_bytes
         spec = SandboxSpec(
             root=layer.root if backend == "bubblewrap" else None,

@@ -76,16 +76,18 @@ def locked(place: Path, timeout_s: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def building(place: Path) -> Iterator[Path]:
+def building(place: Path, *, replace: bool = False) -> Iterator[Path]:
     """A folder that becomes ``place`` when the block ends well and is removed when it does not.
 
-    The caller holds the lock.
+    The caller holds the lock. What is at ``place`` already is in the way unless it is replaced.
     """
     folder = place.with_name(f".{place.name}.part")
     remove(folder)
     folder.mkdir(parents=True)
     try:
         yield folder
+        if replace:
+            remove(place)
         folder.replace(place)
     finally:
         remove(folder)

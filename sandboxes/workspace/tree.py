@@ -9,6 +9,7 @@ commit is made again, because version tools (setuptools_scm, versioneer, ...) re
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
 import tarfile
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from envgen.core.errors import WorkspaceError
 
+logger = logging.getLogger(__name__)
 NAME = "repo"
 """The top folder in the tar."""
 _MESSAGE = "The repository at the base commit"
@@ -36,7 +38,7 @@ _ALONE = {
 _TIMEOUT_S = 600.0
 
 
-def base_tree(git_dir: Path, commit: str, out: Path) -> Path:
+def base_tree(git_dir: Path, commit: str, out: Path, *, allow_missing: bool = False) -> Path:
     """Write the repository at ``commit`` to the tar ``out``, below ``repo/``; returns ``out``.
 
     The same commit gives the same bytes. Submodules are left as empty folders, Git LFS files as
@@ -46,13 +48,15 @@ def base_tree(git_dir: Path, commit: str, out: Path) -> Path:
         git_dir: a bare repository or a ``.git`` folder; it is only read.
         commit: anything git understands as a commit.
         out: replaced if it is there.
+        allow_missing: leave out files whose content the clone lacks, with a warning. Meant for
+            partial clones without the largest files; the tree is not the commit's then.
 
     Raises:
         WorkspaceError: no such commit, or objects of it are missing (a partial clone).
     """
     with tempfile.TemporaryDirectory(prefix="envgen-tree-", dir=out.parent) as scratch:
         repo = Path(scratch) / NAME
-        _checkout(_source(git_dir), commit, repo)
+        _checkout(_source(git_dir), commit, repo, allow_missing)
         packed = Path(scratch) / "tree.tar"
         write_tar(repo, packed)
         packed.replace(out)
@@ -64,7 +68,7 @@ def _source(git_dir: Path) -> Path:
     return (inner if inner.is_dir() else git_dir).absolute()
 
 
-def _checkout(source: Path, commit: str, repo: Path) -> None:
+def _checkout(source: Path, commit: str, repo: Path, allow_missing: bool) -> None:
     found = _git(source, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}", check=False)
     if not found:
         raise WorkspaceError(
@@ -73,7 +77,10 @@ def _checkout(source: Path, commit: str, repo: Path) -> None:
     tree = _git(source, "rev-parse", f"{found}^{{tree}}")
     date = _git(source, "log", "-1", "--format=%cI", found)
     _make(repo)
-    _copy_objects(source, tree, repo)
+    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(source / "objects")}
+    if allow_missing:
+        tree = _without_missing(source, tree, repo / ".git", lent)
+    _copy_objects(tree, repo, lent)
     dated = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     here = repo / ".git"
     only = _git(here, "commit-tree", tree, "-m", _MESSAGE, env=dated)
@@ -116,21 +123,36 @@ def _make(repo: Path) -> None:
         _git(here, "config", key, value)
 
 
-def _copy_objects(source: Path, tree: str, repo: Path) -> None:
+def _without_missing(source: Path, tree: str, here: Path, lent: Mapping[str, str]) -> str:
+    """The tree without the files that the clone lacks; the same tree where it lacks none."""
+    words = ("rev-list", "--objects", "--no-object-names", "--missing=print", tree)
+    missing = {line[1:] for line in _git(source, *words).splitlines() if line.startswith("?")}
+    if not missing:
+        return tree
+    listed = _git(source, "ls-tree", "-r", "-z", "--full-tree", tree).split("\0")
+    kept = [line for line in listed if line and line.split("\t")[0].split()[2] not in missing]
+    names = [line.partition("\t")[2] for line in listed if line and line not in kept]
+    logger.warning("%s lacks %d files, left out: %s", source, len(names), ", ".join(names[:5]))
+    index = {**lent, "GIT_INDEX_FILE": str(here / "partial")}
+    given = "".join(f"{line}\0" for line in kept)
+    _git(here, "update-index", "-z", "--index-info", env=index, given=given)
+    found = _git(here, "write-tree", "--missing-ok", env=index)
+    (here / "partial").unlink()
+    return found
+
+
+def _copy_objects(tree: str, repo: Path, lent: Mapping[str, str]) -> None:
     """Pack the objects of one tree, which has no commits, into ``repo``."""
-    names = _git(source, "rev-list", "--objects", "--no-object-names", tree)
-    folder = repo / ".git" / "objects" / "pack"
+    here = repo / ".git"
+    names = _git(here, "rev-list", "--objects", "--no-object-names", tree, env=lent)
+    folder = here / "objects" / "pack"
     folder.mkdir(parents=True, exist_ok=True)
-    _git(
-        source,
-        "pack-objects",
-        "-q",
-        "--threads=1",
-        "--no-reuse-delta",
-        "--no-reuse-object",
-        str(folder / "pack"),
-        given=names + "\n",
-    )
+    words = ("-q", "--threads=1", "--no-reuse-delta", "--no-reuse-object", str(folder / "pack"))
+    _git(here, "pack-objects", *words, env=lent, given=names + "\n")
+    for loose in [path for path in (here / "objects").glob("??/*") if path.is_file()]:
+        loose.unlink()
+        with contextlib.suppress(OSError):
+            loose.parent.rmdir()
 
 
 def write_tar(folder: Path, out: Path) -> None:
@@ -169,7 +191,7 @@ def _git(
     try:
         done = subprocess.run(
             command,
-            input=given.encode(),
+            input=given.encode(errors="surrogateescape"),
             capture_output=True,
             env=variables,
             timeout=_TIMEOUT_S,

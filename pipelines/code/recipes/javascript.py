@@ -12,7 +12,7 @@ from typing import Any
 from envgen.core.code_types import DEPENDENCIES, CodeLanguage, Recipe
 from envgen.core.errors import WorkspaceError
 from envgen.pipelines.code.recipes.files import TreeFiles
-from envgen.pipelines.code.recipes.scripts import TestCommand, find_test_command
+from envgen.pipelines.code.recipes.scripts import RunnerCall, find_test_command
 
 REPORTERS = {"jest": "jest-junit@16", "mocha": "mocha-junit-reporter@2"}
 """Packages that runners need to write XML."""
@@ -99,7 +99,7 @@ def _pnpm(files: TreeFiles, package: dict[str, Any]) -> str:
     return _PNPM.get(written[1] if written else "", "9")
 
 
-def _reporter(command: TestCommand) -> tuple[str, ...]:
+def _reporter(command: RunnerCall) -> tuple[str, ...]:
     """The reporter and what it needs, where the project does not see them."""
     package = REPORTERS.get(command.runner)
     if package is None:
@@ -114,7 +114,7 @@ def _reporter(command: TestCommand) -> tuple[str, ...]:
     )
 
 
-def _build(files: TreeFiles, package: dict[str, Any], command: TestCommand) -> tuple[str, ...]:
+def _build(files: TreeFiles, package: dict[str, Any], command: RunnerCall) -> tuple[str, ...]:
     """What the test script does before the tests, and the build where its result is not in the tree."""
     scripts = package.get("scripts", {})
     wanted = list(command.before)

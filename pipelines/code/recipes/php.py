@@ -30,7 +30,7 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
         constraints = f"{DEPENDENCIES}/constraints.txt"
         pinned = f"{{ [ ! -s {constraints} ] || cp {constraints} composer.lock; }}"
         full = f"timeout 600 composer install {_FLAGS}"
-        alone = f"composer dump-autoload --dev {_FLAGS}"
+        alone = "composer dump-autoload --dev --no-interaction --ignore-platform-reqs -q"
         install = (
             f"{pinned} && {full} || {{ rm -rf vendor; {alone} && echo 'left out: all packages'; }}",
             _KEEP,

@@ -24,10 +24,8 @@ _BUILDS = re.compile(r"build|compile|tsc|babel|rollup|bundle|prepare|generate|ma
 _DEPTH = 5
 
 
-class TestCommand(NamedTuple):
+class RunnerCall(NamedTuple):
     """How a package's tests are run."""
-
-    __test__ = False
 
     runner: str
     options: str = ""
@@ -36,7 +34,7 @@ class TestCommand(NamedTuple):
     """Scripts that run before the tests and make something."""
 
 
-def find_test_command(package: dict[str, Any]) -> TestCommand | None:
+def find_test_command(package: dict[str, Any]) -> RunnerCall | None:
     """The runner that ``npm test`` reaches; else the one among the dependencies; None: no known one."""
     scripts = {
         name: said for name, said in package.get("scripts", {}).items() if isinstance(said, str)
@@ -50,7 +48,7 @@ def find_test_command(package: dict[str, Any]) -> TestCommand | None:
             before.append(script)
     dependencies = {**package.get("dependencies", {}), **package.get("devDependencies", {})}
     known = next((name for name in ("vitest", "jest", "mocha") if name in dependencies), None)
-    return TestCommand(known) if known else None
+    return RunnerCall(known) if known else None
 
 
 def _test_scripts(scripts: dict[str, str]) -> list[str]:
@@ -82,18 +80,18 @@ def _expanded(scripts: dict[str, str], name: str, depth: int) -> list[tuple[str,
     return found
 
 
-def _command(step: str) -> TestCommand | None:
+def _command(step: str) -> RunnerCall | None:
     try:
         words = shlex.split(step)
     except ValueError:
         return None
-    variables = {}
+    variables: dict[str, str] = {}
     for place, word in enumerate(words):
         name = word.rpartition("/")[2].removesuffix(".js")
         if name in _RUNNERS:
-            return TestCommand(_RUNNERS[name], _options(words[place + 1 :]), variables)
+            return RunnerCall(_RUNNERS[name], _options(words[place + 1 :]), variables)
         if name == "node" and any(other == "--test" for other in words[place + 1 : place + 8]):
-            return TestCommand("node-test", _node_options(words[place + 1 :]), variables)
+            return RunnerCall("node-test", _node_options(words[place + 1 :]), variables)
         if (set_ := _VARIABLE.match(word)) and not word.startswith("-"):
             variables[set_[1]] = set_[2]
     return None

@@ -91,6 +91,23 @@ def test_what_is_missing_is_said(clone: tuple[Path, str], tmp_path: Path) -> Non
     assert not (tmp_path / "tree.tar").exists()
 
 
+def test_files_that_a_partial_clone_lacks_can_be_left_out(
+    clone: tuple[Path, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blob = toy_repository.git(clone[0], "rev-parse", f"{clone[1]}:data/picture.bin")
+    (clone[0] / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(WorkspaceError):
+        base_tree(*clone, tmp_path / "tree.tar")
+    repo = _unpacked(base_tree(*clone, tmp_path / "t.tar", allow_missing=True), tmp_path / "out")
+    assert "lacks 1 files, left out: data/picture.bin" in caplog.text
+    assert not (repo / "data").exists()
+    assert (repo / "adder.py").read_bytes() == toy_repository.FILES["adder.py"]
+    assert toy_repository.git(repo, "status", "--short") == ""
+    assert toy_repository.git(repo, "fsck", "--full") == ""
+    whole = base_tree(clone[0], "main", tmp_path / "w.tar", allow_missing=True)
+    assert whole.exists()
+
+
 def test_tag_and_day_of_a_commit(clone: tuple[Path, str]) -> None:
     assert base_tag(*clone) == "v1.2.0"
     assert commit_date(*clone) == "2023-05-01"

@@ -1,0 +1,41 @@
+"""What each language layer is made of: Debian packages."""
+
+from __future__ import annotations
+
+from envgen.core.errors import WorkspaceError
+
+COMMON = (
+    "bash", "bzip2", "ca-certificates", "curl", "diffutils", "file", "findutils", "gawk", "git", "less",
+    "locales-all", "make", "openssl", "patch", "procps", "python3", "ripgrep", "sed", "tar", "tzdata",
+    "unzip", "xz-utils", "zip",
+)  # fmt: skip
+"""What agents and recipes use in every language."""
+_C = ("build-essential", "pkg-config")
+LAYERS: dict[str, tuple[str, ...]] = {
+    "python": (*_C, "python3-dev", "python3-venv", "libffi-dev", "libssl-dev"),
+    "node": (*_C, "nodejs", "npm"),
+    "cpp": (
+        *_C, "cmake", "ninja-build", "meson", "libgtest-dev", "libgmock-dev", "catch2", "doctest-dev",
+        "check",
+    ),
+    "go": ("golang-go", "gotestsum", "golang-github-stretchr-testify-dev"),
+    "java": (
+        "default-jdk-headless", "maven", "junit4", "junit5", "libsurefire-java", "libmockito-java",
+        "libassertj-core-java", "libhamcrest-java", "libcommons-lang3-java", "libcommons-io-java",
+    ),
+    "php": ("php-cli", "php-xml", "php-mbstring", "php-curl", "phpunit", "composer"),
+}  # fmt: skip
+BY_LANGUAGE = {
+    "python": "python", "javascript": "node", "typescript": "node", "c": "cpp", "cpp": "cpp",
+    "go": "go", "java": "java", "php": "php",
+}  # fmt: skip
+"""Language -> the layer that builds it."""
+
+
+def packages(name: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Packages of the layer called ``name``, sorted. Raises WorkspaceError for an unknown name."""
+    if name not in LAYERS:
+        raise WorkspaceError(
+            f"no plan for a layer {name!r}; there are {', '.join(LAYERS)}", "choose one of them"
+        )
+    return tuple(sorted({*COMMON, *LAYERS[name], *more}))
