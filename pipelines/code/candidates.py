@@ -82,10 +82,9 @@ def candidates(
     """
     first, last = _seconds(since, float("-inf")), _seconds(until, float("inf"))
     commits = {c.id: c for c in clone.log(clone.tip(branch))}
-    for commit in _mainline(clone, commits):
+    for commit, pull in _landings(clone, commits):
         if not commit.parents or not first <= commit.committed < last:
             continue
-        pull = pull_of(clone, commit)
         if len(commit.parents) > 1 and pull is None:
             continue  # a branch merged as such: its commits are looked at one by one
         inner = _inner(commits, commit)
@@ -106,17 +105,40 @@ def pull_of(clone: Clone, commit: Commit) -> int | None:
     return int(match.group(1)) if match else clone.pull_heads.get(commit.id)
 
 
-def _mainline(clone: Clone, commits: Mapping[str, Commit]) -> Iterator[Commit]:
-    """What landed: first parents, and those of branches that were merged without a pull request."""
-    queue, landed = [next(iter(commits))], dict[str, Commit]()
+def _landings(clone: Clone, commits: Mapping[str, Commit]) -> Iterator[tuple[Commit, int | None]]:
+    """(commit, pull request) of what landed, newest first; of a pull request that landed twice the first.
+
+    Beside the main line these are the pull requests that were merged into a branch which later became
+    part of it. A commit there that only says ``(#12)`` counts if the clone knows pull request 12.
+    """
+    main = _mainline(clone, commits)
+    landed: dict[str, tuple[Commit, int | None]] = {}
+    for commit in commits.values():
+        pull = pull_of(clone, commit)
+        merged = len(commit.parents) > 1 or bool(clone.pulls)
+        if commit.id in main or (
+            pull is not None and merged and clone.pull_heads.get(commit.id) != pull
+        ):
+            landed[commit.id] = commit, pull
+    oldest = sorted(landed.values(), key=lambda item: item[0].committed)
+    firsts = {pull: commit.id for commit, pull in reversed(oldest) if pull is not None}
+    for commit, pull in reversed(oldest):
+        if pull is None or firsts[pull] == commit.id:
+            yield commit, pull
+
+
+def _mainline(clone: Clone, commits: Mapping[str, Commit]) -> frozenset[str]:
+    """The tip's first parents, and those of branches that were merged without a pull request."""
+    queue, line = [next(iter(commits))], set[str]()
     while queue:
         at: str | None = queue.pop()
-        while at is not None and at in commits and at not in landed:
-            commit = landed[at] = commits[at]
+        while at is not None and at in commits and at not in line:
+            line.add(at)
+            commit = commits[at]
             if len(commit.parents) > 1 and pull_of(clone, commit) is None:
                 queue += commit.parents[1:]
             at = commit.parents[0] if commit.parents else None
-    yield from sorted(landed.values(), key=lambda c: c.committed, reverse=True)
+    return frozenset(line)
 
 
 def _inner(commits: Mapping[str, Commit], merge: Commit, most: int = 200) -> tuple[Commit, ...]:

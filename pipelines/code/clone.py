@@ -20,7 +20,7 @@ _SAFE = (
 )
 _DIFF = (
     *("diff", "--binary", "--full-index", "--find-renames", "--no-color", "--no-ext-diff"),
-    *("--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=histogram"),
+    *("--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=myers"),
     *("--submodule=short", "--ignore-submodules=none", "--unified=3", "--inter-hunk-context=0"),
 )
 

@@ -54,12 +54,18 @@ class History:
         return self.git("rev-parse", "HEAD")
 
     def pull(
-        self, number: int, message: str, files: Mapping[str, str | bytes | None], *, merge: str
+        self,
+        number: int,
+        message: str,
+        files: Mapping[str, str | bytes | None],
+        *,
+        merge: str,
+        into: str = "main",
     ) -> str:
         """A pull request of one commit, merged with the message ``merge``; the merge's id."""
         self.git("checkout", "-q", "-b", f"topic-{number}")
         head = self.commit(message, files)
-        self.git("checkout", "-q", "main")
+        self.git("checkout", "-q", into)
         self.clock += 3600
         self.git("merge", "-q", "--no-ff", "-m", merge, f"topic-{number}")
         self.git("update-ref", f"refs/pull/{number}/head", head)

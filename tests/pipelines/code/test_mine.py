@@ -48,7 +48,8 @@ def test_a_merge_a_squash_and_a_commit_become_instances(history: History) -> Non
         {"calc.py": FIXED, "tests/test_calc.py": TEST},
         merge="Merge pull request #7 from ada/plus\n\nAdd instead of subtracting",
     )
-    history.git("update-ref", "refs/pull/8/head", base)
+    topic = history.git("commit-tree", "-p", base, "-m", "on a branch", f"{base}^{{tree}}")
+    history.git("update-ref", "refs/pull/8/head", topic)
     squash = history.commit(
         "Take three numbers at once (#8)\n\nBecause two are few.\n\nSigned-off-by: Ada <a@b>",
         {"calc.py": FIXED + "\n\nadd3 = sum\n", "tests/test_three.py": TEST},
@@ -167,6 +168,27 @@ def test_a_branch_merged_without_a_pull_request_is_read_commit_by_commit(history
     history.git("checkout", "-q", "main")
     history.git("merge", "-q", "--no-ff", "-m", "Merge branch 'stable'", "stable")
     assert isinstance(mined(history)[f"ada__calc-{fix[:12]}"], Instance)
+
+
+def test_pull_requests_inside_a_merged_branch_count_and_each_counts_once(history: History) -> None:
+    history.git("checkout", "-q", "-b", "release")
+    inner = history.pull(
+        7,
+        "Fix it",
+        {"calc.py": FIXED, "tests/test_calc.py": TEST},
+        merge="Merge pull request #7 from ada/fix\n\nFix the sum at last",
+        into="release",
+    )
+    history.commit(
+        "Fix it once more (#7)", {"calc.py": FIXED + "\n", "tests/test_calc.py": TEST + "\n"}
+    )
+    history.git("checkout", "-q", "main")
+    history.clock += 3600
+    history.git("merge", "-q", "--no-ff", "-m", "Merge pull request #9 from ada/release", "release")
+    history.git("update-ref", "refs/pull/9/head", "release")
+    results = list(mine_clone(history.git_dir, CONFIG))
+    found = [(r.pull_number, r.head_commit) for r in results if isinstance(r, Instance)]
+    assert found == [(9, history.git("rev-parse", "HEAD")), (7, inner)]
 
 
 def test_a_users_settings_do_not_change_a_patch(history: History) -> None:
