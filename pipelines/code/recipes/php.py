@@ -35,21 +35,31 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
             f"{pinned} && {full} || {{ rm -rf vendor; {alone} && echo 'left out: all packages'; }}",
             _KEEP,
         )
-    configured = any(files.matching("phpunit.xml*", "phpunit.dist.xml"))
     return Recipe(
         language=language,
         runner="phpunit",
         install=install,
-        options="" if configured else _folder(files),
+        options=_options(files),
         variables={"COMPOSER_HOME": "/tmp/composer", "COMPOSER_ALLOW_SUPERUSER": "1"},
         cutoff=cutoff,
     )
 
 
-def _folder(files: TreeFiles) -> str:
-    """The folder of the tests, and the autoloader, for projects that have no configuration."""
-    tests = files.matching("*Test.php")
-    tops = [name.partition("/")[0] for name in tests if re.match(r"tests?/", name, re.IGNORECASE)]
-    where = max(set(tops), key=tops.count) if tops else "."
-    loader = "--bootstrap vendor/autoload.php " if "composer.json" in files else ""
-    return f"{loader}{where}"
+def _options(files: TreeFiles) -> str:
+    """The autoloader, where the configuration names no bootstrap; the tests, where there is none.
+
+    Composer's own copy of PHPUnit finds the autoloader by itself, the distribution's does not.
+    """
+    configured = files.matching("phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml")
+    words = []
+    if "composer.json" in files and not any(
+        "bootstrap=" in files.text(name) for name in configured
+    ):
+        words += ["--bootstrap", "vendor/autoload.php"]
+    if not configured:
+        tests = files.matching("*Test.php")
+        tops = [
+            name.partition("/")[0] for name in tests if re.match(r"tests?/", name, re.IGNORECASE)
+        ]
+        words.append(max(sorted(set(tops)), key=tops.count) if tops else ".")
+    return " ".join(words)
