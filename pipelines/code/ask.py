@@ -1,0 +1,133 @@
+"""Ask a policy for one JSON object of a given form, and say what the answer cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from envgen.core.types import Message, PublicTask, Sampling, Usage
+from envgen.policies.base import Policy, PolicyReply
+
+T = TypeVar("T", bound=BaseModel)
+_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Asked(Generic[T]):
+    """What came of a question."""
+
+    answer: T | None
+    """None: no reply had the form that was asked for."""
+    usage: Usage
+    fault: str = ""
+    """What was wrong with the last reply."""
+
+
+def ask(
+    policy: Policy,
+    form: type[T],
+    prompt: str,
+    *,
+    name: str,
+    seed: int,
+    sampling: Sampling,
+    tries: int = 2,
+) -> Asked[T]:
+    """One answer in the form of ``form``: a call of the only tool, or JSON in the text.
+
+    Args:
+        policy: who answers.
+        form: the answer's fields; its JSON schema is the tool's parameters.
+        prompt: the question.
+        name: what it is about, for the policy's records.
+        seed: of the draw.
+        sampling: how to draw.
+        tries: replies in all; after a malformed one the policy is told what was wrong.
+
+    Raises:
+        PolicyError: if the policy gives no reply at all.
+    """
+    tool = _tool(form)
+    key = "code-" + hashlib.sha256(f"{name}\0{seed}".encode()).hexdigest()[:16]
+    task = PublicTask(id=key, environment_id=key, family="code", prompt=prompt)
+    messages = [Message(role="user", content=prompt)]
+    usage, fault = Usage(), ""
+    for _ in range(tries):
+        reply = policy.respond(messages, [tool], sampling, seed=seed, task=task)
+        usage += reply.usage
+        try:
+            return Asked(_parsed(reply, form), usage)
+        except ValueError as error:
+            fault = _said(error)
+            messages += _again(reply.message, fault)
+    return Asked(None, usage, fault)
+
+
+def block(name: str, text: str, most_chars: int) -> str:
+    """Foreign text between marks that it can't imitate; a long one loses its middle.
+
+    The mark is the text's own hash, so whoever wrote the text could not have put it inside.
+    """
+    if len(text) > most_chars:
+        half = most_chars // 2
+        left_out = len(text) - 2 * half
+        text = f"{text[:half]}\n[... {left_out} characters left out ...]\n{text[-half:]}"
+    mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+    return f"<{name} {mark}>\n{text.strip()}\n</{name} {mark}>"
+
+
+def _tool(form: type[BaseModel]) -> Mapping[str, Any]:
+    schema = form.model_json_schema()
+    function = {
+        "name": form.__name__.lower(),
+        "description": (form.__doc__ or "").strip().split("\n")[0],
+        "parameters": schema,
+    }
+    return {"type": "function", "function": function}
+
+
+def _parsed(reply: PolicyReply, form: type[T]) -> T:
+    """The answer in a reply.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    for call in reply.message.tool_calls:
+        if call.name == form.__name__.lower():
+            if call.arguments is None:
+                raise ValueError("the call's arguments are no JSON object")
+            return form.model_validate(call.arguments)
+    text = reply.message.content
+    fenced = _FENCED.findall(text)
+    start, end = text.find("{"), text.rfind("}")
+    for found in (*reversed(fenced), text[start : end + 1] if start >= 0 else ""):
+        try:
+            value = json.loads(found)
+        except (ValueError, RecursionError):
+            continue
+        return form.model_validate(value)
+    raise ValueError(f"no call of {form.__name__.lower()} and no JSON object in the reply")
+
+
+def _said(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
+    return str(error)
+
+
+def _again(message: Message, fault: str) -> Sequence[Message]:
+    """The reply and what is wrong with it; a call must be answered by a tool message."""
+    text = f"That can't be read: {fault}. Answer again, in the form that was asked for."
+    calls = [call for call in message.tool_calls if call.arguments is not None]
+    if not calls:
+        plain = message.model_copy(update={"tool_calls": ()})
+        return (plain, Message(role="user", content=text))
+    kept = message.model_copy(update={"tool_calls": tuple(calls)})
+    answers = (Message(role="tool", content=text, tool_call_id=call.id) for call in calls)
+    return (kept, *answers)

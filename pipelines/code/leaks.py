@@ -1,0 +1,62 @@
+"""Find pieces of a fix in a problem statement."""
+
+from __future__ import annotations
+
+import re
+
+from envgen.core.patches import split_patch
+
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]{5,}")
+_CODE = re.compile(r"[(\[{=;]|\breturn\b|\braise\b|=>|->")
+MIN_LINE_CHARS = 20
+
+
+def leaks(statement: str, gold_patch: str, test_patch: str = "") -> tuple[str, ...]:
+    """Lines and names of the fix that a statement holds.
+
+    A line counts if the patch adds it, it looks like code and is long enough to be no accident; a name if
+    only the patch introduces it: it is written like code (``snake_case``, ``camelCase``, digits) and
+    stands neither in lines that were there before nor in the tests, which must be able to name it.
+
+    Args:
+        statement: the text.
+        gold_patch: the fix.
+        test_patch: what tests may name.
+    """
+    added, before = _lines(gold_patch)
+    wanted, kept = _lines(test_patch)
+    flat = " ".join(statement.split())
+    tests = {" ".join(line.split()) for line in (*wanted, *kept, *before)}
+    lines = (" ".join(line.split()) for line in added)
+    found = [
+        line
+        for line in dict.fromkeys(lines)
+        if len(line) >= MIN_LINE_CHARS and _CODE.search(line) and line in flat and line not in tests
+    ]
+    known = _names("\n".join((*before, *wanted, *kept)))
+    said = _names(statement)
+    return (*found, *sorted(name for name in (_names("\n".join(added)) - known) & said))
+
+
+def _lines(patch: str) -> tuple[list[str], list[str]]:
+    """(lines that a patch adds, lines that it removes or shows)."""
+    added: list[str] = []
+    before: list[str] = []
+    for part in split_patch(patch.encode("utf-8", "surrogatepass")):
+        if part.binary:
+            continue
+        body = part.text.decode("utf-8", "replace").split("\n@@ ")[1:]
+        for line in (line for hunk in body for line in hunk.split("\n")[1:]):
+            (added if line.startswith("+") else before).append(line[1:])
+        before += [hunk.split("\n")[0] for hunk in body]  # git shows the enclosing function there
+    return added, before
+
+
+def _names(text: str) -> set[str]:
+    """Names that are written like code."""
+    return {name for name in _IDENTIFIER.findall(text) if _codelike(name)}
+
+
+def _codelike(name: str) -> bool:
+    inner = name.strip("_")
+    return "_" in inner or bool(re.search(r"[a-z][A-Z]|\d", name)) or name.startswith("_")
