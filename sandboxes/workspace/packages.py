@@ -6,7 +6,7 @@ from envgen.core.errors import WorkspaceError
 
 COMMON = (
     "bash", "bzip2", "ca-certificates", "curl", "diffutils", "file", "findutils", "gawk", "git", "less",
-    "locales-all", "make", "openssl", "patch", "procps", "python3", "ripgrep", "sed", "tar", "tzdata",
+    "make", "openssl", "patch", "procps", "python3", "ripgrep", "sed", "tar", "tzdata",
     "unzip", "xz-utils", "zip",
 )  # fmt: skip
 """What agents and recipes use in every language."""

