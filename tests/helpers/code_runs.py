@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pytest
 
-from envgen.core.code_types import REPOSITORY, TestReport
+from envgen.core.code_types import REPOSITORY, Recipe, TestReport
 from envgen.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec, create
 from envgen.sandboxes.workspace.parts import ADDRESS_BYTES
 from envgen.verifiers.junit import read_junit
@@ -35,10 +37,8 @@ HOSTS = CODE / "hosts"
 PATH = "/env/bin:/env/node_modules/.bin:/usr/local/bin:/usr/bin:/bin"
 
 
-class TestRun(NamedTuple):
+class SuiteRun(NamedTuple):
     """What a run left: how its shell line ended, and its report files."""
-
-    __test__ = False
 
     result: ExecResult
     reports: dict[str, bytes]
@@ -60,16 +60,56 @@ def need(*programs: str, apt: str) -> None:
     missing = [program for program in programs if not _found(program)]
     if not missing:
         return
-    reason = f"{', '.join(missing)} not found: apt install {apt}"
+    lacking(f"{', '.join(missing)} not found: apt install {apt}")
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip for a reason; fail instead where services are required."""
     if os.environ.get("ENVGEN_REQUIRE_SERVICES") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def node_packages(folder: Path, *packages: str) -> Path:
+    """A folder with npm packages in ``node_modules``; skips, or fails, where npm can't get them."""
+    need("node", "npm", apt="nodejs npm")
+    folder.chmod(0o755)  # the sandbox has a uid of its own
+    (folder / "package.json").write_text('{"private": true}')
+    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *packages]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    if done.returncode:
+        lacking(f"npm can't install {', '.join(packages)}: {done.stderr.strip()[-300:]}")
+    return folder
 
 
 def folder_files(folder: Path) -> dict[str, bytes]:
     """Paths below a folder -> contents."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+class Toy(NamedTuple):
+    """One of the projects in ``tests/data/code``."""
+
+    language: str
+    recipe: Recipe
+    states: dict[str, dict[str, str]]
+    """Of ``base``, ``tests`` (test.patch applied) and ``gold`` (both): test id -> status."""
+
+    def tree(self, folder: Path, state: str) -> dict[str, bytes]:
+        """The project's files in a state; the patches are applied by git in an empty folder."""
+        shutil.copytree(CODE / self.language / "base", folder, dirs_exist_ok=True)
+        for patch in {"base": [], "tests": ["test"], "gold": ["test", "gold"]}[state]:
+            command = ["git", "apply", str(CODE / self.language / f"{patch}.patch")]
+            subprocess.run(command, cwd=folder, check=True, env={**os.environ, "GIT_DIR": "/none"})
+        return folder_files(folder)
+
+
+def toy(language: str) -> Toy:
+    """The toy project of a language."""
+    recipe = Recipe.model_validate_json((CODE / language / "recipe.json").read_text())
+    states = json.loads((CODE / language / "expected.json").read_text())
+    return Toy(language, recipe, states)
 
 
 def run_tests(
@@ -79,19 +119,23 @@ def run_tests(
     env: Path | None = None,
     variables: Mapping[str, str] | None = None,
     backend: str = "bubblewrap",
-    image: str | None = None,
-) -> TestRun:
+) -> SuiteRun:
     """Put files at the repository's place, run shell lines there, bring the reports back."""
-    mounts = [] if image else [Mount(source=path, target=str(path)) for path in _configuration()]
-    mounts += [] if image else [Mount(source=HOSTS, target="/etc/hosts")]
+    mounts = [Mount(source=path, target=str(path)) for path in _configuration()]
+    mounts += [Mount(source=HOSTS, target="/etc/hosts")] if backend == "bubblewrap" else []
     mounts += [] if env is None else [Mount(source=env, target="/env")]
-    spec = SPEC.model_copy(update={"mounts": tuple(mounts), "image": image})
+    spec = SPEC.model_copy(update={"mounts": tuple(mounts)})
     with create(spec, backend) as sandbox:
         unpack(sandbox, files)
-        all_variables = {"PATH": PATH, "HOME": "/tmp", **(variables or {})}
+        all_variables = {
+            "PATH": PATH,
+            "HOME": "/tmp",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            **(variables or {}),
+        }
         for command in commands:
             result = sandbox.exec(["sh", "-c", command], env=all_variables, cwd=REPOSITORY)
-        return TestRun(result, _reports(sandbox))
+        return SuiteRun(result, _reports(sandbox))
 
 
 def unpack(sandbox: Sandbox, files: Mapping[str, bytes]) -> None:
