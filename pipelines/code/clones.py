@@ -18,7 +18,7 @@ def read_instances(path: Path) -> list[Instance]:
         ConfigError: with file and line, if a line is none.
     """
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -39,7 +39,8 @@ TEST_RULES: dict[CodeLanguage, tuple[str, ...]] = {
     "python": (
         r"(^|/)tests?/",
         r"^testing/",
-        r"(^|/)(test_[^/]*|tests?|[^/]*_tests?|conftest)\.py$",
+        r"(^|/)(test_[^/]*|[^/]*_tests?|conftest)\.py$",
+        r"^tests?\.py$",
     ),
     "java": (
         r"(^|/)src/(test|it|testFixtures|integrationTest)/",
@@ -48,18 +49,23 @@ TEST_RULES: dict[CodeLanguage, tuple[str, ...]] = {
     ),
     "javascript": _SCRIPT,
     "typescript": _SCRIPT,
-    "go": (r"_test\.go$", r"(^|/)testdata/"),
+    "go": (
+        r"_test\.go$",
+        r"(^|/)testdata/",
+        r"(^|/)tests?/[^/]*(/[^/]*)*\.(?!go$)\w+$",
+        r"(^|/)internal/([\w-]*[-_])?test(s|ing|utils?|data|env|helpers?)?/",
+    ),
     "c": _NATIVE,
     "cpp": _NATIVE,
     "php": (r"(^|/)tests?(_old)?/", r"Test(Case)?\.php$", r"\.phpt$"),
 }
 """Regular expressions on the path from the repository's root; the first list that matches wins."""
 NEUTRAL_RULES: tuple[str, ...] = (
-    r"(^|/)(docs?|documentation|\.github|\.gitlab|\.circleci|\.buildkite|\.azure-pipelines)/",
+    r"(^|/)(docs?|documentation|\.github|\.gitlab|\.circleci|\.ci|\.buildkite|\.azure-pipelines)/",
     r"(^|/)(\.vscode|\.idea|\.changeset|changelogs?(\.d)?|changes|newsfragments?|news|\.changes)/",
     r"(^|/)(change(s|log|_log)?|history|news|authors|contributors|contributing|maintainers|readme"
     r"|licen[cs]e|copying|notice|security|code_of_conduct|todo|upgrading|release[-_]?notes)[^/]*$",
-    r"\.(md|markdown|rst|adoc|textile|mdx)$",
+    r"\.(md|markdown|rst|adoc|textile|mdx|cff)$",
     r"(^|/)(package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?)$",
     r"(^|/)(poetry|uv|pdm|composer|Pipfile|Cargo)\.lock$",
     r"(^|/)\.(travis|appveyor|readthedocs|pre-commit-config|codecov|gitlab-ci|cirrus|mailmap)[^/]*$",
@@ -67,6 +73,8 @@ NEUTRAL_RULES: tuple[str, ...] = (
     r"(^|/)\.(gitignore|gitattributes|editorconfig|all-contributorsrc|git-blame-ignore-revs)$",
 )
 """As ``TEST_RULES``, for every language; letter case is ignored."""
+REQUIREMENTS = r"(^|/)requirements([-_.][^/]*)?\.(txt|in)$|(^|/)requirements/[^/]*\.(txt|in)$"
+"""Lists of what development needs: neutral where no build file names them."""
 SOURCE_SUFFIXES: dict[CodeLanguage, tuple[str, ...]] = {
     "python": (".py", ".pyi", ".pyx", ".pxd"),
     "javascript": (".js", ".mjs", ".cjs", ".jsx"),
@@ -122,7 +130,9 @@ def classify(path: str, language: CodeLanguage, config: SplitConfig | None = Non
         return "gold"
     if _search((*TEST_RULES[language], *config.test), path):
         return "test"
-    if _search(config.neutral, path) or _search(NEUTRAL_RULES, path, re.IGNORECASE):
+    if _search((*NEUTRAL_RULES, REQUIREMENTS), path, re.IGNORECASE) or _search(
+        config.neutral, path
+    ):
         suffixes = SOURCE_SUFFIXES[language]
         in_folder = _search(NEUTRAL_RULES[:2], path, re.IGNORECASE)
         is_source = path.endswith(suffixes) and not in_folder
@@ -197,8 +207,8 @@ _SKIPPED = re.compile(
 
 
 def _is_read(part: FilePatch, build_text: Callable[[], str]) -> bool:
-    """Whether a neutral file appears or vanishes and a build file names it."""
-    if part.old == part.new:
+    """Whether a build file names a neutral file that appears or vanishes, or lists what to install."""
+    if part.old == part.new and not _search((REQUIREMENTS,), part.path):
         return False
     text = build_text()
     return any(PurePosixPath(path).name in text for path in part.paths)

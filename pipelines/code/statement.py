@@ -72,7 +72,7 @@ class Texts:
         issues: dict[int, Discussion] = {}
         pulls: dict[int, Pull] = {}
         for path in paths:
-            for i, line in enumerate(path.read_text().splitlines(), 1):
+            for i, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
                 item = _discussion(line, f"{path}:{i}") if line.strip() else None
                 if item and item.pull_request:
                     pulls[item.number] = Pull(item.title, item.body or "")

@@ -75,6 +75,9 @@ def text(row: Row, field: str, *, required: bool = False) -> str:
     if not isinstance(value, str):
         who = named(row, "instance_id", "id", "number")
         raise ConfigError(f"record {who!r}: {field!r} is {type(value).__name__}, not text")
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        who = named(row, "instance_id", "id", "number")
+        raise ConfigError(f"record {who!r}: {field!r} holds half a character (a lone surrogate)")
     return value
 
 
@@ -137,7 +140,7 @@ def patch(row: Row, field: str) -> str:
         return ""
     value = value if value.endswith("\n") else value + "\n"
     try:
-        split_patch(value.encode("utf-8", "surrogatepass"))
+        split_patch(value.encode())
     except ConfigError as error:
         who = named(row, "instance_id", "id", "number")
         raise ConfigError(f"record {who!r}: {field!r}: {error}", error.hint) from None
@@ -160,9 +163,7 @@ def language_of(row: Row, patches: Iterable[str], *fields: str) -> CodeLanguage:
                     f"one of {', '.join(get_args(CodeLanguage))}",
                 )
             return found
-    parts = [
-        part for text in patches for part in split_patch(text.encode("utf-8", "surrogatepass"))
-    ]
+    parts = [part for text in patches for part in split_patch(text.encode())]
     suffixes = (_SUFFIXES.get(PurePosixPath(part.path).suffix.lower()) for part in parts)
     counts = Counter(language for language in suffixes if language)
     return counts.most_common(1)[0][0] if counts else "python"

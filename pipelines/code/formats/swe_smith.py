@@ -53,7 +53,7 @@ class SweSmith:
             language=base.language_of(row, (bug,), "language"),
             kind="issue",
             problem_statement=base.text(row, "problem_statement"),
-            gold_patch=reverse_patch(bug.encode("utf-8", "surrogatepass")).decode(),
+            gold_patch=reverse_patch(bug.encode()).decode(),
             test_patch="",
             created_at=base.instant(row.get("created_at")),
             expected_fail_to_pass=base.names(row, "FAIL_TO_PASS"),

@@ -9,9 +9,9 @@ from envgen.pipelines.code.split import SplitConfig, classify, main_language, sp
 SIDES: dict[CodeLanguage, dict[str, str]] = {
     "python": {
         "gold": "src/latest.py pkg/attestation.py contest/a.py pkg/testing.py pyproject.toml "
-        "pkg/data.json pkg/history.py tox.ini pkg/testing/tools.py",
+        "pkg/data.json pkg/history.py tox.ini pkg/testing/tools.py src/pkg/tests.py",
         "test": "tests/a.py test/data.txt pkg/tests/x.bin test_a.py a_test.py conftest.py "
-        "pkg/conftest.py testing/test_a.py pkg/tests.py",
+        "pkg/conftest.py testing/test_a.py tests.py",
     },
     "java": {
         "gold": "src/main/java/a/Latest.java pom.xml src/main/java/a/Contest.java",
@@ -28,8 +28,9 @@ SIDES: dict[CodeLanguage, dict[str, str]] = {
         "test": "src/a.spec.ts src/a.test.tsx src/__mocks__/fs.ts test-d/index.test-d.ts",
     },
     "go": {
-        "gold": "latest.go go.mod go.sum test/helper.go",
-        "test": "a_test.go pkg/testdata/x.json",
+        "gold": "latest.go go.mod go.sum test/helper.go internal/latest/a.go",
+        "test": "a_test.go pkg/testdata/x.json tests/valid/a.toml internal/toml-test/run.go "
+        "internal/testutil/a.go",
     },
     "c": {
         "gold": "src/attest.c include/contest.h CMakeLists.txt src/latest.c",
@@ -46,7 +47,8 @@ SIDES: dict[CodeLanguage, dict[str, str]] = {
 }
 NEUTRAL = (
     "README.md docs/conf.py docs/test.rst .github/workflows/test.yml CHANGELOG.md package-lock.json "
-    "poetry.lock changelog/1.bugfix.rst .travis.yml LICENSE AUTHORS .gitignore uv.lock"
+    "poetry.lock changelog/1.bugfix.rst .travis.yml LICENSE AUTHORS .gitignore uv.lock "
+    "requirements/dev.txt CITATION.cff .ci/build.yml"
 )
 
 
@@ -76,6 +78,14 @@ def test_neutral_files_stay_where_the_build_reads_them() -> None:
     split = split_change(change, "python", build_text=lambda: 'readme = "README.md"\nopen("a.md")')
     assert [p.path for p in split.gold] == ["README.md"]  # a.md is read, but stands at the base
     assert [p.path for p in split.neutral] == ["HISTORY.rst", "a.md"]
+
+
+def test_requirements_stay_where_the_build_reads_them() -> None:
+    change = [part("requirements.txt", "requirements.txt"), part("requirements/dev.in", "x.txt")]
+    split = split_change(change, "python", build_text=lambda: 'open("requirements.txt")')
+    assert [p.path for p in split.gold] == ["requirements.txt", "x.txt"]
+    nothing = split_change(change[:1], "python", build_text=lambda: "")
+    assert [p.path for p in nothing.neutral] == ["requirements.txt"]
 
 
 def test_a_rename_across_sides_is_taken_apart() -> None:
