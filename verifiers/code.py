@@ -62,6 +62,7 @@ def exam_of(tests: CodeTests) -> Exam:
         test_patch=tests.test_patch.encode("utf-8", "surrogateescape"),
         test_files=tests.test_files,
         test_paths=tests.test_paths,
+        canary_files=tests.canary_files,
         only=tests.only,
     )
 

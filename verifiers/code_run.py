@@ -56,6 +56,8 @@ class TestRun(Record):
     status: RunStatus
     report: TestReport | None = None
     """Without the canaries; only of a run that ``RAN``."""
+    canary_files: tuple[str, ...] = ()
+    """Test files that had a canary, and one that may be relied on as far as this run shows."""
     reason: str = ""
     """What went wrong, with the last lines of the output."""
     tests_s: float = 0.0
@@ -74,6 +76,11 @@ class Exam(Record):
     """Regular expressions; what the change touches of such paths is put back, too."""
     only: tuple[str, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
+    canary_files: tuple[str, ...] | None = None
+    """Test files that get a canary, a test turned round. None: those of the test patch; where a flaky
+    test's contradicts itself that is no forgery then, only ``TestRun.canary_files`` lacks it."""
+    canaries: bool = True
+    """Off, whatever a report says is believed: only to show what the canaries catch."""
     spoil: bytes = b""
     """What to overwrite the change's own files with, to see whether any test notices."""
 
@@ -183,9 +190,10 @@ class _Run:
             self.opened.write(canary.path, canary.content)
 
     def _test_sources(self) -> dict[str, bytes]:
-        """The files that the test patch leaves behind, by path."""
+        """The files that may get a canary, as the test patch leaves them."""
         sources = {}
-        for path in touched_paths(self.exam.test_patch):
+        wanted = self.exam.canary_files
+        for path in touched_paths(self.exam.test_patch) if wanted is None else wanted:
             try:
                 sources[path] = self.opened.read(path)
             except SandboxError:  # deleted, or a link
@@ -210,7 +218,14 @@ class _Run:
         if fault := self._canary_fault(report):
             reason = f"{fault}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.FORGED, reason=reason, tests_s=seconds)
-        return TestRun(status=RunStatus.RAN, report=self._without_canaries(report), tests_s=seconds)
+        statuses = report.statuses()
+        sound = tuple(canary.path for canary in self.inline if not canary.fault(statuses))
+        return TestRun(
+            status=RunStatus.RAN,
+            report=self._without_canaries(report),
+            canary_files=sound,
+            tests_s=seconds,
+        )
 
     def _files(self) -> dict[str, bytes]:
         """The report's files, copied out of the sandbox."""
@@ -226,6 +241,8 @@ class _Run:
 
     def _canary_fault(self, report: TestReport) -> str:
         """What is wrong with the verdicts on the canaries; empty when nothing is."""
+        if not self.exam.canaries:
+            return ""
         assert self.canaries is not None
         statuses = report.statuses()
         passing, failing = statuses.get(self.canaries.passing), statuses.get(self.canaries.failing)
@@ -233,8 +250,8 @@ class _Run:
             return f"the canary that must pass is {passing or 'missing'}"
         if failing not in (Status.FAIL, Status.ERROR):
             return f"the canary that must fail is {failing or 'missing'}"
-        faults = (canary.fault(statuses) for canary in self.inline)
-        return next((fault for fault in faults if fault), "")
+        faults = [fault for canary in self.inline if (fault := canary.fault(statuses))]
+        return faults[0] if faults and self.exam.canary_files is not None else ""
 
     def _without_canaries(self, report: TestReport) -> TestReport:
         assert self.canaries is not None

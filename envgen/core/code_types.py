@@ -136,6 +136,8 @@ class CodeTests(Record):
     """Test files of the base commit and of the patch: restored before the patch is applied."""
     test_paths: tuple[str, ...] = ()
     """Regular expressions of test paths; what a submission changes or adds there is put back, too."""
+    canary_files: tuple[str, ...] = ()
+    """Test files that get a canary: a copy of one of their tests, turned round."""
     only: tuple[str, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
     fail_to_pass: tuple[TestId, ...] = Field(min_length=1)

@@ -170,6 +170,7 @@ class _Prover:
         self.runs = 0
         self.tests_s = 0.0
         self.comparison: Comparison | None = None
+        self.canary_files: set[str] | None = None
 
     def counts(self) -> dict[str, int]:
         """How many tests are of each kind, as far as it came."""
@@ -195,6 +196,7 @@ class _Prover:
             test_patch=self.instance.test_patch,
             test_files=files,
             test_paths=test_paths,
+            canary_files=tuple(sorted(self.canary_files or ())),
             only=only,
             fail_to_pass=comparison.fail_to_pass,
             pass_to_pass=comparison.pass_to_pass,
@@ -260,6 +262,9 @@ class _Prover:
         except VerifierError as error:
             raise RejectedError(Reason.TEST_PATCH, str(error)) from error
         self.tests_s += run.tests_s
+        if run.report is not None and exam.test_patch and exam.canary_files is None:
+            sound = set(run.canary_files)
+            self.canary_files = sound if self.canary_files is None else self.canary_files & sound
         return run
 
     def _without_fail_to_pass(self, exam: Exam, comparison: Comparison) -> RejectedError:

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import toy_python
+
+from envgen.core.code_types import Instance
+from envgen.core.types import GateStatus
+from envgen.pipelines.code.split import TEST_RULES, classify
+from envgen.pipelines.code.validate import Reason, ValidateConfig, Validation, validate_instance
+from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.verifiers.code import CodeVerifier
+
+pytestmark = pytest.mark.bwrap
+QUICK = ValidateConfig(repeats=2, more=1)
+BASE_TESTS = tuple(path for path in toy_python.BASE if classify(path, "python") == "test")
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy_python.clone(tmp_path_factory.mktemp("toy") / "clone")
+
+
+@pytest.fixture(scope="module")
+def built(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return toy_python.workspace(repo, tmp_path_factory.mktemp("built"))
+
+
+def validate(
+    instance: Instance, workspace: Workspace, config: ValidateConfig = QUICK, **more: object
+) -> Validation:
+    limits = more.pop("limits", None)
+    assert limits is None or isinstance(limits, Limits)
+    return validate_instance(
+        instance,
+        workspace,
+        config,
+        test_files=BASE_TESTS,
+        test_paths=TEST_RULES["python"],
+        limits=limits,
+    )
+
+
+def other(
+    tmp_path: Path, fix: Mapping[str, bytes], base: Mapping[str, bytes] = toy_python.BASE
+) -> tuple[Instance, Workspace]:
+    repo = toy_python.clone(tmp_path / "clone", fix, base)
+    return toy_python.instance(repo), toy_python.workspace(repo, tmp_path)
+
+
+def test_the_toy_is_kept_with_its_tests(repo: Path, built: Workspace) -> None:
+    found = validate(toy_python.instance(repo), built)
+    assert found.reason is None, found.details
+    assert found.tests is not None
+    assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS
+    assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS
+    assert found.tests.unstable == ()
+    assert found.counts["not_built"] == 1
+    assert found.runs == 8
+    assert all(gate.status is GateStatus.PASSED and gate.n for gate in found.evidence)
+    verifier = CodeVerifier(built, found.tests)
+    gold = verifier.verify_patch(toy_python.instance(repo).gold_patch.encode())
+    assert gold.passed, gold.reasons
+    assert set(gold.tests) == {*toy_python.FAIL_TO_PASS, *toy_python.PASS_TO_PASS}
+    empty = verifier.verify_patch(b"")
+    assert empty.value == 0
+    assert len(empty.reasons) == 2
+    tests_alone = verifier.verify_patch(toy_python.instance(repo).test_patch.encode())
+    assert tests_alone.value == 0
+    half = toy_python.FIXED.replace("price * count", "price")
+    assert verifier.verify_patch(diff_of(built, {"src/shop/cart.py": half.encode()})).value == 0
+
+
+def diff_of(workspace: Workspace, files: Mapping[str, bytes]) -> bytes:
+    with workspace.open() as opened:
+        for path, content in files.items():
+            opened.write(path, content)
+        return opened.diff()
+
+
+def test_a_gold_patch_that_changes_nothing_tested(repo: Path, built: Workspace) -> None:
+    gold = diff_of(built, {"src/shop/prices.py": toy_python.BASE["src/shop/prices.py"] + b"# x\n"})
+    instance = toy_python.instance(repo, gold_patch=gold.decode())
+    found = validate(instance, built)
+    assert found.reason is Reason.NO_FAIL_TO_PASS
+
+
+def test_a_gold_patch_that_no_test_imports(repo: Path, built: Workspace) -> None:
+    gold = diff_of(built, {"src/shop/unused.py": b"x = 1\n"})
+    instance = toy_python.instance(repo, gold_patch=gold.decode())
+    found = validate(instance, built)
+    assert found.reason is Reason.NOT_IMPORTED
+    assert "src/shop/unused.py" in found.details
+
+
+def test_an_installed_copy_that_the_patch_does_not_reach(repo: Path, tmp_path: Path) -> None:
+    """Trap 2 of the field: ``pip install .`` instead of ``-e``."""
+    copied = (
+        "cp -r src/shop /env/lib/python3*/site-packages/; rm /env/lib/python3*/site-packages/*.pth"
+    )
+    recipe = toy_python.RECIPE.model_copy(update={"install": (*toy_python.RECIPE.install, copied)})
+    workspace = toy_python.workspace(repo, tmp_path, recipe)
+    assert validate(toy_python.instance(repo), workspace).reason is Reason.NOT_IMPORTED
+
+
+def test_a_gold_patch_that_breaks_a_test(tmp_path: Path) -> None:
+    fix = {**toy_python.FIX, "src/shop/prices.py": b"def euro(cents):\n    return 'no'\n"}
+    found = validate(*other(tmp_path, fix))
+    assert found.reason is Reason.PASS_TO_FAIL
+    assert found.details == "tests/test_prices.py::tests.test_prices::test_euro"
+
+
+def test_times_in_names_and_flaky_tests_are_left_out(tmp_path: Path) -> None:
+    flaky = (
+        "import random, time, pytest\n\n\n"
+        "@pytest.mark.parametrize('now', [f't{time.time_ns()}'])\n"
+        "def test_now(now):\n    pass\n\n\n"
+        "def test_flaky():\n    assert random.SystemRandom().random() < 0.5\n"
+    )
+    fix = {**toy_python.FIX, "tests/test_flaky.py": flaky.encode()}
+    found = validate(*other(tmp_path, fix), ValidateConfig(repeats=5, more=3))
+    assert found.reason is None, found.details
+    assert found.tests is not None
+    assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS
+    assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS
+    assert "tests/test_flaky.py::tests.test_flaky::test_flaky" in found.tests.unstable
+
+
+@pytest.mark.parametrize(
+    ("base", "reason"),
+    [
+        ({"tests/test_exit.py": b"import os\nos._exit(0)\n"}, Reason.BASE_RUN),
+        ({"tests/test_hang.py": b"import time\ntime.sleep(600)\n"}, Reason.BASE_RUN),
+        ({"setup.cfg": b"[tool:pytest]\npython_files = prices_*.py\n"}, Reason.CANARIES),
+        ({"build.py": b"raise SystemExit('no compiler')\n"}, None),
+    ],
+)
+def test_suites_that_cannot_be_judged(
+    base: dict[str, bytes], reason: Reason | None, tmp_path: Path
+) -> None:
+    recipe = toy_python.RECIPE.model_copy(update={"test_s": 5.0, "build": ()})
+    repo = toy_python.clone(tmp_path / "clone", base={**toy_python.BASE, **base})
+    workspace = toy_python.workspace(repo, tmp_path, recipe)
+    assert validate(toy_python.instance(repo), workspace).reason is reason
+
+
+def test_a_full_disk_is_a_run_error(tmp_path: Path) -> None:
+    fill = b"def test_fill(tmp_path):\n    (tmp_path / 'x').write_bytes(bytes(1 << 30))\n"
+    fix = {**toy_python.FIX, "tests/test_fill.py": fill}
+    found = validate(*other(tmp_path, fix))
+    assert found.reason is None
+    assert found.counts["fails"] == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [("gold_patch", Reason.GOLD_PATCH), ("test_patch", Reason.TEST_PATCH)],
+)
+def test_patches_that_do_not_apply(
+    field: str, reason: Reason, repo: Path, built: Workspace
+) -> None:
+    patch = (
+        "diff --git a/src/shop/gone.py b/src/shop/gone.py\n--- a/src/shop/gone.py\n"
+        "+++ b/src/shop/gone.py\n@@ -1 +1 @@\n-old\n+new\n"
+    )
+    instance = toy_python.instance(repo, **{field: patch})
+    assert validate(instance, built).reason is reason
