@@ -14,13 +14,13 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import envgen
-from envgen.cli import dataset, generate, images, model, runs, serve, train
+from envgen.cli import dataset, generate, images, model, records, runs, serve, train
 from envgen.cli import quickstart as quickstart_cli
 from envgen.cli.console import remark, talk
 from envgen.core.errors import DatasetError, EnvgenError, StoreError
 
 ORDER = (
-    "quickstart", "doctor", "generate", "list", "show", "validate", "variants", "export", "rollout",
+    "quickstart", "doctor", "generate", "import", "list", "show", "validate", "variants", "export", "rollout",
     "pass-at-k", "filter", "model", "train", "eval", "serve", "images",
 )  # fmt: skip
 """How --help lists the commands: as one uses them."""
@@ -43,6 +43,7 @@ app = typer.Typer(
 )
 quickstart_cli.add_commands(app)
 app.add_typer(generate.app, name="generate")
+app.add_typer(records.app, name="import")
 dataset.add_commands(app)
 runs.add_commands(app)
 app.add_typer(model.app, name="model")

@@ -44,7 +44,9 @@ def add_commands(app: typer.Typer) -> None:
     app.command(
         "export",
         epilog=examples(
-            "envgen export ds/ --format parquet", "envgen export ds/ --out prompts.jsonl"
+            "envgen export ds/ --format parquet",
+            "envgen export ds/ --out prompts.jsonl",
+            "envgen export code/ --format swe-bench",
         ),
     )(export)
 
@@ -172,19 +174,30 @@ def export(
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Default: DATASET.FORMAT, here."),
     ] = None,
-    format: Annotated[Literal["jsonl", "parquet"], typer.Option(help="File format.")] = "jsonl",
+    format: Annotated[
+        str, typer.Option(metavar="NAME", help="jsonl, parquet, or for code tasks: swe-bench, ...")
+    ] = "jsonl",
     unproven: Unproven = False,
     json: Json = None,
 ) -> None:
-    """Export the tasks' public part to one file.
+    """Export the tasks' public part to one file, or code tasks as records that others read.
 
-    Prompts, tools, schemas and rules; no solution, verifier, rows or probes.
+    jsonl and parquet hold prompts, tools, schemas and rules; no solution, verifier, rows or probes. The
+    records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym, multi-swe-bench) do hold them.
     """
-    from envgen.store.subset import export as write
-
     opened = open_dataset(dataset, unproven=unproven)
-    path = out_path or Path(f"{opened.path.resolve().name}.{format}")
-    with progress("exporting") as update:
-        n = write(opened, path, format, progress=update)
+    name = opened.path.resolve().name
+    if format in ("jsonl", "parquet"):
+        from envgen.store.subset import export as write
+
+        kind: Literal["jsonl", "parquet"] = "parquet" if format == "parquet" else "jsonl"
+        path = out_path or Path(f"{name}.{format}")
+        with progress("exporting") as update:
+            n = write(opened, path, kind, progress=update)
+    else:
+        from envgen.pipelines.code.export import export_records
+
+        path = out_path or Path(f"{name}.{format}.jsonl")
+        n = export_records(opened, path, format)
     say(f"wrote {n} task{'' if n == 1 else 's'} to {path}")
     write_json(json, {"path": str(path), "tasks": n, "bytes": path.stat().st_size})

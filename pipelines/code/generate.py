@@ -102,6 +102,7 @@ def generate_code(
     run = _Run(config, out, build or BuildConfig(layer=config.layer), progress, log)
     mined = run.take_jobs(clone, texts, jobs)
     outcomes = run.prove_all(workers)
+    run.tell(outcomes)
     dataset = run.write(outcomes, mined)
     summary = CodeSummary(
         path=str(out),
@@ -113,8 +114,13 @@ def generate_code(
         seconds=time.monotonic() - started,
         resumed=run.resumed,
     )
-    run.finish(outcomes)
+    shutil.rmtree(run.partial)
     return summary
+
+
+def outcomes_path(out: Path) -> Path:
+    """The file beside a dataset that tells what became of each instance."""
+    return out.with_name(out.name + ".outcomes.jsonl")
 
 
 class _Run:
@@ -270,11 +276,10 @@ class _Run:
             spec = bundle.spec.model_copy(update={"split": splits[name]})
             writer.add_task(bundle.model_copy(update={"spec": spec}))
 
-    def finish(self, outcomes: Sequence[Outcome]) -> None:
-        """Keep what was found out about each instance; drop the rest."""
+    def tell(self, outcomes: Sequence[Outcome]) -> None:
+        """Keep what was found out about each instance, proven or not."""
         lines = [to_json(outcome) + "\n" for outcome in outcomes]
-        self.out.with_name(self.out.name + ".outcomes.jsonl").write_text("".join(lines))
-        shutil.rmtree(self.partial)
+        outcomes_path(self.out).write_text("".join(lines))
 
 
 def _rejected(outcomes: Sequence[Outcome]) -> dict[str, int]:

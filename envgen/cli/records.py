@@ -1,0 +1,90 @@
+"""``envgen import``: rebuild and prove what others published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from envgen.cli.console import out as stdout
+from envgen.cli.console import progress, remark, table, write_json
+from envgen.cli.options import Json, Out, examples
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+IMPORT_EXAMPLES = examples(
+    "envgen import code swe-bench.jsonl --clones DIR --out code/",
+    "envgen import code data.parquet --format swe-gym --clones DIR --only pallets/flask --out code/",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Rebuild published records, and compare what they claim with what happens."""
+
+
+@app.command("code", epilog=IMPORT_EXAMPLES)
+def code(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Records: .jsonl, .json, .parquet.")],
+    out: Out,
+    clones: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the repositories' clones are.")
+    ],
+    format: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Default: by the records' fields.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OWNER/NAME", help="Only this repository or instance; repeatable."),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs of each state of an instance.")
+    ] = 3,
+    more: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Further runs of what would be kept.")
+    ] = 10,
+    only_touched: Annotated[
+        bool, typer.Option("--only-touched", help="Run only the test files of the test patch.")
+    ] = False,
+    workers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Instances proven at the same time.")
+    ] = 1,
+    backend: Annotated[
+        Literal["auto", "bubblewrap", "docker"],
+        typer.Option(metavar="NAME", help="Where repositories are built and tested."),
+    ] = "auto",
+    json: Json = None,
+) -> None:
+    """Prove published instances again, and tell every difference from what they claim.
+
+    The proven ones become a dataset; OUT.published.jsonl holds one comparison per record.
+    """
+    from envgen.environments.code_hosts import host_certificates
+    from envgen.pipelines.code.import_records import ImportConfig, import_code
+    from envgen.pipelines.code.prove import BuildConfig
+    from envgen.pipelines.code.validate import ValidateConfig
+
+    config = ImportConfig(
+        format=format,
+        only=tuple(only or ()),
+        validation=ValidateConfig(repeats=repeats, more=more, only_touched=only_touched),
+    )
+    build = BuildConfig(backend=backend, certificates=host_certificates())
+    with progress("proving") as update:
+        summary = import_code(
+            file, clones, out, config, workers=workers, build=build, progress=update
+        )
+    shown = table("instance", "kept", "F2P claimed ", "same ", "more ", "P2P claimed ", "same ")
+    for one in summary.agreements:
+        figures = (
+            one.claimed,
+            one.reproduced,
+            len(one.more),
+            one.claimed_passing,
+            one.kept_passing,
+        )
+        shown.add_row(one.instance_id, "yes" if one.kept else one.reason[:40], *map(str, figures))
+    stdout.print(shown)
+    for refused in summary.refused:
+        remark(f"{refused.id}: {'; '.join(refused.reasons)}")
+    write_json(json, summary)
