@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from envgen.core.errors import ConfigError
 from envgen.environments.code import CodeEnv
+from envgen.environments.code_hosts import CodeBackend
 from envgen.environments.episodes import EpisodeEnv
 from envgen.environments.general import GeneralEnv
 from envgen.sandboxes.zygote import Isolation, WorkerBackend
@@ -30,9 +31,17 @@ def make_env(
     if family == "general":
         return GeneralEnv(dataset, backend=backend, isolate=isolate, unproven=unproven)
     if family == "code":
-        if backend == "process" or backend == "inline":  # so that the type is narrowed
-            raise ConfigError(
-                f"code tasks don't run with backend {backend!r}", "use bubblewrap or docker"
-            )
-        return CodeEnv(dataset, backend=backend, unproven=unproven)
+        return CodeEnv(dataset, backend=code_backend(backend), unproven=unproven)
     raise ConfigError(f"no environment plays tasks of family {family!r}", "general and code are")
+
+
+def code_backend(backend: str) -> CodeBackend:
+    """A backend that code tasks can use.
+
+    Raises:
+        ConfigError: if it is none of theirs.
+    """
+    for name in get_args(CodeBackend):
+        if name == backend:
+            return name  # type: ignore[no-any-return]  # one of the literals
+    raise ConfigError(f"code tasks don't run with backend {backend!r}", "use bubblewrap or docker")

@@ -24,6 +24,7 @@ from envgen.cli.options import (
 )
 from envgen.cli.show import density_text, show
 from envgen.core.types import GateStatus, TaskSpec
+from envgen.store.dataset import Dataset
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -35,9 +36,14 @@ def add_commands(app: typer.Typer) -> None:
     app.command(
         "show", epilog=examples("envgen show ds/ TASK", "envgen show ds/ TASK --secrets | less")
     )(show)
-    app.command("validate", epilog=examples("envgen validate ds/", "envgen validate ds/ --seed 1"))(
-        validate
-    )
+    app.command(
+        "validate",
+        epilog=examples(
+            "envgen validate ds/",
+            "envgen validate ds/ --seed 1",
+            "envgen validate code/ --repeats 3",
+        ),
+    )(validate)
     app.command(
         "variants", epilog=examples("envgen variants ds/ --per-task 500 --seed 9 --out train/")
     )(variants)
@@ -93,17 +99,25 @@ def validate(
     variants: Annotated[
         int, typer.Option(min=0, metavar="N", help="Variants to replay, drawn at random.")
     ] = 20,
+    repeats: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs of a code task's gold patch and of none.")
+    ] = 3,
     backend: Backend = "auto",
     json: Json = None,
 ) -> None:
     """Prove a dataset again from its files alone.
 
     Every gate runs again, in a sandbox, but the one that plays episodes (a rollout of random-valid does);
-    a table shows what holds, and the exit code is 1 if one fails.
+    code tasks are built anew, and their gold patch, no patch and the test patch alone are judged. A table
+    shows what holds, and the exit code is 1 if one fails.
     """
     from envgen.pipelines.general.validate import validate as check
 
-    path = open_dataset(dataset, unproven=True).path
+    opened = open_dataset(dataset, unproven=True)
+    if opened.own_task_ids and all(task.family == "code" for task in opened.tasks.values()):
+        validate_code(opened, dataset, repeats, backend, json)
+        return
+    path = opened.path
     with progress("validating") as update:
         report = check(path, seed=seed, backend=backend, variants=variants, progress=update)
     shown = table("task", "method", "gates passed ", "result", title=str(dataset))
@@ -126,6 +140,28 @@ def validate(
         say("the dataset as a whole fails: generate more kinds of tasks, or over other seeds")
     write_json(json, report)
     if not report.passed:
+        raise typer.Exit(1)
+
+
+def validate_code(
+    opened: Dataset, dataset: Path, repeats: int, backend: str, json: Path | None
+) -> None:
+    """``validate`` for a dataset of code tasks."""
+    from envgen.environments.families import code_backend
+    from envgen.pipelines.code.revalidate import revalidate
+
+    with progress("validating") as update:
+        report = revalidate(opened, repeats=repeats, backend=code_backend(backend), progress=update)
+    shown = table("task", "gold ", "no patch ", "result", title=str(dataset))
+    for task in report.tasks:
+        verdict = Text("holds", style="green") if task.passed else Text(task.failure, style="red")
+        golds, empties = f"{task.gold}/{task.repeats}", f"{task.empty}/{task.repeats}"
+        shown.add_row(task.task_id, golds, empties, verdict)
+    out.print(shown)
+    failed = sum(not task.passed for task in report.tasks)
+    say(f"{failed} of {len(report.tasks)} fail" if failed else f"all {len(report.tasks)} hold")
+    write_json(json, report)
+    if failed:
         raise typer.Exit(1)
 
 

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envgen.core.code_types import Instance
 from envgen.core.errors import ConfigError
-from envgen.core.surrogates import from_json
 from envgen.pipelines.code.prove import Job
-
-
-def read_instances(path: Path) -> list[Instance]:
-    """The instances in a file of JSON lines.
-
-    Raises:
-        ConfigError: with file and line, if a line is none.
-    """
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(from_json(Instance, line))
-        except ValueError as error:
-            raise ConfigError(
-                f"{path}:{number} is no instance: {str(error)[:300]}",
-                "published records are read by envgen import code",
-            ) from error
-    return found
+from envgen.pipelines.code.records import read_instances
 
 
 def find_clone(folder: Path, repo: str) -> Path:
@@ -57,10 +37,18 @@ def jobs_of(files: Sequence[Path], clones: Path | None) -> tuple[Job, ...]:
     Raises:
         ConfigError: if a file holds something else, or a clone is missing.
     """
+    return with_clones((one for file in files for one in read_instances(file)), clones)
+
+
+def with_clones(instances: Iterable[Instance], clones: Path | None) -> tuple[Job, ...]:
+    """Instances with their clones; of equal ids the first counts.
+
+    Raises:
+        ConfigError: if a clone is missing.
+    """
     if clones is None:
         raise ConfigError("instances need their clones", "write --clones DIR")
     jobs: dict[str, Job] = {}
-    for file in files:
-        for instance in read_instances(file):
-            jobs.setdefault(instance.id, Job(instance, find_clone(clones, instance.repo)))
+    for instance in instances:
+        jobs.setdefault(instance.id, Job(instance, find_clone(clones, instance.repo)))
     return tuple(jobs.values())
