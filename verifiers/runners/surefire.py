@@ -26,10 +26,9 @@ class Surefire:
     def shell(self, report_dir: str, files: Sequence[str] = (), options: str = "") -> str:
         """See ``Runner``; files are limited by the names of their classes."""
         classes = ",".join(sorted({PurePosixPath(file).stem for file in files}))
+        test = f"-Dtest={base.quoted([classes])}"
         limit = (
-            f"-DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false -Dtest={classes}"
-            if files
-            else ""
+            f"-DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false {test}" if files else ""
         )
         command = base.joined("mvn", OPTIONS, REPOSITORY_OPTION, limit, options, "test")
         return java.collected(
