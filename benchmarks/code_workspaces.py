@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from envgen.core.code_types import Recipe
@@ -103,7 +104,7 @@ def many(built: Workspace, backend: str, at_once: int) -> None:
         show(backend, f"open {at_once} one after another", time.perf_counter() - began)
         each = (before - available_bytes()) / at_once / (1 << 20)
         print(f"{backend:>12}  {'memory of an open episode':<36} {each:8.1f} MiB")
-        slowest = max(seconds(lambda place=place: place.shell("git status")) for place in places)
+        slowest = max(seconds(partial(place.shell, "git status")) for place in places)
         show(backend, "slowest first git status among them", slowest)
 
 

@@ -155,6 +155,8 @@ class DockerProcess:
             piece = run.piece(time.monotonic() + 30)
             if piece is None:
                 raise SandboxError(f"docker: the program did not start: {line!r}")
+            if piece[0] != 1:
+                continue  # the engine may send stderr first
             line += piece[1]
             if b"\n" in line:
                 break

@@ -64,31 +64,47 @@ def bootstrap(
     """
     place = layers_folder(cache_root) / config.name
     names = packages(config.name, config.more_packages)
+    owner = images.cache_id(cache_root)
     with store.locked(place, _TIMEOUT_S), store.building(place, replace=True) as folder:
         root = folder / "root"
         if config.base is None:
             _debootstrap(config, names, root, log)
         else:
             log(f"build on the image {config.base}")
-            images.export(images.build_language(config.base, names), root)
+            images.export(images.build_language(config.base, names, owner), root)
         for source in config.copies:
             log(f"copy {source}")
             _copy(source, root)
-        layer = _record(config, root, place, log)
+        _prepare(root)
+        layer = _record(config, root, place, owner, log)
         if "bubblewrap" not in config.backends:
             store.remove(root)
         (folder / RECORD).write_text(layer.model_dump_json(indent=1))
     return layer
 
 
-def _record(config: LayerConfig, root: Path, place: Path, log: Callable[[str], None]) -> Layer:
+def _prepare(root: Path) -> None:
+    """Files over which sandboxes lay their own."""
+    (root / "etc/ssl").mkdir(parents=True, exist_ok=True)
+    for name, text in (
+        ("hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+        ("hostname", "sandbox\n"),
+        ("resolv.conf", ""),
+    ):
+        (root / "etc" / name).unlink(missing_ok=True)
+        (root / "etc" / name).write_text(text)
+
+
+def _record(
+    config: LayerConfig, root: Path, place: Path, owner: str, log: Callable[[str], None]
+) -> Layer:
     installed = _installed(root)
     said = "\n".join([*installed, *map(str, config.copies)])
     identity = hashlib.sha256(said.encode()).hexdigest()[:16]
     image = None
     if "docker" in config.backends:
         log("import as a Docker image")
-        image = images.import_root(root, config.name, identity)
+        image = images.import_root(root, config.name, identity, owner)
     return Layer(
         name=config.name,
         identity=identity,
@@ -136,8 +152,6 @@ def _debootstrap(
         script = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", _INSTALL, "sh"]
         _run([*script, str(root), *names], "install packages")
     shutil.rmtree(root / "var/lib/apt/lists", ignore_errors=True)
-    (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
-    (root / "etc/hostname").write_text("sandbox\n")
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def build_workspace(
     place = store.code_folder(cache_root) / store.key(layer, recipe, tree)
     with store.locked(place, (install_s + build_s) * 2):
         if (place / store.RECORD).exists():
-            return _reopened(place, layer, chosen)
+            return _reopened(place, layer, chosen, images.cache_id(cache_root))
         settings = dict(variables or {})
         with store.building(place) as folder:
             builder = _Builder(recipe, layer, chosen, folder, log or (lambda _: None))
@@ -113,30 +113,30 @@ def build_workspace(
                 backend=chosen,
                 baseline=baseline,
                 shown=builder.shown,
-                image=_image(layer, chosen, folder, place.name),
+                image=_image(layer, chosen, folder, place.name, images.cache_id(cache_root)),
                 built_s=builder.seconds(),
             )
             (folder / store.RECORD).write_text(found.model_dump_json(indent=1))
     return found
 
 
-def _reopened(place: Path, layer: layers.Layer, backend: str) -> Workspace:
+def _reopened(place: Path, layer: layers.Layer, backend: str, owner: str) -> Workspace:
     """A workspace that was built before, perhaps for another backend."""
     found = load(place)
     os.utime(place / store.RECORD)  # it is in use: see store.clean
     image = found.image
     if backend == "docker" and not layer.is_host and not (image and images.exists(image)):
-        image = _image(layer, backend, place, found.key)
+        image = _image(layer, backend, place, found.key, owner)
     changed = found.model_copy(update={"backend": backend, "layer": layer, "image": image})
     (place / store.RECORD).write_text(changed.model_dump_json(indent=1))
     return changed
 
 
-def _image(layer: layers.Layer, backend: str, folder: Path, key: str) -> str | None:
+def _image(layer: layers.Layer, backend: str, folder: Path, key: str, owner: str) -> str | None:
     """The image of a workspace whose layer is one."""
     if backend != "docker" or layer.is_host or layer.image is None:
         return None
-    return images.build_instance(folder, layer.image, key)
+    return images.build_instance(folder, layer.image, key, owner)
 
 
 class _Builder:

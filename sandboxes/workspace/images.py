@@ -1,23 +1,27 @@
 """Docker images of layers and workspaces: language, repository, instance, one on top of the other.
 
 The legacy builder suffices. Every image carries the label ``envgen.workspace``, by which it is found
-and removed.
+and removed, and ``envgen.cache``: which cache folder it belongs to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envgen.core.environ import cache_folder
 from envgen.core.errors import WorkspaceError
 from envgen.core.types import Record
 from envgen.sandboxes import docker
 
 LABEL = "envgen.workspace"
+CACHE_LABEL = "envgen.cache"
 DOCKERFILES = Path(__file__).parent / "dockerfiles"
 _TIMEOUT_S = 3600.0
 
@@ -31,30 +35,42 @@ class Image(Record):
     bytes: int
 
 
-def build_language(base: str, packages: Sequence[str]) -> str:
+def cache_id(cache_root: Path | None = None) -> str:
+    """What tells the images of one cache folder from another's."""
+    place = str(cache_root or cache_folder()).encode()
+    return hashlib.sha256(place).hexdigest()[:8]
+
+
+def build_language(base: str, packages: Sequence[str], owner: str) -> str:
     """The language layer on an image that has apt; the new image's id."""
     with tempfile.TemporaryDirectory() as empty:
-        return _build("language", Path(empty), {"BASE": base, "PACKAGES": " ".join(packages)})
+        return _build(
+            "language", Path(empty), {"BASE": base, "PACKAGES": " ".join(packages)}, owner
+        )
 
 
-def build_instance(folder: Path, layer_image: str, key: str) -> str:
+def build_instance(folder: Path, layer_image: str, key: str, owner: str) -> str:
     """The repository and instance layers of a built workspace; the image's name.
 
     Args:
         folder: holds ``env`` and ``tree.tar``.
         layer_image: the language layer.
         key: the workspace's.
+        owner: whose cache it belongs to (``cache_id``).
     """
-    repository = _build("repository", folder, {"BASE": layer_image}, ignore=("tree.tar", "*.log"))
-    name = f"envgen-instance:{key}"
-    _build("instance", folder, {"BASE": repository}, name=name, ignore=("env", "*.log"))
+    repository = _build(
+        "repository", folder, {"BASE": layer_image}, owner, ignore=("tree.tar", "*.log")
+    )
+    name = f"envgen-instance-{owner}:{key}"
+    _build("instance", folder, {"BASE": repository}, owner, name=name, ignore=("env", "*.log"))
     return name
 
 
-def import_root(root: Path, name: str, identity: str) -> str:
+def import_root(root: Path, name: str, identity: str, owner: str) -> str:
     """An image of a root file system; its name."""
-    image = f"envgen-layer-{name}:{identity}"
-    words = ["docker", "import", "--change", f"LABEL {LABEL}=language", "-", image]
+    image = f"envgen-layer-{name}-{owner}:{identity}"
+    labels = f"LABEL {LABEL}=language {CACHE_LABEL}={owner}"
+    words = ["docker", "import", "--change", labels, "-", image]
     pack = ["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf", "-", "."]
     with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as packing:
         _docker(words, stdin=packing.stdout)
@@ -73,49 +89,58 @@ def export(image: str, root: Path) -> None:
             subprocess.run(unpack, stdin=exporting.stdout, check=False, timeout=_TIMEOUT_S)
     finally:
         _docker(["docker", "rm", "-f", container])
-    for name in ("etc/hosts", "etc/resolv.conf", "etc/hostname"):
-        (root / name).touch()
-    (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
 
 
 def exists(image: str) -> bool:
     """Whether the engine has the image."""
-    return any(image in (found.get("RepoTags") or ()) for found in _ours())
+    return any(image in (found.get("RepoTags") or ()) for found in _labelled(LABEL))
 
 
-def ours() -> list[Image]:
-    """Images that were made here; none where no engine answers."""
+def ours(owner: str) -> list[Image]:
+    """Images of one cache folder (``cache_id``); none where no engine answers."""
     if docker.unavailable():
         return []
     return [
         Image(name=name, kind=found["Labels"][LABEL], bytes=found["Size"])
-        for found in _ours()
+        for found in _labelled(f"{CACHE_LABEL}={owner}")
         for name in found.get("RepoTags") or [found["Id"]]
         if name != "<none>:<none>"
     ]
 
 
-def _ours() -> list[dict[str, Any]]:
+def _labelled(label: str) -> list[dict[str, Any]]:
     with docker.engine_errors("list images"):
-        found: list[dict[str, Any]] = docker.client().api.images(filters={"label": LABEL})
+        found: list[dict[str, Any]] = docker.client().api.images(filters={"label": label})
     return found
 
 
-def remove(image: str) -> None:
-    """Remove an image and the layers that nothing else needs; none: nothing happens."""
+def remove(image: str, wait_s: float = 10.0) -> None:
+    """Remove an image and the layers that nothing else needs; none: nothing happens.
+
+    A container that has been closed may hold its image for a moment. Raises SandboxError when one
+    still does after ``wait_s``.
+    """
     import docker as sdk
 
+    deadline = time.monotonic() + wait_s
     with docker.engine_errors("remove an image"):
-        try:
-            docker.client().api.remove_image(image)
-        except sdk.errors.ImageNotFound:
-            return
+        while True:
+            try:
+                docker.client().api.remove_image(image)
+                return
+            except sdk.errors.ImageNotFound:
+                return
+            except sdk.errors.APIError as error:
+                if error.status_code != 409 or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
 
 def _build(
     kind: str,
     context: Path,
     arguments: Mapping[str, str],
+    owner: str,
     *,
     name: str | None = None,
     ignore: Sequence[str] = (),
@@ -123,7 +148,7 @@ def _build(
     """Build one layer; its id. Raises WorkspaceError with the builder's last lines."""
     (context / ".dockerignore").write_text("\n".join(ignore))
     words = ["docker", "build", "-q", "-f", str(DOCKERFILES / f"{kind}.Dockerfile")]
-    words += ["--label", f"{LABEL}={kind}"]
+    words += ["--label", f"{LABEL}={kind}", "--label", f"{CACHE_LABEL}={owner}"]
     for key, value in arguments.items():
         words += ["--build-arg", f"{key}={value}"]
     words += ["-t", name] if name else []

@@ -36,7 +36,7 @@ def inventory(cache_root: Path | None = None) -> list[Item]:
     return [
         *_layers(cache_root),
         *_workspaces(cache_root),
-        *_images(),
+        *_images(cache_root),
         *_rests(cache_root),
     ]
 
@@ -66,7 +66,7 @@ def clean(
     if layers:
         gone += _layers(cache_root)
     names = {item.name for item in gone}
-    gone += [item for item in _images() if not _needed(item.name, names, cache_root)]
+    gone += [item for item in _images(cache_root) if not _needed(item.name, names, cache_root)]
     if not dry_run:
         for item in gone:
             if item.path is not None:
@@ -120,10 +120,10 @@ def _workspaces(cache_root: Path | None) -> list[Item]:
     return found
 
 
-def _images() -> list[Item]:
+def _images(cache_root: Path | None) -> list[Item]:
     return [
         Item(kind="image", name=image.name, bytes=image.bytes, about=f"{image.kind} layer")
-        for image in images.ours()
+        for image in images.ours(images.cache_id(cache_root))
     ]
 
 
@@ -155,9 +155,9 @@ def _at_work(place: Path) -> bool:
 
 
 def _needed(image: str, gone: set[str], cache_root: Path | None) -> bool:
-    """Whether a layer or a workspace that stays names the image, or another cache's might."""
-    if image.startswith("envgen-instance:"):
-        key = image.partition(":")[2]
+    """Whether a layer or a workspace that stays names the image."""
+    kind, _, key = image.partition(":")
+    if kind.startswith("envgen-instance-"):
         return key not in gone and (store.code_folder(cache_root) / key).exists()
     for name in known_layers(cache_root):
         if name != HOST and name not in gone and layer(name, cache_root).image == image:
