@@ -117,10 +117,12 @@ def _reporter(command: RunnerCall) -> tuple[str, ...]:
 def _build(files: TreeFiles, package: dict[str, Any], command: RunnerCall) -> tuple[str, ...]:
     """What the test script does before the tests, and the build where its result is not in the tree."""
     scripts = package.get("scripts", {})
-    wanted = list(command.before)
-    if not wanted and _lacks_main(files, package):
-        wanted = [name for name in ("build", "compile", "prepare") if name in scripts][:1]
-    return tuple(f"npm run --silent {name}" for name in wanted)
+    if command.before:
+        return tuple(f"npm run --silent {name}" for name in command.before)
+    guessed = [name for name in ("build", "compile", "prepare") if name in scripts][:1]
+    if not _lacks_main(files, package):
+        return ()
+    return tuple(f"npm run --silent {name} || echo 'left out: {name}'" for name in guessed)
 
 
 def _lacks_main(files: TreeFiles, package: dict[str, Any]) -> bool:

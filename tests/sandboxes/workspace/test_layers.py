@@ -159,14 +159,14 @@ def test_a_layer_is_used_only_where_it_was_made_for(tmp_path: Path, tree: Path) 
 
 
 def test_interpreters_are_found_in_a_root_as_on_this_machine(tmp_path: Path) -> None:
-    for place in ("usr/bin/python3.11", "root/.pyenv/versions/3.9.18/bin/python3.9"):
+    for place in ("usr/bin/python3.11", "opt/pyenv/versions/3.9.18/bin/python3.9"):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).touch()
     (tmp_path / "usr/bin/python3.11-config").touch()
     found = pythons_in(tmp_path)
     assert found == {
         "3.11": "/usr/bin/python3.11",
-        "3.9": "/root/.pyenv/versions/3.9.18/bin/python3.9",
+        "3.9": "/opt/pyenv/versions/3.9.18/bin/python3.9",
     }
     tiny = Layer(name="tiny", identity="test", pythons=found)
     assert interpreter("3.9", tiny) == found["3.9"]
