@@ -24,6 +24,7 @@ from envgen.pipelines.code.validate import (
     Validation,
     validate_instance,
 )
+from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, commit_date
 from envgen.sandboxes.workspace.store import remove
 
@@ -55,6 +56,8 @@ class BuildConfig(Record):
     layer: str = "host"
     certificates: Path | None = None
     variables: dict[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+    """Folders of this machine that installs may read, such as a local package index."""
     cache_root: Path | None = None
 
 
@@ -163,6 +166,7 @@ class _Stage:
                 backend=self.build.backend,
                 certificates=self.build.certificates,
                 variables=self.build.variables,
+                mounts=self.build.mounts,
                 cache_root=self.build.cache_root,
                 log=self.log,
             )

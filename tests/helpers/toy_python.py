@@ -10,7 +10,10 @@ import toy_repository
 
 from envgen.core.code_types import Instance, Recipe
 from envgen.pipelines.code.clone import Clone
+from envgen.pipelines.code.generate import CodeConfig, CodeSummary, generate_code
+from envgen.pipelines.code.prove import BuildConfig, Job
 from envgen.pipelines.code.split import split_change
+from envgen.pipelines.code.validate import ValidateConfig
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace
 
@@ -191,4 +194,15 @@ def workspace(repo: Path, folder: Path, recipe: Recipe = RECIPE) -> Workspace:
     tree = base_tree(repo, "base", folder / "tree.tar")
     return build_workspace(
         recipe, tree, backend="bubblewrap", cache_root=folder / "cache", mounts=mounts()
+    )
+
+
+def generated(repo: Path, out: Path, *jobs: Job) -> CodeSummary:
+    """A dataset of the toy's instance (or of ``jobs``), in as few runs as possible."""
+    config = CodeConfig.model_validate({"validate": ValidateConfig(repeats=1, more=1)})
+    return generate_code(
+        config,
+        out,
+        jobs=jobs or (Job(instance(repo), repo),),
+        build=BuildConfig(backend="bubblewrap", mounts=mounts()),
     )

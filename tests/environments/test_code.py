@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import toy_python
+from gymnasium.error import ResetNeeded
+
+import envgen
+from envgen.core.errors import ConfigError
+from envgen.core.types import StopReason
+from envgen.environments.check import JUNK
+from envgen.environments.code import CodeEnv
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.run import RolloutConfig
+from envgen.store.dataset import Dataset
+
+pytestmark = pytest.mark.bwrap
+TASK = "toy__shop-7"
+FIX = "price * count"
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("code")
+    repo = toy_python.clone(folder / "clone")
+    summary = toy_python.generated(repo, folder / "code")
+    assert summary.tasks == 1
+    return Dataset.open(folder / "code")
+
+
+@pytest.fixture
+def env(dataset: Dataset) -> Iterator[CodeEnv]:
+    made = CodeEnv(dataset, backend="bubblewrap")
+    made.reset(options={"task_id": TASK})
+    yield made
+    made.close()
+
+
+def call(env: CodeEnv, name: str, **arguments: Any) -> Any:
+    action = {"content": "", "tool_calls": [{"name": name, "arguments": arguments}]}
+    observation, *_ = env.step(json.dumps(action))
+    return json.loads(observation)
+
+
+def bash(env: CodeEnv, command: str, **more: Any) -> str:
+    return str(call(env, "bash", command=command, **more)["output"])
+
+
+def test_it_is_a_gymnasium_environment(dataset: Dataset) -> None:
+    env = gymnasium.make("envgen/Code-v0", dataset=str(dataset.path), render_mode="ansi")
+    observation, info = env.reset(seed=1)
+    assert "ignores how many" in observation
+    assert [tool["function"]["name"] for tool in info["tools"]] == [
+        "bash", "view", "edit", "write", "submit",
+    ]  # fmt: skip
+    assert env.observation_space.contains(observation)
+    assert env.action_space.contains(env.action_space.sample())
+    assert "ignores how many" in str(env.render())
+    env.close()
+
+
+def test_an_agent_that_mends_the_fault_is_paid(env: CodeEnv) -> None:
+    seen = call(env, "view", path="src/shop/cart.py", first_line=11, last_line=12)
+    assert seen["text"].splitlines()[1] == (
+        "12          return sum(price for name, price, count in self.lines)"
+    )
+    done = call(env, "edit", path="src/shop/cart.py", old="sum(price for", new=f"sum({FIX} for")
+    assert done["line"] == 12
+    made = 'cat >> src/shop/cart.py <<"E"\n' + toy_python.FIXED.partition("self.lines]\n")[2] + "E"
+    assert bash(env, made) == ""
+    assert "5 passed" in bash(env, "cd tests && python -m pytest -q .. | tail -1")
+    assert bash(env, "pwd") == "/work/repo/tests\n"
+    submit = json.dumps({"content": "", "tool_calls": [{"name": "submit", "arguments": {}}]})
+    _, reward, terminated, truncated, info = env.step(submit)
+    assert (reward, terminated, truncated) == (1.0, True, False), info["reasons"]
+    assert env.score is not None
+    assert set(env.score.tests) == {*toy_python.FAIL_TO_PASS, *toy_python.PASS_TO_PASS}
+    assert env.reached_verifier
+    assert env.patch is not None
+    assert FIX.encode() in env.patch
+    with pytest.raises(ResetNeeded):
+        env.step(submit)
+
+
+def test_nothing_done_scores_nothing(env: CodeEnv) -> None:
+    call(env, "submit")
+    assert env.stop is StopReason.SUBMITTED
+    assert env.score is not None
+    assert env.score.value == 0
+    assert env.score.reasons == tuple(
+        f"fail_to_pass: {name} is {status}"
+        for name, status in zip(toy_python.FAIL_TO_PASS, ("fail", "missing"), strict=True)
+    )
+
+
+def test_solution_tests_and_future_are_not_inside(env: CodeEnv, dataset: Dataset) -> None:
+    assert bash(env, "git log --all --oneline | wc -l; git stash list; git remote").strip() == "1"
+    assert bash(env, "git fsck --lost-found --no-progress 2>&1; ls .git/logs 2>&1 | head -1") in (
+        "ls: cannot access '.git/logs': No such file or directory\n",
+        "",
+    )
+    script = (
+        f"grep -rlaF '{FIX}' /work /env /tmp /tree.tar /run /etc 2>/dev/null; "
+        "grep -rlaF test_total_counts /work /env /tmp /tree.tar /run 2>/dev/null; "
+        "git cat-file --batch-all-objects --batch | grep -aF test_total_counts"
+    )
+    assert bash(env, script) == ""
+    assert "Could not resolve" in bash(env, "curl -sS https://example.org 2>&1 || true")
+    assert bash(env, f"ls {dataset.path} 2>/dev/null") == ""
+
+
+def test_tools_refuse_what_they_must(env: CodeEnv) -> None:
+    assert call(env, "view", path="../../etc/passwd")["error"] == "no_file"
+    assert call(env, "view", path="/etc/passwd")["error"] == "no_file"
+    assert call(env, "view", path="nowhere.py")["error"] == "no_file"
+    assert call(env, "edit", path="setup.cfg", old="absent", new="")["error"] == "not_found"
+    assert call(env, "edit", path="tests/test_cart.py", old="cart", new="")["error"] == "not_unique"
+    assert call(env, "view", path="src")["error"] == "no_file"
+    bash(env, r"printf '\xff' > binary; ln -s /etc/passwd link")
+    assert call(env, "view", path="binary")["error"] == "no_file"
+    assert call(env, "view", path="link")["error"] == "no_file"
+    assert call(env, "write", path="link", content="x")["error"] == "no_file"
+    assert call(env, "write", path="new/dir/x.txt", content="a\nb\n")["lines"] == 2
+    assert bash(env, "cat new/dir/x.txt") == "a\nb\n"
+    assert call(env, "bash", command="sleep 60", timeout_s=0.5)["note"] == "stopped after 0.5 s"
+    assert call(env, "bash", command="exit 1")["note"].startswith("the shell ended")
+    assert call(env, "bash", command="x", timeout_s=0)["error"] == "invalid_arguments"
+    assert call(env, "nothing")["error"] == "unknown_tool"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /work/repo",
+        "rm -rf .git",
+        "head -c 300000000 /dev/zero > full; head -c 300000000 /dev/zero > /tmp/full",
+        "git commit -qam x --allow-empty; git checkout -q --orphan other; git rm -rfq .",
+        "mkdir -p a && chmod 000 a src",
+        "kill -9 -1",
+        "printf 'x' > $'new\\nline \"quoted\".py'",
+    ],
+)
+def test_whatever_an_agent_breaks_is_its_own_loss(env: CodeEnv, command: str) -> None:
+    call(env, "bash", command=command)
+    call(env, "submit")
+    assert env.score is not None
+    assert env.score.value == 0
+    assert env.score.reasons
+
+
+def test_junk_gives_observations(env: CodeEnv) -> None:
+    for junk in JUNK:
+        if env.stop is not None:
+            env.reset(options={"task_id": TASK})
+        observation, reward, *_ = env.step(junk)
+        assert env.observation_space.contains(observation)
+        assert reward == 0
+
+
+def test_turns_run_out(dataset: Dataset) -> None:
+    env = CodeEnv(dataset, backend="bubblewrap")
+    env.reset(options={"task_id": TASK})
+    action = json.dumps({"tool_calls": [{"name": "nothing", "arguments": {}}]})
+    for _ in range(env.task.limits.turns):
+        _, reward, terminated, truncated, _ = env.step(action)
+    assert (reward, terminated, truncated) == (0, False, True)
+    env.close()
+
+
+def test_wrong_settings_are_refused(dataset: Dataset) -> None:
+    with pytest.raises(ConfigError, match="unknown backend 'inline'"):
+        CodeEnv(dataset, backend="inline")  # type: ignore[arg-type]  # the point of the test
+    env = CodeEnv(dataset)
+    with pytest.raises(ConfigError, match="unknown task 'other'"):
+        env.reset(options={"task_id": "other"})
+
+
+def test_rollouts_of_gold_pass_and_of_random_do_not(dataset: Dataset, tmp_path: Path) -> None:
+    for policy, passed in (("gold", 2), ("random", 0)):
+        config = RolloutConfig(
+            dataset=str(dataset.path),
+            policy=PolicyConfig(spec=policy),
+            out=str(tmp_path / policy),
+            n=2,
+            backend="bubblewrap",
+            concurrency=1,
+        )
+        summary = envgen.rollout(config)
+        assert (summary.passed, summary.errors) == (passed, 0), summary.faults

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import toy_python
+
+from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.surrogates import from_json
+from envgen.core.types import GateStatus
+from envgen.pipelines.code.generate import (
+    CodeConfig,
+    generate_code,
+    outcomes_path,
+)
+from envgen.pipelines.code.prove import BuildConfig, Job, Outcome
+from envgen.pipelines.code.revalidate import revalidate
+from envgen.pipelines.code.validate import Reason, ValidateConfig
+from envgen.store.bundles import EnvironmentBundle
+from envgen.store.dataset import Dataset
+from envgen.store.subset import subset
+from envgen.store.writer import DatasetWriter
+
+pytestmark = pytest.mark.bwrap
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy_python.clone(tmp_path_factory.mktemp("toy") / "clone")
+
+
+@pytest.fixture(scope="module")
+def made(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("made") / "code"
+    jobs = [
+        Job(toy_python.instance(repo), repo),
+        Job(toy_python.instance(repo, id="toy__shop-8", base_commit="0" * 40), repo),
+        Job(toy_python.instance(repo, id="toy__shop-9", recipe=broken()), repo),
+    ]
+    summary = toy_python.generated(repo, out, *jobs)
+    assert (summary.tasks, summary.instances) == (1, 3)
+    assert summary.rejected == {"install": 1, "no_tree": 1}
+    return out
+
+
+def broken() -> object:
+    return toy_python.RECIPE.model_copy(update={"install": ("echo no such index >&2; exit 1",)})
+
+
+def test_the_dataset_holds_what_was_proven(made: Path) -> None:
+    dataset = Dataset.open(made)
+    (name,) = dataset.own_task_ids
+    spec = dataset.tasks[name]
+    assert (name, spec.family) == ("toy__shop-7", "code")
+    assert all(gate.status is GateStatus.PASSED for gate in spec.evidence)
+    files = dataset.task_files(name)
+    assert "price * count" in files.solution
+    assert files.gold is not None
+    environment_files = dataset.environment_files(spec.environment_id)
+    assert environment_files.attachments["tree.tar"].is_file()
+    assert dataset.manifest.funnel["rejected"] == {"install": 1, "no_tree": 1}
+    public = spec.public(dataset.environments[spec.environment_id]).model_dump_json()
+    assert "price * count" not in public
+    assert "test_total_counts" not in public
+
+
+def test_every_instance_has_its_reason(made: Path) -> None:
+    lines = outcomes_path(made).read_text().splitlines()
+    found = {o.validation.instance_id: o.validation for o in map(_outcome, lines)}
+    assert found["toy__shop-7"].kept
+    assert found["toy__shop-8"].reason is Reason.NO_TREE
+    assert found["toy__shop-9"].reason is Reason.INSTALL
+    assert "no such index" in found["toy__shop-9"].details
+    assert not made.with_name("code.partial").exists()
+
+
+def _outcome(line: str) -> Outcome:
+    return from_json(Outcome, line)
+
+
+def test_the_same_instances_give_the_same_bytes(made: Path, repo: Path, tmp_path: Path) -> None:
+    toy_python.generated(repo, tmp_path / "one")
+    toy_python.generated(repo, tmp_path / "two")
+    one, two = (tmp_path / name / "dataset.json" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_an_interrupted_run_goes_on(repo: Path, tmp_path: Path) -> None:
+    jobs = [
+        Job(toy_python.instance(repo), repo),
+        Job(toy_python.instance(repo, id="toy__shop-8", base_commit="0" * 40), repo),
+    ]
+    config = CodeConfig.model_validate({"validate": ValidateConfig(repeats=1, more=0)})
+    build = BuildConfig(backend="bubblewrap", mounts=toy_python.mounts())
+
+    def stop(done: int, total: int, what: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        generate_code(config, tmp_path / "code", jobs=jobs, build=build, progress=stop)
+    other = config.model_copy(update={"seed": 1})
+    with pytest.raises(ResumeError, match="another configuration"):
+        generate_code(other, tmp_path / "code", jobs=jobs, build=build)
+    summary = generate_code(config, tmp_path / "code", jobs=jobs, build=build)
+    assert (summary.resumed, summary.tasks) == (1, 1)
+    with pytest.raises(ConfigError, match="exists"):
+        generate_code(config, tmp_path / "code", jobs=jobs, build=build)
+
+
+def test_nothing_proven_is_an_error(repo: Path, tmp_path: Path) -> None:
+    job = Job(toy_python.instance(repo, base_commit="0" * 40), repo)
+    with pytest.raises(PipelineError, match="no instance was proven"):
+        toy_python.generated(repo, tmp_path / "code", job)
+    with pytest.raises(ConfigError, match="neither a clone nor instances"):
+        generate_code(CodeConfig(), tmp_path / "other")
+
+
+def test_a_dataset_is_proven_again_from_its_files(made: Path, tmp_path: Path) -> None:
+    report = revalidate(Dataset.open(made), repeats=1, backend="bubblewrap")
+    assert report.passed, report.tasks
+    kept = subset(Dataset.open(made), ["toy__shop-7"], tmp_path / "kept")
+    assert revalidate(kept, repeats=1, backend="bubblewrap").passed
+
+
+@pytest.mark.parametrize("gold", ["", "no diff"])
+def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, gold: str) -> None:
+    source = Dataset.open(made)
+    (name,) = source.own_task_ids
+    files = source.environment_files(source.tasks[name].environment_id)
+    with DatasetWriter(tmp_path / "bad", name="bad", register=False) as writer:
+        writer.add_environment(
+            EnvironmentBundle(
+                spec=files.spec, blueprint=files.blueprint, attachments=files.attachments
+            )
+        )
+        writer.add_task(source.task_files(name).model_copy(update={"solution": gold}))
+        bad = writer.finish()
+    report = revalidate(bad, repeats=1, backend="bubblewrap")
+    assert not report.passed
+    assert report.tasks[0].failure.startswith("gold: ")
