@@ -40,6 +40,9 @@ def make(root: Path) -> Path:
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
     (root / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\n")
+    apt = root / "usr/bin/apt-get"  # stands for Debian's: it only notes what it was asked for
+    apt.write_text('#!/bin/sh\necho "$@" >> /var/apt-said\n')
+    apt.chmod(0o755)
     status = root / "var/lib/dpkg/status"
     status.parent.mkdir(parents=True)
     status.write_text("Package: tiny\nStatus: install ok installed\nVersion: 1.0-1\n\n")
