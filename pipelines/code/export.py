@@ -9,8 +9,10 @@ from typing import Any
 from envgen.core.code_types import CodeTests, Instance
 from envgen.core.errors import ConfigError
 from envgen.core.surrogates import from_json
+from envgen.environments.code_hosts import RECIPE as BLUEPRINT_RECIPE
 from envgen.pipelines.code.bundle import INSTANCE
 from envgen.pipelines.code.formats import record_format
+from envgen.pipelines.code.formats.base import RECIPE
 from envgen.pipelines.code.formats.ids import published_id
 from envgen.pipelines.code.records import write_rows
 from envgen.store.dataset import Dataset
@@ -36,15 +38,17 @@ def records(dataset: Dataset, format_name: str) -> Iterator[dict[str, Any]]:
     for name, task in dataset.tasks.items():
         if task.family == "code":
             instance, tests = instance_of(dataset, name)
-            yield chosen.write(
+            row = chosen.write(
                 instance,
                 [published_id(test) for test in tests.fail_to_pass],
                 [published_id(test) for test in tests.pass_to_pass],
             )
+            recipe = {} if instance.recipe is None else {RECIPE: instance.recipe.model_dump_json()}
+            yield {**row, **recipe}
 
 
 def instance_of(dataset: Dataset, task_id: str) -> tuple[Instance, CodeTests]:
-    """The instance that a code task was made of, and its tests.
+    """The instance that a code task was made of, with its frozen recipe, and its tests.
 
     Raises:
         ConfigError: if the task is no code task of ours.
@@ -54,9 +58,12 @@ def instance_of(dataset: Dataset, task_id: str) -> tuple[Instance, CodeTests]:
     if not isinstance(kept, dict):
         raise ConfigError(f"task {task_id!r} does not say which instance it was made of")
     tests = from_json(CodeTests, files.verifier)
-    texts = {
+    environment = dataset.environment_files(files.spec.environment_id)
+    blueprint = environment.blueprint if isinstance(environment.blueprint, dict) else {}
+    texts: dict[str, Any] = {
         "gold_patch": files.solution,
         "test_patch": tests.test_patch,
         "problem_statement": files.spec.prompt,
+        "recipe": blueprint.get(BLUEPRINT_RECIPE),
     }
     return Instance.model_validate({**kept, **texts}), tests

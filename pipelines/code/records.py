@@ -11,9 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from envgen.core.code_types import Instance
+from envgen.core.code_types import Instance, Recipe
 from envgen.core.errors import ConfigError
 from envgen.pipelines.code.formats import Row, detect_format, record_format
+from envgen.pipelines.code.formats.base import RECIPE
 from envgen.pipelines.code.mine import Rejected
 
 
@@ -87,7 +88,7 @@ def import_file(path: Path, format_name: str | None = None) -> Iterator[Instance
     chosen = record_format(format_name) if format_name else None
     for i, row in enumerate(read_rows(path), 1):
         try:
-            yield (chosen or detect_format(row)).read(row)
+            yield _with_recipe((chosen or detect_format(row)).read(row), row)
         except ConfigError as error:
             name = str(row.get("instance_id") or f"{path.name}:{i}")
             yield Rejected(
@@ -97,6 +98,17 @@ def import_file(path: Path, format_name: str | None = None) -> Iterator[Instance
                 stage="record",
                 reasons=(str(error),),
             )
+
+
+def _with_recipe(instance: Instance, row: Row) -> Instance:
+    """The instance with the recipe that an export of ours has added."""
+    kept = row.get(RECIPE)
+    if not isinstance(kept, str):
+        return instance
+    try:
+        return instance.model_copy(update={"recipe": Recipe.model_validate_json(kept)})
+    except ValidationError as error:
+        raise ConfigError(f"record {instance.id!r}: {RECIPE} is no recipe: {error}") from None
 
 
 def _opened(path: Path) -> Iterator[str]:

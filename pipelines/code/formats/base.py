@@ -18,6 +18,8 @@ from envgen.core.code_types import CodeLanguage, Instance
 from envgen.core.errors import ConfigError
 from envgen.core.patches import split_patch
 
+RECIPE = "envgen_recipe"
+"""A field that our exports add to every format: how the instance was built, as JSON text."""
 Row = Mapping[str, Any]
 """A record as JSON or parquet gives it."""
 
@@ -174,7 +176,7 @@ def rest(row: Row, read: Collection[str]) -> dict[str, str]:
     return {
         str(name): json.dumps(_plain(value), ensure_ascii=False)
         for name, value in row.items()
-        if name not in read
+        if name not in read and name != RECIPE
     }
 
 
