@@ -101,9 +101,12 @@ def _loose_file() -> str:
 
 
 def _pip(cutoff: str | None, words: list[str]) -> str:
-    """Install with everything cut at the day; where that fails, with backends of today."""
+    """Install with everything cut at the day; where that fails, with backends of today.
+
+    Modules are compiled, as pip does: old ones warn when they are, and tests may turn warnings into errors.
+    """
     said = shlex.join(words)
-    install = f"pip install -q -c {DEPENDENCIES}/constraints.txt"
+    install = f"pip install -q --compile-bytecode -c {DEPENDENCIES}/constraints.txt"
     if not cutoff:
         return f"uv {install} {said}"
     cut = f"{install} --exclude-newer {cutoff} {said}"
