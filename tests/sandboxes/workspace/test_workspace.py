@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from envgen.core.code_types import Recipe
 from envgen.core.errors import SandboxError, WorkspaceError
 from envgen.sandboxes.workspace import Limits, Workspace, base_tree, build_workspace, load
 
-pytestmark = pytest.mark.bwrap
+BACKENDS = [
+    pytest.param("bubblewrap", marks=pytest.mark.bwrap),
+    pytest.param("docker", marks=pytest.mark.docker),
+]
 LISTING = "rm -f noise.log; find . -path ./.git -prune -o -printf '%M %p %l\\n' | sort"
 RECIPE = Recipe(
     language="python",
@@ -33,10 +37,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base_tree(folder / "clone", base, folder / "tree.tar")
 
 
-@pytest.fixture(scope="module")
-def built(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+@pytest.fixture(scope="module", params=BACKENDS)
+def built(
+    tree: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Workspace:
     cache = tmp_path_factory.mktemp("cache")
-    return build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=cache)
+    return build_workspace(RECIPE, tree, backend=request.param, cache_root=cache)
 
 
 def test_tests_run_against_the_tree(built: Workspace) -> None:
@@ -57,14 +63,14 @@ def test_pins_are_frozen(built: Workspace, tree: Path, tmp_path: Path) -> None:
     recipe = RECIPE.model_copy(
         update={"pins": built.recipe.pins, "install": ("cp /env/constraints.txt /env/pins.txt",)}
     )
-    again = build_workspace(recipe, tree, backend="bubblewrap", cache_root=tmp_path)
+    again = build_workspace(recipe, tree, backend=built.backend, cache_root=tmp_path)
     assert again.recipe.pins == ("dependency==1.0",)
 
 
 def test_a_workspace_is_built_once(built: Workspace, tree: Path) -> None:
     said: list[str] = []
     cache = built.folder.parent.parent
-    again = build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=cache, log=said.append)
+    again = build_workspace(RECIPE, tree, backend=built.backend, cache_root=cache, log=said.append)
     assert (again, said) == (built, [])
     assert load(built.folder) == built
     assert pickle.loads(pickle.dumps(built)) == built
@@ -193,17 +199,21 @@ def test_a_patch_that_does_not_fit_is_refused_whole(built: Workspace) -> None:
         ({"layer": "nowhere"}, "no language layer 'nowhere'"),
     ],
 )  # fmt: skip
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_build_that_fails_says_why_and_leaves_nothing(
-    tree: Path, tmp_path: Path, change: dict[str, object], said: str
+    tree: Path, tmp_path: Path, backend: str, change: dict[str, object], said: str
 ) -> None:
     recipe = RECIPE.model_copy(update=change)
     with pytest.raises(WorkspaceError, match=said) as error:
-        build_workspace(recipe, tree, backend="bubblewrap", cache_root=tmp_path, install_s=5.0)
+        build_workspace(recipe, tree, backend=backend, cache_root=tmp_path, install_s=5.0)
     assert error.value.hint
     assert [path for path in tmp_path.glob("code/*") if path.is_dir()] == []
 
 
-def test_settings_of_the_host_reach_installs_and_are_not_kept(tree: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_settings_of_the_host_reach_installs_and_are_not_kept(
+    tree: Path, tmp_path: Path, backend: str
+) -> None:
     bundle = tmp_path / "ca.pem"
     bundle.write_text("CERT")
     told = "cat $SSL_CERT_FILE > /env/seen; echo $NPM_TOKEN >> /env/seen"
@@ -211,7 +221,7 @@ def test_settings_of_the_host_reach_installs_and_are_not_kept(tree: Path, tmp_pa
     built = build_workspace(
         recipe,
         tree,
-        backend="bubblewrap",
+        backend=backend,
         cache_root=tmp_path / "cache",
         certificates=bundle,
         variables={"NPM_TOKEN": "abc"},
@@ -223,6 +233,38 @@ def test_settings_of_the_host_reach_installs_and_are_not_kept(tree: Path, tmp_pa
         assert place.sandbox.spec.memory_bytes == 256 << 20
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_downloads_are_kept_between_builds(tree: Path, tmp_path: Path, backend: str) -> None:
+    recipe = RECIPE.model_copy(
+        update={
+            "install": ("echo more >> $npm_config_cache.log; cp $npm_config_cache.log /env/seen",)
+        }
+    )
+    for times in (1, 2):
+        cache = tmp_path / f"cache{times}"
+        built = build_workspace(
+            recipe, tree, backend=backend, cache_root=cache, downloads=tmp_path / "downloads"
+        )
+        assert (built.folder / "env" / "seen").read_text() == "more\n" * times
+
+
+@pytest.mark.bwrap
+def test_two_builds_at_once_build_once(tree: Path, tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(update={"install": ("sleep 1; date +%N > /env/when",)})
+    steps: list[str] = []
+
+    def build(_: int) -> Workspace:
+        return build_workspace(
+            recipe, tree, backend="bubblewrap", cache_root=tmp_path, log=steps.append
+        )
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(build, range(3)))
+    assert found[0] == found[1] == found[2]
+    assert len([step for step in steps if step.startswith("install")]) == 1
+
+
+@pytest.mark.bwrap
 def test_a_build_that_was_killed_is_made_again(tree: Path, tmp_path: Path) -> None:
     built = build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=tmp_path)
     part = built.folder.with_name(f".{built.key}.part")
