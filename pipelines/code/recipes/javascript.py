@@ -40,6 +40,8 @@ _PINS = (
     f"> {DEPENDENCIES}/pins.txt"
 )
 _NPM = "npm {0} --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error"
+_LOOKED_AT = 60
+"""Test files that are read to learn what they import."""
 _PNPM = {"5": "7", "6": "8", "9": "9"}
 """Version of pnpm's lock files -> the pnpm that reads it."""
 
@@ -120,9 +122,20 @@ def _build(files: TreeFiles, package: dict[str, Any], command: RunnerCall) -> tu
     if command.before:
         return tuple(f"npm run --silent {name}" for name in command.before)
     guessed = [name for name in ("build", "compile", "prepare") if name in scripts][:1]
-    if not _lacks_main(files, package):
+    if not _lacks_main(files, package) or not _tests_import_main(files, package):
         return ()
     return tuple(f"npm run --silent {name} || echo 'left out: {name}'" for name in guessed)
+
+
+def _tests_import_main(files: TreeFiles, package: dict[str, Any]) -> bool:
+    """Whether a test loads the package as its users do, and not from its sources."""
+    folder = str(package.get("main") or "dist").removeprefix("./").partition("/")[0]
+    names = [r"\.\.?/?", rf"(?:\.\.?/)+{re.escape(folder)}(?:/[^'\"]*)?"]
+    names += [re.escape(package["name"])] if isinstance(package.get("name"), str) else []
+    loads = re.compile(rf"(?:require\(|from |import )['\"](?:{'|'.join(names)})['\"]")
+    tests = files.matching("test/*", "tests/*", "*/test/*", "*/tests/*", "*.test.*", "*.spec.*")
+    code = [name for name in tests if re.search(r"\.[cm]?[jt]sx?$", name)]
+    return any(loads.search(files.text(name)) for name in code[:_LOOKED_AT])
 
 
 def _lacks_main(files: TreeFiles, package: dict[str, Any]) -> bool:

@@ -156,6 +156,29 @@ def test_javascript_obeys_lock_files_and_the_cut(tmp_path: Path) -> None:
     assert "pnpm@8.6.0 install --frozen-lockfile" in pnpm.install[0]
 
 
+@pytest.mark.parametrize(
+    ("line", "builds"),
+    [
+        ("import x from '../src/a';", False),
+        ("const x = require('../dist/a.js');", True),
+        ("import { y } from 'pack';", True),
+        ("const x = require('..')", True),
+        ("import z from 'pack-other'", False),
+    ],
+)
+def test_javascript_is_built_where_tests_load_what_is_built(
+    tmp_path: Path, line: str, builds: bool
+) -> None:
+    scripts = '{"test": "mocha", "build": "rollup -c"}'
+    package = f'{{"name": "pack", "main": "./dist/a.js", "scripts": {scripts}}}'
+    files = {"package.json": package, "src/a.js": "", "test/a.js": line}
+    found = _recipe(tmp_path, "javascript", files)
+    assert bool(found.build) is builds
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "a.js").touch()
+    assert detect_recipe(tmp_path, "javascript").build == ()
+
+
 def test_javascript_needs_a_runner_it_knows(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="test script is 'ava'"):
         _recipe(tmp_path, "javascript", {"package.json": '{"scripts": {"test": "ava"}}'})
