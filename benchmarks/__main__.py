@@ -26,6 +26,7 @@ NAMES = (
     "decode_position",
     "prefix_reuse",
     "serving",
+    "junit",
 )
 FOLDER = Path(__file__).resolve().parent
 

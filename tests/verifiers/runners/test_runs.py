@@ -15,7 +15,7 @@ from envgen.core.errors import ReportError
 from envgen.verifiers.runners import RUNNERS, runner
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "junit"
-CMAKE = ("cmake -S . -B build -DCMAKE_BUILD_TYPE=Debug >/dev/null", "cmake --build build -j2 >&2")
+CMAKE = ("cmake -S . -B build -DCMAKE_BUILD_TYPE= >/dev/null", "cmake --build build -j2 >&2")
 JAVAC = (
     "mkdir -p build/classes && javac -d build/classes -cp "
     "$(ls /usr/share/java/junit*.jar /usr/share/java/apiguardian-api.jar | tr '\\n' ':') "
