@@ -102,7 +102,8 @@ class Box:
             output_bytes=limits.output_bytes,
             wall_s=limits.wall_s or recipe.test_s,
             mounts=tuple(shown),
-            user=user,
+            # bubblewrap that is not started by root can't change its uid, nor need to
+            user=user if backend == "docker" or os.geteuid() == 0 else None,
         )
         try:
             self.sandbox: Sandbox = base.create(spec, backend)
