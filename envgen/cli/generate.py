@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -21,6 +22,8 @@ GENERAL_EXAMPLES = examples(
 
 CODE_EXAMPLES = examples(
     "envgen generate code --clone PATH --repo owner/name --issues issues.jsonl --out code/",
+    "envgen generate code --repo owner/name --since 2023-01-01 --out code/",
+    "envgen generate code --repos repos.txt --policy openai:MODEL@URL --max-cost 5 --out code/",
     "envgen generate code --instances mined.jsonl --clones DIR --workers 2 --out code/",
 )
 
@@ -108,8 +111,44 @@ def code(
         Path | None, typer.Option(metavar="PATH", help="A clone to mine, bare or with a checkout.")
     ] = None,
     repo: Annotated[
-        str | None, typer.Option(metavar="OWNER/NAME", help="What the clone is a clone of.")
+        str | None,
+        typer.Option(
+            metavar="OWNER/NAME",
+            help="What the clone is a clone of; without --clone it is fetched from GitHub.",
+        ),
     ] = None,
+    repos: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Repositories to fetch from GitHub, one a line."),
+    ] = None,
+    repositories: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where fetched repositories are kept. Default: envgen's cache."
+        ),
+    ] = None,
+    token_env: Annotated[
+        str, typer.Option(metavar="NAME", help="Environment variable of the GitHub token.")
+    ] = "GITHUB_TOKEN",
+    api: Annotated[
+        str | None, typer.Option(metavar="URL", help="For GitHub Enterprise: https://HOST/api/v3.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A model that judges instances, and writes statements (openai:MODEL@URL).",
+        ),
+    ] = None,
+    votes: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Votes of the policy on an instance.")
+    ] = 3,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0.0, metavar="USD", help="What the policy may cost.")
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Instances judged at the same time.")
+    ] = 8,
     issues: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Issues and pull requests, JSON lines; repeatable."),
@@ -171,22 +210,39 @@ def code(
     Each instance is built and tested before and after its change, several times; it is kept if the change
     mends tests and breaks none. Stopped, the same command goes on where it was.
     """
+    from envgen.cli import code_sources
     from envgen.environments.code_hosts import host_certificates
     from envgen.pipelines.code.clones import jobs_of
+    from envgen.pipelines.code.gather import gather
     from envgen.pipelines.code.generate import CodeConfig, generate_code
-    from envgen.pipelines.code.prove import BuildConfig
+    from envgen.pipelines.code.mine import MineConfig
+    from envgen.pipelines.code.prove import BuildConfig, Job
+    from envgen.pipelines.code.source import read_names
     from envgen.pipelines.code.validate import ValidateConfig
 
     if language is not None and language not in get_args(CodeLanguage):
         raise ConfigError(
             f"unknown language {language!r}", f"choose from: {', '.join(get_args(CodeLanguage))}"
         )
-    mine = {"repo": repo, "language": language, "since": since, "until": until, "limit": limit}
     if clone is not None and repo is None:
         raise ConfigError("--clone needs --repo", "write --repo owner/name")
+    wanted = {"language": language, "since": since, "until": until, "limit": limit}
+    mine = {"repo": repo or "any/any", **wanted}
+    named = read_names(repos) if repos else ((repo,) if repo and not clone else ())
+    jobs: Sequence[Job] = jobs_of(instances, clones) if instances else ()
+    mined: dict[str, int] = {}
+    if not instances and (named or policy):
+        sources = (
+            code_sources.fetched(named, repositories, api, token_env, since)
+            if named
+            else code_sources.local(clone, repo, issues or ())
+        )
+        judges = code_sources.judges(policy, votes, max_cost, concurrency, out) if policy else None
+        jobs, mined = gather(sources, MineConfig.model_validate(mine), judges)
+        clone = None
     config = CodeConfig.model_validate(
         {
-            "mine": mine if clone is not None else None,
+            "mine": mine if not jobs and clone is not None else None,
             "validate": ValidateConfig(repeats=repeats, more=more, only_touched=only_touched),
             "most": most,
             "seed": seed,
@@ -200,7 +256,8 @@ def code(
             out,
             clone=clone,
             texts=issues or (),
-            jobs=jobs_of(instances, clones) if instances else (),
+            jobs=jobs,
+            mined=mined,
             workers=workers,
             build=BuildConfig(
                 backend=backend, layer=layer, certificates=certificates or host_certificates()

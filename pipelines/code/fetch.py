@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def repository_facts(client: GitHub, repo: str) -> RepositoryFacts:
     body = client.get(f"/repos/{repo}").body
     if not isinstance(body, dict) or "full_name" not in body:
         raise GitHubError(f"no repository in the answer for {repo!r}", "check the api setting")
+    if not is_name(str(body["full_name"])):
+        raise GitHubError(f"{body['full_name']!r} is no name of a repository")
     return RepositoryFacts(
         repo=str(body["full_name"]),
         default_branch=str(body.get("default_branch") or "main"),
@@ -88,6 +91,14 @@ def repository_facts(client: GitHub, repo: str) -> RepositoryFacts:
         open_issues=int(body.get("open_issues_count") or 0),
         archived=bool(body.get("archived")),
         fork=bool(body.get("fork")),
+    )
+
+
+def is_name(repo: str) -> bool:
+    """Whether a text is ``owner/name`` and nothing that could lead out of a folder."""
+    parts = repo.split("/")
+    return len(parts) == 2 and all(
+        re.fullmatch(r"[\w.-]+", part) and part not in (".", "..") for part in parts
     )
 
 

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -69,6 +69,7 @@ def generate_code(
     clone: str | Path | None = None,
     texts: Sequence[Path] = (),
     jobs: Sequence[Job] = (),
+    mined: Mapping[str, int] | None = None,
     workers: int = 1,
     build: BuildConfig | None = None,
     progress: Progress | None = None,
@@ -85,6 +86,7 @@ def generate_code(
         clone: where to mine, with ``config.mine``.
         texts: issues and pull requests as JSON lines, for mining.
         jobs: instances with their clones, instead of mining.
+        mined: what became of the changes that the jobs were mined from, for the funnel.
         workers: instances that are proven at the same time.
         build: where and with what workspaces are built.
         progress: called after each instance.
@@ -100,16 +102,16 @@ def generate_code(
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
     started = time.monotonic()
     run = _Run(config, out, build or BuildConfig(layer=config.layer), progress, log)
-    mined = run.take_jobs(clone, texts, jobs)
+    changes = run.take_jobs(clone, texts, jobs) or dict(mined or {})
     outcomes = run.prove_all(workers)
     run.tell(outcomes)
-    dataset = run.write(outcomes, mined)
+    dataset = run.write(outcomes, changes)
     summary = CodeSummary(
         path=str(out),
         environments=len(dataset.environments),
         tasks=len(dataset.tasks),
         instances=len(run.jobs),
-        mined=mined,
+        mined=changes,
         rejected=_rejected(outcomes),
         seconds=time.monotonic() - started,
         resumed=run.resumed,

@@ -49,6 +49,7 @@ class GitHubServer:
         self.issues, self.comments, self.repo = issues or [], comments or [], repo
         self.token, self.limit, self.window_s = token, limit, window_s
         self.used, self.reset = 0, time.time() + window_s
+        self.clone_url = ""
         self.script: list[Reply | Cut | Callable[[GitHubServer], None]] = []
         self.seen: list[Seen] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -84,7 +85,8 @@ class GitHubServer:
     def _listed(self, path: str, query: dict[str, str], headers: dict[str, str]) -> Reply:
         rows: Any
         if path == f"/repos/{self.repo}":
-            rows, more = {"full_name": self.repo, "stargazers_count": 3, "license": None}, False
+            facts = {"full_name": self.repo, "stargazers_count": 3, "license": None}
+            rows, more = {**facts, "clone_url": self.clone_url}, False
         elif path in (f"/repos/{self.repo}/issues", f"/repos/{self.repo}/issues/comments"):
             every = self.comments if path.endswith("comments") else self.issues
             fresh = [r for r in every if r["updated_at"] >= query.get("since", "")]
