@@ -94,6 +94,7 @@ def build_workspace(
         WorkspaceError: a command failed, hung or filled the disk; with the command and its last lines.
     """
     layer = layers.layer(recipe.layer, cache_root)
+    _check_packages(recipe, layer)
     chosen = parts.choose_backend(backend, layer)
     place = store.code_folder(cache_root) / store.key(layer, recipe, tree)
     with store.locked(place, (install_s + build_s) * 2):
@@ -118,6 +119,18 @@ def build_workspace(
             )
             (folder / store.RECORD).write_text(found.model_dump_json(indent=1))
     return found
+
+
+def _check_packages(recipe: Recipe, layer: layers.Layer) -> None:
+    """Say now what the layer lacks; the host's own packages are its owner's affair."""
+    known = {package.partition("=")[0] for package in layer.packages}
+    lacking = [name for name in recipe.packages if name not in known]
+    if lacking and not layer.is_host:
+        words = " ".join(f"--package {name}" for name in lacking)
+        raise WorkspaceError(
+            f"the layer {layer.name!r} lacks {', '.join(lacking)}",
+            f"make it anew: envgen images bootstrap {layer.name} {words}",
+        )
 
 
 def _reopened(place: Path, layer: layers.Layer, backend: str, owner: str) -> Workspace:

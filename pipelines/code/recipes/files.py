@@ -9,11 +9,16 @@ import tarfile
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envgen.core.errors import WorkspaceError
 
 _MAX_BYTES = 4 << 20
+
+
+class _Place(NamedTuple):
+    offset: int
+    size: int
 
 
 class TreeFiles:
@@ -29,9 +34,19 @@ class TreeFiles:
         """Every file, relative to the repository, sorted."""
         if self._tree.is_dir():
             return tuple(sorted(_walk(self._tree)))
+        return tuple(sorted(name for name in self._places if not name.startswith(".git/")))
+
+    @cached_property
+    def _places(self) -> dict[str, _Place | None]:
+        """Where each file's content is in the tar; None for links."""
         with tarfile.open(self._tree) as archive:
-            found = [entry.name.partition("/")[2] for entry in archive if not entry.isdir()]
-        return tuple(sorted(name for name in found if not name.startswith(".git/")))
+            return {
+                entry.name.partition("/")[2]: _Place(entry.offset_data, entry.size)
+                if entry.isreg()
+                else None
+                for entry in archive
+                if not entry.isdir()
+            }
 
     def __contains__(self, name: object) -> bool:
         return name in self._known
@@ -56,12 +71,12 @@ class TreeFiles:
             if path.is_symlink() or path.stat().st_size > _MAX_BYTES:
                 return b""
             return path.read_bytes()
-        with tarfile.open(self._tree) as archive:
-            entry = archive.getmember(f"repo/{name}")
-            if not entry.isreg() or entry.size > _MAX_BYTES:
-                return b""
-            content = archive.extractfile(entry)
-            return content.read() if content is not None else b""
+        place = self._places[name]
+        if place is None or place.size > _MAX_BYTES:
+            return b""
+        with self._tree.open("rb") as tar:
+            tar.seek(place.offset)
+            return tar.read(place.size)
 
     def toml(self, name: str) -> dict[str, Any]:
         """A TOML file; empty when it is not there or is broken."""
@@ -86,10 +101,8 @@ class TreeFiles:
             return tuple(
                 sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
             )
-        start = "repo/.git/refs/tags/"
-        with tarfile.open(self._tree) as archive:
-            names = [entry.name for entry in archive if entry.isfile()]
-        return tuple(sorted(name[len(start) :] for name in names if name.startswith(start)))
+        start = ".git/refs/tags/"
+        return tuple(sorted(n[len(start) :] for n in self._places if n.startswith(start)))
 
 
 def _walk(folder: Path) -> list[str]:

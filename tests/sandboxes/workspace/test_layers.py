@@ -158,6 +158,16 @@ def test_a_layer_is_used_only_where_it_was_made_for(tmp_path: Path, tree: Path) 
         build_workspace(RECIPE, tree, backend="process", cache_root=tmp_path)
 
 
+def test_a_layer_must_have_what_the_recipe_names(tmp_path: Path, tree: Path) -> None:
+    made = Layer(name="tiny", identity="test", image="nothing:1", packages=("git=1:2.39",))
+    (tmp_path / "layers" / "tiny").mkdir(parents=True)
+    (tmp_path / "layers" / "tiny" / RECORD).write_text(made.model_dump_json())
+    recipe = RECIPE.model_copy(update={"packages": ("git", "libpq-dev")})
+    with pytest.raises(WorkspaceError, match="layer 'tiny' lacks libpq-dev") as error:
+        build_workspace(recipe, tree, cache_root=tmp_path)
+    assert "--package libpq-dev" in error.value.hint
+
+
 def test_interpreters_are_found_in_a_root_as_on_this_machine(tmp_path: Path) -> None:
     for place in ("usr/bin/python3.11", "opt/pyenv/versions/3.9.18/bin/python3.9"):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
