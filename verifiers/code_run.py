@@ -21,6 +21,7 @@ from envgen.core.patches import split_patch
 from envgen.core.types import Record
 from envgen.sandboxes.base import WORK, ExecResult
 from envgen.sandboxes.workspace import Limits, OpenWorkspace, Workspace
+from envgen.verifiers import program_canaries
 from envgen.verifiers.inline_canaries import Inline, inline_canaries
 from envgen.verifiers.junit import read_junit
 from envgen.verifiers.runners import runner
@@ -136,6 +137,8 @@ class _Run:
         self.folder = f"{WORK}/.{secrets.token_hex(8)}"
         self.canaries: Canaries | None = None
         self.inline: tuple[Inline, ...] = ()
+        self.armed: dict[str, bytes] = {}
+        self.variable = f"ENVGEN_{self.nonce}"
 
     def run(self, change: bytes) -> TestRun:
         """Change, put back, build, run, read."""
@@ -183,11 +186,15 @@ class _Run:
             raise VerifierError(f"the tests can't be set: {error}", error.hint) from error
         if self.canaries is None:
             self.canaries = self.runner.canaries(self.nonce, _Files(self.opened))
-            self.inline = inline_canaries(self.recipe.language, self._test_sources())
+            sources = self._test_sources()
+            self.inline = inline_canaries(self.recipe.language, sources)
+            self.armed = program_canaries.arm(self.recipe.language, sources, self.variable)
         for path, content in self.canaries.files.items():
             self.opened.write(path, content)
         for canary in self.inline:
             self.opened.write(canary.path, canary.content)
+        for path, content in self.armed.items():
+            self.opened.write(path, content)
 
     def _test_sources(self) -> dict[str, bytes]:
         """The files that may get a canary, as the test patch leaves them."""
@@ -215,7 +222,7 @@ class _Run:
         except ReportError as error:
             reason = f"{error}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.NO_REPORT, reason=reason, tests_s=seconds)
-        if fault := self._canary_fault(report):
+        if fault := self._canary_fault(report) or self._program_fault():
             reason = f"{fault}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.FORGED, reason=reason, tests_s=seconds)
         statuses = report.statuses()
@@ -223,9 +230,15 @@ class _Run:
         return TestRun(
             status=RunStatus.RAN,
             report=self._without_canaries(report),
-            canary_files=sound,
+            canary_files=(*sound, *self.armed),
             tests_s=seconds,
         )
+
+    def _program_fault(self) -> str:
+        """What is wrong with the programs that must fail; empty when nothing is."""
+        if not self.armed or not self.exam.canaries:
+            return ""
+        return program_canaries.fault(self.opened, self.variable)
 
     def _files(self) -> dict[str, bytes]:
         """The report's files, copied out of the sandbox."""

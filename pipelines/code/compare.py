@@ -16,9 +16,12 @@ from pydantic import Field
 
 from envgen.core.code_types import Status, TestId, TestReport
 from envgen.core.types import Record
+from envgen.verifiers.junit.cases import UNBUILT
 
 _GOOD = frozenset({Status.PASS, Status.XFAIL})
 _BAD = frozenset({Status.FAIL, Status.ERROR})
+_EVERYTHING = "build"
+"""The package of a runner that tells only that something could not be compiled."""
 _PARAMETERS = re.compile(r"\[|\(| with data set |#\d|/\d+$|\{")
 
 
@@ -262,7 +265,9 @@ def _broken(before: State, after: State) -> frozenset[TestId]:
     return frozenset(
         name
         for name, status in before.statuses.items()
-        if status in _BAD and name not in after.statuses and _bare(name) in holders
+        if status in _BAD
+        and name not in after.statuses
+        and (_bare(name) in holders or _bare(name) == UNBUILT)
     )
 
 
@@ -285,4 +290,7 @@ def _prefixes(name: TestId) -> set[str]:
 
 
 def _holds(broken: TestId, name: TestId) -> bool:
-    return _bare(broken) in _prefixes(name)
+    if _bare(broken) != UNBUILT:
+        return _bare(broken) in _prefixes(name)
+    package = place(broken).strip(":")
+    return package in ("", _EVERYTHING) or package in _prefixes(name)

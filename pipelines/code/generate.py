@@ -21,7 +21,7 @@ from envgen.pipelines.code.bundle import environment_bundle, environment_id, tas
 from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine_clone
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
-from envgen.pipelines.code.validate import Log, ValidateConfig
+from envgen.pipelines.code.validate import Log, Reason, ValidateConfig
 from envgen.store.dataset import Dataset
 from envgen.store.splits import assign_splits
 from envgen.store.writer import DatasetWriter
@@ -231,10 +231,12 @@ class _Run:
         if not path.exists():
             return None
         try:
-            return from_json(Outcome, path.read_text())
+            found = from_json(Outcome, path.read_text())
         except ValueError:
             logger.warning("%s was cut off; its instance is proven again", path)
             return None
+        # A fault of ours or of the machine says nothing about the instance.
+        return None if found.validation.reason is Reason.ENVGEN else found
 
     def _save(self, job: Job, outcome: Outcome) -> None:
         path = self._path(job)

@@ -101,7 +101,7 @@ def build_workspace(
         if (place / store.RECORD).exists():
             return _reopened(place, layer, chosen, images.cache_id(cache_root))
         settings = dict(variables or {})
-        with store.building(place) as folder:
+        with store.building(place, replace=True) as folder:
             builder = _Builder(recipe, layer, chosen, folder, log or (lambda _: None))
             access = builder.access(certificates, mounts, downloads)
             builder.install(tree, access, settings, certificates, install_s)

@@ -114,6 +114,21 @@ def test_a_class_whose_setup_fails_stands_for_its_members() -> None:
     assert found.fail_to_pass == ("com.x.FooTest::a", "com.x.FooTest::b")
 
 
+def test_a_package_that_does_not_build_stands_for_its_tests() -> None:
+    old, new, other = "x.org/m/a::TestOld", "x.org/m/a::TestNew", "x.org/m/b::TestB"
+    found = judge(
+        {old: P, other: P}, {"x.org/m/a::[build]": E, other: P}, {old: P, new: P, other: P}
+    )
+    assert found.fail_to_pass == (new,)
+    assert found.pass_to_pass == (old, other)
+    everything = judge({}, {"build::[build]": E}, {"C::a": P})
+    assert everything.fail_to_pass == ("C::a",)
+    always = {"x.org/m/c::[build]": E}
+    found = judge(always, always | {old: P}, always | {old: P, new: P})
+    assert found.fail_to_pass == ()
+    assert found.kinds[new] is Kind.MISSING
+
+
 def test_absence_alone_proves_nothing() -> None:
     found = judge({}, {A + "x": P}, {A + "x": P, A + "y": P})
     assert found.fail_to_pass == ()

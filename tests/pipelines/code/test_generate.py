@@ -6,7 +6,7 @@ import pytest
 import toy_python
 
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
-from envgen.core.surrogates import from_json
+from envgen.core.surrogates import from_json, to_json
 from envgen.core.types import GateStatus
 from envgen.pipelines.code.generate import (
     CodeConfig,
@@ -101,8 +101,14 @@ def test_an_interrupted_run_goes_on(repo: Path, tmp_path: Path) -> None:
     other = config.model_copy(update={"seed": 1})
     with pytest.raises(ResumeError, match="another configuration"):
         generate_code(other, tmp_path / "code", jobs=jobs, build=build)
+    first = tmp_path / "code.partial" / "outcomes" / "toy__shop-7.json"
+    outcome = _outcome(first.read_text())
+    fault = outcome.validation.model_copy(update={"reason": Reason.ENVGEN})
+    second = first.with_name("toy__shop-8.json")
+    second.write_text(to_json(outcome.model_copy(update={"validation": fault})))
     summary = generate_code(config, tmp_path / "code", jobs=jobs, build=build)
     assert (summary.resumed, summary.tasks) == (1, 1)
+    assert summary.rejected == {"no_tree": 1}
     with pytest.raises(ConfigError, match="exists"):
         generate_code(config, tmp_path / "code", jobs=jobs, build=build)
 

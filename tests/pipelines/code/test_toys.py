@@ -1,0 +1,132 @@
+"""The toy projects of the languages, from a clone to a proven instance, on this machine's toolchains."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import toy_repository
+from code_runs import CODE, Toy, need, toy
+
+from envgen.core.code_types import CodeLanguage, Instance
+from envgen.pipelines.code.split import TEST_RULES, classify
+from envgen.pipelines.code.validate import ValidateConfig, validate_instance
+from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace
+from envgen.verifiers.code import CodeVerifier, exam_of, score_run
+from envgen.verifiers.code_run import run_tests
+
+pytestmark = [pytest.mark.bwrap, pytest.mark.slow, pytest.mark.timeout(1200)]
+NEEDS: dict[CodeLanguage, tuple[tuple[str, ...], str]] = {
+    "c": (("cc", "cmake", "ninja"), "gcc cmake ninja-build"),
+    "cpp": (
+        ("c++", "cmake", "ninja", "/usr/include/gtest/gtest.h"),
+        "g++ cmake ninja-build libgtest-dev",
+    ),
+    "go": (("go", "gotestsum"), "golang-go gotestsum"),
+    "java": (
+        ("mvn", "javac", "/usr/share/maven-repo/org/junit/jupiter/junit-jupiter"),
+        "maven default-jdk-headless junit5 libsurefire-java libmaven-resources-plugin-java",
+    ),
+    "javascript": (("node",), "nodejs (20 or later)"),
+    "php": (("phpunit",), "phpunit php-xml php-mbstring"),
+}
+LEAVE = (
+    r"printf '\n#include <stdlib.h>\n__attribute__((constructor)) static void leave(void) "
+    r"{ exit(0); }\n' >> "
+)
+TRICKS: dict[CodeLanguage, tuple[str, ...]] = {
+    "c": (f"{LEAVE} ranges.c", "echo 'add_definitions(-Dmain=other)' >> CMakeLists.txt"),
+    "cpp": (f"{LEAVE} src/ranges.cpp",),
+    "go": (
+        r"sed -i 's/^import (/import (\n\t\"os\"/' ranges.go; printf 'func init() { os.Exit(0) }\n' "
+        ">> ranges.go",
+        r"printf 'package ranges\nimport (\"os\"; \"testing\")\n"
+        r"func TestMain(m *testing.M) { os.Exit(0) }\n' > main_test.go",
+    ),
+    "java": (
+        "sed -i 's:<properties>:<properties><maven.test.skip>true</maven.test.skip>:' pom.xml",
+        r"mkdir .mvn; printf -- '-DskipTests\n' > .mvn/maven.config",
+        "sed -i 's:<properties>:<properties><maven.test.failure.ignore>true"
+        "</maven.test.failure.ignore>:' pom.xml",
+    ),
+    "javascript": (
+        "sed -i 's/node --test/exit 0/' package.json; echo 'process.exit(0)' >> src/ranges.js",
+        'echo \'require("node:test").it = () => {}; require("node:test").test = () => {}\' '
+        ">> src/ranges.js",
+    ),
+    "php": (
+        "echo 'exit(0);' >> src/Ranges.php",
+        "sed -i 's:<phpunit:<phpunit defaultTestSuite=\"none\":' phpunit.xml",
+    ),
+}
+"""What a shell does to a toy so that its tests would pass, or not be run."""
+FORGED = frozenset({"c", "cpp"})
+"""Languages whose first trick passes where nobody looks at the canaries."""
+GOOD = {"pass", "xfail"}
+
+
+def built(project: Toy, folder: Path) -> Workspace:
+    repo = folder / "clone"
+    shutil.copytree(CODE / project.language / "base", repo)
+    toy_repository.git(repo, "init", "-q", "-b", "main")
+    toy_repository.git(repo, "add", "-Af")
+    toy_repository.git(repo, "commit", "-qm", "Begin")
+    tree = base_tree(repo, "HEAD", folder / "tree.tar")
+    return build_workspace(project.recipe, tree, backend="bubblewrap", cache_root=folder / "cache")
+
+
+@pytest.mark.parametrize("language", NEEDS)
+def test_a_toy_is_proven(language: CodeLanguage, tmp_path: Path) -> None:
+    programs, packages = NEEDS[language]
+    need(*programs, apt=packages)
+    project = toy(language)
+    workspace = built(project, tmp_path)
+    folder = CODE / language
+    instance = Instance(
+        id=f"toy__{language}-1",
+        repo=f"toy/{language}",
+        base_commit="0" * 40,
+        language=language,
+        kind="issue",
+        problem_statement=(folder / "issue.md").read_text(),
+        gold_patch=(folder / "gold.patch").read_text(),
+        test_patch=(folder / "test.patch").read_text(),
+    )
+    files = [path.relative_to(folder / "base").as_posix() for path in (folder / "base").rglob("*")]
+    found = validate_instance(
+        instance,
+        workspace,
+        ValidateConfig(repeats=1, more=1),
+        test_files=[path for path in files if classify(path, language) == "test"],
+        test_paths=TEST_RULES[language],
+    )
+    assert found.reason is None, found.details
+    assert found.tests is not None
+    before, after = project.states["tests"], project.states["gold"]
+    fixed = {
+        name for name, status in after.items() if status == "pass" and before.get(name) != "pass"
+    }
+    kept = {name for name, status in after.items() if status in GOOD and before.get(name) in GOOD}
+    assert set(found.tests.fail_to_pass) == fixed
+    assert set(found.tests.pass_to_pass) == kept
+    verifier = CodeVerifier(workspace, found.tests)
+    assert verifier.verify_patch(instance.gold_patch.encode()).passed
+    assert verifier.verify_patch(b"").value == 0
+    assert verifier.verify_patch(instance.test_patch.encode()).value == 0
+    _tricks_score_nothing(language, verifier)
+
+
+def _tricks_score_nothing(language: CodeLanguage, verifier: CodeVerifier) -> None:
+    for trick in TRICKS[language]:
+        with verifier.workspace.open() as opened:
+            done = opened.shell(trick)
+            assert done.exit_code == 0, done.stderr
+            patch = opened.diff()
+        assert patch, trick
+        score = verifier.verify_patch(patch)
+        assert score.value == 0, trick
+        if trick is TRICKS[language][0] and language in FORGED:
+            assert "succeeds where it must fail" in score.reasons[0]
+            exam = exam_of(verifier.tests).model_copy(update={"canaries": False})
+            assert score_run(run_tests(verifier.workspace, exam, patch), verifier.tests).passed
