@@ -37,10 +37,14 @@ _CHUNK = 40_000
 _FILE = "/tmp/gold.patch"
 
 
-def environment_id(repo: str, commit: str) -> str:
-    """Id of a repository's environment at a commit, e.g. ``pallets-click-1a2b3c4d5e6f``."""
+def environment_id(repo: str, commit: str, patch: str = "") -> str:
+    """Id of a repository's environment at a commit, e.g. ``pallets-click-1a2b3c4d5e6f``.
+
+    A patch that the commit was given tells it apart by its hash.
+    """
     name = re.sub(r"[^a-z0-9_-]+", "-", repo.lower().replace("/", "-")).strip("-_")
-    return f"{name[:50]}-{commit[:12].lower()}"
+    ending = f"-{sha256(patch)[:8]}" if patch else ""
+    return f"{name[: 50 - len(ending)]}-{commit[:12].lower()}{ending}"
 
 
 def task_id(instance_id: str) -> str:
@@ -63,7 +67,7 @@ def environment_bundle(instance: Instance, recipe: Recipe, tree: Path) -> Enviro
     }
     return EnvironmentBundle(
         spec=EnvironmentSpec(
-            id=environment_id(instance.repo, instance.base_commit),
+            id=environment_id(instance.repo, instance.base_commit, instance.base_patch),
             category="code",
             title=f"{instance.repo} at {instance.base_commit[:12]}",
             description=f"The repository {instance.repo}, built, with a shell and an editor.",
@@ -86,7 +90,7 @@ def task_bundle(instance: Instance, validation: Validation) -> TaskBundle:
     return TaskBundle(
         spec=TaskSpec(
             id=task_id(instance.id),
-            environment_id=environment_id(instance.repo, instance.base_commit),
+            environment_id=environment_id(instance.repo, instance.base_commit, instance.base_patch),
             family="code",
             prompt=instance.problem_statement,
             limits=LIMITS,

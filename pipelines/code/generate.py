@@ -159,10 +159,9 @@ class _Run:
         if not self.jobs:
             told = ", ".join(f"{n} {reason}" for reason, n in mined.items())
             raise PipelineError("no change is an instance", told or "the clone has no changes")
-        commits = Counter((one.instance.repo, one.instance.base_commit) for one in self.jobs)
+        commits = Counter(_environment(one.instance) for one in self.jobs)
         self.jobs = [
-            job._replace(alone=commits[job.instance.repo, job.instance.base_commit] == 1)
-            for job in self.jobs
+            job._replace(alone=commits[_environment(job.instance)] == 1) for job in self.jobs
         ]
         self._claim()
         return mined
@@ -266,11 +265,11 @@ class _Run:
 
     def _add(self, writer: DatasetWriter, kept: Sequence[tuple[Instance, Outcome]]) -> None:
         """Environments once, their tasks after them; a repository stands in one split."""
-        repos = {environment_id(one.repo, one.base_commit): one.repo for one, _ in kept}
+        repos = {_environment(one): one.repo for one, _ in kept}
         splits = assign_splits(repos, seed=self.config.seed)
         added: set[str] = set()
         for instance, outcome in kept:
-            name = environment_id(instance.repo, instance.base_commit)
+            name = _environment(instance)
             if name not in added:
                 assert outcome.recipe is not None
                 tree = self.trees / f"{name}.tar"
@@ -284,6 +283,11 @@ class _Run:
         """Keep what was found out about each instance, proven or not."""
         lines = [to_json(outcome) + "\n" for outcome in outcomes]
         outcomes_path(self.out).write_text("".join(lines))
+
+
+def _environment(instance: Instance) -> str:
+    """The id of the environment that an instance belongs to."""
+    return environment_id(instance.repo, instance.base_commit, instance.base_patch)
 
 
 def _rejected(outcomes: Sequence[Outcome]) -> dict[str, int]:

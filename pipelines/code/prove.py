@@ -140,12 +140,13 @@ class _Stage:
 
     def _tree(self) -> Path:
         self.log("take the base tree")
-        name = environment_id(self.instance.repo, self.instance.base_commit)
+        commit, patch = self.instance.base_commit, self.instance.base_patch
+        name = environment_id(self.instance.repo, commit, patch)
         tree = self.trees / f"{name}.tar"
         if tree.exists():
             return tree
         try:
-            return base_tree(self.clone, self.instance.base_commit, tree)
+            return base_tree(self.clone, commit, tree, patch=patch)
         except WorkspaceError as error:
             raise RejectedError(Reason.NO_TREE, str(error)) from error
 

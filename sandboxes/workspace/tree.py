@@ -38,7 +38,9 @@ _ALONE = {
 _TIMEOUT_S = 600.0
 
 
-def base_tree(git_dir: Path, commit: str, out: Path, *, allow_missing: bool = False) -> Path:
+def base_tree(
+    git_dir: Path, commit: str, out: Path, *, patch: str = "", allow_missing: bool = False
+) -> Path:
     """Write the repository at ``commit`` to the tar ``out``, below ``repo/``; returns ``out``.
 
     The same commit gives the same bytes. Submodules are left as empty folders, Git LFS files as
@@ -48,15 +50,17 @@ def base_tree(git_dir: Path, commit: str, out: Path, *, allow_missing: bool = Fa
         git_dir: a bare repository or a ``.git`` folder; it is only read.
         commit: anything git understands as a commit.
         out: replaced if it is there.
+        patch: a git diff that the only commit has in it, as if the commit had been so.
         allow_missing: leave out files whose content the clone lacks, with a warning. Meant for
             partial clones without the largest files; the tree is not the commit's then.
 
     Raises:
-        WorkspaceError: no such commit, or objects of it are missing (a partial clone).
+        WorkspaceError: no such commit, objects of it are missing (a partial clone), or the patch
+            does not apply.
     """
     with tempfile.TemporaryDirectory(prefix="envgen-tree-", dir=out.parent) as scratch:
         repo = Path(scratch) / NAME
-        _checkout(_source(git_dir), commit, repo, allow_missing)
+        _checkout(_source(git_dir), commit, repo, patch, allow_missing)
         packed = Path(scratch) / "tree.tar"
         write_tar(repo, packed)
         packed.replace(out)
@@ -68,7 +72,7 @@ def _source(git_dir: Path) -> Path:
     return (inner if inner.is_dir() else git_dir).absolute()
 
 
-def _checkout(source: Path, commit: str, repo: Path, allow_missing: bool) -> None:
+def _checkout(source: Path, commit: str, repo: Path, patch: str, allow_missing: bool) -> None:
     found = _git(source, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}", check=False)
     if not found:
         raise WorkspaceError(
@@ -80,6 +84,8 @@ def _checkout(source: Path, commit: str, repo: Path, allow_missing: bool) -> Non
     lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(source / "objects")}
     if allow_missing:
         tree = _without_missing(source, tree, repo / ".git", lent)
+    if patch:
+        tree = _patched(tree, patch, repo / ".git", lent)
     _copy_objects(tree, repo, lent)
     dated = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     here = repo / ".git"
@@ -138,6 +144,17 @@ def _without_missing(source: Path, tree: str, here: Path, lent: Mapping[str, str
     _git(here, "update-index", "-z", "--index-info", env=index, given=given)
     found = _git(here, "write-tree", "--missing-ok", env=index)
     (here / "partial").unlink()
+    return found
+
+
+def _patched(tree: str, patch: str, here: Path, lent: Mapping[str, str]) -> str:
+    """The tree after a patch."""
+    index = {**lent, "GIT_INDEX_FILE": str(here / "patched")}
+    _git(here, "read-tree", tree, env=index)
+    words = ("--cached", "--binary", "--whitespace=nowarn", "-")
+    _git(here, "apply", *words, env=index, given=patch)
+    found = _git(here, "write-tree", env=index)
+    (here / "patched").unlink()
     return found
 
 

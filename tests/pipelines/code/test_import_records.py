@@ -10,6 +10,7 @@ from git_history import History
 
 from envgen.core.code_types import CodeTests, Instance, Recipe
 from envgen.core.errors import ConfigError
+from envgen.core.patch_reverse import reverse_patch
 from envgen.environments.hosts import open_dataset
 from envgen.pipelines.code.export import export_records
 from envgen.pipelines.code.formats import record_format
@@ -77,7 +78,12 @@ def test_a_published_record_is_proven_compared_and_exported_again(tmp_path: Path
     assert isinstance(again, Instance)
     assert again.recipe is not None
     assert again.recipe.runner == "node-test"
-    kept = {"recipe": None, "extra": {}, "expected_fail_to_pass": (), "expected_pass_to_pass": ()}
+    kept: dict[str, object] = {
+        "recipe": None,
+        "extra": {},
+        "expected_fail_to_pass": (),
+        "expected_pass_to_pass": (),
+    }
     assert again.model_copy(update=kept) == found.model_copy(update={**kept, "kind": "issue"})
 
 
@@ -99,6 +105,32 @@ def test_what_is_not_proven_is_compared_too(tmp_path: Path) -> None:
     assert [(a.kept, a.reason.split(":")[0]) for a in summary.agreements] == [
         (False, Reason.NO_FAIL_TO_PASS)
     ]
+
+
+@pytest.mark.bwrap
+def test_a_published_bug_is_in_the_base(tmp_path: Path) -> None:
+    need("node", apt="nodejs")
+    found = instance(tmp_path / "clones/ada/calc")
+    assert found.head_commit is not None
+    bug = reverse_patch(found.gold_patch.encode()).decode()
+    row = {
+        **{"instance_id": "ada__calc.bug", "repo": f"swesmith/ada__calc.{found.head_commit[:8]}"},
+        **{"patch": bug, "FAIL_TO_PASS": ["adds"], "PASS_TO_PASS": ["negates"]},
+        **{"problem_statement": "Sums are wrong", "envgen_recipe": RECIPE.model_dump_json()},
+    }
+    write_rows(tmp_path / "rows.jsonl", [row])
+    build = BuildConfig(backend="bubblewrap", cache_root=tmp_path / "cache")
+    config = ImportConfig(validation=QUICK)
+    summary = import_code(
+        tmp_path / "rows.jsonl", tmp_path / "clones", tmp_path / "out", config, build=build
+    )
+    (one,) = summary.agreements
+    assert one.agrees, one
+    assert export_records(open_dataset(tmp_path / "out"), tmp_path / "b.jsonl", "swe-smith") == 1
+    again = json.loads((tmp_path / "b.jsonl").read_text())
+    assert {name: again[name] for name in ("repo", "patch")} == {
+        name: row[name] for name in ("repo", "patch")
+    }
 
 
 def test_a_file_in_which_nothing_can_be_tried_is_refused(tmp_path: Path) -> None:

@@ -122,3 +122,20 @@ def test_a_submodule_is_an_empty_folder(clone: tuple[Path, str], tmp_path: Path)
     repo = _unpacked(base_tree(clone[0], "HEAD", tmp_path / "tree.tar"), tmp_path / "out")
     assert list((repo / "vendor" / "lib").iterdir()) == []
     assert toy_repository.git(repo, "status", "--short") == ""
+
+
+def test_a_patch_is_part_of_the_only_commit(clone: tuple[Path, str], tmp_path: Path) -> None:
+    patch = (
+        "diff --git a/adder.py b/adder.py\n--- a/adder.py\n+++ b/adder.py\n@@ -1,2 +1,2 @@\n"
+        " def add(a, b):\n-    return a - b\n+    return a * b\n"
+    )
+    tree = base_tree(clone[0], clone[1], tmp_path / "tree.tar", patch=patch)
+    repo = _unpacked(tree, tmp_path / "out")
+    assert (repo / "adder.py").read_text() == "def add(a, b):\n    return a * b\n"
+    assert toy_repository.git(repo, "status", "--short", "--ignored") == ""
+    assert toy_repository.git(repo, "rev-list", "--all", "--count") == "1"
+    blobs = toy_repository.git(repo, "cat-file", "--batch-all-objects", "--batch")
+    assert "return a - b" not in blobs  # the file without the patch is nowhere
+    with pytest.raises(WorkspaceError, match="git apply"):
+        base_tree(clone[0], clone[1], tree, patch=patch.replace("a - b", "a + b"))
+    assert toy_repository.git(clone[0], "status", "--short") == ""
