@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,8 +87,9 @@ class Clone:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,
         ) as process:
-            watch = Timer(self.timeout_s, process.kill)
+            watch = Timer(self.timeout_s, _kill, (process,))
             watch.start()
             try:
                 out, err = _read(process, limit_bytes)
@@ -213,8 +216,14 @@ def _read(process: subprocess.Popen[bytes], limit_bytes: int | None) -> tuple[by
     assert process.stdout is not None
     out = process.stdout.read(limit_bytes + 1)
     if len(out) > limit_bytes:
-        process.kill()
+        _kill(process)
     return out, process.communicate()[1]
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End git and what it started: a helper that lives on would hold the pipes open."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _commit(record: str) -> Commit:
