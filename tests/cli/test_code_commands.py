@@ -4,93 +4,67 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runs import envgen
-from code_runs import need
-from git_history import History
-from github_server import GitHubServer, issue
-from model_server import ModelServer, deltas
+import toy_python
+from cli_runs import Cli
 
-TEST = """\
-const test = require('node:test');
-const assert = require('node:assert');
-const { add, neg } = require('../calc.js');
-test('adds', () => assert.strictEqual(add(1, 2), 3));
-test('negates', () => assert.strictEqual(neg(1), -1));
-"""
-CODE = "exports.add = (a, b) => a - b;\nexports.neg = (a) => -a;\n"
-PACKAGE = '{"name": "calc", "version": "1.0.0", "scripts": {"test": "node --test"}}\n'
-YES = deltas(
-    {"content": json.dumps({"reason": "", "issue_ok": True, "gold_ok": True, "tests_ok": True})}
+from envgen.pipelines.code.records import write_instances
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "hint"),
+    [
+        ("--clone x --out y", "--clone needs --repo", "--repo owner/name"),
+        ("--out y", "neither", "name a clone"),
+        ("--language cobol --clone x --repo a/b --out y", "unknown language 'cobol'", "python"),
+        ("--instances none.jsonl --clones . --out y", "none.jsonl", ""),
+        ("--clone nowhere --repo a/b --out y", "nowhere", ""),
+        ("--clone x --repo a/b/c --out y", "repo", ""),
+    ],
 )
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> History:
-    made = History(tmp_path / "origin")
-    old = TEST.replace("test('adds'", "test.skip('adds'")
-    made.commit("Start", {"calc.js": CODE, "test/calc.test.js": old, "package.json": PACKAGE})
-    made.pull(
-        2,
-        "Use plus\n\nFixes #1",
-        {"calc.js": CODE.replace("a - b", "a + b"), "test/calc.test.js": TEST},
-        merge="Merge pull request #2 from ada/plus\n\nAdd, do not subtract",
-    )
-    return made
+def test_mistakes_are_explained(cli: Cli, line: str, says: str, hint: str) -> None:
+    said = cli("generate", "code", *line.split())
+    assert said.code == 2, said.err
+    assert says in said.err
+    assert hint in said.err
+    assert not Path("y").exists()
 
 
 @pytest.mark.bwrap
-def test_a_named_repository_becomes_a_dataset_and_records(history: History, tmp_path: Path) -> None:
-    need("node", apt="nodejs")
-    issues = [issue(1, 1, body="1 + 2 gives -1"), issue(2, 2, pull=True, body="Fixes #1")]
-    repos = tmp_path / "repos.txt"
-    repos.write_text("ada/calc\nada/nothing\n")
-    with GitHubServer(issues) as server, ModelServer([YES]) as model:
-        server.clone_url = f"file://{history.folder}"
-        said = envgen(
-            *(
-                "generate",
-                "code",
-                "--repos",
-                repos,
-                "--api",
-                server.url,
-                "--out",
-                tmp_path / "code",
-            ),
-            *("--repositories", tmp_path / "repositories", "--policy", f"openai:m@{model.url}"),
-            *("--repeats", 1, "--more", 0, "--votes", 1, "--backend", "bubblewrap"),
-            *("--json", tmp_path / "figures.json"),
-            ENVGEN_CACHE=str(tmp_path / "cache"),
-        )
-        assert said.code == 0, said.err
-        assert len(model.generations) == 1
-    assert "ada/nothing is left out" in said.err
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    assert (figures["tasks"], figures["mined"]) == (1, {"kept": 1})
-    said = envgen(
-        "export", tmp_path / "code", "--format", "swe-bench", "--out", tmp_path / "rows.jsonl"
-    )
-    assert said.code == 0, said.err
-    row = json.loads((tmp_path / "rows.jsonl").read_text())
-    assert (row["instance_id"], row["FAIL_TO_PASS"]) == ("ada__calc-2", '["test > adds"]')
-    assert row["problem_statement"] == "Issue 1\n\n1 + 2 gives -1"
+def test_a_dataset_of_code_tasks_by_command(cli: Cli, tmp_path: Path) -> None:
+    repo = toy_python.clone(tmp_path / "clones" / "toy" / "shop")
+    toy_python.generated(repo, tmp_path / "code")
+    listed = cli("list", "code")
+    assert listed.code == 0, listed.err
+    assert "toy__shop-7" in listed.out
+    shown = cli("show", "code", "toy__shop-7")
+    assert shown.code == 0, shown.err
+    assert "ignores how many" in shown.out
+    assert "price * count" not in shown.out
+    assert "price * count" in cli("show", "code", "toy__shop-7", "--secrets").out
+    valid = cli("validate", "code", "--repeats", 1, "--json", "v.json")
+    assert valid.code == 0, valid.err
+    assert json.loads(Path("v.json").read_text())["tasks"][0]["gold"] == 1
+    assert cli("validate", "code", "--backend", "inline").code == 2
+    exported = cli("export", "code", "--format", "swe-bench", "--out", "sb.jsonl")
+    assert exported.code == 0, exported.err
+    (row,) = map(json.loads, Path("sb.jsonl").read_text().splitlines())
+    assert json.loads(row["FAIL_TO_PASS"]) == [
+        "tests/test_cart.py::test_total_counts",
+        "tests/test_count.py::test_count",
+    ]
+    played = cli("rollout", "code", "--policy", "gold", "--out", "runs", "--backend", "bubblewrap")
+    assert played.code == 0, played.err
+    assert cli("pass-at-k", "runs", "--k", 1).code == 0
+    kept = cli("filter", "code", "--rollouts", "runs", "--pass-at", 1, "--out", "kept")
+    assert kept.code == 0, kept.err
 
 
-def test_wrong_options_are_named(tmp_path: Path) -> None:
-    said = envgen("generate", "code", "--clone", tmp_path, "--out", tmp_path / "x")
-    assert (said.code, "--clone needs --repo" in said.err) == (2, True)
-    said = envgen("generate", "code", "--policy", "openai:m@http://x", "--out", tmp_path / "x")
-    assert (said.code, "nothing to mine is named" in said.err) == (2, True)
-    with GitHubServer(token="right") as server:
-        said = envgen(
-            *("generate", "code", "--repo", "ada/calc", "--api", server.url),
-            *("--repositories", tmp_path, "--out", tmp_path / "x"),
-            GITHUB_TOKEN="wrong",
-        )
-    assert said.code != 0
-    assert "Bad credentials" in said.err
-    assert "hint: set the token's environment variable" in said.err
-    (tmp_path / "rows.jsonl").write_text('{"what": 1}\n')
-    said = envgen("import", "code", tmp_path / "rows.jsonl", "--clones", tmp_path, "--out", "x")
-    assert (said.code, "can be tried" in said.err) == (2, True)
-    assert "no known format" in said.err
+@pytest.mark.bwrap
+def test_instances_whose_install_fails_are_told(cli: Cli, tmp_path: Path) -> None:
+    repo = toy_python.clone(tmp_path / "clones" / "toy" / "shop")
+    recipe = toy_python.RECIPE.model_copy(update={"install": ("echo no index; exit 3",)})
+    write_instances(tmp_path / "i.jsonl", [toy_python.instance(repo, recipe=recipe)])
+    said = cli("generate", "code", "--instances", "i.jsonl", "--clones", "clones", "--out", "code")
+    assert said.code == 2
+    assert "no instance was proven" in said.err
+    assert "1 install" in said.err
