@@ -7,11 +7,8 @@ names what to do. The token goes to the API's own host only.
 
 from __future__ import annotations
 
-import email.utils
-import hashlib
 import json
 import logging
-import os
 import re
 import ssl
 import time
@@ -27,6 +24,7 @@ from pydantic import Field
 
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.types import Record
+from envgen.pipelines.code.github_answers import Answer, AnswerCache
 
 logger = logging.getLogger(__name__)
 
@@ -76,28 +74,6 @@ class Page:
     """True when the server said that nothing changed (304): such a request is free."""
 
 
-@dataclass(frozen=True)
-class _Answer:
-    status: int
-    headers: Mapping[str, str]
-    text: bytes
-
-    def number(self, name: str) -> float | None:
-        """A header as a number; None when it is missing or none."""
-        try:
-            return float(self.headers[name])
-        except (KeyError, ValueError):
-            return None
-
-    @property
-    def message(self) -> str:
-        """What the server says, in a line."""
-        try:
-            return str(json.loads(self.text)["message"])[:300]
-        except (ValueError, KeyError, TypeError):
-            return " ".join(self.text[:200].decode("utf-8", "replace").split())
-
-
 class GitHub:
     """A client of one API host. One request at a time, as GitHub asks."""
 
@@ -116,7 +92,8 @@ class GitHub:
             cache: a folder for answers, asked again with ``If-None-Match``; None keeps none.
         """
         self.config = config or GitHubConfig()
-        self.token, self.cache = token, cache
+        self.token = token
+        self.cache = AnswerCache(cache) if cache else None
         self.requests = 0
         """Requests sent, retries included."""
         self._base = urllib.parse.urlsplit(self.config.api)
@@ -150,14 +127,15 @@ class GitHub:
             GitHubError: for anything else that waiting does not mend.
         """
         url = self._url(path, query)
-        kept = self._kept(url)
+        kept = self.cache.get(url) if self.cache else None
         answer = self._answer(url, kept.get("etag", "") if kept else "")
         if answer.status == 304 and kept:
             return Page(url, json.loads(kept["body"]), kept["next"] or None, True)
         body = json.loads(answer.text)  # _answer made sure that it is JSON
         following = _NEXT.search(answer.headers.get("link", ""))
         page = Page(url, body, following.group(1) if following else None, False)
-        self._keep(page, answer)
+        if self.cache:
+            self.cache.put(url, answer, page.following)
         return page
 
     def pages(self, path: str, **query: str | int) -> Iterator[Page]:
@@ -182,7 +160,7 @@ class GitHub:
             f"{url}{'&' if parts.query else '?'}{urllib.parse.urlencode(query)}" if query else url
         )
 
-    def _answer(self, url: str, etag: str) -> _Answer:
+    def _answer(self, url: str, etag: str) -> Answer:
         """The final answer: 200 with JSON, or 304."""
         failures = redirects = 0
         while True:
@@ -198,7 +176,7 @@ class GitHub:
                 said = f"{type(error).__name__}: {error}"
             else:
                 if answer.status in (200, 304):
-                    said = _flaw(answer)
+                    said = answer.flaw
                     if not said:
                         return answer
                 elif answer.status in (301, 302, 307, 308) and redirects < 5:
@@ -218,7 +196,7 @@ class GitHub:
             if wait is None:
                 self._wait(self.config.backoff_s * 2 ** (failures - 1), said)
 
-    def _send(self, url: str, etag: str) -> _Answer:
+    def _send(self, url: str, etag: str) -> Answer:
         headers: dict[bytes | str, bytes | str] = {
             "Accept": "application/vnd.github+json",
             "User-Agent": "envgen",
@@ -239,24 +217,24 @@ class GitHub:
                         f"{url}: the answer is longer than {_MAX_BODY_BYTES >> 20} MiB"
                     )
             found = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers}
-            answer = _Answer(response.status, found, b"".join(chunks))
+            answer = Answer(response.status, found, b"".join(chunks))
         if answer.number("x-ratelimit-remaining") == 0 and answer.status in (200, 304):
-            self._blocked_until = time.time() + _until_reset(answer)
+            self._blocked_until = time.time() + answer.until_reset_s
         return answer
 
-    def _limit(self, answer: _Answer) -> float | None:
+    def _limit(self, answer: Answer) -> float | None:
         """Seconds to wait if the answer is a rate limit's; None if it is none."""
         if answer.status not in (403, 429):
             return None
         if (after := answer.number("retry-after")) is not None:
             return max(0.0, after)
         if answer.number("x-ratelimit-remaining") == 0:
-            return _until_reset(answer)
+            return answer.until_reset_s
         if answer.status == 429 or "rate limit" in answer.message.lower():
             return self.config.secondary_wait_s
         return None
 
-    def _wait(self, seconds: float, why: str, answer: _Answer | None = None) -> None:
+    def _wait(self, seconds: float, why: str, answer: Answer | None = None) -> None:
         if seconds <= 0:
             return
         if seconds > self.config.max_wait_s:
@@ -269,7 +247,7 @@ class GitHub:
         logger.info("%s: waiting %.1f s (%s)", self.config.api, seconds, why)
         time.sleep(seconds)
 
-    def _refusal(self, url: str, answer: _Answer) -> GitHubError:
+    def _refusal(self, url: str, answer: Answer) -> GitHubError:
         said = f"{url}: HTTP {answer.status}: {answer.message}"
         if answer.status == 401:
             return TokenError(said, "set the token's environment variable to a valid token")
@@ -280,62 +258,6 @@ class GitHub:
                 said, "check owner/name; a private one needs a token that may read it"
             )
         return GitHubError(said, "see the answer")
-
-    def _kept(self, url: str) -> dict[str, str] | None:
-        """What the cache holds of an address; a broken file counts as nothing."""
-        if self.cache is None:
-            return None
-        try:
-            row = json.loads(_cache_file(self.cache, url).read_bytes())
-            json.loads(row["body"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        whole = {"url", "etag", "body", "next"} <= row.keys() and row["url"] == url
-        return {str(k): str(v) for k, v in row.items()} if whole else None
-
-    def _keep(self, page: Page, answer: _Answer) -> None:
-        etag = answer.headers.get("etag", "")
-        if self.cache is None or not etag:
-            return
-        self.cache.mkdir(parents=True, exist_ok=True)
-        row = {
-            "url": page.url,
-            "etag": etag,
-            "body": answer.text.decode(),
-            "next": page.following or "",
-        }
-        target = _cache_file(self.cache, page.url)
-        part = target.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(row))
-        part.replace(target)
-
-
-def _cache_file(folder: Path, url: str) -> Path:
-    return folder / f"{hashlib.sha256(url.encode()).hexdigest()}.json"
-
-
-def _flaw(answer: _Answer) -> str:
-    """What is wrong with a 200: a proxy's page, or a body that was cut off."""
-    if answer.status == 304:
-        return ""
-    try:
-        answer.text.decode()
-        json.loads(answer.text)
-    except ValueError:
-        return f"the answer is no JSON: {answer.text[:80]!r}"
-    return ""
-
-
-def _until_reset(answer: _Answer) -> float:
-    """Seconds until the rate limit is new, by the server's own clock where it tells it."""
-    reset = answer.number("x-ratelimit-reset")
-    if reset is None:
-        return 60.0
-    try:
-        now = email.utils.parsedate_to_datetime(answer.headers["date"]).timestamp()
-    except (KeyError, ValueError, TypeError):
-        now = time.time()
-    return max(0.0, reset - now) + 0.5
 
 
 def _new_pool(base: urllib.parse.SplitResult) -> httpcore.ConnectionPool:
