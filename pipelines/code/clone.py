@@ -19,11 +19,14 @@ from envgen.core.patches import FilePatch, split_patch
 _SAFE = (
     *("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
     *("-c", "core.quotePath=true", "-c", "diff.renameLimit=400", "-c", "protocol.allow=never"),
+    *("-c", "log.showSignature=false", "-c", "gpg.program=false", "-c", "diff.relative=false"),
+    *("-c", "diff.suppressBlankEmpty=false", "-c", "log.mailmap=false"),
 )
 _DIFF = (
     *("diff", "--binary", "--full-index", "--find-renames", "--no-color", "--no-ext-diff"),
     *("--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=myers"),
     *("--submodule=short", "--ignore-submodules=none", "--unified=3", "--inter-hunk-context=0"),
+    *("--indent-heuristic", "-O/dev/null"),
 )
 
 

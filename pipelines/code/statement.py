@@ -72,7 +72,7 @@ class Texts:
         issues: dict[int, Discussion] = {}
         pulls: dict[int, Pull] = {}
         for path in paths:
-            for i, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            for i, line in enumerate(_text(path).split("\n"), 1):
                 item = _discussion(line, f"{path}:{i}") if line.strip() else None
                 if item and item.pull_request:
                     pulls[item.number] = Pull(item.title, item.body or "")
@@ -136,6 +136,13 @@ def _joined(title: str, body: str) -> str:
     """Title and body without comments, trailers and superfluous empty lines."""
     body = _TRAILER.sub("", _COMMENT.sub("", body.replace("\r\n", "\n")))
     return re.sub(r"\n{3,}", "\n\n", f"{title.strip()}\n\n{body.strip()}").strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
 
 
 def _unix(date: str) -> float | None:

@@ -101,6 +101,9 @@ def test_issue_texts_become_the_statement_and_old_comments_hints(
     path.write_text('{"number": "x"}\n')
     with pytest.raises(ConfigError, match=r"issues\.jsonl:1 is no issue"):
         Texts.load(path)
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(ConfigError, match="can't be read"):
+        Texts.load(path)
 
 
 def test_odd_bytes_survive_json_and_apply(history: History) -> None:
@@ -193,11 +196,23 @@ def test_pull_requests_inside_a_merged_branch_count_and_each_counts_once(history
 
 def test_a_users_settings_do_not_change_a_patch(history: History) -> None:
     history.commit("Fix the sum at last", {"calc.py": FIXED, "tests/test_calc.py": TEST})
+    signed = history.git("cat-file", "commit", "HEAD").replace(
+        "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----\n\n", 1
+    )
+    made = history.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=signed.encode())
+    history.git("update-ref", "refs/heads/main", made)
     before = mined(history)
+    assert len(before) == 1
     marker = history.folder / "ran"
+    program = history.folder / "program"
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o755)
     for name, value in (
         *(("diff.noprefix", "true"), ("diff.mnemonicPrefix", "true"), ("color.ui", "always")),
         *(("diff.external", f"touch {marker}"), ("diff.renames", "false"), ("diff.context", "0")),
+        *(("log.showSignature", "true"), ("gpg.program", str(program)), ("log.mailmap", "true")),
+        *(("diff.suppressBlankEmpty", "true"), ("diff.indentHeuristic", "false")),
+        ("diff.orderFile", str(program)),
         *(("core.fsmonitor", f"touch {marker}"), ("diff.x.textconv", f"touch {marker}; cat")),
     ):
         history.git("config", name, value)
