@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from envgen.core.code_types import REPOSITORY
 from envgen.core.errors import SandboxTimeoutError
@@ -21,7 +21,6 @@ def attend(
     box: Box,
     command: str,
     timeout_s: float,
-    variables: Mapping[str, str],
     problem: Callable[[], str],
 ) -> tuple[ExecResult, str]:
     """Run ``command`` to its end, its timeout or the first ``problem``, which is returned too.
@@ -30,7 +29,7 @@ def attend(
     """
     words = ["bash", "-c", f"exec > {_SAID} 2>&1 < /dev/null; {command}"]
     began = time.monotonic()
-    process = box.sandbox.spawn(words, {**box.variables, **variables}, REPOSITORY)
+    process = box.sandbox.spawn(words, box.variables, REPOSITORY)
     try:
         code, reason = _wait(process, began + timeout_s, problem)
     finally:

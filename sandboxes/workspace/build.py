@@ -11,7 +11,8 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
@@ -97,14 +98,17 @@ def build_workspace(
     _check_packages(recipe, layer)
     chosen = parts.choose_backend(backend, layer)
     place = store.code_folder(cache_root) / store.key(layer, recipe, tree)
-    with store.locked(place, (install_s + build_s) * 2):
+    wait_s = (install_s + build_s) * 2
+    with store.locked(place, wait_s):
         if (place / store.RECORD).exists():
             return _reopened(place, layer, chosen, images.cache_id(cache_root))
         settings = dict(variables or {})
         with store.building(place, replace=True) as folder:
-            builder = _Builder(recipe, layer, chosen, folder, log or (lambda _: None))
+            builder = Builder(recipe, layer, chosen, folder, log or (lambda _: None))
             access = builder.access(certificates, mounts, downloads)
-            builder.install(tree, access, settings, certificates, install_s)
+            # one install at a time writes a folder of downloads
+            with store.locked(downloads, wait_s) if downloads else nullcontext():
+                builder.install(tree, access, settings, certificates, install_s)
             baseline = builder.build(build_s)
             found = Workspace(
                 key=place.name,
@@ -152,7 +156,7 @@ def _image(layer: layers.Layer, backend: str, folder: Path, key: str, owner: str
     return images.build_instance(folder, layer.image, key, owner)
 
 
-class _Builder:
+class Builder:
     """The steps of one build, in a folder that becomes the workspace."""
 
     def __init__(
@@ -201,14 +205,26 @@ class _Builder:
         timeout_s: float,
     ) -> None:
         """Fill ``env`` and leave the tree as installs have made it in ``out/tree.tar``."""
+        with self.installing(tree, access, settings, certificates) as box:
+            for command in self.recipe.install:
+                self._run(box, "install", command, timeout_s)
+            self._run(box, "keep", f"tar -cf {OUT}/tree.tar -C {REPOSITORY}/.. repo", 600.0)
+        self._settle(self.folder / "env")
+
+    @contextmanager
+    def installing(
+        self,
+        tree: Path,
+        access: Sequence[Mount],
+        settings: Mapping[str, str],
+        certificates: Path | None,
+    ) -> Iterator[Box]:
+        """The sandbox of an install: the tree laid out, ``/env`` to be filled, the network open."""
         env, out = self._writable("env"), self._writable("out")
         pins = "".join(f"{pin}\n" for pin in self.recipe.pins)
         (env / Path(CONSTRAINTS).name).write_text(pins)
         (env / Path(CONSTRAINTS).name).chmod(0o644)
         kept = any(mount.target == DOWNLOADS for mount in access)
-        variables = {"PYTHON": self._python, **_caches(kept), **settings}
-        if certificates:
-            variables |= dict.fromkeys(_CERTIFICATE_VARIABLES, CERTIFICATES)
         mounts = [
             Mount(source=env, target=DEPENDENCIES, writable=True),
             Mount(source=out, target=OUT, writable=True),
@@ -219,11 +235,13 @@ class _Builder:
         ]
         with self._box(mounts, network=True) as box:
             box.unpack()
+            box.variables |= {"PYTHON": self._python, **_caches(kept), **settings}
+            if self.recipe.cutoff:
+                box.variables.setdefault("UV_EXCLUDE_NEWER", self.recipe.cutoff)
+            if certificates:
+                box.variables |= dict.fromkeys(_CERTIFICATE_VARIABLES, CERTIFICATES)
             box.variables["PATH"] = f"{box.variables['PATH']}:{TOOLS}"
-            for command in self.recipe.install:
-                self._run(box, "install", command, timeout_s, variables)
-            self._run(box, "keep", f"tar -cf {OUT}/tree.tar -C {REPOSITORY}/.. repo", 600.0)
-        self._settle(env)
+            yield box
 
     def build(self, timeout_s: float) -> str:
         """Run the build commands without a network and freeze the tree; git's name of it."""
@@ -263,11 +281,10 @@ class _Builder:
         what: str,
         command: str,
         timeout_s: float,
-        variables: Mapping[str, str] | None = None,
     ) -> str:
         """Run a command that has to succeed; what it said, which the log keeps too."""
         self.log(f"{what}: {command}" if what in ("install", "build") else what)
-        result, reason = attend(box, command, timeout_s, variables or {}, self._problem)
+        result, reason = attend(box, command, timeout_s, self.problem)
         with (self.folder / LOG).open("ab") as kept:
             kept.write(f"$ {command}\n".encode() + result.stdout + b"\n")
         if reason:
@@ -275,7 +292,7 @@ class _Builder:
             raise WorkspaceError(f"can't {what}: {command!r}: {reason}", hint)
         return parts.must(result, what, command).text
 
-    def _problem(self) -> str:
+    def problem(self) -> str:
         """What is wrong with the disk, which has no size of its own in ``env``; empty: nothing."""
         if (taken := store.size(self.folder)) > self.recipe.disk_bytes:
             return f"it has written {taken} bytes; disk_bytes allows {self.recipe.disk_bytes}"
@@ -340,7 +357,7 @@ def _prefix(python: str, layer: layers.Layer) -> tuple[str, ...]:
 
 def _tools(recipe: Recipe) -> list[Mount]:
     """``uv``, for recipes that install Python packages."""
-    if not any("uv " in command for command in recipe.install):
+    if recipe.install and not any("uv " in command for command in recipe.install):
         return []
     try:
         from uv import find_uv_bin

@@ -81,14 +81,31 @@ def building(place: Path, *, replace: bool = False) -> Iterator[Path]:
 
     The caller holds the lock. What is at ``place`` already is in the way unless it is replaced.
     """
+    with _part(place) as folder:
+        yield folder
+        if replace:
+            remove(place)
+        folder.replace(place)
+
+
+@contextlib.contextmanager
+def scratch(place: Path) -> Iterator[Path]:
+    """A folder for the length of the block. The caller holds the lock of ``place``, which goes too."""
+    try:
+        with _part(place) as folder:
+            yield folder
+    finally:
+        Path(f"{place}.lock").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _part(place: Path) -> Iterator[Path]:
+    """The folder that a build of ``place`` fills, empty at first; gone at the end."""
     folder = place.with_name(f".{place.name}.part")
     remove(folder)
     folder.mkdir(parents=True)
     try:
         yield folder
-        if replace:
-            remove(place)
-        folder.replace(place)
     finally:
         remove(folder)
 
