@@ -1,4 +1,4 @@
-"""Gradle: the wrapper's if the project has one, else the machine's."""
+"""Gradle: the wrapper's if the workspace has it, else the machine's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import PurePosixPath
 from envgen.core.code_types import CodeLanguage
 from envgen.verifiers.runners import base, java
 
-FIND = 'g=./gradlew; [ -x "$g" ] || g=gradle'
+DISTRIBUTIONS = "${GRADLE_USER_HOME:-$HOME/.gradle}/wrapper/dists"
+FIND = f'g=./gradlew; {{ [ -x "$g" ] && [ -d "{DISTRIBUTIONS}" ]; }} || g=gradle'
+"""A wrapper that was never run would download its Gradle."""
 
 
 class Gradle:

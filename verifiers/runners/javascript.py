@@ -8,7 +8,10 @@ from pathlib import PurePosixPath
 from envgen.verifiers.runners import base
 
 CODE = re.compile(r"\.[cm]?[jt]sx?$")
-NAMED = re.compile(r"[.\-_](?:test|spec)\.[cm]?[jt]sx?$")
+NAMED = re.compile(
+    r"(?:[.\-_]|(?:^|/))(?:test|spec)\.[cm]?[jt]sx?$|(?:^|/)test-[^/]*\.[cm]?[jt]sx?$"
+)
+END = r"(?:test|spec)\."
 IN_FOLDER = re.compile(r"(?:^|/)(?:__tests__|tests?|specs?)/(?:.*/)?[^/]+\.[cm]?[jt]sx?$")
 OUTSIDE = re.compile(
     r"(?:^|/)(?:node_modules|dist|build|fixtures?|__fixtures__|__mocks__|helpers?)/"
@@ -45,8 +48,11 @@ def test_files(repo_files: base.Files) -> list[str]:
 def named_alike(neighbour: str, nonce: str) -> str:
     """A new name beside the neighbour with all its endings (``a.unit.test.ts``: ``x.unit.test.ts``)."""
     name = PurePosixPath(neighbour).name
-    stem = re.split(r"[.\-_](?=(?:\w+[.])?(?:test|spec)\.)|\.(?=[cm]?[jt]sx?$)", name)[0]
-    return base.beside(neighbour, base.words(nonce).file + name[len(stem) :])
+    word = base.words(nonce).file
+    if re.match(r"(?:test|spec)[.\-]", name):
+        return base.beside(neighbour, re.sub(r"\.(?=[cm]?[jt]sx?$)", f"-{word}.", name, count=1))
+    stem = re.split(rf"\.(?=(?:\w+\.)?{END})|[\-_](?={END})|\.(?=[cm]?[jt]sx?$)", name)[0]
+    return base.beside(neighbour, word + name[len(stem) :])
 
 
 def canary(path: str, nonce: str, define: str, opening: str = "") -> bytes:

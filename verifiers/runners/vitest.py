@@ -8,6 +8,12 @@ from envgen.core.code_types import CodeLanguage
 from envgen.verifiers.junit import join_id
 from envgen.verifiers.runners import base, javascript
 
+WRITABLE = (
+    "if [ -L node_modules ]; then m=$(readlink -f node_modules) && rm node_modules && mkdir node_modules && "
+    'find "$m" -mindepth 1 -maxdepth 1 -exec ln -s {} node_modules/ ";"; fi'
+)
+"""vite writes into ``node_modules``: a link to a read-only folder becomes a folder of links."""
+
 
 class Vitest:
     """``vitest run``."""
@@ -30,7 +36,7 @@ class Vitest:
             options,
             base.quoted(files),
         )
-        return f"{base.prepared(report_dir)} && {javascript.TOOLS} && {command}"
+        return f"{base.prepared(report_dir)} && {WRITABLE} && {javascript.TOOLS} && {command}"
 
     def canaries(
         self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()

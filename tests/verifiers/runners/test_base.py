@@ -116,6 +116,10 @@ def test_names_keep_their_neighbours_endings() -> None:
         "deep/a-spec.js": f"deep/{word}-spec.js",
         "a_test.cjs": f"{word}_test.cjs",
         "a.b.js": f"{word}.js",
+        "some-name.spec.ts": f"{word}.spec.ts",
+        "test.js": f"test-{word}.js",
+        "test.node.js": f"test.node-{word}.js",
+        "test-a.mjs": f"test-a-{word}.mjs",
     }
     assert {name: named_alike(name, "n") for name in names} == names
 

@@ -149,6 +149,20 @@ def test_a_run_that_is_limited_to_a_file(name: str, request: pytest.FixtureReque
     assert _run(name, request, files=(file,)).report().statuses().keys() == ids
 
 
+@pytest.mark.slow
+@pytest.mark.bwrap
+def test_vitest_with_a_configuration_and_dependencies_that_nobody_can_write(
+    node_tools: Path,
+) -> None:
+    tree = folder_files(FOLDER / "projects" / "vitest") | {
+        "vitest.config.ts": b'import { defineConfig } from "vitest/config";\n'
+        b'export default defineConfig({ test: { include: ["*.test.ts"] } });\n'
+    }
+    lines = ["ln -s /env/node_modules node_modules", runner("vitest").shell(REPORTS)]
+    run = run_tests(tree, lines, env=node_tools)
+    assert run.report().statuses() == {"typed.test.ts::typed": Status.PASS}
+
+
 @pytest.mark.bwrap
 def test_unittest_takes_files_as_modules(request: pytest.FixtureRequest) -> None:
     report = _run("unittest", request, files=("tests/test_quirks.py",)).report()
