@@ -29,6 +29,11 @@ _ALONE = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_CONFIG_COUNT": "2",  # a foreign clone's settings could name programs to run
+    "GIT_CONFIG_KEY_0": "log.showSignature",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_1": "false",
     "GIT_AUTHOR_NAME": "base",
     "GIT_AUTHOR_EMAIL": "base@localhost",
     "GIT_COMMITTER_NAME": "base",

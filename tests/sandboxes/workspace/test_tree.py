@@ -139,3 +139,25 @@ def test_a_patch_is_part_of_the_only_commit(clone: tuple[Path, str], tmp_path: P
     with pytest.raises(WorkspaceError, match="git apply"):
         base_tree(clone[0], clone[1], tree, patch=patch.replace("a - b", "a + b"))
     assert toy_repository.git(clone[0], "status", "--short") == ""
+
+
+def test_no_program_of_the_clones_settings_runs(clone: tuple[Path, str], tmp_path: Path) -> None:
+    program, marker = tmp_path / "program", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o755)
+    signed = toy_repository.git(clone[0], "cat-file", "commit", clone[1]).replace(
+        "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----\n\n", 1
+    )
+    (tmp_path / "commit").write_text(signed + "\n")
+    made = toy_repository.git(
+        clone[0], "hash-object", "-t", "commit", "-w", str(tmp_path / "commit")
+    )
+    for name, value in (
+        *(("log.showSignature", "true"), ("gpg.program", str(program))),
+        *(("core.fsmonitor", str(program)), ("core.sshCommand", str(program))),
+    ):
+        toy_repository.git(clone[0], "config", name, value)
+    base_tree(clone[0], made, tmp_path / "tree.tar")
+    assert commit_date(clone[0], made) == "2023-05-01"
+    assert base_tag(clone[0], made) == "v1.2.0"
+    assert not marker.exists()
