@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart install dev test check bench format clean
+.PHONY: quickstart install trainer dev test check bench format clean
 
-quickstart: install  ## synthesize, prove, step and filter a small dataset; ends with a report
+quickstart: trainer  ## synthesize, prove, step, filter, train a policy; ends with a report
 	$(BIN)/envgen quickstart --out runs/quickstart
 
 install: $(VENV)/.installed  ## a virtual environment with envgen in it
@@ -14,6 +14,12 @@ $(VENV)/.installed: pyproject.toml setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+trainer: $(VENV)/.trainer  ## the same with what training needs (PyTorch)
+
+$(VENV)/.trainer: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[train]'
 	touch $@
 
 dev: $(VENV)/.dev  ## the same with the tools that tests and checks need

@@ -65,6 +65,12 @@ def init(
             min=0, metavar="N", help="Names that tools return, most used first, as one token each."
         ),
     ] = 0,
+    line_tokens: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Lines that many prompts have in common, as one token each."
+        ),
+    ] = 0,
     override: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,6 +97,7 @@ def init(
         encoding=spoken,
         vocab_size=vocab_size,
         entity_tokens=entity_tokens,
+        line_tokens=line_tokens,
         seed=seed,
     )
     source = tokenizer

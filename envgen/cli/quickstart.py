@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envgen.cli.console import heading, out, progress, prose, say, table, write_json
 from envgen.cli.options import Backend, Json, Seed, Workers, examples
+
+if TYPE_CHECKING:
+    from envgen.pipelines.demo_records import TrainingDemoSummary
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -27,16 +31,26 @@ def quickstart(
     seed: Seed = 0,
     workers: Workers = None,
     backend: Backend = "auto",
+    train: Annotated[
+        bool | None,
+        typer.Option(
+            "--train/--no-train",
+            help="Also train a policy from nothing (8 minutes). Default: where PyTorch is installed.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = None,
 ) -> None:
-    """Synthesize, prove, step, filter and report, in two minutes.
+    """Synthesize, prove, step, filter, train a policy and report, in ten minutes.
 
-    Fills a folder with a dataset, rollouts, the tasks kept by pass@100, report.html and summary.json.
+    Fills a folder with a dataset, rollouts, the tasks kept by pass@100, report.html and summary.json; with
+    training also sft/last and grpo/last, which `envgen eval --model` loads.
     """
     from envgen.pipelines.quickstart import QuickstartConfig
     from envgen.pipelines.quickstart import quickstart as run
 
-    config = QuickstartConfig(seed=seed)
+    can_train = all(find_spec(name) for name in ("torch", "tokenizers", "safetensors"))
+    config = QuickstartConfig(seed=seed, train=can_train if train is None else train)
     with progress("quickstart") as update:
         summary = run(config, out_path, workers=workers, backend=backend, progress=update)
     heading("Kept and dropped by the pass@100 filter")
@@ -52,6 +66,10 @@ def quickstart(
         interval = f"{row.low:.3f}..{row.high:.3f}"
         rates.add_row(row.policy, level, str(row.k), f"{row.estimate:.3f}", interval)
     out.print(rates)
+    if summary.training is not None:
+        _tell_training(summary.training)
+    elif train is None:
+        prose("note: no policy was trained; pip install 'envgen[train]'", style="yellow")
     heading(f"{summary.tasks} proven tasks in {summary.seconds:.0f} s")
     for what, path in (("dataset", "dataset"), ("kept", "kept"), ("report", "report.html")):
         say(f"{what:<9} {out_path / path}")
@@ -60,6 +78,18 @@ def quickstart(
     kept = out_path / "kept"
     say(f"\nnext: envgen list {kept}; envgen show {kept} {summary.kept[0]}" if summary.kept else "")
     write_json(json, summary)
+
+
+def _tell_training(found: TrainingDemoSummary) -> None:
+    heading(f"A policy on {found.held_out_tasks} held-out tasks, before and after GRPO")
+    lifts = table("decoding", "before", "after", "lift", "95% interval")
+    for name, before, after, lift in (
+        ("greedy", found.before.greedy, found.after.greedy, found.greedy_lift),
+        ("temperature 1", found.before.sampled, found.after.sampled, found.sampled_lift),
+    ):
+        ends = "" if lift.low is None else f"{lift.low:+.3f}..{lift.high:+.3f}"
+        lifts.add_row(name, f"{before.value:.3f}", f"{after.value:.3f}", f"{lift.value:+.3f}", ends)
+    out.print(lifts)
 
 
 def doctor(json: Json = None) -> None:

@@ -41,7 +41,7 @@ def dataset_names(path: str | Path, *, unproven: bool = False) -> tuple[str, ...
     dataset = Dataset.open(path, unproven=unproven)
     counts: Counter[str] = Counter()
     for environment in dataset.environments.values():
-        counts.update([environment.submit_tool] if environment.submit_tool else [])
+        counts.update([environment.submit_tool, "answer_text"] if environment.submit_tool else [])
         for tool in environment.tools:
             counts.update([tool.name, *_properties(tool.parameters), *_properties(tool.returns)])
     for name in dataset.own_task_ids:
@@ -81,6 +81,31 @@ def dataset_values(
     return tuple(sorted(usable, key=lambda text: (-usable[text], text)))
 
 
+def dataset_lines(
+    path: str | Path, *, unproven: bool = False, share: float = 0.25
+) -> tuple[str, ...]:
+    """Lines that many prompts have in common, those that spare most tokens first.
+
+    As ``single_tokens`` they leave of a prompt what differs between tasks, so that a small model need not
+    learn to look past a page that always says the same.
+
+    Args:
+        path: a dataset folder.
+        unproven: also accept tasks whose evidence is missing or negative.
+        share: of the prompts that must have the line, and never one prompt alone.
+
+    Raises:
+        DatasetError: if the folder is missing, corrupt, hostile, too new or unproven.
+    """
+    dataset = Dataset.open(path, unproven=unproven)
+    prompts = [dataset.task_files(name).spec.prompt for name in sorted(dataset.own_task_ids)]
+    counts = Counter(line for prompt in prompts for line in set(prompt.splitlines()))
+    least = max(2.0, share * len(prompts))
+    usable = [line for line, n in counts.items() if n >= least and _LINE.fullmatch(line)]
+    return tuple(sorted(usable, key=lambda line: (-counts[line] * len(line), line)))
+
+
+_LINE = re.compile(r"(?!\d)[!-~](?:[ -~]*[!-~])?")
 _WORDS = re.compile(r"(?!\d)\w(?:[ -~]*\w)?", re.ASCII)
 
 

@@ -28,7 +28,7 @@ from pydantic import Field, field_validator, model_validator
 
 from envgen.core.errors import ConfigError, MissingExtraError
 from envgen.core.types import Record
-from envgen.model.texts import dataset_names, dataset_texts, dataset_values
+from envgen.model.texts import dataset_lines, dataset_names, dataset_texts, dataset_values
 
 try:
     import tokenizers
@@ -41,6 +41,7 @@ except ImportError as error:
 __all__ = [
     "Tokenizer",
     "TokenizerConfig",
+    "dataset_lines",
     "dataset_names",
     "dataset_texts",
     "dataset_values",
@@ -63,7 +64,7 @@ class TokenizerConfig(Record):
     control_tokens: tuple[str, ...] = ()
     """Special tokens, such as the ones an encoding needs (``encoding.control_tokens``)."""
     single_tokens: tuple[str, ...] = ()
-    """Words that are one token each: tool names, field names (``dataset_names``), tags. ASCII."""
+    """Texts that are one token each: tool and field names (``dataset_names``), tags, whole lines. ASCII."""
     split_digits: bool = True
     """Each digit is a token; else up to three digits may merge."""
     min_frequency: int = Field(default=2, ge=1)
@@ -73,10 +74,10 @@ class TokenizerConfig(Record):
     @classmethod
     def _whole_words(cls, words: tuple[str, ...]) -> tuple[str, ...]:
         for word in words:
-            if not re.fullmatch(r"(?!\d)\w(?:[ -~]*\w)?", word, re.ASCII):
+            if not re.fullmatch(r"(?!\d)[!-~](?:[ -~]*[!-~])?", word):
                 raise ValueError(
-                    f"{word!r} can't be a single token: use printable ASCII that starts with a letter "
-                    "or underscore and ends with a letter, digit or underscore"
+                    f"{word!r} can't be a single token: use printable ASCII without spaces around it "
+                    "that does not start with a digit"
                 )
         return words
 

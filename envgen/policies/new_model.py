@@ -49,6 +49,8 @@ class NewModelConfig(Record):
     """Training a tokenizer: its size, by default the preset's. Copying one: rows of the embedding."""
     entity_tokens: int = Field(default=0, ge=0)
     """Training a tokenizer: so many names that tools return (of rooms, cities) are one token each."""
+    line_tokens: int = Field(default=0, ge=0)
+    """Training a tokenizer: so many lines that a quarter of all prompts have are one token each."""
     seed: int = 0
 
 
@@ -175,6 +177,7 @@ def _trained(
     """A tokenizer whose free room is shared between the dataset's names and merges."""
     from envgen.model.tokenizer import (
         NUM_BYTES,
+        dataset_lines,
         dataset_names,
         dataset_texts,
         dataset_values,
@@ -188,6 +191,9 @@ def _trained(
         if config.entity_tokens:
             values = dataset_values(source, unproven=unproven)[: config.entity_tokens]
             names = tuple(dict.fromkeys([*names, *values]))[: room * 3 // 4]
+        if config.line_tokens:
+            lines = dataset_lines(source, unproven=unproven)[: config.line_tokens]
+            names = tuple(dict.fromkeys([*lines, *names]))[: room * 3 // 4]
         settings = tokenizer_config(encoding, names, vocab_size=size)
     except ValidationError as error:
         raise ConfigError(

@@ -82,6 +82,28 @@ class GateRow(Record):
     """The most common reason where it did not pass."""
 
 
+class LiftRow(Record):
+    """What training changed: one way of decoding, with 95 % intervals."""
+
+    decoding: str
+    before: tuple[float, float, float]
+    """Value, low, high."""
+    after: tuple[float, float, float]
+    lift: tuple[float, float, float]
+    """Paired over databases."""
+
+
+class TrainingPart(Record):
+    """How a policy was trained."""
+
+    text: str
+    """What it was judged by."""
+    lifts: tuple[LiftRow, ...]
+    curve: tuple[tuple[int, float], ...] = ()
+    """(step, share of the step's rollouts that passed)."""
+    facts: dict[str, str] = Field(default_factory=dict)
+
+
 class ReportData(Record):
     """All that ``report.html`` shows; empty parts are left out of the page."""
 
@@ -98,6 +120,7 @@ class ReportData(Record):
     pass_at: tuple[PassRow, ...] = ()
     filtered: tuple[FilterRow, ...] = ()
     filter_rule: str = ""
+    training: TrainingPart | None = None
     timings: tuple[StageTime, ...] = ()
     gates: tuple[GateRow, ...] = ()
     episode: Trajectory | None = None

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from envgen.core.seeding import derive, rng
-from envgen.report.data import PassRow, TaskPoint
+from envgen.report.data import PassRow, TaskPoint, TrainingPart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,6 +122,35 @@ def pass_plot(rows: Sequence[PassRow], k: int) -> str:
 
     title = f"pass@{k} by policy and level"
     return _svg(f"pass{k}", draw, title, width=9.4, height=3.4)
+
+
+def training_plots(part: TrainingPart) -> list[str]:
+    """Before and after with intervals; the pass rate over the steps between, where it is known."""
+
+    def draw_lifts(axes: Axes) -> None:
+        for i, (name, side) in enumerate((("before", "before"), ("after", "after"))):
+            for x, row in enumerate(part.lifts):
+                value, low, high = getattr(row, side)
+                at = x + (i - 0.5) * 0.2
+                axes.plot([at, at], [low, high], color=SERIES[i], linewidth=1.6, alpha=0.6)
+                label = name if x == 0 else None
+                axes.plot([at], [value], "o", color=SERIES[i], markersize=7, label=label)
+        axes.set_xlim(-0.6, len(part.lifts) - 0.4)
+        axes.set_xticks(range(len(part.lifts)), [row.decoding for row in part.lifts])
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_ylabel("pass@1, held out")
+        _legend(axes)
+
+    def draw_curve(axes: Axes) -> None:
+        axes.plot([step for step, _ in part.curve], [y for _, y in part.curve], color=SERIES[0])
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_xlabel("GRPO step")
+        axes.set_ylabel("rollouts that passed")
+
+    plots = [_svg("lift", draw_lifts, "pass@1 on held-out tasks before and after GRPO")]
+    if part.curve:
+        plots.append(_svg("curve", draw_curve, "Share of rollouts that passed, by GRPO step"))
+    return plots
 
 
 def _strip(

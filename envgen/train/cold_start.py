@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -26,6 +26,7 @@ from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import load_encoding
 from envgen.train.checkpoints import Checkpoints
+from envgen.train.form import Foretold
 from envgen.train.metrics import Metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
 from envgen.train.parallel import Ranks, balance, ranks
@@ -52,6 +53,9 @@ class ColdStartConfig(Record):
     episodes: int = Field(default=1, ge=1)
     """Of each of these teachers, for every task. What they have in common is run once, so that several
     answers to one question cost little."""
+    weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """What a token of each of ``rollouts`` and then ``teachers`` counts: 0.4 of gold and 0.6 of a heuristic
+    make an expert that is right four times in ten where they differ. Empty: 1."""
     split: Literal["train", "validation", "test"] | None = "train"
     """Learn from tasks of this split only; None: of all."""
     model: str
@@ -91,6 +95,8 @@ class ColdStartConfig(Record):
     def _something_to_learn(self) -> Self:
         if not self.rollouts and not self.teachers:
             raise ValueError("name rollouts of teachers, or teachers to play, such as gold")
+        if self.weights and len(self.weights) != len(self.rollouts) + len(self.teachers):
+            raise ValueError(f"{len(self.weights)} weights; give one for each run and teacher")
         if self.trunk == "frozen" and self.optimizer.indexer == "frozen":
             raise ValueError("trunk and indexer are both frozen: nothing would be learnt")
         return self
@@ -158,9 +164,11 @@ def teach(
         split=config.split,
         passed_only=config.passed_only,
         max_tokens=model.config.max_position_embeddings,
+        weights=config.weights,
     )
     taught, judged = _split(rows, config)
     plan = list(_plan(taught, config))
+    foretold = Foretold(taught)
     model.requires_grad_(True)
     if config.trunk == "frozen":
         for weight in model.trunk_parameters():
@@ -175,7 +183,9 @@ def teach(
     leads = ranks.rank == 0
     with Metrics(out, first) if leads else nullcontext() as metrics:
         for step in range(first, len(plan)):
-            batch = [taught[i] for i in plan[step]]
+            begins = step < config.sft.decide_first * len(plan)
+            form = 0.0 if begins else config.sft.form_weight
+            batch = [foretold.weighted(taught[i], form) for i in plan[step]]
             figures = _update(model, optimizer, batch, step, config, ranks, out)
             loss = figures["sft/loss"]
             tokens += sum(len(row.ids) for row in batch)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from envgen.core.errors import EnvgenError
 from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
+from envgen.train.muon import Muon
 
 
 class DivergedError(EnvgenError):
@@ -23,8 +24,11 @@ class DivergedError(EnvgenError):
 
 
 class OptimizerConfig(Record):
-    """AdamW (Loshchilov & Hutter 2019) with a linear warm-up and an optional cosine descent."""
+    """AdamW (Loshchilov & Hutter 2019), or Muon for the matrices, with a warm-up and an optional cosine."""
 
+    kind: Literal["adamw", "muon"] = "adamw"
+    """muon: weights of the trunk with rows and columns are stepped by ``muon``, the rest by AdamW."""
+    muon_lr: float = Field(default=2e-2, gt=0)
     lr: float = Field(default=1e-3, gt=0)
     warmup_steps: int = Field(default=20, ge=0)
     total_steps: int | None = Field(default=None, ge=1)
@@ -65,9 +69,11 @@ class Optimizer:
         for weight in model.indexer_parameters():
             weight.requires_grad_(config.indexer == "eq4")
         betas = (config.beta1, config.beta2)
-        decayed = [p for p in self._trunk if p.dim() > 1]
+        matrices = _matrices(model, self._trunk) if config.kind == "muon" else []
+        taken = {id(weight) for weight in matrices}
+        decayed = [p for p in self._trunk if p.dim() > 1 and id(p) not in taken]
         plain = [p for p in self._trunk if p.dim() <= 1]
-        self._adam = torch.optim.AdamW(
+        adam = torch.optim.AdamW(
             [
                 {"params": decayed, "weight_decay": config.weight_decay},
                 {"params": plain, "weight_decay": 0.0},
@@ -75,11 +81,15 @@ class Optimizer:
             lr=config.lr,
             betas=betas,
         )
-        self._index_adam = (
-            torch.optim.AdamW(self._indexer, lr=config.indexer_lr, betas=betas, weight_decay=0.0)
-            if self._indexer
-            else None
-        )
+        self._parts: list[tuple[torch.optim.Optimizer, float]] = [(adam, config.lr)]
+        if self._indexer:
+            index_adam = torch.optim.AdamW(
+                self._indexer, lr=config.indexer_lr, betas=betas, weight_decay=0.0
+            )
+            self._parts.append((index_adam, config.indexer_lr))
+        if matrices:
+            muon = Muon(matrices, config.muon_lr, weight_decay=config.weight_decay)
+            self._parts.append((muon, config.muon_lr))
 
     @property
     def weights(self) -> list[nn.Parameter]:
@@ -88,7 +98,7 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Forget gradients."""
-        for optimizer in self._both():
+        for optimizer, _ in self._parts:
             optimizer.zero_grad(set_to_none=True)
 
     def step(self, step: int) -> Norms:
@@ -107,9 +117,7 @@ class Optimizer:
         for weights, norm in ((self._trunk, norms.trunk), (self._indexer, norms.indexer)):
             _scale(weights, min(1.0, self.config.clip_norm / (norm + 1e-6)))
         rate = self.config.rate(step)
-        for optimizer, lr in zip(
-            self._both(), (self.config.lr, self.config.indexer_lr), strict=False
-        ):
+        for optimizer, lr in self._parts:
             for group in optimizer.param_groups:
                 group["lr"] = lr * rate
             optimizer.step()
@@ -117,15 +125,19 @@ class Optimizer:
 
     def state(self) -> list[dict[str, Any]]:
         """What ``load`` needs to go on exactly."""
-        return [optimizer.state_dict() for optimizer in self._both()]
+        return [optimizer.state_dict() for optimizer, _ in self._parts]
 
     def load(self, state: list[dict[str, Any]]) -> None:
         """Go on from ``state``."""
-        for optimizer, saved in zip(self._both(), state, strict=True):
+        for (optimizer, _), saved in zip(self._parts, state, strict=True):
             optimizer.load_state_dict(saved)
 
-    def _both(self) -> list[torch.optim.AdamW]:
-        return [self._adam] if self._index_adam is None else [self._adam, self._index_adam]
+
+def _matrices(model: DSAForCausalLM, weights: list[nn.Parameter]) -> list[nn.Parameter]:
+    """Of ``weights``, those Muon steps: no vectors, no embeddings, no output layer, no router."""
+    outside = ("embed_tokens", "lm_head", "mlp.gate")
+    left = {id(w) for name, w in model.named_parameters() if any(part in name for part in outside)}
+    return [weight for weight in weights if weight.dim() > 1 and id(weight) not in left]
 
 
 def _norm(weights: list[nn.Parameter]) -> float:

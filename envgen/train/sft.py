@@ -34,6 +34,10 @@ class SFTConfig(Record):
 
     context_weight: float = Field(default=0.0, ge=0, le=1)
     """What a token counts that the model does not write (prompts, tool results); 0: nothing."""
+    form_weight: float = Field(default=1.0, ge=0, le=1)
+    """What a token counts that the two before it foretell (``form``); 1: as much as one that decides."""
+    decide_first: float = Field(default=0.0, ge=0, le=1)
+    """In this first part of the run, tokens that are foretold count nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,8 @@ class TaughtRow:
     places: NDArray[np.int64]
     task: str = ""
     """Rows of one task come in one batch, where what they share is run once."""
+    weights: NDArray[np.float32] | None = None
+    """What each learnt token counts; None: 1."""
 
 
 def taught_rows(
@@ -99,7 +105,7 @@ class TaughtBatch:
     parent_N: Tensor
     """Where the token before each is."""
     learnt_N: Tensor
-    """float32: in how many rows the model writes the token; 0 for context."""
+    """float32: in how many rows the model writes the token, by what it counts there; 0 for context."""
     num_row_tokens: int
     """Tokens of the rows, each counted whole."""
 
@@ -117,7 +123,7 @@ def taught_batch(
     packs = pack([row.ids for row in rows], pack_tokens)
     learnt = np.zeros(packs.ids_BT.shape, np.float32)
     for row, pack_index, places in zip(rows, packs.pack_R, packs.places, strict=True):
-        learnt[pack_index, places[row.places]] += 1
+        learnt[pack_index, places[row.places]] += 1 if row.weights is None else row.weights
     parents = packs.parents_BT()
     pack_N, place_N = np.nonzero(parents >= 0)
 

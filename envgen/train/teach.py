@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
@@ -96,6 +99,7 @@ def teacher_rows(
     split: str | None = None,
     passed_only: bool = False,
     max_tokens: int | None = None,
+    weights: Sequence[float] = (),
 ) -> list[TaughtRow]:
     """The rows of all conversations of some runs, in order.
 
@@ -106,6 +110,7 @@ def teacher_rows(
         split: of the tasks to learn from; None: all.
         passed_only: leave rollouts out that did not pass.
         max_tokens: leave longer rows out.
+        weights: what a token of each run counts; empty: 1.
 
     Raises:
         ConfigError: if nothing is left to learn from.
@@ -113,7 +118,7 @@ def teacher_rows(
     tools = TaskTools(dataset)
     rows: list[TaughtRow] = []
     unwritable = too_long = 0
-    for trajectory in _trajectories(runs):
+    for weight, trajectory in _trajectories(runs, weights or [1.0] * len(runs)):
         if split is not None and dataset.tasks[trajectory.task_id].split != split:
             continue
         if trajectory.error is not None or (passed_only and not _passed(trajectory)):
@@ -127,7 +132,7 @@ def teacher_rows(
             continue
         kept = [row for row in found if max_tokens is None or len(row.ids) <= max_tokens]
         too_long += len(found) - len(kept)
-        rows += kept
+        rows += kept if weight == 1 else [_weighted(row, weight) for row in kept]
     if unwritable or too_long:
         logger.warning(
             "left out: %d rollouts that the encoding can't express, %d rows that are too long",
@@ -142,10 +147,16 @@ def teacher_rows(
     return rows
 
 
-def _trajectories(runs: Sequence[str | Path]) -> Iterator[Trajectory]:
-    for folder in runs:
+def _trajectories(
+    runs: Sequence[str | Path], weights: Sequence[float]
+) -> Iterator[tuple[float, Trajectory]]:
+    for folder, weight in zip(runs, weights, strict=True):
         with RunStore.read(folder) as run:
-            yield from run.trajectories()
+            yield from ((weight, trajectory) for trajectory in run.trajectories())
+
+
+def _weighted(row: TaughtRow, weight: float) -> TaughtRow:
+    return replace(row, weights=np.full(len(row.places), weight, np.float32))
 
 
 def _passed(trajectory: Trajectory) -> bool:

@@ -18,10 +18,13 @@ from envgen.core.errors import ConfigError
 from envgen.model.tokenizer import (
     Tokenizer,
     TokenizerConfig,
+    dataset_lines,
     dataset_names,
     dataset_texts,
     train_tokenizer,
 )
+from envgen.pipelines.general.generate import GenerateConfig, generate
+from envgen.store.dataset import Dataset
 
 CONFIG = TokenizerConfig(
     vocab_size=400,
@@ -178,7 +181,8 @@ def test_lone_surrogates_are_refused(tokenizer: Tokenizer) -> None:
         ({"control_tokens": ("",)}, "empty"),
         ({"single_tokens": ("caf\xe9",)}, "ASCII"),
         ({"single_tokens": (" name",)}, "ASCII"),
-        ({"single_tokens": ("7",)}, "starts with a letter"),
+        ({"single_tokens": ("7",)}, "not start with a digit"),
+        ({"single_tokens": ("two\nlines",)}, "ASCII"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, object], words: str) -> None:
@@ -210,6 +214,28 @@ def test_a_dataset_gives_texts_and_names(tmp_path: Path, monkeypatch: pytest.Mon
     config = TokenizerConfig(vocab_size=600, single_tokens=names)
     tokenizer = train_tokenizer(pages, config)
     assert len(tokenizer.encode_plain("list_hotels")) == 1
+
+
+def test_lines_that_prompts_share_become_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = generate(
+        GenerateConfig(
+            categories=("meeting_scheduling",), environments=3, tasks_per_environment=1, max_level=1
+        ),
+        tmp_path / "d",
+    )
+    assert made.tasks == 3
+    prompts = [task.prompt for task in Dataset.open(tmp_path / "d").tasks.values()]
+    lines = dataset_lines(tmp_path / "d")
+    shared = [line for line in lines if all(line in prompt for prompt in prompts)]
+    assert any(line.startswith("When you are done") for line in shared)
+    plain = train_tokenizer(prompts, TokenizerConfig(vocab_size=500))
+    short = train_tokenizer(prompts, TokenizerConfig(vocab_size=500, single_tokens=lines))
+    for prompt in prompts:
+        assert short.decode(short.encode_plain(prompt)) == prompt
+        assert len(short.encode_plain(prompt)) < 0.6 * len(plain.encode_plain(prompt))
 
 
 def test_without_the_library_the_error_says_what_to_install() -> None:

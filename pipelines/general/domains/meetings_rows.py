@@ -36,7 +36,7 @@ _DAY = range(OPENS, CLOSES, 30)
 def draw_tables(recipe: Recipe, rng: Random) -> Tables:
     """Rows for one task of ``recipe``; sizes depend on the recipe alone (rank draws 2 to 4 rooms)."""
     if recipe.task == "rank":
-        return {"rooms": _rooms(rng, rng.randint(2, 4), spread=12)}
+        return {"rooms": _rooms(rng, rng.randint(2, 4), spread=9)}
     if recipe.task == "filter":
         return {"rooms": _rooms(rng, rng.randint(8, 12), spread=12)}
     rooms = _rooms(rng, 6, spread=4)
@@ -72,13 +72,16 @@ def _ids(rng: Random, prefix: str, digits: int, count: int) -> list[str]:
 
 
 def _rooms(rng: Random, count: int, *, spread: int) -> dict[str, Row]:
-    """Rooms on ``spread`` floors; with 12 floors or more, all three numbers are unique."""
+    """Rooms on ``spread`` floors; all three numbers are unique where ``spread`` is not below ``count``.
+
+    Up to nine rooms have numbers of one digit.
+    """
     if spread >= count:
         floors = rng.sample(range(1, spread + 1), count)
     else:
         floors = [rng.randint(1, spread) for _ in range(count)]
     seats = rng.sample(range(2, 5 + count), count)
-    screens = rng.sample(range(13), count)
+    screens = rng.sample(range(max(10, count + 1)), count)
     rows: dict[str, Row] = {}
     for i, name in enumerate(rng.sample(_ROOM_NAMES, count)):
         rows[name] = {

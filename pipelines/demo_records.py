@@ -1,0 +1,65 @@
+"""What the training demo is told, and what it tells; readable without PyTorch."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from envgen.core.types import Record
+from envgen.train.bootstrap import Estimate
+
+
+class TrainingDemoConfig(Record):
+    """How much of everything; the defaults take about eight minutes on two cores."""
+
+    parents: int = Field(default=6, ge=1)
+    """Proven tasks whose variants are played."""
+    variants: int = Field(default=2_000, ge=10)
+    """Of each, on rows of their own."""
+    gold_weight: float = Field(default=0.4, gt=0, lt=1)
+    """Share of the right answer in what the expert teaches; the rest is the first row."""
+    layers: int = Field(default=3, ge=1)
+    index_topk: int = Field(default=16, ge=1)
+    """Keys that sparse attention sees; conversations are about 70 tokens long."""
+    dense_epochs: float = Field(default=2.0, gt=0)
+    index_epochs: float = Field(default=0.3, gt=0)
+    sparse_epochs: float = Field(default=1.0, gt=0)
+    tokens_per_batch: int = Field(default=9_000, ge=1)
+    filter_tasks: int = Field(default=24, ge=1)
+    filter_samples: int = Field(default=100, ge=1)
+    grpo_steps: int = Field(default=60, ge=1)
+    groups: int = Field(default=32, ge=1)
+    group_size: int = Field(default=16, ge=2)
+    held_out: int = Field(default=512, ge=1)
+    """Most tasks of the test split that are judged by; none of their databases is ever trained on."""
+    seed: int = 0
+
+
+class Measured(Record):
+    """pass@1 on the held-out tasks, with 95 % intervals over databases."""
+
+    greedy: Estimate
+    sampled: Estimate
+    """At temperature 1."""
+    call_valid_rate: Estimate | None
+
+
+class TrainingDemoSummary(Record):
+    """What came out."""
+
+    seed: int
+    held_out_tasks: int
+    held_out_databases: int
+    before: Measured
+    after: Measured
+    greedy_lift: Estimate
+    """Paired, over databases."""
+    sampled_lift: Estimate
+    filter_kept: int
+    filter_dropped: int
+    sft_steps: int
+    grpo_steps: int
+    sft_tokens_per_second: float
+    grpo_tokens_per_second: float
+    """Model tokens, sampling and update together."""
+    stages: dict[str, float]
+    """Seconds."""
