@@ -11,9 +11,9 @@ from envgen.train.bootstrap import Estimate
 class TrainingDemoConfig(Record):
     """How much of everything; the defaults take about eight minutes on two cores."""
 
-    parents: int = Field(default=6, ge=1)
+    parents: int = Field(default=12, ge=1)
     """Proven tasks whose variants are played."""
-    variants: int = Field(default=2_000, ge=10)
+    variants: int = Field(default=1_000, ge=10)
     """Of each, on rows of their own."""
     gold_weight: float = Field(default=0.4, gt=0, lt=1)
     """Share of the right answer in what the expert teaches; the rest is the first row."""
@@ -26,8 +26,8 @@ class TrainingDemoConfig(Record):
     tokens_per_batch: int = Field(default=9_000, ge=1)
     filter_tasks: int = Field(default=24, ge=1)
     filter_samples: int = Field(default=100, ge=1)
-    grpo_steps: int = Field(default=60, ge=1)
-    groups: int = Field(default=32, ge=1)
+    grpo_steps: int = Field(default=50, ge=1)
+    groups: int = Field(default=16, ge=1)
     group_size: int = Field(default=16, ge=2)
     held_out: int = Field(default=512, ge=1)
     """Most tasks of the test split that are judged by; none of their databases is ever trained on."""

@@ -205,7 +205,7 @@ def _dense(
         attention="dense",
         epochs=config.dense_epochs,
         tokens_per_batch=config.tokens_per_batch,
-        sft=SFTConfig(form_weight=0.05, decide_first=0.6),
+        sft=SFTConfig(form_weight=0.1, decide_first=0.6),
         optimizer=OptimizerConfig(kind="muon", muon_lr=0.015, lr=1.5e-3, indexer="frozen"),
         seed=config.seed,
     )
@@ -301,8 +301,10 @@ def _grpo(
         sampling=SamplingConfig(
             groups=config.groups, group_size=config.group_size, max_new_tokens=48
         ),
-        rewards=RewardConfig(length=0.0, language=0.0),
-        optimizer=OptimizerConfig(lr=5e-4, indexer_lr=1e-4, warmup_steps=5, weight_decay=0.0),
+        rewards=RewardConfig(
+            language=0.0
+        ),  # replies hold no prose; a call that fails makes them longer
+        optimizer=OptimizerConfig(lr=4e-4, indexer_lr=3e-5, warmup_steps=5, weight_decay=0.0),
         seed=config.seed,
     )
 
