@@ -82,7 +82,7 @@ def dataset_values(
 
 
 def dataset_lines(
-    path: str | Path, *, unproven: bool = False, share: float = 0.25
+    path: str | Path, *, unproven: bool = False, share: float = 0.1
 ) -> tuple[str, ...]:
     """Lines that many prompts have in common, those that spare most tokens first.
 

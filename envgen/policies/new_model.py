@@ -50,7 +50,7 @@ class NewModelConfig(Record):
     entity_tokens: int = Field(default=0, ge=0)
     """Training a tokenizer: so many names that tools return (of rooms, cities) are one token each."""
     line_tokens: int = Field(default=0, ge=0)
-    """Training a tokenizer: so many lines that a quarter of all prompts have are one token each."""
+    """Training a tokenizer: so many lines that a tenth of all prompts have are one token each."""
     seed: int = 0
 
 
