@@ -1,6 +1,6 @@
 """Does the dense warm-up (paper, eq. 3) teach the lightning indexer where attention looks?
 
-    python -P benchmarks/indexer_warmup.py [--seeds 3] [--base-steps 500] [--steps 300] [--out FOLDER]
+    python -P benchmarks/indexer_warmup.py [--seeds 3] [--base-steps 500] [--steps 800] [--out FOLDER]
 
 Per seed: a tiny model is trained with dense attention on Python's own standard library (tokenized by a
 byte-level BPE trained on the same files), then frozen; the indexer alone learns from eq. 3. On files that
@@ -42,9 +42,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--base-steps", type=int, default=500)
     parser.add_argument("--base-lr", type=float, default=3e-3)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     runs = [

@@ -26,7 +26,7 @@ class TrainingDemoConfig(Record):
     tokens_per_batch: int = Field(default=9_000, ge=1)
     filter_tasks: int = Field(default=24, ge=1)
     filter_samples: int = Field(default=100, ge=1)
-    grpo_steps: int = Field(default=50, ge=1)
+    grpo_steps: int = Field(default=80, ge=1)
     groups: int = Field(default=16, ge=1)
     group_size: int = Field(default=16, ge=2)
     held_out: int = Field(default=512, ge=1)
