@@ -40,6 +40,7 @@ def bootstrap(
     copy: Annotated[
         list[Path] | None, typer.Option(help="A folder to copy to the same place.")
     ] = None,
+    json: Json = None,
 ) -> None:
     """Make a language layer: a root file system and a Docker image of it."""
     from envgen.sandboxes.workspace.bootstrap import LayerConfig
@@ -60,6 +61,7 @@ def bootstrap(
     )
     layer = make(config, log=say)
     say(f"layer {layer.name!r} is ready: {len(layer.packages)} packages")
+    write_json(json, layer)
 
 
 @app.command("list", epilog=examples("envgen images list", "envgen images list --json images.json"))
@@ -88,6 +90,7 @@ def clean(
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Also every language layer.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    json: Json = None,
 ) -> None:
     """Remove what killed builds have left, and what you say is old."""
     from envgen.sandboxes.workspace.inventory import clean as remove
@@ -96,3 +99,4 @@ def clean(
     for item in gone:
         say(f"{'would remove' if dry_run else 'removed'} {item.kind} {item.name}")
     say(f"{len(gone)} things, {sum(item.bytes for item in gone) / (1 << 20):.0f} MiB")
+    write_json(json, [item.model_dump(mode="json") for item in gone])
