@@ -33,11 +33,23 @@ HOST_IMAGE = "envgen-host:1"
 """An empty image: this machine's libraries and interpreter are mounted into it, read-only."""
 LABEL = "envgen.owner"
 NOBODY = 65534
-FIRST = ["sh", "-c", "while read -r _; do (:); done"]
-"""The first process: each line makes it collect dead children; it ends with its input."""
+_COLLECT_S = 30.0
+FIRST = ["sh", "-c", "while read -r _; do (:); echo; done"]
+"""The first process: each line makes it collect dead children and answer; it ends with its input."""
 _RUN = 'exec "$@"'
-_RUN_ALONE = '"$@"; code=$?; kill -9 -1 2>/dev/null; exit $code'
-"""kill -1 means every process but this one and the first."""
+_END = """while kill -9 -1 2>/dev/null; do
+    live=
+    for entry in /proc/[0-9]*; do
+        case $entry in /proc/1|/proc/$$) continue ;; esac
+        [ -r $entry/status ] || continue
+        while read -r key value _; do
+            [ "$key" = State: ] && [ "$value" != Z ] && live=1
+        done <$entry/status
+    done 2>/dev/null
+    [ -n "$live" ] || break
+done"""
+"""End every process but this shell and the first, and wait until they are dead (-1 means all others)."""
+_RUN_ALONE = f'"$@"; code=$?; {_END}; exit $code'
 _OOM_KILLS = """cd /sys/fs/cgroup
 for file in memory.events memory/memory.oom_control; do
     [ -r $file ] && while read -r key value; do [ $key = oom_kill ] && echo $value; done < $file
@@ -210,7 +222,7 @@ def make(
             working_dir="/",
         )["Id"]
         try:
-            stdin = api.attach_socket(container, {"stdin": 1, "stream": 1})
+            stdin = api.attach_socket(container, {"stdin": 1, "stdout": 1, "stream": 1})
             api.start(container)
         except BaseException:
             with contextlib.suppress(docker.errors.DockerException):
@@ -313,6 +325,8 @@ class DockerSandbox:
             result = run.run(stdin, limit, self.spec.output_bytes)
             if result.timed_out:
                 self.end_all()
+            elif script is _RUN_ALONE:
+                self._collect()
             code = signalled(result.exit_code)
             oom = code == -9 and not result.timed_out and self._out_of_memory()
         return result.model_copy(update={"exit_code": code, "oom": oom})
@@ -328,12 +342,19 @@ class DockerSandbox:
 
     def end_all(self) -> None:
         """Kill every program but the first process, which then collects them."""
-        killer = DockerExec(
-            client().api, self.container, ["sh", "-c", "kill -9 -1"], {}, "/", self.user
-        )
+        killer = DockerExec(client().api, self.container, ["sh", "-c", _END], {}, "/", self.user)
         killer.run(b"", 10.0, 1024)
+        self._collect()
+
+    def _collect(self) -> None:
+        """Have the first process collect the dead, which would count among the next program's ``pids``."""
         raw = getattr(self._stdin, "_sock", self._stdin)
         raw.sendall(b"\n")
+        raw.settimeout(_COLLECT_S)
+        try:
+            raw.recv(4096)
+        except TimeoutError:
+            raise SandboxError("docker: the container's first process does not answer") from None
 
     def spawn(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = WORK
