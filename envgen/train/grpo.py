@@ -15,7 +15,8 @@ What the symbols are here:
 * o_i is a whole rollout: all tokens that the model wrote in all its turns. A rollout that fills several rows
   (a new user turn or a context reset re-rendered its past) has one A, one |o_i| and one mean in (9).
 * pi_old is what the sampler said, at sampling temperature and after truncation (``old="sampler"``), so r and
-  (9) see both several updates a batch and the difference between engine and trainer.
+  (9) see both several updates a batch and the difference between engine and trainer. With
+  ``old="recomputed"`` r sees the updates only; (9) still sees both.
 * pi_theta and pi_ref are renormalised on the sampler's own support (keep sampling mask) and repeat its expert
   and key choices (keep routing); that happens where log-probabilities are made (``scoring.py``).
 
@@ -33,12 +34,15 @@ from torch import Tensor
 
 from envgen.core.types import Record
 
+STD_FLOOR = 1e-4
+"""Added to a group's deviation, as in TRL."""
+
 
 class GRPOConfig(Record):
     """The objective. Defaults are the paper's."""
 
     advantage: Literal["mean", "std"] = "mean"
-    """std: also divide by the group's standard deviation (Shao et al. 2024)."""
+    """std: also divide by the group's standard deviation (Shao et al. 2024), as TRL does."""
     clip_low: float = Field(default=0.2, ge=0, lt=1)
     clip_high: float = Field(default=0.2, ge=0)
     """Larger than ``clip_low``: clip-higher (DAPO, Yu et al. 2025)."""
@@ -60,7 +64,7 @@ class GRPOConfig(Record):
     keep_topk: bool = True
     """Repeat the sampler's key sets where it recorded them."""
     old: Literal["sampler", "recomputed"] = "sampler"
-    """recomputed: pi_old is the trainer's own policy before the first update (PPO's form)."""
+    """recomputed: pi_old of (6) is the trainer's own policy before the first update (PPO's form)."""
     tis_cap: float | None = Field(default=None, gt=0)
     """Truncated importance sampling: weigh tokens by min(pi_recomputed / pi_sampler, cap)."""
     zero_variance: Literal["keep", "drop"] = "keep"
@@ -81,7 +85,8 @@ def group_advantages(rewards_I: Tensor, group_I: Tensor, *, normalize_std: bool 
     Args:
         rewards_I: float32 [I].
         group_I: int64 [I], number of each rollout's group, 0 .. groups - 1.
-        normalize_std: also divide by the group's (population) standard deviation + 1e-6.
+        normalize_std: also divide by the group's standard deviation + 1e-4; the variance is unbiased, over
+            one less than the group's size.
 
     Returns:
         Advantages [I]; exactly 0 in a group of equal rewards.
@@ -100,8 +105,9 @@ def group_advantages(rewards_I: Tensor, group_I: Tensor, *, normalize_std: bool 
     centred = wide - mean[group_I]
     centred[~varied(rewards_I, group_I)] = 0.0
     if normalize_std:
-        variance = torch.zeros_like(count).index_add_(0, group_I, centred**2) / count
-        centred = centred / (variance.sqrt()[group_I] + 1e-6)
+        squares = torch.zeros_like(count).index_add_(0, group_I, centred**2)
+        deviation = (squares / (count - 1).clamp_min(1)).sqrt()
+        centred = centred / (deviation[group_I] + STD_FLOOR)
     return centred.to(rewards_I.dtype)
 
 
@@ -136,7 +142,7 @@ class TokenBatch:
     ref_N: Tensor | None = None
     """log pi_ref; needed with ``kl_coef`` > 0."""
     sampler_N: Tensor | None = None
-    """log-probabilities of the sampler; needed with ``tis_cap``."""
+    """log-probabilities of the sampler, where ``old_N`` is not that; (9) looks at these."""
     kl_scale_I: Tensor | None = None
     """What ``kl_coef`` is multiplied by for each rollout, where domains differ; None: 1."""
 
@@ -151,7 +157,7 @@ class Loss:
     """(7) per token, detached."""
     ratio_N: Tensor
     divergence_I: Tensor
-    """mean_t log(pi_old / pi_theta) of each rollout."""
+    """mean_t log(pi_old / pi_theta) of each rollout, pi_old the sampler's."""
     masked_I: Tensor
     """bool: M = 0."""
     clipped_N: Tensor
@@ -198,8 +204,13 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
 
 
 def divergence(batch: TokenBatch) -> Tensor:
-    """mean_t log(pi_old / pi_theta) of each rollout, what (9) looks at: [I], detached."""
-    return rollout_mean((batch.old_N - batch.logp_N).detach(), batch)
+    """mean_t log(pi_old / pi_theta) of each rollout, what (9) looks at: [I], detached.
+
+    pi_old is what the inference engine said, also where r is of recomputed probabilities: what is stale and
+    what engine and trainer differ by both count.
+    """
+    said_N = batch.old_N if batch.sampler_N is None else batch.sampler_N
+    return rollout_mean((said_N - batch.logp_N).detach(), batch)
 
 
 def off_policy(advantage_I: Tensor, divergence_I: Tensor, delta: float) -> Tensor:

@@ -329,7 +329,7 @@ class Updater:
         found: list[float] = []
         for part in parts:
             scores = self._said(self._model, part).scores
-            old_N = part.batch.old_N if part.old_N is None else part.old_N
+            old_N = part.batch.old_N
             gap_J = torch.zeros(len(part.rollout_J), device=old_N.device)
             gap_J.index_add_(0, part.batch.rollout_N, old_N - scores.logp_N)
             lengths_J = torch.from_numpy(learnt.length_I[part.rollout_J]).to(gap_J.device)
