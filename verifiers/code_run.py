@@ -24,6 +24,7 @@ from envgen.sandboxes.workspace import Limits, OpenWorkspace, Workspace
 from envgen.verifiers import program_canaries
 from envgen.verifiers.inline_canaries import Inline, inline_canaries
 from envgen.verifiers.junit import read_junit
+from envgen.verifiers.junit.cases import UNBUILT
 from envgen.verifiers.runners import runner
 from envgen.verifiers.runners.base import Canaries, Runner
 
@@ -41,7 +42,7 @@ class RunStatus(StrEnum):
     REFUSED = "refused"
     """The change does not apply."""
     NOT_BUILT = "not_built"
-    """A build command failed."""
+    """A build command failed, or the runner could not build what holds the canaries."""
     TIMED_OUT = "timed_out"
     NO_REPORT = "no_report"
     """The runner left no report, or a broken one: its tests are unknown."""
@@ -222,6 +223,9 @@ class _Run:
         except ReportError as error:
             reason = f"{error}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.NO_REPORT, reason=reason, tests_s=seconds)
+        if self._canaries_unbuilt(report):
+            reason = f"the tests around the canaries: {_tail(done)}"
+            return TestRun(status=RunStatus.NOT_BUILT, reason=reason, tests_s=seconds)
         if fault := self._canary_fault(report) or self._program_fault():
             reason = f"{fault}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.FORGED, reason=reason, tests_s=seconds)
@@ -251,6 +255,18 @@ class _Run:
             return {name: sandbox.read_file(name, _MAX_REPORT) for name in names}
         except SandboxError as error:
             raise ReportError(f"the report can't be read: {error}") from error
+
+    def _canaries_unbuilt(self, report: TestReport) -> bool:
+        """Whether the runner says that the package of the canaries could not be built.
+
+        A change may say so too, by what it prints: nothing in such a report counts.
+        """
+        assert self.canaries is not None
+        statuses = report.statuses()
+        if self.canaries.passing in statuses or self.canaries.failing in statuses:
+            return False
+        package = self.canaries.passing.rpartition("::")[0]
+        return f"{package}::{UNBUILT}" in statuses
 
     def _canary_fault(self, report: TestReport) -> str:
         """What is wrong with the verdicts on the canaries; empty when nothing is."""

@@ -203,6 +203,17 @@ def code(
         Literal["auto", "bubblewrap", "docker"],
         typer.Option(metavar="NAME", help="Where repositories are built and tested."),
     ] = "auto",
+    downloads: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where installs keep what they fetch, for each repository. Default: envgen's cache.",
+        ),
+    ] = None,
+    allow_missing: Annotated[
+        bool,
+        typer.Option("--allow-missing", help="Leave out files that a partial clone lacks."),
+    ] = False,
     json: Json = None,
 ) -> None:
     """Turn issue-PR pairs into tasks that are proven by the repository's own tests.
@@ -211,6 +222,7 @@ def code(
     mends tests and breaks none. Stopped, the same command goes on where it was.
     """
     from envgen.cli import code_sources
+    from envgen.core.environ import cache_folder
     from envgen.environments.code_hosts import host_certificates
     from envgen.pipelines.code.clones import jobs_of
     from envgen.pipelines.code.gather import gather
@@ -230,6 +242,7 @@ def code(
     mine = {"repo": repo or "any/any", **wanted}
     named = read_names(repos) if repos else ((repo,) if repo and not clone else ())
     jobs: Sequence[Job] = jobs_of(instances, clones) if instances else ()
+    judges = code_sources.judges(policy, votes, max_cost, concurrency, out) if policy else None
     mined: dict[str, int] = {}
     if not instances and (named or policy):
         sources = (
@@ -237,7 +250,6 @@ def code(
             if named
             else code_sources.local(clone, repo, issues or ())
         )
-        judges = code_sources.judges(policy, votes, max_cost, concurrency, out) if policy else None
         jobs, mined = gather(sources, MineConfig.model_validate(mine), judges)
         clone = None
     config = CodeConfig.model_validate(
@@ -260,9 +272,14 @@ def code(
             mined=mined,
             workers=workers,
             build=BuildConfig(
-                backend=backend, layer=layer, certificates=certificates or host_certificates()
+                backend=backend,
+                layer=layer,
+                certificates=certificates or host_certificates(),
+                downloads=downloads or cache_folder() / "downloads",
+                allow_missing=allow_missing,
             ),
             progress=update,
+            helper=judges.policy if judges else None,
         )
     shown = table("what", "n ", title=summary.path)
     shown.add_row("proven tasks", str(summary.tasks))

