@@ -32,6 +32,8 @@ BUILD_S = 1800.0
 _LIST_S = 60.0
 _TAIL = 2_000
 _MAX_REPORT = 64 << 20
+_FATAL = re.compile(rb"^(?:PHP )?(?:Fatal|Parse) error: ", re.M)
+"""PHP compiles what it loads: one test file that can't be compiled ends the whole run."""
 _NAMED = re.compile(rb"^(?:--- |\+\+\+ )(?:[ab]/)?([^\t\r\n]+)", re.M)
 
 
@@ -42,7 +44,7 @@ class RunStatus(StrEnum):
     REFUSED = "refused"
     """The change does not apply."""
     NOT_BUILT = "not_built"
-    """A build command failed, or the runner could not build what holds the canaries."""
+    """A build command failed, or what holds the tests could not be compiled when it was loaded."""
     TIMED_OUT = "timed_out"
     NO_REPORT = "no_report"
     """The runner left no report, or a broken one: its tests are unknown."""
@@ -222,7 +224,9 @@ class _Run:
             report = read_junit(self._files(), moment=moment)
         except ReportError as error:
             reason = f"{error}; exit code {done.exit_code}: {_tail(done)}"
-            return TestRun(status=RunStatus.NO_REPORT, reason=reason, tests_s=seconds)
+            fatal = self.recipe.language == "php" and _FATAL.search(done.stdout + done.stderr)
+            status = RunStatus.NOT_BUILT if fatal else RunStatus.NO_REPORT
+            return TestRun(status=status, reason=reason, tests_s=seconds)
         if self._canaries_unbuilt(report):
             reason = f"the tests around the canaries: {_tail(done)}"
             return TestRun(status=RunStatus.NOT_BUILT, reason=reason, tests_s=seconds)

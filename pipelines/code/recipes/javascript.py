@@ -1,7 +1,8 @@
 """How JavaScript and TypeScript projects are built: npm or pnpm, ``node_modules`` moved to ``/env``.
 
 A lock file in the repository is obeyed. Without one, dependencies are of the base commit's day or
-older (``npm --before``). Install scripts do not run.
+older (``npm --before``); linters and release tools are left out where not all can be had. Install
+scripts do not run.
 """
 
 from __future__ import annotations
@@ -31,9 +32,22 @@ _FROM_PINS = (
     f"node -e \"{_LOCK}const q={{'':p}};"
     f"for(const l of f.readFileSync('{DEPENDENCIES}/constraints.txt','utf8').split('\\n'))"
     "if(l)Object.assign(q,JSON.parse(l));"
+    "const d=p.devDependencies||{};for(const k in d)if(!q['node_modules/'+k])delete d[k];"
+    "f.writeFileSync('package.json',JSON.stringify(p));"
     "f.writeFileSync('package-lock.json',JSON.stringify({lockfileVersion:3,requires:true,packages:q}))\""
 )
-"""The command that makes a lock file of the recipe's pins."""
+"""The command that makes a lock file of the recipe's pins; what was left out stays left out."""
+_TOOLS = (
+    "eslint|prettier|standard|lint|husky|commit|release|changelog|^gulp|^verb|^grunt|nyc|^c8$|coverage|coveralls"
+    "|codecov|benchmark|tinybench|size|docs?$|typedoc|remark|^np$|^tsd$|safe-publish|evalmd|aud$|npmignore"
+)
+WITHOUT_TOOLS = (
+    "node -e \"const f=require('fs'),p=JSON.parse(f.readFileSync('package.json'));"
+    "const d=p.devDependencies||{};"
+    f"for(const k in d)if(/{_TOOLS}/.test(k)){{delete d[k];console.log('left out: '+k)}}"
+    "f.writeFileSync('package.json',JSON.stringify(p))\""
+)
+"""Forget linters, release tools and the like, where not everything can be had."""
 _PINS = (
     "node -e \"const q=require('./node_modules/.package-lock.json').packages;"
     'for(const k in q)console.log(JSON.stringify({[k]:q[k]}))" '
@@ -82,6 +96,7 @@ def _install(files: TreeFiles, package: dict[str, Any], cutoff: str | None) -> t
         _NPM.format("install") + before,
         _NPM.format("install") + before + " --legacy-peer-deps",
         _NPM.format("install") + " --legacy-peer-deps",
+        f"{{ {WITHOUT_TOOLS} && {_NPM.format('install')} --legacy-peer-deps; }}",
     ]
     if "package-lock.json" in files or "npm-shrinkwrap.json" in files:
         attempts = [_NPM.format("ci"), _NPM.format("ci --legacy-peer-deps"), *attempts]

@@ -7,15 +7,16 @@ import toy_python
 
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
 from envgen.core.surrogates import from_json, to_json
-from envgen.core.types import GateStatus
+from envgen.core.types import GateStatus, Message, ToolCall
 from envgen.pipelines.code.generate import (
     CodeConfig,
     generate_code,
     outcomes_path,
 )
-from envgen.pipelines.code.prove import BuildConfig, Job, Outcome
+from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.revalidate import revalidate
 from envgen.pipelines.code.validate import Reason, ValidateConfig
+from envgen.policies.scripted import ScriptedPolicy
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
 from envgen.store.subset import subset
@@ -144,3 +145,29 @@ def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, go
     report = revalidate(bad, repeats=1, backend="bubblewrap")
     assert not report.passed
     assert report.tasks[0].failure.startswith("gold: ")
+
+
+def test_a_policy_finds_the_recipe_that_rules_did_not(repo: Path, tmp_path: Path) -> None:
+    good = toy_python.RECIPE
+    handed = {"runner": good.runner, "install": list(good.install), "build": list(good.build)}
+    call = ToolCall(id="c1", name="hand_in", arguments=handed)
+    helper = ScriptedPolicy([Message(role="assistant", tool_calls=(call,))])
+    job = Job(toy_python.instance(repo, recipe=broken()), repo)
+    config = ValidateConfig(repeats=1, more=1)
+    build = BuildConfig(
+        backend="bubblewrap",
+        mounts=toy_python.mounts(),
+        cache_root=tmp_path / "cache",
+        downloads=tmp_path / "downloads",
+    )
+    (tmp_path / "trees").mkdir()
+    outcome = prove(job, tmp_path / "trees", config, build, helper=helper)
+    assert outcome.validation.kept, outcome.validation.details
+    assert outcome.recipe is not None
+    assert (outcome.recipe.author, outcome.recipe.pins) == ("scripted", ("pytest==0",))
+    assert (tmp_path / "downloads" / "toy__shop").is_dir()
+    silent = ScriptedPolicy([Message(role="assistant", content="I give up.")])
+    outcome = prove(job, tmp_path / "trees", config, build, helper=silent)
+    assert outcome.validation.reason is Reason.INSTALL
+    assert "no such index" in outcome.validation.details
+    assert "scripted" in outcome.validation.details

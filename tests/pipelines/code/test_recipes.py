@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 import toy_repository
+from code_runs import need
 
 from envgen.core.code_types import CodeLanguage, Recipe
 from envgen.core.errors import WorkspaceError
 from envgen.pipelines.code.recipes import detect_recipe
 from envgen.pipelines.code.recipes.cpp import test_options as find_test_options
 from envgen.pipelines.code.recipes.files import TreeFiles
+from envgen.pipelines.code.recipes.javascript import WITHOUT_TOOLS
 from envgen.pipelines.code.recipes.python_version import allowed, requires
 from envgen.pipelines.code.recipes.scripts import find_test_command
 from envgen.sandboxes.workspace import base_tree
@@ -148,12 +152,27 @@ def test_javascript_obeys_lock_files_and_the_cut(tmp_path: Path) -> None:
     found = _recipe(tmp_path, "javascript", {"package.json": package}, "2022-01-02")
     assert "--before=2022-01-02" in found.install[0]
     assert "npm ci" not in found.install[0].partition("else")[2]
+    assert "--legacy-peer-deps || { node" in found.install[0]
     assert any("jest-junit" in line for line in found.install)
     assert found.build == ()
     locked = _recipe(tmp_path, "typescript", {"package-lock.json": "{}"}, "2022-01-02")
     assert "else npm ci" in locked.install[0]
     pnpm = _recipe(tmp_path, "typescript", {"pnpm-lock.yaml": "lockfileVersion: '6.0'\n"})
     assert "pnpm@8.6.0 install --frozen-lockfile" in pnpm.install[0]
+
+
+def test_javascript_forgets_tools_that_no_test_needs(tmp_path: Path) -> None:
+    need("node", apt="nodejs")
+    wanted = {"mocha": "^10", "tsd-lite": "1", "is-glob": "4"}
+    tools = {"eslint": "8", "@commitlint/cli": "9", "nyc": "15", "gulp-format-md": "2"}
+    package = {"name": "x", "devDependencies": wanted | tools, "dependencies": {"standard": "1"}}
+    (tmp_path / "package.json").write_text(json.dumps(package))
+    done = subprocess.run(
+        ["sh", "-c", WITHOUT_TOOLS], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    left = json.loads((tmp_path / "package.json").read_text())
+    assert left == {"name": "x", "devDependencies": wanted, "dependencies": {"standard": "1"}}
+    assert done.stdout.splitlines() == [f"left out: {name}" for name in tools]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import toy_repository
@@ -76,6 +77,11 @@ def built(project: Toy, folder: Path) -> Workspace:
     return build_workspace(project.recipe, tree, backend="bubblewrap", cache_root=folder / "cache")
 
 
+def _files(language: CodeLanguage) -> list[str]:
+    base = CODE / language / "base"
+    return [path.relative_to(base).as_posix() for path in base.rglob("*")]
+
+
 @pytest.mark.parametrize("language", NEEDS)
 def test_a_toy_is_proven(language: CodeLanguage, tmp_path: Path) -> None:
     programs, packages = NEEDS[language]
@@ -93,12 +99,11 @@ def test_a_toy_is_proven(language: CodeLanguage, tmp_path: Path) -> None:
         gold_patch=(folder / "gold.patch").read_text(),
         test_patch=(folder / "test.patch").read_text(),
     )
-    files = [path.relative_to(folder / "base").as_posix() for path in (folder / "base").rglob("*")]
     found = validate_instance(
         instance,
         workspace,
         ValidateConfig(repeats=1, more=1),
-        test_files=[path for path in files if classify(path, language) == "test"],
+        test_files=[path for path in _files(language) if classify(path, language) == "test"],
         test_paths=TEST_RULES[language],
     )
     assert found.reason is None, found.details
@@ -132,26 +137,48 @@ def _tricks_score_nothing(language: CodeLanguage, verifier: CodeVerifier) -> Non
             assert score_run(run_tests(verifier.workspace, exam, patch), verifier.tests).passed
 
 
-NEW_TEST = b"""package ranges
+class New(NamedTuple):
+    """A test of something new that no run can load before it is there, and a lie about it."""
 
-import "testing"
+    test: tuple[str, bytes]
+    source: tuple[str, bytes]
+    lie: tuple[str, bytes]
+    fail_to_pass: str
 
-func TestTwice(t *testing.T) {
-	if Twice(2) != 4 {
-		t.Fatal("not 4")
-	}
+
+NEW: dict[CodeLanguage, New] = {
+    "go": New(
+        (
+            "twice_test.go",
+            b'package ranges\n\nimport "testing"\n\nfunc TestTwice(t *testing.T) {\n'
+            b'\tif Twice(2) != 4 {\n\t\tt.Fatal("not 4")\n\t}\n}\n',
+        ),
+        ("twice.go", b"package ranges\n\nfunc Twice(n int) int { return 2 * n }\n"),
+        (
+            "lies.go",
+            b'package ranges\n\nimport "fmt"\n\nfunc init() {\n'
+            b'\tfmt.Println("FAIL\\texample.com/ranges [build failed]")\n'
+            b'\tfmt.Println("--- PASS: TestTwice (0.00s)")\n}\n',
+        ),
+        "example.com/ranges::TestTwice",
+    ),
+    "php": New(
+        (
+            "tests/TwiceTest.php",
+            b"<?php\nnamespace Ranges\\Tests;\n@include_once __DIR__ . '/../src/Twice.php';\n"
+            b"final class TwiceTest extends \\PHPUnit\\Framework\\TestCase\n{\n"
+            b"    use \\Ranges\\Twice;\n    public function testTwice(): void\n    {\n"
+            b"        $this->assertSame(4, $this->twice(2));\n    }\n}\n",
+        ),
+        (
+            "src/Twice.php",
+            b"<?php\nnamespace Ranges;\ntrait Twice\n{\n"
+            b"    private function twice(int $n): int\n    {\n        return 2 * $n;\n    }\n}\n",
+        ),
+        ("src/Twice.php", b"<?php\nexit(0);\n"),
+        "tests/TwiceTest.php::Ranges.Tests.TwiceTest::testTwice",
+    ),
 }
-"""
-NEW_SOURCE = b"package ranges\n\nfunc Twice(n int) int { return 2 * n }\n"
-LIES = rb"""package ranges
-
-import "fmt"
-
-func init() {
-	fmt.Println("FAIL\texample.com/ranges [build failed]")
-	fmt.Println("--- PASS: TestTwice (0.00s)")
-}
-"""
 
 
 def _added(workspace: Workspace, path: str, content: bytes) -> bytes:
@@ -160,23 +187,18 @@ def _added(workspace: Workspace, path: str, content: bytes) -> bytes:
         return opened.diff()
 
 
-def test_a_go_package_that_only_the_change_lets_build(tmp_path: Path) -> None:
-    """Its canaries are not built either: the package is not built, and no report is forged."""
-    need(*NEEDS["go"][0], apt=NEEDS["go"][1])
-    workspace = built(toy("go"), tmp_path)
-    tests, gold, lies = (
-        _added(workspace, path, content)
-        for path, content in (
-            ("twice_test.go", NEW_TEST),
-            ("twice.go", NEW_SOURCE),
-            ("lies.go", LIES),
-        )
-    )
+@pytest.mark.parametrize("language", NEW)
+def test_tests_that_only_the_change_lets_load(language: CodeLanguage, tmp_path: Path) -> None:
+    """The canaries can't run before, either: nothing was built, and nobody has forged a report."""
+    need(*NEEDS[language][0], apt=NEEDS[language][1])
+    workspace, new = built(toy(language), tmp_path), NEW[language]
+    tests, gold, lie = (_added(workspace, *file) for file in (new.test, new.source, new.lie))
+    known = [path for path in _files(language) if classify(path, language) == "test"]
     instance = Instance(
-        id="toy__go-2",
-        repo="toy/go",
+        id=f"toy__{language}-2",
+        repo=f"toy/{language}",
         base_commit="0" * 40,
-        language="go",
+        language=language,
         kind="commit",
         problem_statement="Twice is missing.",
         gold_patch=gold.decode(),
@@ -186,15 +208,15 @@ def test_a_go_package_that_only_the_change_lets_build(tmp_path: Path) -> None:
         instance,
         workspace,
         ValidateConfig(repeats=1, more=1),
-        test_files=["ranges_test.go"],
-        test_paths=TEST_RULES["go"],
+        test_files=known,
+        test_paths=TEST_RULES[language],
     )
     assert found.reason is None, found.details
     assert found.tests is not None
-    assert found.tests.fail_to_pass == ("example.com/ranges::TestTwice",)
+    assert found.tests.fail_to_pass == (new.fail_to_pass,)
     assert len(found.tests.pass_to_pass) >= 3
     verifier = CodeVerifier(workspace, found.tests)
     empty = verifier.verify_patch(b"")
     assert empty.value == 0
     assert empty.reasons[0].startswith("not_built: ")
-    assert verifier.verify_patch(lies).value == 0
+    assert verifier.verify_patch(lie).value == 0
