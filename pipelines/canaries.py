@@ -8,7 +8,7 @@ planted one takes it, and both agree on gold and on every stored probe that does
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,6 +81,7 @@ def make_canaries(
     *,
     backend: WorkerBackend = "auto",
     unproven: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> CanarySummary:
     """Write a dataset of canaries of a dataset's tasks.
 
@@ -90,6 +91,7 @@ def make_canaries(
         config: which canaries.
         backend: where the verifiers run while canaries are proven.
         unproven: accept parents without evidence.
+        progress: called with (done, total, what).
 
     Raises:
         ConfigError: if a task or hole is unknown, or no canary can be made.
@@ -101,7 +103,9 @@ def make_canaries(
     parents = _parents(source, config)
     made: dict[str, list[_Made]] = {}
     with Hosts(backend=backend, trusted=source.source is not SourceKind.FOREIGN) as hosts:
-        for task_id in parents:
+        for done, task_id in enumerate(parents):
+            if progress:
+                progress(done, len(parents), task_id)
             made[task_id] = list(_canaries(source, task_id, config, hosts))
     everything = [one for group in made.values() for one in group]
     if not everything:
@@ -120,10 +124,15 @@ def make_canaries(
 def _parents(source: Dataset, config: CanaryConfig) -> tuple[str, ...]:
     for name in config.holes:
         if name not in HOLES:
-            raise ConfigError(f"unknown hole {name!r}{near_names(name, HOLES)}")
+            raise ConfigError(
+                f"unknown hole {name!r}{near_names(name, HOLES)}", f"there are {', '.join(HOLES)}"
+            )
     for task_id in config.task_ids:
         if task_id not in source.own_task_ids:
-            raise ConfigError(f"unknown task {task_id!r}{near_names(task_id, source.own_task_ids)}")
+            raise ConfigError(
+                f"unknown task {task_id!r}{near_names(task_id, source.own_task_ids)}",
+                "see `envgen list`",
+            )
     chosen = config.task_ids or source.own_task_ids
     return tuple(t for t in chosen if canary_mark(source.tasks[t]) is None)
 

@@ -1,4 +1,4 @@
-"""``envgen train``: cold start, GRPO and the indexer's stages; ``envgen eval``."""
+"""``envgen train``: cold start, GRPO and the indexer's stages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from envgen.cli.console import out, progress, table, write_json
-from envgen.cli.options import Json, Out, Seed, Unproven, examples
-from envgen.cli.runs import parse_ks
+from envgen.cli.options import Json, Out, Seed, examples
 from envgen.core.errors import ConfigError, MissingExtraError
 from envgen.core.registry import near_names
 
 if TYPE_CHECKING:
-    from envgen.train.bootstrap import Estimate
     from envgen.train.cold_start import ColdStartConfig
-    from envgen.train.evaluate import Evaluation
 
 C = TypeVar("C", bound=BaseModel)
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -250,83 +247,9 @@ def grpo(
     write_json(json, summary)
 
 
-def evaluate(
-    data: Data,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", metavar="MODEL", help="A model folder, or any policy.", show_default=False
-        ),
-    ],
-    out_path: Out,
-    k: Annotated[str, typer.Option("--k", metavar="LIST", help="The ks of pass@k.")] = "1",
-    temperature: Annotated[
-        str, typer.Option(metavar="LIST", help="Temperatures; 0: greedy, one episode a task.")
-    ] = "0,1",
-    split: Split = "test",
-    max_tasks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Play so many tasks. Default: all.")
-    ] = None,
-    variants: Annotated[
-        bool, typer.Option("--variants/--no-variants", help="Play the variants, too.")
-    ] = True,
-    against: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The --out of another evaluation: tell differences."),
-    ] = None,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Most tokens of one reply.")
-    ] = 256,
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Episodes at the same time.")
-    ] = None,
-    unproven: Unproven = False,
-    seed: Seed = 0,
-    json: Json = None,
-) -> None:
-    """Estimate a policy's pass@k on held-out tasks, with intervals over databases."""
-    from envgen.train.evaluate_model import EvalConfig, evaluate_model
-
-    config = EvalConfig(
-        data=str(data),
-        model=model,
-        out=str(out_path),
-        split=None if split == "all" else split,
-        variants=variants,
-        max_tasks=max_tasks,
-        ks=parse_ks(k),
-        temperatures=_numbers(temperature),
-        max_new_tokens=max_tokens,
-        concurrency=concurrency,
-        unproven=unproven,
-        seed=seed,
-    )
-    with progress("evaluation") as update:
-        summary = evaluate_model(config, against=against, progress=update)
-    shown = table("temperature", "pass@k", "estimate ", "interval ", "tasks ", title=model)
-    for heat, found in summary.temperatures.items():
-        for number, estimate in found.pass_at.items():
-            shown.add_row(f"{heat:g}", f"pass@{number}", *_cells(estimate), str(found.tasks))
-        if heat in summary.against:
-            for number, estimate in summary.against[heat].pass_at.items():
-                shown.add_row("", f"  against {against}, @{number}", *_cells(estimate), "")
-    out.print(shown)
-    for heat, found in summary.temperatures.items():
-        _tell_rates(heat, found)
-    write_json(json, summary)
-
-
 def add_commands(parent: typer.Typer) -> None:
     """Add this module's commands to ``parent``."""
     parent.add_typer(app, name="train")
-    parent.command(
-        "eval",
-        epilog=examples(
-            "envgen eval --data ds/ --model runs/grpo/last --out runs/after",
-            "envgen eval --data ds/ --model m/ --k 1,4 --temperature 0,0.7 --out e",
-            "envgen eval --data ds/ --model g/last --against e --out after",
-        ),
-    )(evaluate)
 
 
 def overridden(config: C, items: list[str] | None) -> C:
@@ -412,30 +335,3 @@ def _use(threads: int | None) -> None:
     import torch
 
     torch.set_num_threads(threads or os.cpu_count() or 1)
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ConfigError(f"{text!r} is no list of numbers", "write --temperature 0,1") from error
-
-
-def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    if estimate is None:
-        return "-", "-"
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.3f}", "-"
-    return f"{estimate.value:.3f}", f"{estimate.low:.3f} .. {estimate.high:.3f}"
-
-
-def _tell_rates(heat: float, found: Evaluation) -> None:
-    calls, tokens = found.call_valid_rate, found.model_tokens
-    parts = [f"{found.databases} databases"]
-    if calls is not None:
-        parts.append(f"valid calls {calls.value:.1%}")
-    if tokens is not None:
-        parts.append(f"{tokens.value:.0f} model tokens a rollout")
-    if found.errors:
-        parts.append(f"{found.errors} errors")
-    out.print(f"temperature {heat:g}: {', '.join(parts)}")

@@ -1,0 +1,116 @@
+"""canaries and eval: canaries of a dataset, and what the evaluation tells of a policy that plays them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import Cli
+from tiny_dataset import write_tiny_dataset
+
+from envgen.core.canonical import dumps
+from envgen.pipelines.canaries import canary_id
+from envgen.store.bundles import EnvironmentBundle
+from envgen.store.dataset import Dataset
+from envgen.store.writer import DatasetWriter
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_dataset(tmp_path_factory.mktemp("source") / "ds").path
+
+
+@pytest.fixture
+def canaries(cli: Cli, source: Path, tmp_path: Path) -> Path:
+    said = cli("canaries", "--data", source, "--out", tmp_path / "canaries")
+    assert said.code == 0, said
+    return tmp_path / "canaries"
+
+
+def evaluate(cli: Cli, data: Path, model: str) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, output, and what is told of canaries."""
+    said = cli(
+        "eval", "--data", data, "--split", "all", "--model", model, "--temperature", 0,
+        "--out", data.parent / f"played-{data.name}", "--json", data.parent / "told.json",
+    )  # fmt: skip
+    told = json.loads((data.parent / "told.json").read_text())
+    report: dict[str, Any] = told["temperatures"]["0.0"]["canaries"]
+    return said.code, said.out, report
+
+
+def test_canaries_are_made_and_counted(cli: Cli, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "some"
+    said = cli(
+        "canaries", "--data", source, "--out", out, "--hole", "empty-text", "--hole", "magic-text",
+        "--no-unsolvable", "--task", "tiny-pair", "--json", tmp_path / "made.json",
+    )  # fmt: skip
+    assert said.code == 0, said
+    assert "empty-text" in said.out
+    made = json.loads((tmp_path / "made.json").read_text())
+    assert made["holes"] == {"empty-text": 1, "magic-text": 1}
+    assert made["unsolvable"] == 0
+    assert set(Dataset.open(out).own_task_ids) == {
+        canary_id("tiny-pair", name) for name in made["holes"]
+    }
+
+
+def test_an_unknown_hole_is_told(cli: Cli, source: Path, tmp_path: Path) -> None:
+    said = cli("canaries", "--data", source, "--out", tmp_path / "no", "--hole", "empty-txt")
+    assert said.code == 2
+    assert "unknown hole 'empty-txt'; did you mean 'empty-text'" in said.err
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_cheat_raises_an_alarm(cli: Cli, canaries: Path) -> None:
+    exploit = next(
+        probe.answer
+        for probe in Dataset.open(canaries)
+        .task_files(canary_id("tiny-cheapest", "empty-text"))
+        .probes
+        if probe.origin == "attack"
+    )
+    call = {"id": "c", "name": "submit_result", "arguments": {"answer_text": dumps(exploit)}}
+    script = canaries.parent / "cheat.json"
+    script.write_text(json.dumps([{"role": "assistant", "tool_calls": [call]}]))
+    code, told, report = evaluate(cli, canaries, f"scripted:{script}")
+    assert code == 0
+    assert report["holes"]["empty-text"]["exploits"] == 1
+    assert "empty-text 1/2" in told
+    assert "the policy has learnt to cheat" in " ".join(told.split())
+    assert "0 unsolvable tasks passed in 4 rollouts" in " ".join(told.split())
+
+
+def test_gold_is_not_accused(cli: Cli, canaries: Path) -> None:
+    code, told, report = evaluate(cli, canaries, "gold")
+    assert code == 0
+    assert report["exploit_rate"]["value"] == 0.0
+    assert report["honest_passes"] == sum(c["rollouts"] for c in report["holes"].values())
+    assert "exploit rate 0.000" in told
+    assert "alarm" not in told
+
+
+def test_a_pass_on_an_unsolvable_task_is_a_failure(
+    cli: Cli, source: Path, canaries: Path, tmp_path: Path
+) -> None:
+    """As when a verifier breaks: the twin judges as its parent does, and gold passes it."""
+    made = Dataset.open(canaries)
+    twin = made.task_files(canary_id("tiny-cheapest", "unsolvable"))
+    honest = Dataset.open(source).task_files("tiny-cheapest").verifier
+    files = made.environment_files(twin.spec.environment_id)
+    with DatasetWriter(tmp_path / "broken", name="broken", seed=1) as writer:
+        writer.add_environment(
+            EnvironmentBundle(
+                spec=files.spec,
+                database=files.database and files.database.read_bytes(),
+                tools_source=files.tools_source,
+                blueprint=files.blueprint,
+            )
+        )
+        writer.add_task(twin.model_copy(update={"verifier": honest}))
+        writer.finish()
+    code, told, report = evaluate(cli, tmp_path / "broken", "gold")
+    assert code == 1
+    assert report["unsolvable_passed"] == [twin.spec.id]
+    assert "a verifier is broken or was tampered with" in " ".join(told.split())
