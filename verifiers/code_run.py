@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from envgen.core.code_types import Status, TestReport
 from envgen.core.errors import ConfigError, ReportError, SandboxError, VerifierError, WorkspaceError
@@ -62,6 +63,8 @@ class TestRun(Record):
     """Without the canaries; only of a run that ``RAN``."""
     canary_files: tuple[str, ...] = ()
     """Test files that had a canary, and one that may be relied on as far as this run shows."""
+    unsound_files: tuple[str, ...] = ()
+    """Test files whose canary contradicts itself or is not in the report."""
     reason: str = ""
     """What went wrong, with the last lines of the output."""
     tests_s: float = 0.0
@@ -83,6 +86,8 @@ class Exam(Record):
     canary_files: tuple[str, ...] | None = None
     """Test files that get a canary, a test turned round. None: those of the test patch; where a flaky
     test's contradicts itself that is no forgery then, only ``TestRun.canary_files`` lacks it."""
+    bare_files: tuple[str, ...] = ()
+    """Test files that get none, whatever ``canary_files`` says."""
     canaries: bool = True
     """Off, whatever a report says is believed: only to show what the canaries catch."""
     spoil: bytes = b""
@@ -113,8 +118,12 @@ def run_tests(
     """
     started = time.monotonic()
     with workspace.open(limits) as opened:
-        run = _Run(opened, workspace, exam, variables or {}).run(change)
-    return run.model_copy(update={"wall_s": time.monotonic() - started})
+        running = _Run(opened, workspace, exam, variables or {})
+        run = running.run(change)
+    told: dict[str, Any] = {"wall_s": time.monotonic() - started}
+    if run.report is None:
+        told["unsound_files"] = tuple(dict.fromkeys(canary.path for canary in running.inline))
+    return run.model_copy(update=told)
 
 
 def touched_paths(change: bytes) -> tuple[str, ...]:
@@ -204,6 +213,8 @@ class _Run:
         sources = {}
         wanted = self.exam.canary_files
         for path in touched_paths(self.exam.test_patch) if wanted is None else wanted:
+            if path in self.exam.bare_files:
+                continue
             try:
                 sources[path] = self.opened.read(path)
             except SandboxError:  # deleted, or a link
@@ -234,11 +245,14 @@ class _Run:
             reason = f"{fault}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.FORGED, reason=reason, tests_s=seconds)
         statuses = report.statuses()
-        sound = tuple(canary.path for canary in self.inline if not canary.fault(statuses))
+        faults = {canary.path for canary in self.inline if canary.fault(statuses)}
+        missing = {canary.path for canary in self.inline if canary.missing(statuses)}
+        sound = {canary.path: None for canary in self.inline if canary.path not in faults}
         return TestRun(
             status=RunStatus.RAN,
             report=self._without_canaries(report),
             canary_files=(*sound, *self.armed),
+            unsound_files=tuple(sorted(faults | missing)),
             tests_s=seconds,
         )
 

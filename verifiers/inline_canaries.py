@@ -2,7 +2,8 @@
 
 A test and its negation can't both pass. The copy looks like the tests around it and stands among those
 that a submission is judged by, so that code which rewrites verdicts by file, by name or by form rewrites
-the copy's, too. Python only; the other languages have their runner's canaries.
+the copy's, too. In the languages with braces the copy expects what nothing gives (``failing_copies``). C and
+C++ have ``program_canaries``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from envgen.core.code_types import CodeLanguage, Status, TestId
+from envgen.verifiers.failing_copies import failing_copies
 
 MAX_FILES = 8
 """Test files that get one."""
@@ -42,19 +44,41 @@ class Inline(NamedTuple):
         content: all of it, with the canary.
         original: name of the test that was copied.
         name: the copy's.
+        pairs: whether each id of the original has one of the copy, parameters and all (Python); else the
+            copy is told by its name alone, and must fail in every report.
     """
 
     path: str
     content: bytes
     original: str
     name: str
+    pairs: bool = True
 
     def names(self, test: TestId) -> bool:
-        """Whether this is the copy's id (with parameters or without)."""
+        """Whether this is the copy's id (with parameters or without, or of a part of it)."""
+        if not self.pairs:
+            return self.name in test
         return _PARAMETERS.sub("", test).rpartition("::")[2] == self.name
 
     def fault(self, statuses: Mapping[TestId, Status]) -> str:
         """What is contradictory in a report; empty when nothing is."""
+        return self._contradiction(statuses) if self.pairs else self._passed(statuses)
+
+    def missing(self, statuses: Mapping[TestId, Status]) -> bool:
+        """Whether the report knows nothing of the copy: it was not collected, or does not compile."""
+        return not any(self.names(test) for test in statuses)
+
+    def _passed(self, statuses: Mapping[TestId, Status]) -> str:
+        copies = {test: status for test, status in statuses.items() if _title(test) == self.name}
+        if good := [test for test, status in copies.items() if status in _GOOD]:
+            return f"{good[0]!r} passed, and must fail"
+        originals = [test for test in statuses if _title(test) == self.original]
+        # a name may be used in several files: with the copy nowhere, all that is known is of one
+        if copies or len(originals) != 1 or statuses[originals[0]] is not Status.PASS:
+            return ""
+        return f"{originals[0]!r} passed, and its copy {self.name!r} that must fail is missing"
+
+    def _contradiction(self, statuses: Mapping[TestId, Status]) -> str:
         for test, status in statuses.items():
             bare = _PARAMETERS.sub("", test)
             head, _, name = bare.rpartition("::")
@@ -80,19 +104,37 @@ def inline_canaries(
     Which test is copied depends on the file alone, so that every run of it is alike; the name is new.
 
     Args:
-        language: of the files; all but Python's give none.
+        language: of the files; C's and C++'s give none.
         sources: paths and contents of the test files.
         draw: where names come from; by default nobody can foretell them.
     """
-    if language != "python":
-        return ()
+    draw = draw or secrets.SystemRandom()
     found: list[Inline] = []
     for path, content in sorted(sources.items()):
-        if path.endswith(".py") and len(found) < MAX_FILES:
-            canary = _canary(path, content, draw or secrets.SystemRandom())
-            if canary is not None:
-                found.append(canary)
+        if len({canary.path for canary in found}) >= MAX_FILES:
+            break
+        if language != "python":
+            found += _copies(language, path, content, draw)
+        elif path.endswith(".py") and (canary := _canary(path, content, draw)) is not None:
+            found.append(canary)
     return tuple(found)
+
+
+def _copies(
+    language: CodeLanguage, path: str, content: bytes, draw: random.Random
+) -> Iterator[Inline]:
+    try:
+        copied = failing_copies(language, content.decode(), draw)
+    except UnicodeDecodeError:
+        return
+    for original, name in () if copied is None else copied.pairs:
+        assert copied is not None
+        yield Inline(path, copied.text.encode(), original, name, pairs=False)
+
+
+def _title(test: TestId) -> str:
+    """The last part of an id: a test's own name, without its suites'."""
+    return test.rpartition("::")[2].rpartition(" > ")[2]
 
 
 class _Test(NamedTuple):

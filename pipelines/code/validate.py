@@ -23,6 +23,7 @@ from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merg
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers.code import exam_of, score_run
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests, touched_paths
+from envgen.verifiers.failing_copies import LANGUAGES
 
 logger = logging.getLogger(__name__)
 
@@ -186,6 +187,7 @@ class _Prover:
         files = tuple(dict.fromkeys((*test_files, *touched)))
         only = touched if self.config.only_touched else ()
         exam = Exam(test_patch=self.test_patch, test_files=files, test_paths=test_paths, only=only)
+        exam = self._with_canaries(exam)
         comparison = self._compare(exam, touched)
         if not comparison.fail_to_pass:
             raise self._without_fail_to_pass(exam, comparison)
@@ -225,6 +227,17 @@ class _Prover:
         states = [self._merged(runs) for runs in (base, before, after)]
         self.comparison = compare(states[0], states[1], states[2], touched)
         return self.comparison
+
+    def _with_canaries(self, exam: Exam) -> Exam:
+        """Leave out the canaries inside test files that can't stand there.
+
+        A copied test that does not compile takes its whole package or project with it.
+        """
+        if self.workspace.recipe.language not in LANGUAGES:
+            return exam
+        tried = self._run("canaries in the test files", exam, self.gold)
+        self.canary_files = None
+        return exam.model_copy(update={"bare_files": tried.unsound_files})
 
     def _merged(self, reports: Sequence[TestReport | None]) -> State:
         try:

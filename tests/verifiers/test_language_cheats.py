@@ -1,0 +1,100 @@
+"""Tricks beyond Python, each tried for real on a toy project: real ones, and caught by the copies inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import toy_languages
+from code_runs import need, node_packages
+from language_cheats import LANGUAGE_CHEATS, MORE, LanguageCheat
+
+from envgen.core.types import Score
+from envgen.verifiers.code import CodeVerifier, exam_of, score_run
+from envgen.verifiers.code_run import run_tests
+
+pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
+NEEDS = {
+    "javascript": (("node",), "nodejs (20 or later)"),
+    "typescript": (("node", "npm"), "nodejs npm"),
+    "go": (("go", "gotestsum"), "golang-go gotestsum"),
+    "java": (("mvn", "javac"), "maven default-jdk-headless junit5 libsurefire-java"),
+    "php": (("phpunit",), "phpunit php-xml php-mbstring"),
+}
+
+
+@pytest.fixture(scope="module")
+def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeVerifier]:
+    made: dict[str, CodeVerifier] = {}
+
+    def verifier(language: str) -> CodeVerifier:
+        if language not in made:
+            programs, packages = NEEDS[language]
+            need(*programs, apt=packages)
+            npm = None
+            if language == "typescript":
+                npm = node_packages(tmp_path_factory.mktemp("npm"), "typescript@5", "vitest@3")
+            folder = tmp_path_factory.mktemp(language)
+            made[language] = toy_languages.verifier(
+                language, folder, more=MORE.get(language), packages=npm
+            )
+        return made[language]
+
+    return verifier
+
+
+def judged(verifier: CodeVerifier, patch: bytes, **exam: object) -> Score:
+    wanted = exam_of(verifier.tests).model_copy(update=exam)
+    return score_run(run_tests(verifier.workspace, wanted, patch), verifier.tests)
+
+
+def diff_of(verifier: CodeVerifier, cheat: LanguageCheat) -> bytes:
+    with verifier.workspace.open() as opened:
+        for path, content in cheat.files.items():
+            opened.write(path, content.encode())
+        return opened.diff()
+
+
+@pytest.mark.parametrize("language", NEEDS)
+def test_the_fix_passes_beside_copies_that_fail(
+    language: str, verifiers: Callable[[str], CodeVerifier]
+) -> None:
+    verifier = verifiers(language)
+    run = run_tests(verifier.workspace, exam_of(verifier.tests), toy_languages.gold(language))
+    assert run.canary_files == verifier.tests.canary_files, run.reason
+    assert run.unsound_files == ()
+    assert score_run(run, verifier.tests).passed, score_run(run, verifier.tests).reasons
+    assert run.report is not None
+    known = {*verifier.tests.fail_to_pass, *verifier.tests.pass_to_pass}
+    assert known <= run.report.statuses().keys()
+
+
+@pytest.mark.parametrize("cheat", LANGUAGE_CHEATS, ids=lambda cheat: cheat.name.replace(" ", "-"))
+def test_a_trick_is_caught_by_a_copy_inside_the_test_file(
+    cheat: LanguageCheat, verifiers: Callable[[str], CodeVerifier]
+) -> None:
+    """The gate's sabotage test: without those copies the trick mends every test that matters."""
+    verifier = verifiers(cheat.language)
+    patch = diff_of(verifier, cheat)
+    believed = judged(verifier, patch, canary_files=())
+    wanted = {test: believed.tests.get(test) for test in verifier.tests.fail_to_pass}
+    assert set(wanted.values()) == {"pass"}, believed.reasons
+    score = judged(verifier, patch)
+    assert score.value == 0
+    assert score.reasons[0].startswith("forged: "), score.reasons
+
+
+def test_a_copy_that_does_not_compile_is_told_and_can_be_left_out(
+    verifiers: Callable[[str], CodeVerifier],
+) -> None:
+    verifier, typed = verifiers("go"), "other/typed_test.go"
+    exam = exam_of(verifier.tests).model_copy(
+        update={"canary_files": (typed, *verifier.tests.canary_files)}
+    )
+    gold = toy_languages.gold("go")
+    run = run_tests(verifier.workspace, exam, gold)
+    assert typed in run.unsound_files, run.reason  # its package holds the runner's canaries
+    bare = exam.model_copy(update={"bare_files": run.unsound_files})
+    again = run_tests(verifier.workspace, bare, gold)
+    assert again.unsound_files == ()
+    assert score_run(again, verifier.tests).passed
