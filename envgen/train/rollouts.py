@@ -23,6 +23,7 @@ from envgen.policies.encoding import Encoding
 from envgen.policies.local_model import LocalModel
 from envgen.rollout.episode import EpisodeResult, run_episode
 from envgen.store.dataset import Dataset
+from envgen.train.engine_weights import engine_model, publish
 from envgen.train.lockstep import LockstepEngine
 from envgen.train.rows import Row, rollout_rows
 
@@ -110,7 +111,8 @@ class Sampler:
     ) -> None:
         longest = model.config.max_position_embeddings
         cache_tokens = config.cache_tokens or config.max_batch * min(longest, 1_024)
-        self._model, self._played = model, _playing(model, config)
+        self._model = model
+        self._played = engine_model(model, getattr(torch, config.dtype), config.index_fp8)
         self._engine = Engine(
             self._played, EngineConfig(max_batch=config.max_batch, cache_tokens=cache_tokens)
         )
@@ -130,12 +132,7 @@ class Sampler:
 
     def refresh(self, version: str) -> None:
         """Take note of changed weights."""
-        if self._played is not self._model:
-            with torch.no_grad():
-                for own, new in zip(
-                    self._played.parameters(), self._model.parameters(), strict=True
-                ):
-                    own.copy_(new)
+        publish(self._model, self._played)
         self._engine.refresh(version)
 
     def close(self) -> None:
@@ -196,15 +193,6 @@ class Sampler:
         finally:
             with self._lock:
                 self._free.append(env)
-
-
-def _playing(model: DSAForCausalLM, config: SamplingConfig) -> DSAForCausalLM:
-    """The model that the engine runs: the trainer's own, or a copy in another precision."""
-    fp8 = model.config.index_fp8 if config.index_fp8 is None else config.index_fp8
-    if config.dtype == "float32" and fp8 == model.config.index_fp8:
-        return model
-    own = DSAForCausalLM(model.config.model_copy(update={"index_fp8": fp8})).to(model.device)
-    return own.cast(getattr(torch, config.dtype)).eval().requires_grad_(False)
 
 
 def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Rollouts:

@@ -104,3 +104,21 @@ def test_the_engines_copy_follows_the_trainer(taught: School) -> None:
     drawn = Drawn(model, after)
     assert np.median(log_ratios(drawn, replay=True)) < 0.05
     assert np.median(log_ratios(Drawn(model, before), replay=True)) > 0.1
+
+
+def test_the_engines_copy_has_the_routers_biases(taught: School) -> None:
+    model = DSAForCausalLM.from_pretrained(taught.model).eval()
+    for gate in model.gates():
+        gate.e_score_correction_bias[:2] += 2  # above any score: these two are chosen
+    dataset = open_dataset(taught.dataset)
+    config = SamplingConfig(groups=1, group_size=2, max_new_tokens=8, dtype="bfloat16")
+    sampler = Sampler(model, load_encoding(taught.model), dataset, config)
+    try:
+        sampler.refresh("0")
+        drawn = Drawn(model, sampler.draw(sorted(dataset.tasks)[:1], 1))
+    finally:
+        sampler.close()
+    for row in drawn.rollouts.rows:
+        assert row.routing is not None
+        assert set(row.routing[:-1].flatten().tolist()) == {0, 1}
+    assert rerouted(drawn, replay=False) == 0
