@@ -9,9 +9,6 @@ and reinforcement learning, which sees the verifier's verdict alone, has somethi
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from envgen.core.canonical import pretty
@@ -21,6 +18,7 @@ from envgen.core.types import Sampling
 from envgen.pipelines.demo_records import Measured, TrainingDemoConfig, TrainingDemoSummary
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.pipelines.stages import Progress, Stages
 from envgen.policies.new_model import NewModelConfig, new_model
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.pass_at_k import run_report
@@ -30,34 +28,15 @@ from envgen.train.bootstrap import Estimate
 from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.evaluate_model import EvalConfig, EvalSummary, evaluate_model
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.metrics import read_metrics, tokens_per_second
 from envgen.train.optimize import OptimizerConfig
 from envgen.train.rewards import RewardConfig
 from envgen.train.rollouts import SamplingConfig
 from envgen.train.sft import SFTConfig
 
-Progress = Callable[[int, int, str], None]
 STAGES = (
     "tasks", "teachers", "cold start", "indexer", "sparse cold start", "pass@100", "before", "grpo", "after",
 )  # fmt: skip
-
-
-class _Stages:
-    """Times stages and says where the demo is."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self._progress = progress
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Progress]:
-        def say(done: int, total: int, what: str) -> None:
-            if self._progress:
-                self._progress(len(self.seconds), len(STAGES), f"{name}: {done}/{total} {what}")
-
-        started = time.monotonic()
-        say(0, 1, "")
-        yield say
-        self.seconds[name] = time.monotonic() - started
 
 
 def training_demo(
@@ -72,7 +51,7 @@ def training_demo(
     """
     out = Path(out)
     _claim(out, config)
-    stages = _Stages(progress)
+    stages = Stages(out / "stages.json", len(STAGES), progress)
     with stages.stage("tasks") as say:
         data = _tasks(config, out, say)
     with stages.stage("teachers") as say:
@@ -90,7 +69,7 @@ def training_demo(
         before = evaluate_model(_evaluation(config, out, data, "sft"), progress=say)
         _require_valid_calls(before)
     with stages.stage("grpo") as say:
-        learnt = train_grpo(_grpo(config, out, data, dropped), out / "grpo", progress=say)
+        train_grpo(_grpo(config, out, data, dropped), out / "grpo", progress=say)
     with stages.stage("after") as say:
         after = evaluate_model(
             _evaluation(config, out, data, "grpo"), against=out / "before", progress=say
@@ -106,9 +85,9 @@ def training_demo(
         filter_kept=len(kept),
         filter_dropped=len(dropped),
         sft_steps=dense.steps,
-        grpo_steps=learnt.steps,
+        grpo_steps=config.grpo_steps,
         sft_tokens_per_second=dense.tokens_per_second,
-        grpo_tokens_per_second=learnt.tokens / max(learnt.seconds, 1e-9),
+        grpo_tokens_per_second=tokens_per_second(read_metrics(out / "grpo")) or 0.0,
         stages=stages.seconds,
     )
     (out / "training.json").write_text(pretty(summary), encoding="utf-8")

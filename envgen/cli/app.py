@@ -14,14 +14,25 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import envgen
-from envgen.cli import dataset, evaluate, generate, images, model, records, runs, serve, train
+from envgen.cli import (
+    dataset,
+    evaluate,
+    generate,
+    images,
+    model,
+    records,
+    report,
+    runs,
+    serve,
+    train,
+)
 from envgen.cli import quickstart as quickstart_cli
 from envgen.cli.console import remark, talk
 from envgen.core.errors import DatasetError, EnvgenError, StoreError
 
 ORDER = (
     "quickstart", "doctor", "generate", "import", "list", "show", "validate", "variants", "export", "rollout",
-    "pass-at-k", "filter", "model", "train", "eval", "canaries", "serve", "images",
+    "pass-at-k", "filter", "model", "train", "report", "eval", "canaries", "serve", "images",
 )  # fmt: skip
 """How --help lists the commands: as one uses them."""
 
@@ -49,6 +60,7 @@ runs.add_commands(app)
 app.add_typer(model.app, name="model")
 train.add_commands(app)
 evaluate.add_commands(app)
+report.add_commands(app)
 app.add_typer(serve.app, name="serve")
 app.add_typer(images.app, name="images")
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from envgen.cli.console import out, progress, table, write_json
+from envgen.cli.console import out, progress, say, table, write_json
 from envgen.cli.options import Json, Out, Seed, examples
+from envgen.cli.step_rows import StepRows
 from envgen.core.errors import ConfigError, MissingExtraError
 from envgen.core.registry import near_names
 
@@ -208,10 +209,12 @@ def grpo(
 ) -> None:
     """Train a policy in the environments of a dataset, by GRPO as in DeepSeek-V3.2.
 
-    OUT/last is the model, OUT/metrics.jsonl the curves (OUT/tensorboard, too). The same command
-    goes on where a stopped run left off, with the same steps to the bit.
+    OUT/last is the model, OUT/metrics.jsonl the curves (OUT/tensorboard, too), OUT/report.html shows
+    them. The same command goes on where a stopped run left off, with the same steps to the bit.
     """
     require_extra()
+    from envgen.report.html import write_report
+    from envgen.report.training import training_report
     from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
     from envgen.train.rollouts import SamplingConfig
 
@@ -230,7 +233,9 @@ def grpo(
     config = overridden(plain, override)
     _use(threads)
     with progress("GRPO") as update:
-        summary = train_grpo(config, out_path, progress=update)
+        rows = StepRows(config.steps)
+        summary = train_grpo(config, out_path, progress=update, watch=rows.show)
+    report = write_report(out_path / "report.html", training_report(out_path))
     shown = table("what", "value ", title=str(out_path))
     rate = "-" if summary.pass_rate is None else f"{summary.pass_rate:.3f}"
     for what, value in (
@@ -241,9 +246,11 @@ def grpo(
         ("seconds", f"{summary.seconds:.1f}"),
         ("of these sampling", f"{summary.sampling_seconds:.1f}"),
         ("and updates", f"{summary.update_seconds:.1f}"),
+        ("assembly of batches, of a step", _percent(summary.assembly_share)),
     ):
         shown.add_row(what, value)
     out.print(shown)
+    say(f"report: {report}")
     write_json(json, summary)
 
 
@@ -327,6 +334,10 @@ def _teach(
         shown.add_row(what, value)
     out.print(shown)
     write_json(json, summary)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def _use(threads: int | None) -> None:

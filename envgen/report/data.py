@@ -104,6 +104,26 @@ class TrainingPart(Record):
     facts: dict[str, str] = Field(default_factory=dict)
 
 
+class Curve(Record):
+    """One figure over the steps of a run."""
+
+    name: str
+    points: tuple[tuple[int, float], ...]
+
+
+class Panel(Record):
+    """Curves that are drawn into one plot."""
+
+    title: str
+    curves: tuple[Curve, ...]
+    hint: str = ""
+    limit: float | None = None
+    """Where an alarm begins."""
+    share: bool = False
+    """From 0 to 1."""
+    log: bool = False
+
+
 class ReportData(Record):
     """All that ``report.html`` shows; empty parts are left out of the page."""
 
@@ -121,7 +141,10 @@ class ReportData(Record):
     filtered: tuple[FilterRow, ...] = ()
     filter_rule: str = ""
     training: TrainingPart | None = None
+    panels: tuple[Panel, ...] = ()
+    """Curves of a training run."""
     timings: tuple[StageTime, ...] = ()
+    timings_title: str = "Seconds per stage"
     gates: tuple[GateRow, ...] = ()
     episode: Trajectory | None = None
     episode_task: PublicTask | None = None

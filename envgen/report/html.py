@@ -20,7 +20,13 @@ from markupsafe import Markup
 from envgen.core.errors import StoreError
 from envgen.core.types import Message, Trajectory
 from envgen.report.data import PassRow, ReportData
-from envgen.report.plots import density_plot, difficulty_plot, pass_plot, training_plots
+from envgen.report.plots import (
+    density_plot,
+    difficulty_plot,
+    panel_plot,
+    pass_plot,
+    training_plots,
+)
 
 _MAX_TEXT = 20_000
 _FOLD_LINES = 14
@@ -90,6 +96,9 @@ def render_report(data: ReportData) -> str:
         "training_plots": []
         if data.training is None
         else [Markup(p) for p in training_plots(data.training)],
+        "panels": [
+            (panel, Markup(panel_plot(panel, number))) for number, panel in enumerate(data.panels)
+        ],
         "ks": ks,
         "pass_lines": _pass_lines(data.pass_at, ks),
         "total_s": sum(time.seconds for time in data.timings),

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from envgen.core.seeding import derive, rng
-from envgen.report.data import PassRow, TaskPoint, TrainingPart
+from envgen.report.data import Panel, PassRow, TaskPoint, TrainingPart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,6 +153,48 @@ def training_plots(part: TrainingPart) -> list[str]:
     return plots
 
 
+def panel_plot(panel: Panel, number: int) -> str:
+    """A panel's curves over the steps; long ones also as a running mean, with the steps faint behind."""
+
+    def draw(axes: Axes) -> None:
+        for color, curve in zip(SERIES, panel.curves, strict=False):
+            steps = [step for step, _ in curve.points]
+            values = [value for _, value in curve.points]
+            smooth = running_mean(values)
+            if smooth is not values:
+                axes.plot(steps, values, color=color, linewidth=0.8, alpha=0.3)
+            marker = "o" if len(steps) == 1 else None
+            axes.plot(steps, smooth, color=color, marker=marker, label=_label(curve.name))
+        if panel.limit is not None:
+            axes.axhline(panel.limit, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        if panel.log:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0e}"))
+            axes.minorticks_off()
+        elif panel.share:
+            axes.set_ylim(-0.02, 1.02)
+        elif min(value for curve in panel.curves for _, value in curve.points) >= 0:
+            axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        axes.set_xlabel("step")
+        if len(panel.curves) > 1:
+            _legend(axes, columns=3)
+
+    return _svg(f"panel{number}", draw, panel.title, height=2.6)
+
+
+def running_mean(values: list[float]) -> list[float]:
+    """Means over a twentieth of the steps, the same list where there are too few to smooth."""
+    width = len(values) // 20
+    if width < 2:
+        return values
+    means = []
+    for i in range(len(values)):
+        part = values[max(0, i - width) : i + width + 1]
+        means.append(sum(part) / len(part))
+    return means
+
+
 def _strip(
     axes: Axes,
     tasks: Sequence[TaskPoint],
@@ -176,9 +218,13 @@ def _jitter(name: str) -> float:
     return rng(0, "jitter", name).uniform(-0.2, 0.2)
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: Axes, columns: int = 2) -> None:
     axes.legend(
-        loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, handletextpad=0.2, columnspacing=1.2
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0),
+        ncols=columns,
+        handletextpad=0.2,
+        columnspacing=1.2,
     )
 
 

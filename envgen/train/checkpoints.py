@@ -2,6 +2,7 @@
 
     out/step-000200/  config.json  model.safetensors  tokenizer.json  encoding.json  trainer.pt
     out/last          -> step-000200
+    out/settings.json the run's config
 
 A checkpoint is written under another name and renamed, so one that is there is whole; ``last`` moves after.
 """
@@ -17,13 +18,15 @@ from uuid import uuid4
 
 import torch
 
-from envgen.core.canonical import content_hash
+from envgen.core.canonical import content_hash, pretty
 from envgen.core.errors import ResumeError
 from envgen.model.modeling import DSAForCausalLM
 
 TRAINER_FILE = "trainer.pt"
 COMPANIONS = ("tokenizer.json", "encoding.json")
 LAST = "last"
+SETTINGS_FILE = "settings.json"
+"""The run's config, for people and reports."""
 
 
 class Checkpoints:
@@ -40,7 +43,8 @@ class Checkpoints:
         self, out: Path, config: Mapping[str, Any], source: Path, *, keep: int = 2
     ) -> None:
         self._out, self._source, self._keep = out, source, keep
-        self._config_hash = content_hash(dict(config))
+        self._config = dict(config)
+        self._config_hash = content_hash(self._config)
 
     @property
     def last(self) -> Path | None:
@@ -53,6 +57,7 @@ class Checkpoints:
         folder = self._out / f"step-{step:06d}"
         partial = self._out / f".{folder.name}.{uuid4().hex}"
         partial.mkdir(parents=True)
+        (self._out / SETTINGS_FILE).write_text(pretty(self._config), encoding="utf-8")
         model.save_pretrained(partial)
         for name in COMPANIONS:
             if (self._source / name).exists():

@@ -7,7 +7,6 @@ the trunk learns from the text and the indexer from eq. 4.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -27,7 +26,7 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import load_encoding
 from envgen.train.checkpoints import Checkpoints
 from envgen.train.form import Foretold
-from envgen.train.metrics import Metrics
+from envgen.train.metrics import Metrics, read_metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
 from envgen.train.parallel import Ranks, balance, ranks
 from envgen.train.sft import (
@@ -109,7 +108,7 @@ class ColdStartSummary(Record):
     rows: int
     steps: int
     tokens: int
-    """Tokens run in this call."""
+    """Of the rows that were learnt from, in the whole run, like the seconds: a resumed run's count, too."""
     loss: float
     validation_loss: float | None
     seconds: float
@@ -179,7 +178,6 @@ def teach(
     if resumed:
         first = int(resumed[1]["step"])
         optimizer.load(resumed[1]["optimizer"])
-    started, tokens, loss = time.monotonic(), 0, float("nan")
     leads = ranks.rank == 0
     with Metrics(out, first) if leads else nullcontext() as metrics:
         for step in range(first, len(plan)):
@@ -187,8 +185,6 @@ def teach(
             form = 0.0 if begins else config.sft.form_weight
             batch = [foretold.weighted(taught[i], form) for i in plan[step]]
             figures = _update(model, optimizer, batch, step, config, ranks, out)
-            loss = figures["sft/loss"]
-            tokens += sum(len(row.ids) for row in batch)
             if metrics is None:
                 continue
             metrics.write(step + 1, figures)
@@ -198,14 +194,17 @@ def teach(
                     metrics.write(step + 1, {"sft/validation_loss": held})
                 checkpoints.save(step + 1, model, {"optimizer": optimizer.state()})
             if progress:
-                progress(step + 1, len(plan), f"loss {loss:.3f}")
-    seconds = time.monotonic() - started
+                progress(step + 1, len(plan), f"loss {figures['sft/loss']:.3f}")
+    lines = read_metrics(out) if leads else []
+    learnt = [line for line in lines if "sft/loss" in line]
+    tokens = round(sum(line["sft/tokens"] for line in learnt))
+    seconds = float(lines[-1]["seconds"]) if lines else 0.0
     return ColdStartSummary(
         out=str(out),
         rows=len(taught),
         steps=len(plan),
         tokens=tokens,
-        loss=loss,
+        loss=learnt[-1]["sft/loss"] if learnt else float("nan"),
         validation_loss=_validate(model, judged, config) if leads else None,
         seconds=seconds,
         tokens_per_second=tokens / max(seconds, 1e-9),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
@@ -54,6 +54,7 @@ from envgen.train.well_formed import calls_of
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
+Watch = Callable[[int, Mapping[str, float | None]], None]
 
 
 class TrainGRPOConfig(Record):
@@ -111,6 +112,14 @@ class TrainGRPOSummary(Record):
     seconds: float
     sampling_seconds: float
     update_seconds: float
+    assembly_seconds: float
+    """Of both: making batches of trajectories."""
+
+    @property
+    def assembly_share(self) -> float | None:
+        """Of the steps' time; None if there was no step."""
+        spent = self.sampling_seconds + self.update_seconds
+        return self.assembly_seconds / spent if spent else None
 
 
 class _Setup(NamedTuple):
@@ -128,9 +137,19 @@ class _Setup(NamedTuple):
 
 
 def train_grpo(
-    config: TrainGRPOConfig, out: str | Path, *, progress: Progress | None = None
+    config: TrainGRPOConfig,
+    out: str | Path,
+    *,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> TrainGRPOSummary:
     """Train a policy on a dataset's tasks; ``out/last`` is the model, ``out/metrics.jsonl`` the curves.
+
+    Args:
+        config: what, and how.
+        out: the run's folder.
+        progress: called with (done, total, what) after each step.
+        watch: called with each step's number, from 1, and its figures as in ``metrics.jsonl``.
 
     Raises:
         ConfigError: before anything is computed: no tasks, a tokenizer that does not fit, a reference of
@@ -141,11 +160,15 @@ def train_grpo(
     """
     out = Path(out)
     with ranks(config.processes, "grpo", config, out) as mine:
-        return play_and_learn(config, out, mine, progress)
+        return play_and_learn(config, out, mine, progress, watch)
 
 
 def play_and_learn(
-    config: TrainGRPOConfig, out: Path, ranks: Ranks, progress: Progress | None = None
+    config: TrainGRPOConfig,
+    out: Path,
+    ranks: Ranks,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> TrainGRPOSummary:
     """One process's part of ``train_grpo``."""
     setup = _set_up(config, out, ranks)
@@ -171,7 +194,10 @@ def play_and_learn(
                 spent.note(told, sampled - begun, time.monotonic() - sampled)
                 if metrics is None:
                     continue
-                metrics.write(step + 1, _line_of(setup, told, spent))
+                line = _line_of(setup, told, spent)
+                metrics.write(step + 1, line)
+                if watch:
+                    watch(step + 1, line)
                 _warn(told.figures, step)
                 if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
                     setup.checkpoints.save(step + 1, setup.model, _state(setup))
@@ -197,7 +223,7 @@ class _Spent:
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._rollouts = self._tokens = 0
-        self._sampling_s = self._update_s = 0.0
+        self._sampling_s = self._update_s = self._assembly_s = 0.0
         self._pass_rate: float | None = None
         self.last: tuple[float, float] = (0.0, 0.0)
         """Seconds of sampling and update in the last step."""
@@ -207,6 +233,7 @@ class _Spent:
         self._rollouts += len(told.table.total_I)
         self._tokens += told.model_tokens
         self._sampling_s, self._update_s = self._sampling_s + sampling_s, self._update_s + update_s
+        self._assembly_s += told.figures.assembly_s
         self._pass_rate = float(told.table.passed_I.mean())
         self.last = (sampling_s, update_s)
 
@@ -221,6 +248,7 @@ class _Spent:
             seconds=time.monotonic() - self._started,
             sampling_seconds=self._sampling_s,
             update_seconds=self._update_s,
+            assembly_seconds=self._assembly_s,
         )
 
 
@@ -374,7 +402,9 @@ def _learn(
         kl_scale_I=_kl_scales(setup, drawn, config),
     )
     try:
-        return setup.updater.update(learnt, Random(derive(config.seed, "mini-batches", step)))
+        figures = setup.updater.update(learnt, Random(derive(config.seed, "mini-batches", step)))
+        figures.assembly_s += drawn.assembly_s
+        return figures
     except DivergedError:
         torch.save(
             {
@@ -446,9 +476,11 @@ def _warn(figures: Figures, step: int) -> None:
             step + 1,
             100 * named["policy/masked_negatives"],
         )
-    if named.get("policy/kept_mass", 1.0) < KEPT_MASS_ALARM:
-        logger.warning(
-            "step %d: what the sampler kept has %.2f of the policy's probability; loosen top_p or top_k",
-            step + 1,
-            named["policy/kept_mass"],
-        )
+    for name, whose in (("policy/kept_mass", "policy"), ("policy/ref_kept_mass", "reference")):
+        if named.get(name, 1.0) < KEPT_MASS_ALARM:
+            logger.warning(
+                "step %d: what the sampler kept has %.2f of the %s's probability; loosen top_p or top_k",
+                step + 1,
+                named[name],
+                whose,
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -80,6 +81,8 @@ class Rollouts:
     """Number of each one's group: 0 .. groups - 1."""
     errored: tuple[str, ...]
     """What spoiled episodes; they are not among the rollouts."""
+    assembly_s: float = 0.0
+    """What making the rows took."""
 
     @property
     def lengths_I(self) -> NDArray[np.int64]:
@@ -213,6 +216,7 @@ def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Ro
             "no group has two rollouts without an error" + (f": {first.text}" if first else ""),
             "play the dataset with `envgen rollout` first",
         )
+    started = time.perf_counter()
     rows: list[Row] = []
     for rollout, i in enumerate(kept):
         rows += rollout_rows(results[i].trajectory, results[i].tokens, rollout)
@@ -221,4 +225,5 @@ def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Ro
         rows=rows,
         group_I=np.array([groups[episodes[i].group] for i in kept], np.int64),
         errored=tuple(r.trajectory.error.text for r in results if r.trajectory.error),
+        assembly_s=time.perf_counter() - started,
     )

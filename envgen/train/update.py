@@ -94,6 +94,9 @@ class Figures:
     entropy: float = 0.0
     kept_mass: float = 0.0
     least_kept_mass: float = 1.0
+    ref_kept_mass: float = 0.0
+    ref_tokens: int = 0
+    """Tokens that pi_ref was asked about."""
     kl: float = 0.0
     index_loss: float = 0.0
     loss: float = 0.0
@@ -134,6 +137,8 @@ class Figures:
                 "policy/log_ratio_p99": _quantile(ratio_N, 0.99),
                 "policy/log_ratio_max": float(ratio_N.max()),
             }
+        if self.ref_tokens:
+            found["policy/ref_kept_mass"] = self.ref_kept_mass / self.ref_tokens
         if self.negatives:
             found["policy/masked_negatives"] = self.masked / self.negatives
         if self.divergences:
@@ -143,8 +148,8 @@ class Figures:
 
 
 SUMMED = (
-    "negatives", "masked", "clipped", "tokens", "tokens_run", "entropy", "kept_mass", "kl",
-    "index_loss", "loss",
+    "negatives", "masked", "clipped", "tokens", "tokens_run", "entropy", "kept_mass", "ref_kept_mass",
+    "ref_tokens", "kl", "index_loss", "loss",
 )  # fmt: skip
 """Figures that add up over processes."""
 
@@ -202,7 +207,7 @@ class Updater:
         batches = self._cut(learnt, run_I.numpy(), rng, figures)
         self._model.train()
         for part in [part for _, parts in batches for part in parts]:
-            self._before_updates(part)
+            self._before_updates(part, figures)
         for groups, parts in batches:
             member_I = torch.from_numpy(np.isin(learnt.group_I, groups)) & counted_I
             self._mini_batch(learnt, parts, advantage_I, member_I, figures)
@@ -252,13 +257,16 @@ class Updater:
         return _Part(chosen, batch)
 
     @torch.no_grad()
-    def _before_updates(self, part: _Part) -> None:
+    def _before_updates(self, part: _Part, figures: Figures) -> None:
         """What is of the weights before the first update, or of other weights."""
         if self._objective.old == "recomputed":
             part.old_N = self._said(self._model, part).scores.logp_N
         if self._objective.kl_coef > 0:
             assert self._reference is not None
-            part.ref_N = self._said(self._reference, part).scores.logp_N
+            scores = self._said(self._reference, part).scores
+            part.ref_N = scores.logp_N
+            figures.ref_kept_mass += float(scores.kept_mass_N.sum())
+            figures.ref_tokens += len(scores.kept_mass_N)
 
     def _said(
         self, model: DSAForCausalLM, part: _Part, index_loss: IndexLoss | None = None

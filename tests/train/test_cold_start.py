@@ -67,11 +67,12 @@ def test_a_stopped_run_goes_on_to_the_same_bits(taught: School, tmp_path: Path) 
         if step == 3:
             raise _StopError
 
-    train_sft(config, tmp_path / "whole")
+    told = train_sft(config, tmp_path / "whole")
     with pytest.raises(_StopError):
         train_sft(config, tmp_path / "cut", progress=stop)
     assert (tmp_path / "cut" / "last").resolve().name == "step-000002"
-    train_sft(config, tmp_path / "cut")
+    resumed = train_sft(config, tmp_path / "cut")
+    assert (resumed.tokens, resumed.loss) == (told.tokens, told.loss)
     whole, cut = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
     lines = [
@@ -82,6 +83,14 @@ def test_a_stopped_run_goes_on_to_the_same_bits(taught: School, tmp_path: Path) 
         for name in ("whole", "cut")
     ]
     assert lines[0] == lines[1]
+
+
+def test_a_finished_run_tells_the_same_again(taught: School, tmp_path: Path) -> None:
+    config = config_of(taught, epochs=0.5)
+    told = train_sft(config, tmp_path / "sft")
+    again = train_sft(config, tmp_path / "sft")
+    assert told.tokens_per_second > 0
+    assert again == told
 
 
 def test_another_config_is_not_resumed(taught: School, tmp_path: Path) -> None:

@@ -79,6 +79,10 @@ def test_a_step_moves_the_policy_and_tells_what_happened(
         assert line["policy/kept_mass"] == pytest.approx(1)
         assert line["update/grad_norm"] > 0
         assert line["policy/masked_negatives"] == 0
+        assert 0 < line["time/assembly_s"] < line["time/sampling_s"] + line["time/update_s"]
+    assert summary.assembly_share is not None
+    assert 0 < summary.assembly_share < 1
+    assert "ref_kept_mass" not in str(lines)  # without a KL term nothing is asked of pi_ref
     before, after = weights(student), weights(tmp_path / "last")
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
@@ -145,6 +149,10 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
             train_grpo(config, tmp_path, progress=stop)
         assert train_grpo(config, tmp_path).steps == 2
     require_same(whole, tmp_path)
+    first = read_metrics(whole)[0]
+    # Before an update policy and reference are one; the policy's is also of the second mini-batch.
+    assert first["policy/ref_kept_mass"] == pytest.approx(first["policy/kept_mass"], abs=0.02)
+    assert first["policy/ref_kept_mass"] < 1
     timeless = [
         [{k: v for k, v in line.items() if "_s" not in k and k != "seconds"} for line in lines]
         for lines in (read_metrics(whole), read_metrics(tmp_path))

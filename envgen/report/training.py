@@ -1,0 +1,215 @@
+"""The report of a training run: what ``metrics.jsonl`` tells, as curves and figures.
+
+Works for GRPO and for supervised runs, finished or not; what a run did not measure is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envgen.core.errors import StoreError
+from envgen.report.data import Curve, Panel, ReportData, StageTime
+from envgen.train.metrics import METRICS_FILE, read_metrics, tokens_per_second
+
+SETTINGS_FILE = "settings.json"
+ENDS = 5
+"""Steps that the figures of beginning and end are means over."""
+ALARM = 0.5
+"""Of kept mass (below) and masked negatives (above)."""
+
+Lines = Sequence[Mapping[str, Any]]
+
+
+class _Plan(NamedTuple):
+    """A panel that is drawn if any of its curves was measured."""
+
+    title: str
+    hint: str
+    curves: dict[str, str]
+    """Name of the metric -> what the curve is called."""
+    share: bool = False
+    limit: float | None = None
+    log: bool = False
+
+
+PLANS = (
+    _Plan(
+        "Reward", "mean of a step's rollouts",
+        {"reward/pass_rate": "passed", "reward/total": "total reward"},
+    ),
+    _Plan(
+        "Penalties", "what the losses take from the reward",
+        {"reward/length": "length", "reward/language": "language", "reward/format": "format"},
+    ),
+    _Plan("Loss", "on what is learnt, and on rows set aside",
+          {"sft/loss": "learnt", "sft/validation_loss": "set aside"}),
+    _Plan("KL to the reference", "eq. 7, in nats a token", {"policy/kl": "KL"}),
+    _Plan("Clipped tokens", "where the clip is what counts", {"policy/clip_fraction": "share"}),
+    _Plan("Masked rollouts", "of those with negative advantage, by eq. 9",
+          {"policy/masked_negatives": "share"}, share=True, limit=ALARM),
+    _Plan("Entropy", "of the policy on what was sampled from, in nats a token",
+          {"policy/entropy": "entropy"}),
+    _Plan("Length", "model tokens of a rollout", {"rollout/model_tokens": "model tokens"}),
+    _Plan("Turns", "replies of a rollout", {"rollout/turns": "turns"}),
+    _Plan("Kept mass", "probability of what truncation kept", {
+        "policy/kept_mass": "policy", "policy/ref_kept_mass": "reference",
+        "policy/least_kept_mass": "policy, least"}, share=True, limit=ALARM),
+    _Plan("Calls and groups", "shares of calls, of groups, of episodes", {
+        "rollout/valid_calls": "valid calls", "groups/zero_variance": "groups alike",
+        "rollout/errored": "left out"}, share=True),
+    _Plan("Sampler and trainer", "|log r| of tokens", {
+        "policy/log_ratio_p99": "99th percentile", "policy/log_ratio_max": "largest"}, log=True),
+    _Plan("Gradient norm", "before clipping",
+          {"update/grad_norm": "trunk", "sft/grad_norm": "trunk", "index/grad_norm": "indexer"}),
+    _Plan("Indexer", "KL from attention to index scores", {"index/loss": "loss"}),
+    _Plan("Throughput", "model tokens a second, sampling and update together",
+          {"time/model_tokens_per_s": "tokens/s"}),
+    _Plan("Seconds of a step", "", {
+        "time/sampling_s": "sampling", "time/update_s": "update", "time/assembly_s": "assembly"}),
+)  # fmt: skip
+STYLE = ("share", "limit", "log")
+ALWAYS_ZERO = ("policy/kl", "reward/length", "reward/language", "reward/format", "rollout/errored")
+"""Left out where they are 0 in all steps: the run does without them."""
+
+
+def training_report(run: str | Path) -> ReportData:
+    """What a run's report shows.
+
+    Args:
+        run: folder of `train grpo`, `train sft` or `train indexer`.
+
+    Raises:
+        StoreError: if it holds no metrics of a step.
+    """
+    run = Path(run)
+    try:
+        lines = read_metrics(run)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"can't read {str(run / METRICS_FILE)!r}: {error}", "give a folder of `envgen train`"
+        ) from error
+    if not lines:
+        raise StoreError(f"{str(run)!r} has no step yet", "wait for the run's first step")
+    settings = _settings(run)
+    grpo = any("reward/pass_rate" in line for line in lines)
+    seconds = {
+        name: sum(line.get(f"time/{key}", 0.0) for line in lines)
+        for name, key in (("sampling", "sampling_s"), ("update", "update_s"))
+    }
+    assembly = sum(line.get("time/assembly_s", 0.0) for line in lines)
+    return ReportData(
+        title=f"GRPO: {run.name}" if grpo else f"Supervised training: {run.name}",
+        summary="Groups of episodes were played by the policy, judged by verifiers, and learnt from."
+        if grpo
+        else "The policy learnt, token by token, what teachers did.",
+        facts={**_facts(settings), **_assembly(assembly, sum(seconds.values()))},
+        counts=_grpo_counts(lines) if grpo else _taught_counts(lines),
+        notes=tuple(_notes(lines)),
+        panels=panels(lines),
+        timings=tuple(StageTime(name=n, seconds=s) for n, s in seconds.items()) if grpo else (),
+        timings_title="Seconds in sampling and updates",
+    )
+
+
+def panels(lines: Lines) -> tuple[Panel, ...]:
+    """The panels of what was measured in these steps."""
+    found = []
+    for plan in PLANS:
+        curves = tuple(
+            Curve(name=name, points=points)
+            for metric, name in plan.curves.items()
+            if (points := _points(lines, metric, plan.log))
+        )
+        if curves:
+            settings = {name: getattr(plan, name) for name in ("title", "hint", *STYLE)}
+            found.append(Panel(curves=curves, **settings))
+    return tuple(found)
+
+
+def _points(lines: Lines, metric: str, positive: bool) -> tuple[tuple[int, float], ...]:
+    told = [
+        (int(line["step"]), float(line[metric]))
+        for line in lines
+        if line.get(metric) is not None and (line[metric] > 0 or not positive)
+    ]
+    if metric in ALWAYS_ZERO and not any(value for _, value in told):
+        return ()
+    return tuple(told)
+
+
+def _grpo_counts(lines: Lines) -> dict[str, int | float]:
+    steps = [line for line in lines if "reward/pass_rate" in line]
+    return {
+        "steps": len(steps),
+        "passed, first steps": _mean(steps[:ENDS], "reward/pass_rate"),
+        "passed, last steps": _mean(steps[-ENDS:], "reward/pass_rate"),
+        "valid calls, last steps": _mean(steps[-ENDS:], "rollout/valid_calls"),
+        "model tokens a second": tokens_per_second(steps) or 0.0,
+    }
+
+
+def _taught_counts(lines: Lines) -> dict[str, int | float]:
+    steps = [line for line in lines if "sft/loss" in line]
+    tokens = sum(line["sft/tokens"] for line in steps)
+    seconds = float(lines[-1]["seconds"])
+    return {
+        "steps": len(steps),
+        "loss, first steps": _mean(steps[:ENDS], "sft/loss"),
+        "loss, last steps": _mean(steps[-ENDS:], "sft/loss"),
+        "tokens": round(tokens),
+        "tokens a second": tokens / seconds if seconds else 0.0,
+    }
+
+
+def _mean(lines: Lines, name: str) -> float:
+    values = [float(line[name]) for line in lines if line.get(name) is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _assembly(spent: float, whole: float) -> dict[str, str]:
+    """How much of the steps went into making batches of trajectories."""
+    return {"assembly of batches": f"{100 * spent / whole:.1f} % of a step"} if whole else {}
+
+
+def _notes(lines: Lines) -> list[str]:
+    """What a reader should not miss."""
+    found = []
+    low = [line for line in lines if line.get("policy/kept_mass", 1.0) < ALARM]
+    if low:
+        found.append(f"In {len(low)} steps truncation kept less than half of the policy's mass.")
+    low = [line for line in lines if line.get("policy/ref_kept_mass", 1.0) < ALARM]
+    if low:
+        found.append(f"In {len(low)} steps truncation kept less than half of the reference's mass.")
+    masked = [line for line in lines if line.get("policy/masked_negatives", 0.0) > ALARM]
+    if masked:
+        found.append(
+            f"In {len(masked)} steps eq. 9 masked more than half of the rollouts with negative advantage."
+        )
+    return found
+
+
+def _settings(run: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((run / SETTINGS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # a run of an older version, or before its first checkpoint
+        return {}
+    return found
+
+
+def _facts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that one compares runs by."""
+    found = {name: str(settings[name]) for name in ("data", "model", "seed") if name in settings}
+    sampling, optimizer = settings.get("sampling", {}), settings.get("optimizer", {})
+    if sampling:
+        found["groups"] = f"{sampling['groups']} x {sampling['group_size']}"
+        found["temperature, top-p"] = f"{sampling['temperature']:g}, {sampling['top_p']:g}"
+    if optimizer:
+        found["learning rate"] = f"{optimizer['lr']:g}"
+    objective = settings.get("objective", {})
+    for name in ("advantage", "loss", "kl_coef", "old"):
+        if name in objective:
+            found[name.replace("_", " ")] = str(objective[name])
+    return found

@@ -1,0 +1,60 @@
+"""How long the stages of a long pipeline took, in all calls that it was made in."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from envgen.core.canonical import pretty
+
+Progress = Callable[[int, int, str], None]
+
+
+class Stages:
+    """Times stages, says where the pipeline is, and remembers both in a file.
+
+    A stage that was stopped adds up over the calls; one that was finished in an earlier call keeps its time,
+    for to find it done takes next to none.
+
+    Args:
+        path: of the file.
+        total: number of stages.
+        progress: called with (stages done, total, what).
+    """
+
+    def __init__(self, path: Path, total: int, progress: Progress | None = None) -> None:
+        self._path, self._total, self._progress = path, total, progress
+        told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self.seconds: dict[str, float] = told.get("seconds", {})
+        self._finished: list[str] = told.get("finished", [])
+        self._done = 0
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Progress]:
+        """Time what is inside; yields what its own progress is told to."""
+
+        def say(done: int, total: int, what: str) -> None:
+            if self._progress:
+                self._progress(self._done, self._total, f"{name}: {done}/{total} {what}")
+
+        started = time.monotonic()
+        say(0, 1, "")
+        ended = False
+        try:
+            yield say
+            ended = True
+        finally:
+            self._note(name, time.monotonic() - started, ended)
+        self._done += 1
+
+    def _note(self, name: str, seconds: float, ended: bool) -> None:
+        if name in self._finished:
+            return
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        if ended:
+            self._finished.append(name)
+        told = {"seconds": self.seconds, "finished": self._finished}
+        self._path.write_text(pretty(told), encoding="utf-8")

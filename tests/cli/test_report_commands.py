@@ -1,0 +1,37 @@
+"""report and the live table of train grpo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import Cli
+
+from envgen.cli.step_rows import StepRows
+from envgen.train.metrics import Metrics
+
+
+def test_report_of_a_run(cli: Cli, tmp_path: Path) -> None:
+    with Metrics(tmp_path / "run") as metrics:
+        metrics.write(1, {"sft/loss": 0.5, "sft/tokens": 10.0})
+    said = cli("report", tmp_path / "run", "--json", tmp_path / "report.json")
+    assert said.code == 0, said
+    assert "<svg" in (tmp_path / "run" / "report.html").read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["counts"]["steps"] == 1
+    said = cli("report", tmp_path / "none")
+    assert said.code == 2
+    assert "can't read" in said.err
+
+
+def test_rows_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    rows = StepRows(40, clock=lambda: now, interval=1.0)
+    for step in range(1, 41):
+        now = step / 10
+        rows.show(step, {"reward/total": 0.25, "policy/kl": None})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].split()[:3] == ["step", "reward", "passed"]
+    assert [int(line.split()[0]) for line in lines[1:]] == [1, 11, 21, 31, 40]
+    assert lines[1].split()[1:4] == ["0.250", "-", "-"]
+    assert len({len(line) for line in lines}) == 1

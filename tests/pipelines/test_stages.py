@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from envgen.pipelines.stages import Stages
+
+
+def test_stages_are_timed_and_told(tmp_path: Path) -> None:
+    said: list[tuple[int, int, str]] = []
+    stages = Stages(tmp_path / "stages.json", 2, lambda *told: said.append(told))
+    with stages.stage("one") as say:
+        say(3, 4, "half")
+        time.sleep(0.05)
+    with stages.stage("two"):
+        pass
+    assert said == [(0, 2, "one: 0/1 "), (0, 2, "one: 3/4 half"), (1, 2, "two: 0/1 ")]
+    assert stages.seconds["one"] >= 0.05 > stages.seconds["two"]
+
+
+def test_a_finished_stage_keeps_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "stages.json"
+    with Stages(path, 1).stage("one"):
+        time.sleep(0.05)
+    before = Stages(path, 1).seconds
+    again = Stages(path, 1)
+    with again.stage("one"):  # found done
+        time.sleep(0.02)
+    assert again.seconds == before == Stages(path, 1).seconds
+
+
+def test_a_stopped_stage_adds_up(tmp_path: Path) -> None:
+    path = tmp_path / "stages.json"
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            stop_within(Stages(path, 1))
+    last = Stages(path, 1)
+    with last.stage("one"):
+        time.sleep(0.03)
+    assert last.seconds["one"] >= 0.09
+
+
+def stop_within(stages: Stages) -> None:
+    with stages.stage("one"):
+        time.sleep(0.03)
+        raise KeyboardInterrupt
