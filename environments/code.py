@@ -36,6 +36,7 @@ class CodeEnv(EpisodeEnv):
         dataset: a dataset folder, or an open ``Dataset``.
         backend: ``bubblewrap``, ``docker``, or ``auto``: the first that works here.
         render_mode: ``ansi`` makes ``render()`` return the conversation.
+        task_id: play this task only.
         task_ids: play these tasks only.
         unproven: accept tasks without evidence.
 
@@ -49,9 +50,14 @@ class CodeEnv(EpisodeEnv):
         *,
         backend: CodeBackend = "auto",
         render_mode: str | None = None,
+        task_id: str | None = None,
         task_ids: Sequence[str] | None = None,
         unproven: bool = False,
     ) -> None:
+        if task_id is not None:
+            if task_ids is not None:
+                raise ConfigError("both task_id and task_ids", "give one of them")
+            task_ids = (task_id,)
         if backend not in get_args(CodeBackend):
             hint = near_names(str(backend), get_args(CodeBackend))
             raise ConfigError(f"unknown backend {backend!r} for code environments{hint}")
