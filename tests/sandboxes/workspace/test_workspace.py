@@ -153,6 +153,20 @@ def test_restore_brings_back_what_was_there(built: Workspace) -> None:
         place.restore([])
 
 
+def test_restore_brings_the_old_times_too(built: Workspace) -> None:
+    """A build after it makes anew what was made from other files, and nothing else."""
+    times = "stat -c '%n %Y' tests/test_adder.py run.sh adder.py"
+    with built.open() as place:
+        before = place.shell(times).text
+        place.shell("touch run.sh; sleep 1.1")
+        place.write("tests/test_adder.py", b"other\n")
+        place.write("adder.py", b"other\n")
+        place.restore(["tests", "run.sh"])
+        after = place.shell(times).text
+        assert after.splitlines()[:2] == before.splitlines()[:2]
+        assert after.splitlines()[2] != before.splitlines()[2]
+
+
 def test_restore_goes_through_no_link(built: Workspace) -> None:
     with built.open() as place:
         place.shell("mkdir /tmp/out; mv tests /tmp/out/tests; ln -s /tmp/out/tests tests")
