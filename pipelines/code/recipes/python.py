@@ -70,6 +70,10 @@ def _pythons(name: str) -> list[str]:
     return list(pythons() if name == HOST else find_layer(name).pythons)
 
 
+_COMPILE = f"{DEPENDENCIES}/bin/python -W ignore -m compileall -q {DEPENDENCIES}/lib || :"
+"""Modules are compiled, as pip does: old ones warn when they are, and tests may turn warnings into errors."""
+
+
 def _can_build(project: dict[str, Any]) -> bool:
     return "project" in project or "build-system" in project or "poetry" in project.get("tool", {})
 
@@ -91,6 +95,7 @@ def _install(
     if packaged:
         commands.append("uv pip list -q --editable --format=freeze | grep -q . # stays editable")
     commands.append(f"uv pip freeze -q --exclude-editable > {DEPENDENCIES}/pins.txt")
+    commands.append(_COMPILE)
     return tuple(commands)
 
 
@@ -101,12 +106,9 @@ def _loose_file() -> str:
 
 
 def _pip(cutoff: str | None, words: list[str]) -> str:
-    """Install with everything cut at the day; where that fails, with backends of today.
-
-    Modules are compiled, as pip does: old ones warn when they are, and tests may turn warnings into errors.
-    """
+    """Install with everything cut at the day; where that fails, with backends of today."""
     said = shlex.join(words)
-    install = f"pip install -q --compile-bytecode -c {DEPENDENCIES}/constraints.txt"
+    install = f"pip install -q -c {DEPENDENCIES}/constraints.txt"
     if not cutoff:
         return f"uv {install} {said}"
     cut = f"{install} --exclude-newer {cutoff} {said}"
