@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from envgen.core.code_types import CodeLanguage, Instance
 from envgen.core.errors import ConfigError, PipelineError
@@ -50,8 +51,10 @@ class MineConfig(BaseModel):
     """ISO date: changes that landed before it are not looked at."""
     until: str | None = None
     """ISO date: nor those that landed on or after it."""
-    kinds: frozenset[str] = frozenset({"issue", "pull_request", "commit"})
-    """Where problem statements may come from."""
+    kinds: Annotated[frozenset[str], PlainSerializer(sorted)] = frozenset(
+        {"issue", "pull_request", "commit"}
+    )
+    """Where problem statements may come from; written in order, for a resumed run compares it."""
     limit: int | None = Field(default=None, ge=1)
     """Stop after so many instances."""
     filters: FilterConfig = FilterConfig()

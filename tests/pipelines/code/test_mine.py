@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -231,3 +233,23 @@ def test_what_is_no_clone_is_refused(tmp_path: Path, history: History) -> None:
     history.commit("Only words now", {"calc.py": None, "a.md": "x"})
     with pytest.raises(ConfigError, match="no source of a known language"):
         list(mine_clone(history.git_dir, CONFIG))
+
+
+def test_a_configuration_is_written_alike_in_every_process() -> None:
+    """Sets of strings have another order in each process; a resumed run compares what was written."""
+    code = (
+        "from envgen.pipelines.code.mine import MineConfig;"
+        "print(MineConfig(repo='a/b').model_dump_json())"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-P", "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in range(3)
+    }
+    assert len(said) == 1
+    assert MineConfig.model_validate_json(said.pop()) == MineConfig(repo="a/b")
