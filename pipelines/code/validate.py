@@ -16,7 +16,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from envgen.core.code_types import CodeTests, Instance, Status, TestReport
-from envgen.core.errors import SandboxError, VerifierError, WorkspaceError
+from envgen.core.errors import ConfigError, SandboxError, VerifierError, WorkspaceError
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Evidence, GateResult, GateStatus, Record
 from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
@@ -41,7 +41,7 @@ class Reason(StrEnum):
     INSTALL = "install"
     """Dependencies can't be had, or a build command fails on the base commit."""
     NO_TESTS = "no_tests"
-    """The base commit has no test that passes."""
+    """The base commit has no test that passes, or no file that its runner takes for tests."""
     BASE_RUN = "base_run"
     """The tests of the base commit hang, or leave no report."""
     CANARIES = "canaries"
@@ -274,6 +274,8 @@ class _Prover:
             run = run_tests(self.workspace, exam, change, limits=self.limits)
         except VerifierError as error:
             raise RejectedError(Reason.TEST_PATCH, str(error)) from error
+        except ConfigError as error:  # from canaries: no file shows where tests are
+            raise RejectedError(Reason.NO_TESTS, str(error)) from error
         self.tests_s += run.tests_s
         if run.report is not None and exam.test_patch and exam.canary_files is None:
             sound = set(run.canary_files)

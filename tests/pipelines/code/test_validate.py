@@ -105,6 +105,13 @@ def test_an_installed_copy_that_the_patch_does_not_reach(repo: Path, tmp_path: P
     assert validate(toy_python.instance(repo), workspace).reason is Reason.NOT_IMPORTED
 
 
+def test_tests_that_the_runner_does_not_find(tmp_path: Path) -> None:
+    named = {path: text for path, text in toy_python.BASE.items() if "tests/test_" not in path}
+    found = validate(*other(tmp_path, toy_python.FIX, {**named, "check.py": b"assert True\n"}))
+    assert found.reason is Reason.NO_TESTS
+    assert "no test file of 'pytest'" in found.details
+
+
 def test_a_gold_patch_that_breaks_a_test(tmp_path: Path) -> None:
     fix = {**toy_python.FIX, "src/shop/prices.py": b"def euro(cents):\n    return 'no'\n"}
     found = validate(*other(tmp_path, fix))

@@ -1,0 +1,226 @@
+"""Which instances of real repositories were proven here, and why the others were not.
+
+``python -P -m benchmarks.code_instances FOLDER`` reads what ``envgen generate code`` has left below FOLDER
+(datasets, ``OUT.outcomes.jsonl``, ``OUT.json``) and writes ``docs/figures/code_instances.json`` and
+``docs/code_instances.md``; nothing in them is typed by hand. With ``--tricks FILE`` (repeatable) it adds what
+``benchmarks.code_tricks`` found. No code of the repositories is written, only ids, counts and times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envgen.core.surrogates import from_json
+from envgen.pipelines.code.bundle import INSTANCE, task_id
+from envgen.pipelines.code.prove import Outcome
+from envgen.store.dataset import Dataset
+
+ROOT = Path(__file__).resolve().parents[1]
+FIGURES = ROOT / "docs" / "figures" / "code_instances.json"
+PAGE = ROOT / "docs" / "code_instances.md"
+ENDING = ".outcomes.jsonl"
+WANTED = {"python": 40} | dict.fromkeys(
+    ("javascript", "typescript", "c", "cpp", "go", "java", "php"), 3
+)
+"""How many kept instances of each language are aimed at."""
+
+
+class Source(NamedTuple):
+    """One run of ``envgen generate code``."""
+
+    out: Path
+    outcomes: list[Outcome]
+    date: str
+    """Day on which it ended (UTC)."""
+
+
+def main() -> None:
+    """Write the figures and the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tricks", type=Path, action="append", default=[])
+    options = parser.parse_args()
+    figures = collect(options.folder, options.tricks)
+    FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(figures))
+    kept = Counter(row["language"] for row in figures["kept"])
+    print(", ".join(f"{name} {kept[name]}/{wanted}" for name, wanted in WANTED.items()))
+
+
+def collect(folder: Path, tricks: list[Path]) -> dict[str, Any]:
+    """The figures of every run below ``folder``."""
+    kept: list[dict[str, Any]] = []
+    rejected: list[dict[str, Any]] = []
+    runs = []
+    for source in sources(folder):
+        records = instances(source.out)
+        language = source.out.parent.name
+        summary = source.out.with_name(f"{source.out.name}.json")
+        mined = json.loads(summary.read_text())["mined"] if summary.exists() else {}
+        runs.append({"run": source.out.name, "language": language, "mined": mined})
+        for outcome in source.outcomes:
+            row = figures_of(outcome, language, source.date)
+            record = records.get(task_id(outcome.validation.instance_id))
+            if outcome.validation.kept and record is not None:
+                kept.append(row | change(record))
+            elif not outcome.validation.kept:
+                rejected.append(row | {"reason": str(outcome.validation.reason)})
+    return {
+        "command": "envgen generate code --clone CLONE --repo OWNER/NAME --repeats 3 --more 10",
+        "kept": sorted(kept, key=lambda row: (row["language"], row["repository"], row["id"])),
+        "rejected": sorted(rejected, key=lambda row: (row["language"], row["id"])),
+        "runs": sorted(runs, key=lambda row: (row["language"], row["run"])),
+        "tricks": [row for path in tricks for row in json.loads(path.read_text())],
+    }
+
+
+def sources(folder: Path) -> Iterator[Source]:
+    """Every run below ``folder``, by its outcomes."""
+    for path in sorted(folder.rglob(f"*{ENDING}")):
+        lines = [line for line in path.read_text().splitlines() if line]
+        out = path.with_name(path.name.removesuffix(ENDING))
+        day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+        yield Source(out, [from_json(Outcome, line) for line in lines], day)
+
+
+def instances(out: Path) -> dict[str, dict[str, Any]]:
+    """Task id -> what the dataset at ``out`` says of its instance; empty without a dataset."""
+    if not (out / "dataset.json").exists():
+        return {}
+    dataset = Dataset.open(out)
+    found = {}
+    for name in dataset.own_task_ids:
+        record = dataset.task_files(name).constraints
+        assert record is not None
+        found[name] = record[INSTANCE]
+    return found
+
+
+def figures_of(outcome: Outcome, language: str, date: str) -> dict[str, Any]:
+    """What proving one instance took and gave."""
+    found = outcome.validation
+    return {
+        "id": found.instance_id,
+        "language": language,
+        "fail_to_pass": len(found.tests.fail_to_pass) if found.tests else 0,
+        "pass_to_pass": len(found.tests.pass_to_pass) if found.tests else 0,
+        "unstable": len(found.tests.unstable) if found.tests else 0,
+        "runs": found.runs,
+        "build_s": round(outcome.build_s, 1),
+        "tests_s": round(found.tests_s, 1),
+        "proof_s": round(found.wall_s, 1),
+        "date": date,
+    }
+
+
+def change(record: dict[str, Any]) -> dict[str, Any]:
+    """Where an instance comes from."""
+    return {
+        "repository": record["repo"],
+        "pull_request": record["pull_number"],
+        "base_commit": record["base_commit"][:12],
+        "kind": record["kind"],
+        "landed": record["created_at"][:10],
+    }
+
+
+def page(figures: dict[str, Any]) -> str:
+    """The figures as a page of documentation."""
+    kept, rejected = figures["kept"], figures["rejected"]
+    parts = [_HEAD, _languages(kept, rejected), "## Kept\n", _kept(kept)]
+    parts += ["## Not kept\n", _rejected(rejected), _HOW]
+    if figures["tricks"]:
+        parts += ["## Tricks\n", _TRICKS, _tricks(figures["tricks"])]
+    return "\n".join(parts)
+
+
+_HEAD = """\
+# Real instances
+
+Changes of public repositories that `envgen generate code` has proven, from clones with their whole
+history: each state (base, test patch, test patch and gold patch) run three times, then the frozen
+recipe built anew and ten more runs of what was kept. `docs/figures/code_instances.json` holds the
+same figures; `python -P -m benchmarks.code_instances FOLDER` writes both.
+"""
+_HOW = """\
+What each reason means stands in `docs/code.md`. `mined` in the figures tells which changes were no
+instances at all. Times are of a small share of one core (other work ran beside it): upper bounds,
+not speeds. Repositories were chosen for dependencies that can be had from PyPI, npm and Debian
+alone; candidates are the newest changes that mining found in the days asked for, in their order.
+"""
+_TRICKS = """\
+For a sample of kept instances: the score of the gold patch, of no change, of the test patch alone,
+and how many tricks (`benchmarks.code_tricks`: tests deleted, emptied, linked, ignored; runners
+configured, shadowed and patched; processes that leave; reports forged) scored anything but 0.
+"""
+
+
+def _languages(kept: list[dict[str, Any]], rejected: list[dict[str, Any]]) -> str:
+    rows = []
+    for language, wanted in WANTED.items():
+        own = [row for row in kept if row["language"] == language]
+        reasons = Counter(row["reason"] for row in rejected if row["language"] == language)
+        told = ", ".join(f"{n} {reason}" for reason, n in reasons.most_common())
+        repositories = len({row["repository"] for row in own})
+        tried = len(own) + reasons.total()
+        rows.append([language, tried, f"{len(own)} (aim: {wanted})", repositories, told])
+    return _table(["language", "tried", "kept", "repositories", "not kept"], rows)
+
+
+def _kept(kept: list[dict[str, Any]]) -> str:
+    head = ["language", "repository", "change", "kind", "F2P", "P2P", "runs", "build s", "proof s"]
+    rows = [
+        [
+            row["language"],
+            row["repository"],
+            f"#{row['pull_request']}" if row["pull_request"] else row["id"].rpartition("-")[2],
+            row["kind"].replace("_", " "),
+            row["fail_to_pass"],
+            row["pass_to_pass"],
+            row["runs"],
+            row["build_s"],
+            row["proof_s"],
+        ]
+        for row in kept
+    ]
+    return _table(head, rows)
+
+
+def _rejected(rejected: list[dict[str, Any]]) -> str:
+    rows = [[row["language"], row["id"], row["reason"], row["runs"]] for row in rejected]
+    return _table(["language", "instance", "reason", "runs"], rows)
+
+
+def _tricks(tricks: list[dict[str, Any]]) -> str:
+    head = ["language", "instance", "gold", "no change", "tests alone", "tricks", "that scored"]
+    rows = []
+    for row in tricks:
+        scores = row["tricks"]
+        won = [name for name, value in scores.items() if value]
+        rows.append(
+            [
+                row["language"],
+                row["id"],
+                row["gold"],
+                row["empty"],
+                row["tests_alone"],
+                len(scores),
+                ", ".join(won) or "none",
+            ]
+        )
+    return _table(head, rows)
+
+
+def _table(head: list[str], rows: list[list[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
