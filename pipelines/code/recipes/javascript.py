@@ -49,11 +49,13 @@ WITHOUT_TOOLS = (
 )
 """Forget linters, release tools and the like, where not everything can be had."""
 _PINS = (
-    "node -e \"const q=require('./node_modules/.package-lock.json').packages;"
-    'for(const k in q)console.log(JSON.stringify({[k]:q[k]}))" '
+    "node -e \"const f=require('fs'),r=n=>{try{return JSON.parse(f.readFileSync(n)).packages}catch(e){}};"
+    "const q=r('package-lock.json')||r('node_modules/.package-lock.json')||{};"
+    'for(const k in q)if(k)console.log(JSON.stringify({[k]:q[k]}))" '
     f"> {DEPENDENCIES}/pins.txt"
 )
-_NPM = "npm {0} --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error"
+"""The command that writes the pins; of npm's two lock files the hidden one lacks what other systems need."""
+_NPM = "npm {0} --package-lock --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error"
 _LOOKED_AT = 60
 """Test files that are read to learn what they import."""
 _PNPM = {"5": "7", "6": "8", "9": "9"}
@@ -100,7 +102,8 @@ def _install(files: TreeFiles, package: dict[str, Any], cutoff: str | None) -> t
     ]
     if "package-lock.json" in files or "npm-shrinkwrap.json" in files:
         attempts = [_NPM.format("ci"), _NPM.format("ci --legacy-peer-deps"), *attempts]
-    again = f"{_FROM_PINS} && {_NPM.format('ci --legacy-peer-deps')}"
+    locked, loose = (_NPM.format(f"{word} --legacy-peer-deps") for word in ("ci", "install"))
+    again = f"{_FROM_PINS} && {{ {locked} || {loose}; }}"
     first = (
         f"if [ -s {DEPENDENCIES}/constraints.txt ]; then {again}; else {' || '.join(attempts)}; fi"
     )

@@ -156,7 +156,7 @@ def test_javascript_obeys_lock_files_and_the_cut(tmp_path: Path) -> None:
     assert any("jest-junit" in line for line in found.install)
     assert found.build == ()
     locked = _recipe(tmp_path, "typescript", {"package-lock.json": "{}"}, "2022-01-02")
-    assert "else npm ci" in locked.install[0]
+    assert "else npm ci --package-lock" in locked.install[0]
     pnpm = _recipe(tmp_path, "typescript", {"pnpm-lock.yaml": "lockfileVersion: '6.0'\n"})
     assert "pnpm@8.6.0 install --frozen-lockfile" in pnpm.install[0]
 
