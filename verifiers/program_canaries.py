@@ -18,7 +18,9 @@ _SUFFIXES = (".c", ".cc", ".cpp", ".cxx")
 _MAIN = re.compile(
     rb"^(?:static\s+|extern\s+\"C\"\s+)?(?:int|auto)\s+main\s*\([^)]*\)[^{;]*\{", re.M
 )
-_GTEST = re.compile(rb"^\s*(?:TEST|TEST_F|TYPED_TEST|TEST_P)\s*\(", re.M)
+_GTEST = re.compile(rb"^\s*(?:TEST|TEST_F|TYPED_TEST|TEST_P)\s*\(\s*\w+\s*,", re.M)
+_NAMED = re.compile(rb"^\s*TEST\s*\(\s*\w+\s*\)", re.M)
+"""Of frameworks whose tests have one name (UnitTest++, pugixml's own); they register themselves in C++."""
 _CASES = re.compile(rb"^\s*(?:TEST_CASE|SCENARIO)\s*\(", re.M)
 _PROBE_S = 60.0
 _MAX_PROGRAMS = 20
@@ -33,13 +35,14 @@ def arm(language: CodeLanguage, sources: Mapping[str, bytes], name: str) -> dict
         name: letters, digits and underscores.
 
     Returns:
-        Those that could be given one; with ``main``, GoogleTest's, Catch2's or doctest's tests in them.
+        Those that could be given one; with ``main``, GoogleTest's, Catch2's or doctest's tests in them, or
+        C++ tests of one name.
     """
     if language not in _NATIVE:
         return {}
     armed = {}
     for path, content in sorted(sources.items()):
-        made = _armed(content, name.encode()) if path.endswith(_SUFFIXES) else None
+        made = _armed(language, content, name.encode()) if path.endswith(_SUFFIXES) else None
         if made is not None:
             armed[path] = made
     return armed
@@ -62,7 +65,7 @@ def fault(opened: OpenWorkspace, name: str) -> str:
     return ""
 
 
-def _armed(content: bytes, name: bytes) -> bytes | None:
+def _armed(language: CodeLanguage, content: bytes, name: bytes) -> bytes | None:
     check = b'getenv("%s")' % name
     found = _MAIN.search(content)
     if found is not None:
@@ -70,6 +73,8 @@ def _armed(content: bytes, name: bytes) -> bytes | None:
         return b"#include <stdlib.h>\n" + content[: found.end()] + body + content[found.end() :]
     if _GTEST.search(content):
         text = b"\nTEST(%s, %s) { if (%s) FAIL(); }\n" % (name, name, check)
+    elif language == "cpp" and _NAMED.search(content):
+        text = b"\nTEST(%s) { if (%s) _Exit(99); }\n" % (name, check)
     elif _CASES.search(content):
         text = b'\nTEST_CASE("%s") { if (%s) FAIL("armed"); }\n' % (name, check)
     else:
