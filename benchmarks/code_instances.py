@@ -81,12 +81,21 @@ def collect(folder: Path, tricks: list[Path]) -> dict[str, Any]:
 
 
 def sources(folder: Path) -> Iterator[Source]:
-    """Every run below ``folder``, by its outcomes."""
+    """Every run below ``folder``, by its outcomes; of an unfinished one, those known so far."""
     for path in sorted(folder.rglob(f"*{ENDING}")):
         lines = [line for line in path.read_text().splitlines() if line]
         out = path.with_name(path.name.removesuffix(ENDING))
-        day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-        yield Source(out, [from_json(Outcome, line) for line in lines], day)
+        yield Source(out, [from_json(Outcome, line) for line in lines], _day(path))
+    for path in sorted(folder.rglob("*.partial/outcomes")):
+        out = path.parent.with_suffix("")
+        files = sorted(path.glob("*.json"))
+        if files and not out.with_name(out.name + ENDING).exists():
+            found = [from_json(Outcome, file.read_text()) for file in files]
+            yield Source(out, found, _day(files[-1]))
+
+
+def _day(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
 
 
 def instances(out: Path) -> dict[str, dict[str, Any]]:
@@ -97,8 +106,10 @@ def instances(out: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for name in dataset.own_task_ids:
         record = dataset.task_files(name).constraints
-        assert record is not None
-        found[name] = record[INSTANCE]
+        assert isinstance(record, dict)
+        instance = record[INSTANCE]
+        assert isinstance(instance, dict)
+        found[name] = instance
     return found
 
 
