@@ -9,7 +9,9 @@ import toy_languages
 from code_runs import need, node_packages
 from language_cheats import LANGUAGE_CHEATS, MORE, LanguageCheat
 
+from envgen.core.code_types import Instance
 from envgen.core.types import Score
+from envgen.pipelines.code.validate import ValidateConfig, validate_instance
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests
 
@@ -98,3 +100,30 @@ def test_a_copy_that_does_not_compile_is_told_and_can_be_left_out(
     again = run_tests(verifier.workspace, bare, gold)
     assert again.unsound_files == ()
     assert score_run(again, verifier.tests).passed
+
+
+def test_proving_finds_which_test_files_can_have_copies(
+    verifiers: Callable[[str], CodeVerifier],
+) -> None:
+    verifier = verifiers("javascript")
+    instance = Instance(
+        id="toy__ranges-1",
+        repo="toy/ranges",
+        base_commit="base",
+        language="javascript",
+        kind="issue",
+        problem_statement="Ranges can't count down.",
+        gold_patch=toy_languages.gold("javascript").decode(),
+        test_patch=verifier.tests.test_patch,
+    )
+    found = validate_instance(
+        instance,
+        verifier.workspace,
+        ValidateConfig(repeats=1, more=1),
+        test_files=verifier.tests.test_files,
+        test_paths=verifier.tests.test_paths,
+    )
+    assert found.tests is not None, found.details
+    assert found.tests.canary_files == ("test/ranges.test.js",)
+    assert set(found.tests.fail_to_pass) == set(verifier.tests.fail_to_pass)
+    assert found.runs == 6
