@@ -17,14 +17,13 @@ from typing import Annotated, Literal, Self
 import torch
 from pydantic import Field, model_validator
 
-from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
-from envgen.policies.encoding import load_encoding
 from envgen.train.checkpoints import Checkpoints
+from envgen.train.fit import fitting_encoding
 from envgen.train.form import Foretold
 from envgen.train.metrics import Metrics, read_metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
@@ -129,6 +128,9 @@ def train_sft(
         DivergedError: if the loss stops being finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
+    # What can't work is told before teachers are played.
+    fitting_encoding(config.model)
+    _checkpoints(config, out).resume()
     play_teachers(
         open_dataset(config.data),
         config.teachers,
@@ -145,17 +147,12 @@ def teach(
     config: ColdStartConfig, out: Path, ranks: Ranks, progress: Progress | None = None
 ) -> ColdStartSummary:
     """One process's part of ``train_sft``; the teachers have been played."""
-    encoding = load_encoding(config.model)
-    checkpoints = Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
+    encoding = fitting_encoding(config.model)
+    checkpoints = _checkpoints(config, out)
     resumed = checkpoints.resume()
     model = DSAForCausalLM.from_pretrained(
         resumed[0] if resumed else config.model, dtype=torch.float32, device=config.device
     )
-    if encoding.tokenizer.vocab_size > model.config.vocab_size:
-        raise ConfigError(
-            f"the tokenizer has {encoding.tokenizer.vocab_size} tokens, the model {model.config.vocab_size}",
-            "they are not of one model; make one with `envgen model init`",
-        )
     rows = teacher_rows(
         [*config.rollouts, *(teacher_folder(out / "teachers", spec) for spec in config.teachers)],
         open_dataset(config.data),
@@ -209,6 +206,10 @@ def teach(
         seconds=seconds,
         tokens_per_second=tokens / max(seconds, 1e-9),
     )
+
+
+def _checkpoints(config: ColdStartConfig, out: Path) -> Checkpoints:
+    return Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
 
 
 def _split(

@@ -26,9 +26,10 @@ from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
-from envgen.policies.encoding import Encoding, load_encoding
+from envgen.policies.encoding import Encoding
 from envgen.store.dataset import Dataset
 from envgen.train.checkpoints import Checkpoints
+from envgen.train.fit import fitting_encoding
 from envgen.train.grpo import GRPOConfig, varied
 from envgen.train.metrics import Metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
@@ -51,6 +52,7 @@ from envgen.train.update import (
     Updater,
 )
 from envgen.train.well_formed import calls_of
+from envgen.verifiers.holes import is_unsolvable
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
@@ -156,7 +158,7 @@ def train_grpo(
             another vocabulary.
         ResumeError: if ``out`` holds a run with another config.
         RewardError: if a reward is no number, or is the same for all rollouts of the first steps.
-        DivergedError: if a loss stops being finite; ``out/diverged.pt`` holds the batch.
+        DivergedError: if a loss or gradient explodes or is not finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
     with ranks(config.processes, "grpo", config, out) as mine:
@@ -257,7 +259,7 @@ CONSTANT_STEPS = 8
 
 
 def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
-    encoding = load_encoding(config.model)
+    encoding = fitting_encoding(config.model)
     dataset = open_dataset(config.data)
     asked = dataset.tasks if config.task_ids is None else config.task_ids
     unknown = [name for name in asked if name not in dataset.tasks]
@@ -271,15 +273,15 @@ def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
             f"{config.data!r} has no task in split {config.split!r}",
             "name another split, or none; see `envgen list`",
         )
+    if all(is_unsolvable(dataset.tasks[name]) for name in chosen):
+        raise ConfigError(
+            f"no task in {config.data!r} can be solved: all are unsolvable canaries",
+            "train on the dataset that they were made of",
+        )
     tasks = make_sampler(config.tasks, task_pool(dataset, chosen), derive(config.seed, "tasks"))
     checkpoints = Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
     resumed = checkpoints.resume()
     model = _load(resumed[0] if resumed else config.model, config.device)
-    if encoding.tokenizer.vocab_size > model.config.vocab_size:
-        raise ConfigError(
-            f"the tokenizer has {encoding.tokenizer.vocab_size} tokens, the model {model.config.vocab_size}",
-            "they are not of one model; make one with `envgen model init`",
-        )
     model.requires_grad_(True)
     optimizer = Optimizer(model, config.optimizer)
     updater = Updater(

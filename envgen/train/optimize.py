@@ -18,9 +18,13 @@ from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.muon import Muon
 
+EXPLODED = 1e6
+"""A loss or a gradient's norm above this is the end of a run, as if it were not finite: losses are means of
+nats and rewards, far below it, and clipping such a gradient leaves a direction of noise."""
+
 
 class DivergedError(EnvgenError):
-    """Raised when a loss or gradient is not finite; no weight has been changed by it."""
+    """Raised when a loss or gradient explodes or is not finite; no weight has been changed by it."""
 
 
 class OptimizerConfig(Record):
@@ -105,13 +109,13 @@ class Optimizer:
         """Clip each part by its own norm and move.
 
         Raises:
-            DivergedError: if a norm is not finite; then nothing moves.
+            DivergedError: if a norm is not finite or above ``EXPLODED``; then nothing moves.
         """
         norms = Norms(_norm(self._trunk), _norm(self._indexer))
         for name, norm in norms._asdict().items():
-            if not math.isfinite(norm):
+            if not norm <= EXPLODED:
                 raise DivergedError(
-                    f"the {name}'s gradient is {norm} in step {step}",
+                    f"the norm of the {name}'s gradient is {norm:.3g} in step {step}",
                     "lower the learning rate, or look at the batch that was saved beside the checkpoints",
                 )
         for weights, norm in ((self._trunk, norms.trunk), (self._indexer, norms.indexer)):
@@ -156,12 +160,12 @@ def require_finite(loss: Tensor, step: int) -> float:
     """The loss as a number.
 
     Raises:
-        DivergedError: if it is not finite.
+        DivergedError: if it is not finite, or its size is above ``EXPLODED``.
     """
     value = float(loss.detach())
-    if not math.isfinite(value):
+    if not abs(value) <= EXPLODED:
         raise DivergedError(
-            f"the loss is {value} in step {step}",
+            f"the loss is {value:.3g} in step {step}",
             "lower the learning rate, or look at the batch that was saved beside the checkpoints",
         )
     return value

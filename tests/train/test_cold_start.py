@@ -96,7 +96,8 @@ def test_a_finished_run_tells_the_same_again(taught: School, tmp_path: Path) -> 
 def test_another_config_is_not_resumed(taught: School, tmp_path: Path) -> None:
     train_sft(config_of(taught, epochs=0.5), tmp_path / "sft")
     with pytest.raises(ResumeError, match="another config"):
-        train_sft(config_of(taught, epochs=1), tmp_path / "sft")
+        train_sft(config_of(taught, epochs=1, teachers=("gold",)), tmp_path / "sft")
+    assert not (tmp_path / "sft" / "teachers").exists()
 
 
 def test_nothing_to_learn_from_is_an_error_before_any_step(taught: School, tmp_path: Path) -> None:
@@ -117,8 +118,10 @@ def test_a_tokenizer_that_does_not_fit_is_refused(taught: School, tmp_path: Path
     )
     for name in ("tokenizer.json", "encoding.json"):
         (tmp_path / "m" / name).write_bytes((taught.model / name).read_bytes())
+    config = config_of(taught, model=str(tmp_path / "m"), rollouts=(), teachers=("gold",))
     with pytest.raises(ConfigError, match="the model 100"):
-        train_sft(config_of(taught, model=str(tmp_path / "m")), tmp_path / "sft")
+        train_sft(config, tmp_path / "sft")
+    assert not (tmp_path / "sft").exists()  # no teacher was played
 
 
 def test_divergence_stops_with_the_batch_saved(taught: School, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from students import School
 
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.model.modeling import DSAForCausalLM
+from envgen.pipelines.canaries import CanaryConfig, make_canaries
 from envgen.store.runs import RunStore
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
@@ -237,6 +238,16 @@ def test_a_config_that_can_not_work_is_refused_before_any_step(
     changed = config.model_copy(update={"seed": 5})
     with pytest.raises(ResumeError, match="another config"):
         train_grpo(changed, tmp_path / "b")
+
+
+def test_tasks_that_nobody_can_solve_are_refused_before_any_step(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    twins = tmp_path / "twins"
+    make_canaries(taught.dataset, twins, CanaryConfig(holes=()))
+    with pytest.raises(ConfigError, match="all are unsolvable canaries"):
+        train_grpo(config_of(taught, student, data=str(twins)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_divergence_stops_with_the_batch_saved(
