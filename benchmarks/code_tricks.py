@@ -11,6 +11,7 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ class Target(NamedTuple):
 
 
 def main() -> None:
-    """Judge one task and print a row of JSON."""
+    """Judge one task and print a row of JSON; with ``--out``, go on with what that file holds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", type=Path)
     parser.add_argument("--task")
@@ -42,31 +43,41 @@ def main() -> None:
     options = parser.parse_args()
     dataset = Dataset.open(options.dataset)
     hosts = CodeHosts(dataset, "bubblewrap")
-    row = outcome(hosts, options.task or dataset.own_task_ids[0])
+    name = options.task or dataset.own_task_ids[0]
+    rows = json.loads(options.out.read_text()) if options.out and options.out.exists() else []
+    known = rows[0] if rows and rows[0]["id"] == name else {}
+    for row in outcomes(hosts, name, known):
+        if options.out is not None:
+            options.out.write_text(json.dumps([row], indent=1) + "\n")
     print(json.dumps(row, indent=1))
-    if options.out is not None:
-        options.out.write_text(json.dumps([row], indent=1) + "\n")
 
 
-def outcome(hosts: CodeHosts, name: str) -> dict[str, Any]:
-    """The scores of one task's known patches and of every trick."""
+def outcomes(hosts: CodeHosts, name: str, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The scores of one task's known patches and of every trick, told after each one.
+
+    Args:
+        hosts: of the dataset.
+        name: of the task.
+        known: what an interrupted run has found.
+    """
     verifier = hosts.verifier(name)
     gold = to_bytes(hosts.task(name).gold_patch)
     target = target_of(verifier, gold)
-    found: dict[str, Any] = {
-        "language": target.language,
-        "id": name,
-        "gold": verifier.verify_patch(gold).value,
-        "empty": verifier.verify_patch(b"").value,
-        "tests_alone": verifier.verify_patch(to_bytes(verifier.tests.test_patch)).value,
-    }
-    scores, reasons = {}, {}
+    row: dict[str, Any] = {"language": target.language, "id": name, "tricks": {}, "caught_by": {}}
+    row |= known
+    alone = to_bytes(verifier.tests.test_patch)
+    for what, patch in {"gold": gold, "empty": b"", "tests_alone": alone}.items():
+        if what not in row:
+            row[what] = verifier.verify_patch(patch).value
+        yield row
     for trick, patch in patches(verifier.workspace, target).items():
+        if trick in row["tricks"]:
+            continue
         score = verifier.verify_patch(patch)
-        scores[trick] = score.value
-        reasons[trick] = score.reasons[0].partition(":")[0] if score.reasons else ""
-        print(f"{name}: {trick}: {score.value} {reasons[trick]}", file=sys.stderr)
-    return found | {"tricks": scores, "caught_by": reasons}
+        row["tricks"][trick] = score.value
+        row["caught_by"][trick] = score.reasons[0].partition(":")[0] if score.reasons else ""
+        print(f"{name}: {trick}: {score.value} {row['caught_by'][trick]}", file=sys.stderr)
+        yield row
 
 
 def target_of(verifier: CodeVerifier, gold: bytes) -> Target:
