@@ -13,7 +13,8 @@ Task: a prompt shows items in random order and asks for the n best, best first; 
 prompts, and is to be learnt. The verifier wants all n. The cold start, shared by a seed's arms, imitates a
 teacher that skips the item that is next in ``slip`` of all cases.
 
-Each run is a file of its own, and what is there is not run again.
+Each run is a file of its own, and what is there is not run again; ``--known docs/figures/stabilisers.json``
+goes on from runs that the report kept.
 """
 
 from __future__ import annotations
@@ -405,8 +406,8 @@ def outcome(rewards: Sequence[float], study: StudyConfig) -> dict[str, float | N
     each = study.update.mini_batches
     window = min(len(rewards), study.collapse.window(each))
     return {
-        "peak": peak(rewards, window) if rewards else None,
-        "final": float(np.mean(rewards[-study.final_batches :])) if rewards else None,
+        "peak": peak(rewards, window) if rewards else 0.0,
+        "final": float(np.mean(rewards[-study.final_batches :])) if rewards else 0.0,
         "collapsed_after": collapsed_after(rewards, each, study.collapse),
     }
 
@@ -452,6 +453,14 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     part.replace(path)
 
 
+def unpack(known: Path, out: Path) -> None:
+    """The runs that a report kept, as files."""
+    for record in json.loads(known.read_text())["runs"]:
+        path = out / record["arm"] / f"seed-{record['seed']}.json"
+        if not path.exists():
+            write(path, record)
+
+
 def wanted(
     study: StudyConfig, out: Path, arms: Sequence[str], seeds: Sequence[int]
 ) -> list[tuple[str, int]]:
@@ -476,6 +485,7 @@ def main() -> None:
     own = Path(__file__).with_suffix(".json")
     parser.add_argument("--config", type=Path, default=own)
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--known", type=Path, help="a report whose runs are not made again")
     parser.add_argument("--arms", nargs="+")
     parser.add_argument("--seeds", nargs="+", type=int)
     arguments = parser.parse_args()
@@ -485,6 +495,8 @@ def main() -> None:
     if unknown := sorted(set(arms) - set(known)):
         parser.error(f"no arm {unknown[0]!r}; there are {', '.join(known)}")
     torch.set_num_threads(1)
+    if arguments.known is not None:
+        unpack(arguments.known, arguments.out)
     left = wanted(study, arguments.out, arms, seeds)
     print(f"config {study.digest}, {len(left)} runs to make, load {os.getloadavg()[0]:.1f}")
     began = time.monotonic()
