@@ -69,10 +69,17 @@ class VerifierHost(Protocol):
 
 
 def verifier_host(*, backend: WorkerBackend = "auto", trusted: bool = False) -> VerifierHost:
-    """A host for verifiers; databases reach them as files on a read-only mount."""
-    if backend == "inline":
-        backend = "process"
-    return WorkerVerifierHost(choose(backend, trusted))
+    """A host for verifiers; databases reach them as files on a read-only mount.
+
+    ``inline`` runs trusted verifiers in this very process, without a limit of time. Raises
+    SandboxUnavailableError when no backend fits.
+    """
+    chosen = choose(backend, trusted)
+    if chosen == "inline":
+        from envgen.sandboxes.inline import InlineVerifierHost
+
+        return InlineVerifierHost()
+    return WorkerVerifierHost(chosen)
 
 
 class WorkerVerifierHost:
@@ -269,7 +276,7 @@ class WorkerVerifierHost:
 def _answered(channel: Channel) -> VerifierReply | str:
     """The next reply, or how the worker ended."""
     try:
-        return _reply(channel.recv())
+        return read_reply(channel.recv())
     except FAILURES as error:
         return _explained(error)
 
@@ -280,7 +287,8 @@ def _explained(error: Exception) -> str:
     return f"the worker answered nonsense: {error}"
 
 
-def _reply(reply: Any) -> VerifierReply:
+def read_reply(reply: Any) -> VerifierReply:
+    """What the worker's answer means. Raises ValueError when it means nothing."""
     kind, value = reply
     if kind == 0:
         if not isinstance(value, list) or not all(isinstance(rule, str) for rule in value):

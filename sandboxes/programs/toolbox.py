@@ -1,6 +1,6 @@
-"""Run tools.py: load it, call its functions on a guarded database. Standard library only.
+"""Run tools.py (load it, call its functions on a guarded database) and verifier.py. Standard library only.
 
-The same code runs in the forked workers and, for trusted tools, in the host's own process.
+The same code runs in the forked workers and, for trusted code, in the host's own process.
 """
 
 from __future__ import annotations
@@ -150,3 +150,28 @@ class Toolbox:
 def _documented(error: Exception) -> list[Any]:
     code = str(error.args[0])[:200] if error.args else type(error).__name__
     return [ERROR, code, str(error.args[1])[:2000] if len(error.args) > 1 else code]
+
+
+def compiled_verifier(source: str) -> Any:
+    """A verifier.py as code, or as the text that says why it does not compile."""
+    try:
+        return compile(source, "verifier.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        return f"does not compile: {explain(error, 'verifier.py')}"
+
+
+def verdict(code: Any, answer: Any, initial: str, final: str) -> list[Any]:
+    """What a compiled verifier says in a fresh namespace: ``[VALUE, broken rules]`` or ``[FAULT, text]``."""
+    if isinstance(code, str):
+        return [FAULT, code]
+    space: dict[str, Any] = {"__name__": "verifier", "__builtins__": builtins}
+    try:
+        exec(code, space)
+        broken = space["verify"](answer, initial, final)
+    except KeyboardInterrupt:  # in the host's own process: the user's
+        raise
+    except BaseException as error:  # a verifier that raises is broken, whatever it raises
+        return [FAULT, explain(error, "verifier.py")]
+    if type(broken) is not list or not all(type(rule) is str for rule in broken):
+        return [FAULT, "verify() must return a list of str"]
+    return [VALUE, broken]

@@ -15,10 +15,11 @@ from envgen.sandboxes.verifier import (
     VerifierHost,
     VerifierInput,
     VerifierReply,
+    WorkerVerifierHost,
     verifier_host,
 )
 
-BACKENDS = [
+WORKERS = [
     "process",
     pytest.param("bubblewrap", marks=pytest.mark.bwrap),
     pytest.param("docker", marks=pytest.mark.docker),
@@ -46,8 +47,16 @@ def verify(answer, initial, final):
 """
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=["inline", *WORKERS])
 def host(request: pytest.FixtureRequest) -> Iterator[VerifierHost]:
+    made = verifier_host(backend=request.param, trusted=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", params=WORKERS)
+def worker(request: pytest.FixtureRequest) -> Iterator[VerifierHost]:
+    """A host that survives what a verifier does to its process."""
     made = verifier_host(backend=request.param, trusted=True)
     yield made
     made.close()
@@ -134,18 +143,18 @@ def test_a_verifier_that_does_not_load(
 @pytest.mark.parametrize(
     "deadly", ["import os\nos._exit(0)", "while True: pass", "import os\nos.kill(os.getpid(), 11)"]
 )
-def test_one_deadly_input_spoils_no_other(host: VerifierHost, database: Path, deadly: str) -> None:
+def test_one_deadly_input_spoils_no_other(worker: VerifierHost, database: Path, deadly: str) -> None:
     answers = ["result = []", deadly, "result = ['r1']", "result = []"]
     started = time.monotonic()
-    replies = judge(host, RUN, database, *answers)
+    replies = judge(worker, RUN, database, *answers)
     assert [reply.broken for reply in replies] == [(), None, ("r1",), ()]
     assert all((reply.broken is None) != (reply.fault is None) for reply in replies)
     assert time.monotonic() - started < 8
 
 
-def test_an_innocent_input_after_a_leak_is_judged_alone(host: VerifierHost, database: Path) -> None:
+def test_an_innocent_input_after_a_leak_is_judged_alone(worker: VerifierHost, database: Path) -> None:
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 20,) * 2)\nresult = []"
-    replies = judge(host, RUN, database, limit, "x = bytearray(30 << 20)\nresult = ['fine']")
+    replies = judge(worker, RUN, database, limit, "x = bytearray(30 << 20)\nresult = ['fine']")
     assert [reply.broken for reply in replies] == [(), ("fine",)]
 
 
@@ -156,10 +165,10 @@ def test_inputs_share_no_globals(host: VerifierHost, database: Path) -> None:
     assert [reply.broken for reply in judge(host, source, database, 1, 2, 3)] == [(), (), ()]
 
 
-def test_a_lost_zygote_is_started_again(host: VerifierHost, database: Path) -> None:
-    host._zygote.process.kill()  # type: ignore[attr-defined]  # the worker host
-    host._zygote.process.wait()  # type: ignore[attr-defined]  # the worker host
-    assert judge(host, RUN, database, "result = []")[0].broken == ()
+def test_a_lost_zygote_is_started_again(worker: VerifierHost, database: Path) -> None:
+    worker._zygote.process.kill()  # type: ignore[attr-defined]  # the worker host
+    worker._zygote.process.wait()  # type: ignore[attr-defined]  # the worker host
+    assert judge(worker, RUN, database, "result = []")[0].broken == ()
 
 
 @pytest.mark.bwrap
@@ -173,6 +182,26 @@ def test_a_verifier_sees_only_its_databases(database: Path) -> None:
     assert not {"work", "home", "opt", "srv", "var"} & set(reply.broken)
     assert "database-0.sqlite" in reply.broken
     host.close()
+
+
+def test_a_missing_database_is_an_error(host: VerifierHost, database: Path) -> None:
+    gone = database.with_name("gone.sqlite")
+    with pytest.raises(SandboxError, match=r"gone\.sqlite"):
+        host.verify_many(RUN, [VerifierInput("result = []", database, gone)])
+
+
+def test_an_answer_shares_no_object_with_the_verifier(host: VerifierHost, database: Path) -> None:
+    answer: JsonValue = {"seats": [1]}
+    source = "def verify(a, i, f):\n    a['seats'].append(2)\n    return []"
+    assert judge(host, source, database, answer)[0].broken == ()
+    assert answer == {"seats": [1]}
+
+
+def test_closing_inline_refuses_what_comes_after(database: Path) -> None:
+    host = verifier_host(backend="inline", trusted=True)
+    host.close()
+    with pytest.raises(SandboxError, match="closed"):
+        judge(host, RUN, database, "result = []")
 
 
 def test_closing_removes_the_scratch_folder(database: Path) -> None:
@@ -194,7 +223,7 @@ def test_untrusted_verifiers_need_isolation(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_host_usable(
-    host: VerifierHost, database: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    worker: VerifierHost, database: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -203,8 +232,8 @@ def test_a_full_disk_is_an_error_and_leaves_the_host_usable(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfile", full)
         with pytest.raises(SandboxError, match="No space"):
-            host.verify_many(RUN, [VerifierInput("result = []", database, final)])
-    assert judge(host, RUN, database, "result = []")[0].broken == ()
+            worker.verify_many(RUN, [VerifierInput("result = []", database, final)])
+    assert judge(worker, RUN, database, "result = []")[0].broken == ()
 
 
 def test_databases_may_be_bytes(host: VerifierHost, database: Path, tmp_path: Path) -> None:
@@ -222,8 +251,8 @@ def test_databases_may_be_bytes(host: VerifierHost, database: Path, tmp_path: Pa
         replies = host.verify_many(COUNT, inputs * AHEAD)
         verdicts = [reply.broken for reply in replies]
         assert verdicts == [(), (), (), ("initial", "final")] * AHEAD
-    scratch: Path = host._scratch  # type: ignore[attr-defined]  # the worker host
-    assert len(list(scratch.glob("bytes-*"))) <= 2 * AHEAD
+    if isinstance(host, WorkerVerifierHost):
+        assert len(list(host._scratch.glob("bytes-*"))) <= 2 * AHEAD
 
 
 def test_long_answers_and_long_replies_do_not_wait_for_each_other(
@@ -240,11 +269,11 @@ def test_long_answers_and_long_replies_do_not_wait_for_each_other(
 
 @pytest.mark.parametrize("ahead", [1, AHEAD])
 def test_what_cannot_be_sent_is_its_own_fault_only(
-    host: VerifierHost, database: Path, ahead: int, monkeypatch: pytest.MonkeyPatch
+    worker: VerifierHost, database: Path, ahead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("envgen.sandboxes.verifier.AHEAD", ahead)
     unsendable = float("nan")
-    replies = judge(host, RUN, database, "result = []", unsendable, "result = ['c']", unsendable)
+    replies = judge(worker, RUN, database, "result = []", unsendable, "result = ['c']", unsendable)
     assert [reply.broken for reply in replies] == [(), None, ("c",), None]
     assert all("JSON" in str(reply.fault) for reply in (replies[1], replies[3]))
 

@@ -62,8 +62,9 @@ class Hosts:
 
     @cached_property
     def verifier(self) -> VerifierHost:
-        """The host of verifiers."""
-        host = verifier_host(backend=self.backend, trusted=self.trusted)
+        """The host of verifiers: never in this process, for mutants may run for ever."""
+        backend = "process" if self.backend == "inline" else self.backend
+        host = verifier_host(backend=backend, trusted=self.trusted)
         return self._stack.enter_context(closing(host))
 
     def tools(self, draft: Draft, database: Path) -> ToolHost:
