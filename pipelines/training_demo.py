@@ -138,6 +138,7 @@ def _teachers(config: TrainingDemoConfig, out: Path, data: Path, say: Progress) 
             policy=PolicyConfig(spec=policy),
             out=str(out / "teachers" / policy),
             task_ids=train,
+            backend="inline",
             seed=derive(config.seed, policy),
         )
         rollout(run, progress=lambda p, policy=policy: say(p.done, p.total, policy))  # type: ignore[misc]  # the default binds the loop variable
@@ -239,6 +240,7 @@ def _filter(
         sampling=Sampling(temperature=1.0, max_tokens=48),
         seed=derive(config.seed, "filter"),
         concurrency=64,
+        backend="inline",
     )
     rollout(run, progress=lambda p: say(p.done, p.total, f"{p.passed} passed"))
     report = run_report(run.out, (config.filter_samples,))
@@ -254,6 +256,7 @@ def _evaluation(config: TrainingDemoConfig, out: Path, data: Path, stage: str) -
         max_tasks=config.held_out,
         max_new_tokens=48,
         concurrency=64,
+        backend="inline",
         seed=config.seed,
     )
 
@@ -278,7 +281,12 @@ def _grpo(
         task_ids=tuple(sorted(names)),
         steps=config.grpo_steps,
         sampling=SamplingConfig(
-            groups=config.groups, group_size=config.group_size, max_new_tokens=48
+            groups=config.groups,
+            group_size=config.group_size,
+            max_new_tokens=48,
+            max_batch=256,
+            cache_tokens=64_000,
+            backend="inline",
         ),
         rewards=RewardConfig(
             language=0.0

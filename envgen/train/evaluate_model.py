@@ -14,6 +14,7 @@ from envgen.core.types import Record, Sampling
 from envgen.environments.hosts import open_dataset
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import Progress, RolloutConfig, rollout
+from envgen.sandboxes.zygote import WorkerBackend
 from envgen.train.bootstrap import BootstrapConfig
 from envgen.train.evaluate import Comparison, Evaluation, EvaluationConfig
 from envgen.train.evaluate_runs import PlayedRun, compare_runs, evaluate_runs
@@ -38,6 +39,8 @@ class EvalConfig(Record):
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_new_tokens: int = Field(default=256, ge=1)
     concurrency: int | None = Field(default=None, ge=1)
+    backend: WorkerBackend = "auto"
+    """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
     bootstrap: BootstrapConfig = BootstrapConfig()
     unproven: bool = False
     seed: int = 0
@@ -152,6 +155,7 @@ def _play(
                 temperature=temperature, top_p=config.top_p, max_tokens=config.max_new_tokens
             ),
             concurrency=config.concurrency,
+            backend=config.backend,
             unproven=config.unproven,
         ),
         progress=told,

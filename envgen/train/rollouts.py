@@ -23,6 +23,7 @@ from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
 from envgen.policies.encoding import Encoding
 from envgen.policies.local_model import LocalModel
 from envgen.rollout.episode import EpisodeResult, run_episode
+from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.dataset import Dataset
 from envgen.train.engine_weights import engine_model, publish
 from envgen.train.lockstep import LockstepEngine
@@ -58,6 +59,8 @@ class SamplingConfig(Record):
     capture_topk: bool = True
     """Record the key sets of sparse attention, so that training repeats them: near-equal index scores fall
     either way with the last bit. 4 bytes a token, layer and kept key; turn it off for large models."""
+    backend: WorkerBackend = "auto"
+    """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
 
 
 class Episode(NamedTuple):
@@ -177,7 +180,7 @@ class Sampler:
         with self._lock:
             env = self._free.pop() if self._free else None
         if env is None:
-            env = GeneralEnv(self._dataset)
+            env = GeneralEnv(self._dataset, backend=config.backend)
         sampling = Sampling(
             temperature=config.temperature,
             top_p=config.top_p,
