@@ -11,19 +11,19 @@ from envgen.train.bootstrap import Estimate
 class TrainingDemoConfig(Record):
     """How much of everything; the defaults take about eight minutes on two cores."""
 
-    parents: int = Field(default=12, ge=1)
+    parents: int = Field(default=6, ge=1)
     """Proven tasks whose variants are played."""
-    variants: int = Field(default=1_000, ge=10)
+    variants: int = Field(default=1_500, ge=10)
     """Of each, on rows of their own."""
     gold_weight: float = Field(default=0.45, gt=0, lt=1)
     """Share of the right answer in what the expert teaches; the rest is the first row."""
     layers: int = Field(default=3, ge=1)
     index_topk: int = Field(default=16, ge=1)
     """Keys that sparse attention sees; conversations are about 70 tokens long."""
-    dense_epochs: float = Field(default=3.0, gt=0)
+    dense_epochs: float = Field(default=2.0, gt=0)
     index_epochs: float = Field(default=0.3, gt=0)
     sparse_epochs: float = Field(default=1.0, gt=0)
-    tokens_per_batch: int = Field(default=9_000, ge=1)
+    tokens_per_batch: int = Field(default=5_000, ge=1)
     filter_tasks: int = Field(default=24, ge=1)
     filter_samples: int = Field(default=100, ge=1)
     grpo_steps: int = Field(default=80, ge=1)

@@ -130,7 +130,8 @@ def _tasks(config: TrainingDemoConfig, out: Path, say: Progress) -> Path:
 
 def _teachers(config: TrainingDemoConfig, out: Path, data: Path, say: Progress) -> tuple[str, str]:
     """Gold, and the heuristic that takes the first row, on every training task."""
-    train = tuple(name for name, spec in Dataset.open(data).tasks.items() if spec.split == "train")
+    dataset = Dataset.open(data)
+    train = tuple(name for name in dataset.tasks if dataset.facts(name).split == "train")
     runs = []
     for policy in ("gold", "greedy"):
         run = RolloutConfig(
@@ -185,8 +186,9 @@ def _dense(
         attention="dense",
         epochs=config.dense_epochs,
         tokens_per_batch=config.tokens_per_batch,
+        pack_tokens=256,
         sft=SFTConfig(form_weight=0.1, decide_first=0.6),
-        optimizer=OptimizerConfig(kind="muon", muon_lr=0.015, lr=1.5e-3, indexer="frozen"),
+        optimizer=OptimizerConfig(kind="muon", muon_lr=0.012, lr=1.2e-3, indexer="frozen"),
         seed=config.seed,
     )
 
@@ -219,6 +221,7 @@ def _sparse(
         model=str(out / "indexer" / "last"),
         epochs=config.sparse_epochs,
         tokens_per_batch=config.tokens_per_batch,
+        pack_tokens=256,
         optimizer=OptimizerConfig(kind="muon", muon_lr=0.01, lr=1e-3, indexer_lr=2e-3),
         seed=config.seed,
     )
@@ -228,8 +231,8 @@ def _filter(
     config: TrainingDemoConfig, out: Path, data: Path, say: Progress
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """A sample of the training tasks, played 100 times each: those passed at least once, and the others."""
-    tasks = Dataset.open(data).tasks
-    names = [name for name, spec in tasks.items() if spec.split == "train"]
+    dataset = Dataset.open(data)
+    names = [name for name in dataset.tasks if dataset.facts(name).split == "train"]
     names.sort(key=lambda name: derive(config.seed, "filter", name))
     run = RolloutConfig(
         dataset=str(data),
@@ -273,12 +276,12 @@ def _require_valid_calls(before: EvalSummary) -> None:
 def _grpo(
     config: TrainingDemoConfig, out: Path, data: Path, dropped: tuple[str, ...]
 ) -> TrainGRPOConfig:
-    tasks = Dataset.open(data).tasks
-    names = [n for n, spec in tasks.items() if spec.split == "train" and n not in dropped]
+    dataset = Dataset.open(data)
+    train = {name for name in dataset.tasks if dataset.facts(name).split == "train"}
     return TrainGRPOConfig(
         data=str(data),
         model=str(out / "sft" / "last"),
-        task_ids=tuple(sorted(names)),
+        task_ids=tuple(sorted(train - set(dropped))),
         steps=config.grpo_steps,
         sampling=SamplingConfig(
             groups=config.groups,

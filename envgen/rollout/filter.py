@@ -114,7 +114,7 @@ def filter(config: FilterConfig) -> FilterReport:
     decisions = []
     for task_id in sorted({*counts, *dataset.own_task_ids}):
         n, c, errors = counts.get(task_id, (0, 0, 0))
-        level = dataset.tasks[task_id].difficulty.level
+        level = dataset.facts(task_id).level
         task = task_pass(task_id, n, c, ks, errors=errors, level=level)
         decisions.append(Filtered(task=task, verdict=judge(task, config)))
     report = FilterReport(
@@ -183,7 +183,7 @@ def reestimate(
     )
     rollout(fresh, progress=progress, cancel=cancel)
     opened = open_dataset(dataset, unproven=selection.unproven)
-    levels = {task_id: opened.tasks[task_id].difficulty.level for task_id in opened.own_task_ids}
+    levels = {task_id: opened.facts(task_id).level for task_id in opened.own_task_ids}
     with RunStore.read(out, db_url=selection.db_url) as store:
         policy = str(store.stage("policy") or "")
         return pass_report(store.counts(), ks, policy=policy, levels=levels)

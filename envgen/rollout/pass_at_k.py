@@ -200,7 +200,7 @@ def run_report(
     with RunStore.read(folder, db_url=db_url) as store:
         levels: dict[str, int | None] = {}
         if dataset is not None:
-            levels = {task_id: dataset.tasks[task_id].difficulty.level for task_id in dataset.tasks}
+            levels = {task_id: dataset.facts(task_id).level for task_id in dataset.tasks}
         elif isinstance(stored := store.stage("levels"), dict):
             levels = {name: level for name, level in stored.items() if isinstance(level, int)}
         policy = str(store.config.get("policy", ""))

@@ -165,7 +165,7 @@ def rollout(
 
     dataset = open_dataset(config.dataset, unproven=config.unproven)
     task_ids = _task_ids(dataset, config)
-    if any(dataset.tasks[task_id].family == "general" for task_id in task_ids):
+    if any(dataset.facts(task_id).family == "general" for task_id in task_ids):
         trusted = dataset.source is not SourceKind.FOREIGN
         choose(config.backend, trusted, config.isolate)  # or refuse at once
     with RunStore.open(
@@ -259,7 +259,7 @@ class _Run:
                 "choose another --out for the new weights",
             )
         levels: dict[str, JsonValue] = {
-            task_id: self._dataset.tasks[task_id].difficulty.level for task_id in self._task_ids
+            task_id: self._dataset.facts(task_id).level for task_id in self._task_ids
         }
         noted: dict[str, JsonValue] = {"levels": levels, "policy": policy.name}
         if policy.version:

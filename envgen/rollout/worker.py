@@ -40,7 +40,7 @@ def episode_worker(
     def environment(task_id: str) -> EpisodeEnv:
         """This thread's environment for the task's family."""
         mine: dict[str, EpisodeEnv] = local.__dict__.setdefault("environments", {})
-        family = shared.tasks[task_id].family
+        family = shared.facts(task_id).family
         if family not in mine:
             mine[family] = make_env(
                 shared,

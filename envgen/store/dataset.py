@@ -34,11 +34,14 @@ from envgen.store.manifest import (
     task_hash,
 )
 from envgen.store.pack import VariantPack
+from envgen.store.recent import Recent
 from envgen.store.splits import SplitUse, crossings
 from envgen.store.sqlite_files import DatabaseContent, Snapshot, build, inspect, snapshot
 from envgen.store.variants import unpack, unpack_tables
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_RECENT = 256
+"""Variants kept unpacked: an episode asks for its own several times."""
 
 
 class EvidenceFile(Record):
@@ -54,6 +57,15 @@ class _Task(NamedTuple):
     environment_id: str
     spec: TaskSpec | None
     pack: VariantPack | None
+
+
+class TaskFacts(NamedTuple):
+    """What is known of a task without making its spec."""
+
+    environment_id: str
+    family: str
+    split: str
+    level: int
 
 
 class Dataset:
@@ -87,6 +99,8 @@ class Dataset:
         self.environments = self._read_environments()
         self._index: dict[str, _Task] = {}
         self._packs: dict[str, VariantPack] = {}
+        self._unpacked = Recent(self._unpack, _RECENT)
+        self._pack_facts: dict[str, TaskFacts] = {}
         self._read_tasks()
         self._read_packs()
         self.tasks = _Tasks(list(self._index), self._spec)
@@ -153,8 +167,7 @@ class Dataset:
         """
         task = self._index[task_id]
         if task.spec is None:
-            assert task.pack is not None
-            return unpack(task.pack.base, task.pack.read(task_id))
+            return self._unpacked(task_id)
         spec = task.spec
         texts = {
             name: self._text(
@@ -174,6 +187,17 @@ class Dataset:
             gold=parse_gold(texts["gold"]) if "gold" in texts else None,
             probes=parse_probes(texts["probes"]) if "probes" in texts else (),
         )
+
+    def facts(self, task_id: str) -> TaskFacts:
+        """A task's environment, family, split and level; cheap for variants, too."""
+        task = self._index[task_id]
+        if task.spec is not None:
+            return _facts(task.spec)
+        assert task.pack is not None
+        parent = task.pack.base.parent
+        if parent not in self._pack_facts:  # family and level are the parent's
+            self._pack_facts[parent] = _facts(self._spec(task_id))
+        return self._pack_facts[parent]._replace(split=task.pack.entries[task_id].split)
 
     def database(self, task_id: str) -> Path | None:
         """The initial database of a task, never to be written; a variant's is made on demand.
@@ -222,6 +246,11 @@ class Dataset:
     def _spec(self, task_id: str) -> TaskSpec:
         task = self._index[task_id]
         return self.task_files(task_id).spec if task.spec is None else task.spec
+
+    def _unpack(self, task_id: str) -> TaskBundle:
+        pack = self._index[task_id].pack
+        assert pack is not None
+        return unpack(pack.base, pack.read(task_id))
 
     def _snapshot(self, env_id: str, path: Path) -> Snapshot:
         with self._lock:
@@ -358,6 +387,10 @@ class _Tasks(Mapping[str, TaskSpec]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._ids
+
+
+def _facts(spec: TaskSpec) -> TaskFacts:
+    return TaskFacts(spec.environment_id, spec.family, spec.split, spec.difficulty.level)
 
 
 def _parse(text: str, name: str) -> JsonValue:

@@ -117,7 +117,7 @@ def evaluate_model(
 def _task_ids(config: EvalConfig) -> tuple[str, ...]:
     dataset = open_dataset(config.data, unproven=config.unproven)
     names = list(dataset.tasks) if config.variants else list(dataset.own_task_ids)
-    chosen = [n for n in names if config.split is None or dataset.tasks[n].split == config.split]
+    chosen = [n for n in names if config.split is None or dataset.facts(n).split == config.split]
     if not chosen:
         raise ConfigError(
             f"{config.data!r} has no task in split {config.split!r}",

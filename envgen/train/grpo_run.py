@@ -266,7 +266,7 @@ def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
     if unknown:
         raise ConfigError(f"no task {unknown[0]!r} in {config.data!r}", "see `envgen list`")
     chosen = [
-        name for name in asked if config.split is None or dataset.tasks[name].split == config.split
+        name for name in asked if config.split is None or dataset.facts(name).split == config.split
     ]
     if not chosen:
         raise ConfigError(
@@ -348,7 +348,7 @@ def _draw(setup: _Setup, sampler: Sampler, config: TrainGRPOConfig, step: int) -
 def _domains(setup: _Setup, drawn: Rollouts) -> list[str]:
     dataset = setup.dataset
     return [
-        dataset.environments[dataset.tasks[one.task_id].environment_id].category
+        dataset.environments[dataset.facts(one.task_id).environment_id].category
         for one in drawn.trajectories
     ]
 

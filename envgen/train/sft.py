@@ -9,6 +9,7 @@ Shapes: B packs of rows, T tokens, N tokens, n those whose loss is taken.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -27,6 +28,10 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.base import Tool
 from envgen.policies.encoding import Encoding
 from envgen.train.packing import pack
+
+
+_LIKE = 4 / 3
+"""Most that lengths in a batch differ by, as a factor."""
 
 
 class SFTConfig(Record):
@@ -204,18 +209,22 @@ def batches_by_length(
 ) -> Iterator[list[int]]:
     """One pass over all rows in batches of like lengths, in random order: indices of rows.
 
-    Rows of like length are padded little; those of one task stay together, and share what they can.
+    Lengths are like within a third, so rows are padded little, yet a batch is no sample of one kind of
+    task only: where length tells the kind, batches of one length each teach one kind after the other.
+    Rows of one task stay together, and share what they can.
     """
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
         tasks.setdefault(row.task or f"row {i}", []).append(i)
     longest = {name: max(len(rows[i].ids) for i in some) for name, some in tasks.items()}
+    like = {name: int(math.log(length, _LIKE)) for name, length in longest.items()}
     batches: list[list[int]] = [[]]
-    for name in sorted(tasks, key=lambda name: (longest[name], rng.random())):
-        # Sorted by length, so these rows are the longest of their batch.
-        some = tasks[name]
-        if batches[-1] and (len(batches[-1]) + len(some)) * longest[name] > tokens_per_batch:
+    width = 0
+    for name in sorted(tasks, key=lambda name: (like[name], rng.random())):
+        some, width = tasks[name], max(width, longest[name])
+        if batches[-1] and (len(batches[-1]) + len(some)) * width > tokens_per_batch:
             batches.append([])
+            width = longest[name]
         batches[-1] += some
     rng.shuffle(batches)
     yield from batches

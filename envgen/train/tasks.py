@@ -117,14 +117,12 @@ def task_pool(dataset: Dataset, task_ids: Iterable[str] | None = None) -> tuple[
         raise ConfigError(f"unknown task {unknown[0]!r}{hint}")
     if not chosen:
         raise ConfigError(f"{str(dataset.path)!r} has no task to train on", "generate one first")
-    return tuple(
-        PoolTask(
-            task_id,
-            dataset.environments[spec.environment_id].category,
-            spec.difficulty.level,
-        )
-        for task_id, spec in shared_specs(dataset, chosen)
-    )
+    found = []
+    for task_id in chosen:
+        facts = dataset.facts(task_id)
+        category = dataset.environments[facts.environment_id].category
+        found.append(PoolTask(task_id, category, facts.level))
+    return tuple(found)
 
 
 def shared_specs(dataset: Dataset, task_ids: Iterable[str]) -> Iterator[tuple[str, TaskSpec]]:

@@ -44,7 +44,7 @@ class TaskTools:
                 f"the rollouts are of task {task_id!r}, which the dataset does not hold",
                 "give the dataset that was rolled out",
             )
-        environment_id = self._dataset.tasks[task_id].environment_id
+        environment_id = self._dataset.facts(task_id).environment_id
         if environment_id not in self._known:
             spec = self._dataset.environment_files(environment_id).spec
             self._known[environment_id] = list(Toolbox(spec).openai())
@@ -119,7 +119,7 @@ def teacher_rows(
     rows: list[TaughtRow] = []
     unwritable = too_long = 0
     for weight, trajectory in _trajectories(runs, weights or [1.0] * len(runs)):
-        if split is not None and dataset.tasks[trajectory.task_id].split != split:
+        if split is not None and dataset.facts(trajectory.task_id).split != split:
             continue
         if trajectory.error is not None or (passed_only and not _passed(trajectory)):
             continue

@@ -108,10 +108,10 @@ def _step(
     return None if recipe is None else _build(recipe, rng)
 
 
-def _filter(recipe: Recipe, _: Random) -> Recipe | None:
+def _filter(recipe: Recipe, rng: Random) -> Recipe | None:
     if recipe.attribute == "seats":  # the most seats of all are also the most of those with enough
         return replace(recipe, task="filter", sense="lowest")
-    return replace(recipe, task="filter")
+    return replace(recipe, task="filter", sense=rng.choice(("highest", "lowest")))
 
 
 def _hop(_: Recipe, rng: Random) -> Recipe | None:
@@ -190,10 +190,8 @@ class Meetings:
         return draw_tables(Recipe(task="rank"), rng)
 
     def problem(self, rng: Random, tables: Tables) -> Problem | None:
-        """Which room has the highest or lowest of one small number."""
-        attribute = rng.choice(ATTRIBUTES)
-        recipe = Recipe(task="rank", attribute=attribute, sense=rng.choice(("highest", "lowest")))
-        return statement(recipe, {})
+        """Which room has the highest of one small number."""
+        return statement(Recipe(task="rank", attribute=rng.choice(ATTRIBUTES)), {})
 
     def reseed(self, rng: Random, problem: Problem, level: int) -> Tables:
         """New rows on which ``problem`` can be re-bound."""
