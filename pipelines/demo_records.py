@@ -13,24 +13,28 @@ class TrainingDemoConfig(Record):
 
     parents: int = Field(default=6, ge=1)
     """Proven tasks whose variants are played."""
-    variants: int = Field(default=1_500, ge=10)
+    variants: int = Field(default=1_750, ge=10)
     """Of each, on rows of their own."""
+    taught: int = Field(default=6_000, ge=1)
+    """Training tasks that the teachers play; GRPO plays all."""
     gold_weight: float = Field(default=0.45, gt=0, lt=1)
     """Share of the right answer in what the expert teaches; the rest is the first row."""
     layers: int = Field(default=3, ge=1)
     index_topk: int = Field(default=16, ge=1)
     """Keys that sparse attention sees; conversations are about 70 tokens long."""
-    dense_epochs: float = Field(default=2.0, gt=0)
+    dense_epochs: float = Field(default=2.5, gt=0)
     index_epochs: float = Field(default=0.3, gt=0)
     sparse_epochs: float = Field(default=1.0, gt=0)
     tokens_per_batch: int = Field(default=5_000, ge=1)
-    filter_tasks: int = Field(default=24, ge=1)
+    filter_tasks: int = Field(default=16, ge=1)
     filter_samples: int = Field(default=100, ge=1)
-    grpo_steps: int = Field(default=80, ge=1)
+    grpo_steps: int = Field(default=50, ge=1)
     groups: int = Field(default=16, ge=1)
     group_size: int = Field(default=16, ge=2)
     held_out: int = Field(default=512, ge=1)
     """Most tasks of the test split that are judged by; none of their databases is ever trained on."""
+    processes: int = Field(default=1, ge=1)
+    """That learn together, each on a core; with another number only the last bits differ."""
     seed: int = 0
 
 

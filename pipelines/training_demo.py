@@ -62,17 +62,17 @@ def training_demo(
     with stages.stage("indexer") as say:
         train_sft(_indexer(config, data, runs, out), out / "indexer", progress=say)
     with stages.stage("sparse cold start") as say:
-        train_sft(_sparse(config, data, runs, out), out / "sft", progress=say)
+        train_sft(sparse_config(config, data, runs, out), out / "sft", progress=say)
     with stages.stage("pass@100") as say:
         kept, dropped = _filter(config, out, data, say)
     with stages.stage("before") as say:
-        before = evaluate_model(_evaluation(config, out, data, "sft"), progress=say)
+        before = evaluate_model(evaluation_config(config, out, data, "sft"), progress=say)
         _require_valid_calls(before)
     with stages.stage("grpo") as say:
-        train_grpo(_grpo(config, out, data, dropped), out / "grpo", progress=say)
+        train_grpo(grpo_config(config, out, data, dropped), out / "grpo", progress=say)
     with stages.stage("after") as say:
         after = evaluate_model(
-            _evaluation(config, out, data, "grpo"), against=out / "before", progress=say
+            evaluation_config(config, out, data, "grpo"), against=out / "before", progress=say
         )
     summary = TrainingDemoSummary(
         seed=config.seed,
@@ -129,22 +129,28 @@ def _tasks(config: TrainingDemoConfig, out: Path, say: Progress) -> Path:
 
 
 def _teachers(config: TrainingDemoConfig, out: Path, data: Path, say: Progress) -> tuple[str, str]:
-    """Gold, and the heuristic that takes the first row, on every training task."""
-    dataset = Dataset.open(data)
-    train = tuple(name for name in dataset.tasks if dataset.facts(name).split == "train")
+    """Gold, and the heuristic that takes the first row, on some of the training tasks."""
+    train = _train_tasks(config, data, "taught")[: config.taught]
     runs = []
     for policy in ("gold", "greedy"):
         run = RolloutConfig(
             dataset=str(data),
             policy=PolicyConfig(spec=policy),
             out=str(out / "teachers" / policy),
-            task_ids=train,
+            task_ids=tuple(sorted(train)),
             backend="inline",
             seed=derive(config.seed, policy),
         )
         rollout(run, progress=lambda p, policy=policy: say(p.done, p.total, policy))  # type: ignore[misc]  # the default binds the loop variable
         runs.append(run.out)
     return runs[0], runs[1]
+
+
+def _train_tasks(config: TrainingDemoConfig, data: Path, purpose: str) -> list[str]:
+    """All of them, in an order of the purpose's own."""
+    dataset = Dataset.open(data)
+    names = [name for name in dataset.tasks if dataset.facts(name).split == "train"]
+    return sorted(names, key=lambda name: derive(config.seed, purpose, name))
 
 
 def _model(config: TrainingDemoConfig, out: Path, data: Path) -> None:
@@ -185,6 +191,7 @@ def _dense(
         model=str(out / "model"),
         attention="dense",
         epochs=config.dense_epochs,
+        processes=config.processes,
         tokens_per_batch=config.tokens_per_batch,
         pack_tokens=256,
         sft=SFTConfig(form_weight=0.1, decide_first=0.6),
@@ -204,13 +211,14 @@ def _indexer(
         attention="dense",
         trunk="frozen",
         epochs=config.index_epochs,
+        processes=config.processes,
         tokens_per_batch=config.tokens_per_batch,
         optimizer=OptimizerConfig(indexer_lr=5e-3),
         seed=config.seed,
     )
 
 
-def _sparse(
+def sparse_config(
     config: TrainingDemoConfig, data: Path, runs: tuple[str, str], out: Path
 ) -> ColdStartConfig:
     """The trunk gets used to sparse attention; the form of replies counts in full again."""
@@ -220,6 +228,7 @@ def _sparse(
         weights=(config.gold_weight, 1 - config.gold_weight),
         model=str(out / "indexer" / "last"),
         epochs=config.sparse_epochs,
+        processes=config.processes,
         tokens_per_batch=config.tokens_per_batch,
         pack_tokens=256,
         optimizer=OptimizerConfig(kind="muon", muon_lr=0.01, lr=1e-3, indexer_lr=2e-3),
@@ -231,9 +240,7 @@ def _filter(
     config: TrainingDemoConfig, out: Path, data: Path, say: Progress
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """A sample of the training tasks, played 100 times each: those passed at least once, and the others."""
-    dataset = Dataset.open(data)
-    names = [name for name in dataset.tasks if dataset.facts(name).split == "train"]
-    names.sort(key=lambda name: derive(config.seed, "filter", name))
+    names = _train_tasks(config, data, "filter")
     run = RolloutConfig(
         dataset=str(data),
         policy=PolicyConfig(spec=f"dsa:{out / 'sft' / 'last'}"),
@@ -251,7 +258,8 @@ def _filter(
     return kept, tuple(task.task_id for task in report.tasks if task.c == 0)
 
 
-def _evaluation(config: TrainingDemoConfig, out: Path, data: Path, stage: str) -> EvalConfig:
+def evaluation_config(config: TrainingDemoConfig, out: Path, data: Path, stage: str) -> EvalConfig:
+    """The held-out tasks, played by what ``stage`` left (``sft`` or ``grpo``), greedily and at 1."""
     return EvalConfig(
         data=str(data),
         model=str(out / stage / "last"),
@@ -273,16 +281,17 @@ def _require_valid_calls(before: EvalSummary) -> None:
         )
 
 
-def _grpo(
+def grpo_config(
     config: TrainingDemoConfig, out: Path, data: Path, dropped: tuple[str, ...]
 ) -> TrainGRPOConfig:
-    dataset = Dataset.open(data)
-    train = {name for name in dataset.tasks if dataset.facts(name).split == "train"}
+    """Groups of rollouts on the training tasks that pass@100 did not drop, from the cold start."""
+    train = set(_train_tasks(config, data, "grpo"))
     return TrainGRPOConfig(
         data=str(data),
         model=str(out / "sft" / "last"),
         task_ids=tuple(sorted(train - set(dropped))),
         steps=config.grpo_steps,
+        processes=config.processes,
         sampling=SamplingConfig(
             groups=config.groups,
             group_size=config.group_size,

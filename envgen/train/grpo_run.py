@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple, Self
@@ -39,6 +40,7 @@ from envgen.train.rewards import (
     RewardTable,
     constant_reward_error,
     joined,
+    permuted,
     total_rewards,
 )
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
@@ -81,6 +83,8 @@ class TrainGRPOConfig(Record):
     )
     reference: str | None = None
     """Model folder of pi_ref; None: ``model``."""
+    permute_rewards: bool = False
+    """A control: rewards are shuffled within each group, so there is nothing to learn."""
     save_every: int = Field(default=25, ge=1)
     processes: int = Field(default=1, ge=1)
     """Each plays and learns its share of the groups; see ``parallel``."""
@@ -186,7 +190,7 @@ def play_and_learn(
                 begun = time.monotonic()
                 drawn = _draw(setup, sampler, config, step)
                 sampled = time.monotonic()
-                table = _rewards(setup, drawn, config)
+                table = _rewards(setup, drawn, config, step)
                 figures = _learn(setup, drawn, table, config, step, out)
                 told = _everywhere(setup, drawn, table, figures)
                 if step < CONSTANT_STEPS and setup.first == 0:
@@ -353,7 +357,7 @@ def _domains(setup: _Setup, drawn: Rollouts) -> list[str]:
     ]
 
 
-def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig) -> RewardTable:
+def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig, step: int) -> RewardTable:
     """Of this process's rollouts; the task sampler is told of all."""
     table = total_rewards(
         drawn.trajectories,
@@ -368,6 +372,9 @@ def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig) -> RewardT
     for own in setup.ranks.gather(passed):
         for task_id, oks in own.items():
             setup.tasks.observe(task_id, sum(oks), len(oks))
+    if config.permute_rewards:
+        seed = derive(config.seed, "permuted", step, setup.ranks.rank)
+        return replace(table, total_I=permuted(table.total_I, drawn.group_I, seed))
     return table
 
 

@@ -29,7 +29,6 @@ from envgen.policies.base import Tool
 from envgen.policies.encoding import Encoding
 from envgen.train.packing import pack
 
-
 _LIKE = 4 / 3
 """Most that lengths in a batch differ by, as a factor."""
 

@@ -143,7 +143,9 @@ def test_a_verifier_that_does_not_load(
 @pytest.mark.parametrize(
     "deadly", ["import os\nos._exit(0)", "while True: pass", "import os\nos.kill(os.getpid(), 11)"]
 )
-def test_one_deadly_input_spoils_no_other(worker: VerifierHost, database: Path, deadly: str) -> None:
+def test_one_deadly_input_spoils_no_other(
+    worker: VerifierHost, database: Path, deadly: str
+) -> None:
     answers = ["result = []", deadly, "result = ['r1']", "result = []"]
     started = time.monotonic()
     replies = judge(worker, RUN, database, *answers)
@@ -152,7 +154,9 @@ def test_one_deadly_input_spoils_no_other(worker: VerifierHost, database: Path, 
     assert time.monotonic() - started < 8
 
 
-def test_an_innocent_input_after_a_leak_is_judged_alone(worker: VerifierHost, database: Path) -> None:
+def test_an_innocent_input_after_a_leak_is_judged_alone(
+    worker: VerifierHost, database: Path
+) -> None:
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 20,) * 2)\nresult = []"
     replies = judge(worker, RUN, database, limit, "x = bytearray(30 << 20)\nresult = ['fine']")
     assert [reply.broken for reply in replies] == [(), ("fine",)]
