@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import sqlite3
@@ -59,7 +60,7 @@ class QuickstartConfig(Record):
     train: bool = True
     """Also train a small policy from nothing; needs ``pip install 'envgen[train]'``."""
     training: TrainingDemoConfig = TrainingDemoConfig()
-    """Its seed is derived from ``seed``."""
+    """Its seed is ``seed``; two processes learn where there are two cores."""
     seed: int = 0
 
 
@@ -237,7 +238,8 @@ def _train(config: QuickstartConfig, out: Path, say: Callable[[str], None]) -> T
     """Cold start, pass@100, GRPO and held-out evaluation of a policy, in the same folder."""
     from envgen.pipelines.training_demo import training_demo
 
-    settings = config.training.model_copy(update={"seed": config.seed})
+    processes = min(2, os.cpu_count() or 1)
+    settings = config.training.model_copy(update={"seed": config.seed, "processes": processes})
     return training_demo(settings, out, progress=lambda done, total, what: say(what))
 
 

@@ -105,7 +105,7 @@ def _claim(out: Path, config: TrainingDemoConfig) -> None:
 
 
 def _tasks(config: TrainingDemoConfig, out: Path, say: Progress) -> Path:
-    """Proven tasks of level 1, and their variants; a tenth of the databases is held out."""
+    """Proven tasks of level 1, and their variants; a twentieth of the databases is the test split."""
     made, data = out / "tasks" / "proven", out / "tasks" / "variants"
     if data.exists():
         return data

@@ -40,7 +40,7 @@ from envgen.train.rewards import (
     RewardTable,
     constant_reward_error,
     joined,
-    permuted,
+    permuted_totals,
     total_rewards,
 )
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
@@ -374,7 +374,7 @@ def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig, step: int)
             setup.tasks.observe(task_id, sum(oks), len(oks))
     if config.permute_rewards:
         seed = derive(config.seed, "permuted", step, setup.ranks.rank)
-        return replace(table, total_I=permuted(table.total_I, drawn.group_I, seed))
+        return replace(table, total_I=permuted_totals(table, seed))
     return table
 
 

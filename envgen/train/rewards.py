@@ -326,13 +326,3 @@ def _varies(table: RewardTable) -> bool:
         if totals.min() < totals.max():
             return True
     return False
-
-
-def permuted(reward_I: Floats, group_I: NDArray[np.int64], seed: int) -> Floats:
-    """The same rewards in each group, handed to its rollouts by chance."""
-    rng = np.random.default_rng(seed)
-    found = reward_I.copy()
-    for group in np.unique(group_I):
-        members = np.flatnonzero(group_I == group)
-        found[members] = reward_I[rng.permutation(members)]
-    return found

@@ -12,6 +12,7 @@ from envgen.core.types import SourceKind
 from envgen.store.bundles import with_params
 from envgen.store.dataset import Dataset
 from envgen.store.manifest import task_hash
+from envgen.store.recent import Recent
 
 
 def test_round_trip_gives_back_what_was_written(tmp_path: Path) -> None:
@@ -53,6 +54,25 @@ def test_variants_are_materialised_on_demand(tmp_path: Path) -> None:
             ("Palace 7", 197),
         ]
     assert dataset.database(row.task_id) == path
+
+
+def test_facts_are_those_of_the_specs(tmp_path: Path) -> None:
+    dataset = small_dataset(tmp_path / "ds", variants=20)
+    for task_id, spec in dataset.tasks.items():
+        expected = (spec.environment_id, spec.family, spec.split, spec.difficulty.level)
+        assert dataset.facts(task_id) == expected
+
+
+def test_what_was_made_last_is_remembered_and_no_more() -> None:
+    made: list[str] = []
+
+    def make(key: str) -> str:
+        made.append(key)
+        return key.upper()
+
+    recent = Recent(make, 2)
+    assert [recent(key) for key in "abacaab"] == list("ABACAAB")
+    assert made == ["a", "b", "c", "b"]
 
 
 def test_variants_inherit_the_evidence_they_did_not_earn(tmp_path: Path) -> None:

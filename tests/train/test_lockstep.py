@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 
 import numpy as np
@@ -14,7 +15,7 @@ from envgen.model.engine import Engine, EngineConfig
 from envgen.model.modeling import DSAForCausalLM
 from envgen.model.requests import Completion, Request
 from envgen.model.sampling import SamplingParams
-from envgen.train.lockstep import LockstepEngine
+from envgen.train.lockstep import RUNNING, LockstepEngine
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,28 @@ def test_what_the_engine_refuses_is_told_to_its_episode_alone(model: DSAForCausa
     found = engine.play(range(3), episode)
     assert isinstance(found[0], str)
     assert found[1:] == [5, 5]
+
+
+def test_few_episodes_run_at_once_and_all_end(model: DSAForCausalLM) -> None:
+    engine = lockstep(model)
+    lock = threading.Lock()
+    running, most = 0, 0
+
+    def busy(seconds: float) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(seconds)
+        with lock:
+            running -= 1
+
+    def episode(i: int) -> int:
+        for turn in range(2):
+            busy(0.005)
+            engine.submit(request(10 * i + turn, [1, 2, 3 + i % 5])).result()
+        busy(0.005)
+        return i
+
+    assert engine.play(range(24), episode) == list(range(24))
+    assert 1 < most <= RUNNING

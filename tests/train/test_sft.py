@@ -102,3 +102,11 @@ def test_batches_hold_every_row_once_and_like_lengths() -> None:
     assert all(len(batch) * max(batch) <= 120 or len(batch) == 1 for batch in sizes)
     padded = sum(len(batch) * max(batch) for batch in sizes)
     assert padded < 1.2 * sum(map(sum, sizes))
+
+
+def test_batches_mix_what_is_alike_in_length() -> None:
+    """Where length tells the kind of task, no batch is of one kind."""
+    rows = [TaughtRow(np.zeros(50 + i % 4, np.int32), np.array([1])) for i in range(400)]
+    batches = list(batches_by_length(rows, 1_100, Random(0)))
+    kinds = [{len(rows[i].ids) for i in batch} for batch in batches[:-1]]
+    assert sum(len(kind) == 4 for kind in kinds) > 0.8 * len(kinds)
