@@ -103,17 +103,16 @@ class Seed:
 
     def _demo(self) -> dict[str, Any]:
         spent: dict[str, float] = {}
-        last = ["", cpu_s()]
+        last, since = "", cpu_s()
 
         def note(done: int, total: int, text: str) -> None:
-            stage = text.partition(":")[0]
-            if stage != last[0]:
-                now = cpu_s()
-                spent[str(last[0])] = now - float(last[1])
-                last[:] = [stage, now]
+            nonlocal last, since
+            stage, now = text.partition(":")[0], cpu_s()
+            if stage != last:
+                spent[last], last, since = now - since, stage, now
 
         summary = training_demo(self.config, self.demo, progress=note)
-        spent[str(last[0])] = cpu_s() - float(last[1])
+        spent[last] = cpu_s() - since
         return {"summary": json.loads(pretty(summary)), "cpu_s": spent}
 
     def _temperatures(self) -> dict[str, Any]:
@@ -134,7 +133,9 @@ class Seed:
         """The sparse cold start goes on."""
         return self._taught("more_sft", self.runs, budget)
 
-    def _taught(self, name: str, runs: Sequence[str], budget: float, used: float = 0.0) -> Any:
+    def _taught(
+        self, name: str, runs: Sequence[str], budget: float, used: float = 0.0
+    ) -> dict[str, Any]:
         """SFT from the cold start, for what is left of the budget; then the held-out tasks."""
         settings = sparse_config(self.config, self.data, (runs[0], runs[-1]), self.demo)
         steps = sum(1 for _ in (self.demo / "sft" / "metrics.jsonl").open())
