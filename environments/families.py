@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 from envgen.core.errors import ConfigError
+from envgen.core.types import Family
 from envgen.environments.code import CodeEnv
 from envgen.environments.code_hosts import CodeBackend
 from envgen.environments.episodes import EpisodeEnv
 from envgen.environments.general import GeneralEnv
 from envgen.sandboxes.zygote import Isolation, WorkerBackend
 from envgen.store.dataset import Dataset
-
-Family = Literal["general", "code", "search", "interpreter", "proof"]
 
 
 def make_env(

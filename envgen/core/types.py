@@ -16,6 +16,9 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Schema = dict[str, JsonValue]
 """A JSON Schema. Leaves may carry the public hints ``x-source`` and ``x-where`` (``docs/ir.md``)."""
 
+Family = Literal["general", "code", "search", "interpreter", "proof"]
+Split = Literal["train", "validation", "test"]
+
 
 class Record(BaseModel):
     """Base of all records: immutable, and strict about unknown fields."""
@@ -203,7 +206,7 @@ class PublicTask(Record):
 
     id: Id
     environment_id: Id
-    family: Literal["general", "code", "search", "interpreter", "proof"]
+    family: Family
     prompt: str
     policy_text: str = ""
     submit_schema: Schema | None = None
@@ -219,7 +222,7 @@ class TaskSpec(Record):
 
     id: Id
     environment_id: Id
-    family: Literal["general", "code", "search", "interpreter", "proof"] = "general"
+    family: Family = "general"
     prompt: str
     submit_schema: Schema | None = None
     rules: tuple[PublicRule, ...] = ()
@@ -229,7 +232,7 @@ class TaskSpec(Record):
     gold: FileRef | None = None
     probes: FileRef | None = None
     limits: Limits = Limits()
-    split: Literal["train", "validation", "test"] = "train"
+    split: Split = "train"
     variant_of: Id | None = None
     difficulty: Difficulty
     evidence: Evidence = ()

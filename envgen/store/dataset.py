@@ -15,7 +15,16 @@ from uuid import uuid4
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from envgen.core.errors import DatasetError, StoreError
-from envgen.core.types import EnvironmentSpec, Evidence, PassAt, Record, SourceKind, TaskSpec
+from envgen.core.types import (
+    EnvironmentSpec,
+    Evidence,
+    Family,
+    PassAt,
+    Record,
+    SourceKind,
+    Split,
+    TaskSpec,
+)
 from envgen.store import trust
 from envgen.store.bundles import (
     EnvironmentFiles,
@@ -63,8 +72,8 @@ class TaskFacts(NamedTuple):
     """What is known of a task without making its spec."""
 
     environment_id: str
-    family: str
-    split: str
+    family: Family
+    split: Split
     level: int
 
 

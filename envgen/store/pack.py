@@ -25,7 +25,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import DatasetError
-from envgen.core.types import Evidence, Id, PassAt, Record, Sha256
+from envgen.core.types import Evidence, Id, PassAt, Record, Sha256, Split
 
 _HEAD = b"envgen-variants 1\n"
 _TAIL = b"ENVGPACK"
@@ -43,7 +43,7 @@ class PackEntry(Record):
     """Hash of the row's canonical JSON."""
     database: str
     """Content hash of the variant's database."""
-    split: str
+    split: Split
     pass_at: tuple[PassAt, ...] = ()
 
 
@@ -66,7 +66,7 @@ class PackRow(NamedTuple):
 
     id: str
     database: str
-    split: str
+    split: Split
     delta: dict[str, JsonValue]
     evidence: Evidence
     pass_at: tuple[PassAt, ...] = ()

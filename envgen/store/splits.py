@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from envgen.core.seeding import derive
-
-Split = Literal["train", "validation", "test"]
+from envgen.core.types import Split
 
 
 class SplitUse(NamedTuple):

@@ -16,6 +16,7 @@ from envgen.core.types import (
     GateResult,
     GoldRun,
     PublicRule,
+    Split,
     TaskSpec,
 )
 from envgen.store.bundles import TaskBundle, VariantRow, gold_lines
@@ -46,7 +47,7 @@ def _texts(bundle: TaskBundle) -> dict[str, JsonValue]:
     }
 
 
-def pack_row(base: PackBase, row: VariantRow, split: str) -> PackRow:
+def pack_row(base: PackBase, row: VariantRow, split: Split) -> PackRow:
     """The delta of ``row`` to its parent.
 
     Raises:

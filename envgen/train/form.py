@@ -1,8 +1,8 @@
 """Which learnt tokens carry the form of a reply and which decide: what two tokens before do not foretell.
 
 Most of what a teacher writes follows from the format: brackets, argument names, the end of the turn. In a
-small model these many easy tokens keep the few hard ones, such as the name that answers the question, from
-being learnt: the circuit that compares rows formed three times as fast where they counted little.
+small model these many easy tokens take most of the gradient from the few hard ones, such as the name that
+answers the question.
 """
 
 from __future__ import annotations

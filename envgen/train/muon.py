@@ -3,9 +3,8 @@
     M <- momentum M + G;   U = G + momentum M (Nesterov)
     W <- (1 - lr decay) W - lr sqrt(max(1, rows / columns)) NewtonSchulz5(U)
 
-Every direction of a matrix moves equally far, so that a small model finds the circuits of copying and
-comparing in a fraction of the steps that AdamW takes (``docs/training.md`` has the figures). For weights
-of two axes or more (the last two are the matrix); embeddings and vectors stay with AdamW.
+Every direction of a matrix moves equally far. For weights of two axes or more (the last two are the matrix);
+embeddings and vectors stay with AdamW.
 """
 
 from __future__ import annotations
