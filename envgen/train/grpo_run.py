@@ -31,7 +31,8 @@ from envgen.policies.encoding import Encoding
 from envgen.store.dataset import Dataset
 from envgen.train.checkpoints import Checkpoints
 from envgen.train.fit import fitting_encoding
-from envgen.train.grpo import GRPOConfig, varied
+from envgen.train.grpo import GRPOConfig
+from envgen.train.grpo_told import Spent, TrainGRPOSummary, everywhere, in_words, line_of, warn
 from envgen.train.metrics import Metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
 from envgen.train.parallel import Ranks, ranks
@@ -39,21 +40,17 @@ from envgen.train.rewards import (
     RewardConfig,
     RewardTable,
     constant_reward_error,
-    joined,
     permuted_totals,
     total_rewards,
 )
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
 from envgen.train.tasks import TaskSampler, TaskSamplerConfig, make_sampler, task_pool
 from envgen.train.update import (
-    KEPT_MASS_ALARM,
-    MASKED_ALARM,
     Figures,
     Learnt,
     UpdateConfig,
     Updater,
 )
-from envgen.train.well_formed import calls_of
 from envgen.verifiers.holes import is_unsolvable
 
 logger = logging.getLogger(__name__)
@@ -102,30 +99,6 @@ class TrainGRPOConfig(Record):
             sampling = self.sampling.model_copy(update={"capture_topk": True})
             object.__setattr__(self, "sampling", sampling)
         return self
-
-
-class TrainGRPOSummary(Record):
-    """What came out."""
-
-    out: str
-    steps: int
-    rollouts: int
-    """In this call, like the seconds."""
-    tokens: int
-    """Model tokens."""
-    pass_rate: float | None
-    """Of the last step; None if there was none to do."""
-    seconds: float
-    sampling_seconds: float
-    update_seconds: float
-    assembly_seconds: float
-    """Of both: making batches of trajectories."""
-
-    @property
-    def assembly_share(self) -> float | None:
-        """Of the steps' time; None if there was no step."""
-        spent = self.sampling_seconds + self.update_seconds
-        return self.assembly_seconds / spent if spent else None
 
 
 class _Setup(NamedTuple):
@@ -181,7 +154,7 @@ def play_and_learn(
     sampler = Sampler(
         setup.model, setup.encoding, setup.dataset, config.sampling, Path(config.model).name
     )
-    spent = _Spent()
+    spent = Spent()
     history: list[RewardTable] = []
     try:
         with Metrics(out, setup.first) if ranks.rank == 0 else nullcontext() as metrics:
@@ -192,7 +165,7 @@ def play_and_learn(
                 sampled = time.monotonic()
                 table = _rewards(setup, drawn, config, step)
                 figures = _learn(setup, drawn, table, config, step, out)
-                told = _everywhere(setup, drawn, table, figures)
+                told = everywhere(setup.ranks, drawn, table, figures)
                 if step < CONSTANT_STEPS and setup.first == 0:
                     history.append(told.table)
                     if error := constant_reward_error(history, first_steps=CONSTANT_STEPS):
@@ -200,62 +173,18 @@ def play_and_learn(
                 spent.note(told, sampled - begun, time.monotonic() - sampled)
                 if metrics is None:
                     continue
-                line = _line_of(setup, told, spent)
+                line = line_of(told, spent, setup.tasks.metrics(), setup.updater.delta)
                 metrics.write(step + 1, line)
                 if watch:
                     watch(step + 1, line)
-                _warn(told.figures, step)
+                warn(told.figures, step)
                 if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
                     setup.checkpoints.save(step + 1, setup.model, _state(setup))
                 if progress:
-                    progress(step + 1, config.steps, _in_words(told))
+                    progress(step + 1, config.steps, in_words(told))
     finally:
         sampler.close()
     return spent.summary(out, config.steps - setup.first)
-
-
-class _Told(NamedTuple):
-    """A step over all processes."""
-
-    table: RewardTable
-    figures: Figures
-    described: dict[str, float]
-    model_tokens: int
-
-
-class _Spent:
-    """What a run has cost so far."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._rollouts = self._tokens = 0
-        self._sampling_s = self._update_s = self._assembly_s = 0.0
-        self._pass_rate: float | None = None
-        self.last: tuple[float, float] = (0.0, 0.0)
-        """Seconds of sampling and update in the last step."""
-
-    def note(self, told: _Told, sampling_s: float, update_s: float) -> None:
-        """Add a step."""
-        self._rollouts += len(told.table.total_I)
-        self._tokens += told.model_tokens
-        self._sampling_s, self._update_s = self._sampling_s + sampling_s, self._update_s + update_s
-        self._assembly_s += told.figures.assembly_s
-        self._pass_rate = float(told.table.passed_I.mean())
-        self.last = (sampling_s, update_s)
-
-    def summary(self, out: Path, steps: int) -> TrainGRPOSummary:
-        """All of it."""
-        return TrainGRPOSummary(
-            out=str(out),
-            steps=steps,
-            rollouts=self._rollouts,
-            tokens=self._tokens,
-            pass_rate=self._pass_rate,
-            seconds=time.monotonic() - self._started,
-            sampling_seconds=self._sampling_s,
-            update_seconds=self._update_s,
-            assembly_seconds=self._assembly_s,
-        )
 
 
 CONSTANT_STEPS = 8
@@ -378,23 +307,6 @@ def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig, step: int)
     return table
 
 
-def _everywhere(setup: _Setup, drawn: Rollouts, table: RewardTable, figures: Figures) -> _Told:
-    """What all processes did in a step."""
-    gather = setup.ranks.gather
-    described = gather(_described(drawn, table))
-    tables = gather(table)
-    counts = [len(one.total_I) for one in tables]
-    return _Told(
-        table=joined(tables),
-        figures=Figures.merged(gather(figures)),
-        described={
-            name: float(np.average([one[name] for one in described], weights=counts))
-            for name in described[0]
-        },
-        model_tokens=sum(gather(int(drawn.lengths_I.sum()))),
-    )
-
-
 def _learn(
     setup: _Setup,
     drawn: Rollouts,
@@ -436,60 +348,3 @@ def _kl_scales(
     if not beta or all(one is None for one in own):
         return None
     return np.array([1.0 if one is None else one / beta for one in own], np.float32)
-
-
-def _described(drawn: Rollouts, table: RewardTable) -> dict[str, float]:
-    """Means over this process's rollouts."""
-    group_I, reward_I = torch.from_numpy(drawn.group_I), torch.from_numpy(table.total_I)
-    turns = [len(one.turns) for one in drawn.trajectories]
-    made = [calls_of(one) for one in drawn.trajectories]
-    calls = sum(one.made for one in made)
-    return {
-        "groups/zero_variance": float((~varied(reward_I, group_I)).float().mean()),
-        "rollout/model_tokens": float(drawn.lengths_I.mean()),
-        "rollout/turns": float(np.mean(turns)),
-        "rollout/valid_calls": sum(one.valid for one in made) / max(1, calls),
-        "rollout/errored": len(drawn.errored) / (len(drawn.errored) + len(made)),
-    }
-
-
-def _line_of(setup: _Setup, told: _Told, spent: _Spent) -> dict[str, float | None]:
-    """What is written of a step."""
-    sampling_s, update_s = spent.last
-    return {
-        **told.table.metrics(),
-        **told.described,
-        **setup.tasks.metrics(),
-        **told.figures.named(),
-        "policy/delta": setup.updater.delta,
-        "time/sampling_s": sampling_s,
-        "time/update_s": update_s,
-        "time/assembly_s": told.figures.assembly_s,
-        "time/model_tokens_per_s": told.model_tokens / (sampling_s + update_s),
-    }
-
-
-def _in_words(told: _Told) -> str:
-    named = told.figures.named()
-    entropy = f", entropy {named['policy/entropy']:.3f}" if "policy/entropy" in named else ""
-    tokens = told.described["rollout/model_tokens"]
-    return f"pass {told.table.passed_I.mean():.3f}, {tokens:.0f} tokens{entropy}"
-
-
-def _warn(figures: Figures, step: int) -> None:
-    named = figures.named()
-    if named.get("policy/masked_negatives", 0.0) > MASKED_ALARM:
-        logger.warning(
-            "step %d: the off-policy mask drops %.0f %% of the rollouts with negative advantage; raise "
-            "objective.off_policy_delta or floor_multiple, or make fewer mini-batches",
-            step + 1,
-            100 * named["policy/masked_negatives"],
-        )
-    for name, whose in (("policy/kept_mass", "policy"), ("policy/ref_kept_mass", "reference")):
-        if named.get(name, 1.0) < KEPT_MASS_ALARM:
-            logger.warning(
-                "step %d: what the sampler kept has %.2f of the %s's probability; loosen top_p or top_k",
-                step + 1,
-                named[name],
-                whose,
-            )
