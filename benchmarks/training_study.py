@@ -13,6 +13,7 @@ attention, and with an indexer of random weights. ``--work`` is resumed: what is
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -67,6 +68,10 @@ def main() -> None:
         print(line)
 
 
+class OutOfBudgetError(Exception):
+    """A control has used the processor seconds that GRPO took."""
+
+
 class Seed:
     """The study of one seed; parts that are in ``parts.json`` are not measured again."""
 
@@ -88,7 +93,7 @@ class Seed:
         budget = self.parts["demo"]["cpu_s"]["grpo"]
         self.part("more_sft", lambda: self._more_sft(budget))
         self.part("rft", lambda: self._rft(budget))
-        self.part("permuted", self._permuted)
+        self.part("permuted", lambda: self._permuted(budget))
         self.part("counterfactual", self._counterfactual)
         self.part("attention", self._attention)
         return {"seed": self.config.seed, **self.parts}
@@ -186,15 +191,25 @@ class Seed:
         self.parts["rft_rows"] = rows
         return {**self._taught("rft", runs, budget, cpu_s() - started), "rows": rows}
 
-    def _permuted(self) -> dict[str, Any]:
+    def _permuted(self, budget: float) -> dict[str, Any]:
         """GRPO that can't learn anything: its lift is what the procedure itself does."""
         report = self.parts["demo"]["summary"]
         settings = grpo_config(self.config, self.demo, self.data, dropped(self.demo, report))
-        started = cpu_s()
+        settings = settings.model_copy(update={"permute_rewards": True, "save_every": 5})
+        started, steps = cpu_s(), 0
+
+        def stop(done: int, total: int, text: str) -> None:
+            nonlocal steps
+            steps = done // 5 * 5
+            if steps and cpu_s() - started > budget:  # what it learns to say grows long
+                raise OutOfBudgetError
+
         shutil.rmtree(self.folder / "permuted", ignore_errors=True)
-        train_grpo(settings.model_copy(update={"permute_rewards": True}), self.folder / "permuted")
+        with contextlib.suppress(OutOfBudgetError):
+            train_grpo(settings, self.folder / "permuted", progress=stop)
         spent = cpu_s() - started
-        return {**self._judged(self.folder / "permuted" / "last", "permuted"), "cpu_s": spent}
+        found = self._judged(self.folder / "permuted" / "last", "permuted")
+        return {**found, "cpu_s": spent, "budget_s": budget, "steps": steps}
 
     def _judged(self, model: Path, name: str) -> dict[str, Any]:
         """pass@1 on the held-out tasks, and the lift over the cold start."""

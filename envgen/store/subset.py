@@ -43,15 +43,15 @@ def subset(
     Raises:
         StoreError: if an id is unknown, ``path`` is taken or the disk is full.
     """
-    kept = list(dict.fromkeys(task_ids))
+    kept = dict.fromkeys(task_ids)
     if unknown := [task_id for task_id in kept if task_id not in dataset.tasks]:
         raise StoreError(f"task {unknown[0]!r} is not in {dataset.path}")
-    own = [task_id for task_id in dataset.own_task_ids if task_id in set(kept)]
+    own = [task_id for task_id in dataset.own_task_ids if task_id in kept]
     variants: dict[str, list[str]] = {}
     for parent, pack in dataset.packs().items():
         if chosen := [task_id for task_id in kept if task_id in pack.entries]:
             variants[parent] = chosen
-    used = {dataset.tasks[task_id].environment_id for task_id in own}
+    used = {dataset.facts(task_id).environment_id for task_id in own}
     used |= {dataset.packs()[parent].base.environment_id for parent in variants}
     manifest = dataset.manifest
     with DatasetWriter(

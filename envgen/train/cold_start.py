@@ -22,6 +22,7 @@ from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
+from envgen.policies.encoding import Encoding
 from envgen.train.checkpoints import Checkpoints
 from envgen.train.fit import fitting_encoding
 from envgen.train.form import Foretold
@@ -150,25 +151,11 @@ def teach(
     encoding = fitting_encoding(config.model)
     checkpoints = _checkpoints(config, out)
     resumed = checkpoints.resume()
-    model = DSAForCausalLM.from_pretrained(
-        resumed[0] if resumed else config.model, dtype=torch.float32, device=config.device
-    )
-    rows = teacher_rows(
-        [*config.rollouts, *(teacher_folder(out / "teachers", spec) for spec in config.teachers)],
-        open_dataset(config.data),
-        encoding,
-        split=config.split,
-        passed_only=config.passed_only,
-        max_tokens=model.config.max_position_embeddings,
-        weights=config.weights,
-    )
+    model = _student(config, resumed[0] if resumed else None)
+    rows = _rows(config, out, encoding, model)
     taught, judged = _split(rows, config)
     plan = list(_plan(taught, config))
     foretold = Foretold(taught)
-    model.requires_grad_(True)
-    if config.trunk == "frozen":
-        for weight in model.trunk_parameters():
-            weight.requires_grad_(False)
     settings = config.optimizer.model_copy(update={"total_steps": len(plan)})
     optimizer = Optimizer(model, settings)
     first = 0
@@ -210,6 +197,33 @@ def teach(
 
 def _checkpoints(config: ColdStartConfig, out: Path) -> Checkpoints:
     return Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
+
+
+def _student(config: ColdStartConfig, checkpoint: Path | None) -> DSAForCausalLM:
+    """The model that learns, as it is now."""
+    model = DSAForCausalLM.from_pretrained(
+        checkpoint or config.model, dtype=torch.float32, device=config.device
+    )
+    model.requires_grad_(True)
+    if config.trunk == "frozen":
+        for weight in model.trunk_parameters():
+            weight.requires_grad_(False)
+    return model
+
+
+def _rows(
+    config: ColdStartConfig, out: Path, encoding: Encoding, model: DSAForCausalLM
+) -> list[TaughtRow]:
+    """What all teachers wrote."""
+    return teacher_rows(
+        [*config.rollouts, *(teacher_folder(out / "teachers", spec) for spec in config.teachers)],
+        open_dataset(config.data),
+        encoding,
+        split=config.split,
+        passed_only=config.passed_only,
+        max_tokens=model.config.max_position_embeddings,
+        weights=config.weights,
+    )
 
 
 def _split(
