@@ -43,7 +43,7 @@ from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
 from envgen.train.bootstrap import Estimate
 from envgen.train.cold_start import train_sft
-from envgen.train.evaluate_model import EvalSummary, evaluate_model
+from envgen.train.evaluate_model import EvalConfig, EvalSummary, evaluate_model
 from envgen.train.evaluate_runs import compare_runs
 from envgen.train.grpo_run import train_grpo
 from envgen.train.teach import TaskTools
@@ -211,13 +211,16 @@ class Seed:
         found = self._judged(self.folder / "permuted" / "last", "permuted")
         return {**found, "cpu_s": spent, "budget_s": budget, "steps": steps}
 
+    def _evaluation(self, model: Path, name: str) -> EvalConfig:
+        """The held-out tasks, played anew by a model."""
+        held_out = evaluation_config(self.config, self.demo, self.data, "grpo")
+        out = self.folder / f"{name}-played"
+        shutil.rmtree(out, ignore_errors=True)
+        return held_out.model_copy(update={"model": str(model), "out": str(out)})
+
     def _judged(self, model: Path, name: str) -> dict[str, Any]:
         """pass@1 on the held-out tasks, and the lift over the cold start."""
-        settings = evaluation_config(self.config, self.demo, self.data, "grpo").model_copy(
-            update={"model": str(model), "out": str(self.folder / f"{name}-played")}
-        )
-        shutil.rmtree(settings.out, ignore_errors=True)
-        return lifts(evaluate_model(settings, against=self.demo / "before"))
+        return lifts(evaluate_model(self._evaluation(model, name), against=self.demo / "before"))
 
     def _counterfactual(self) -> dict[str, Any]:
         """Two values of a tool result change places so that another row wins: does the answer follow?"""
@@ -264,8 +267,14 @@ class Seed:
                 (folder / "config.json").write_text(json.dumps(config | {"index_topk": 4096}))
             else:
                 randomise_indexer(folder, self.config.seed)
-            found = self._judged(folder, name.replace(" ", "-"))
-            rows[name] = {key: found[key] for key in ("greedy", "sampled")}
+            # At random keys it talks for many turns: 128 tasks are enough to see that it fails.
+            tasks = self.config.held_out if name == "dense" else 128
+            settings = self._evaluation(folder, name.replace(" ", "-"))
+            played = evaluate_model(settings.model_copy(update={"max_tasks": tasks})).temperatures
+            rows[name] = {
+                "greedy": told(played[0.0].pass_at[1]),
+                "sampled": told(played[1.0].pass_at[1]),
+            }
         return rows
 
 

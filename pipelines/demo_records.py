@@ -13,8 +13,8 @@ class TrainingDemoConfig(Record):
 
     parents: int = Field(default=6, ge=1)
     """Proven tasks whose variants are played."""
-    variants: int = Field(default=1_750, ge=10)
-    """Of each, on rows of their own."""
+    variants: int = Field(default=2_000, ge=10)
+    """Of each, on rows of their own; about a twentieth is held out."""
     taught: int = Field(default=6_000, ge=1)
     """Training tasks that the teachers play; GRPO plays all."""
     gold_weight: float = Field(default=0.45, gt=0, lt=1)
