@@ -347,30 +347,37 @@ def cpu_s() -> float:
 
 
 def table(found: Sequence[dict[str, Any]]) -> list[str]:
-    """As Markdown."""
+    """As Markdown: pass@1, and differences to the cold start with intervals over databases."""
 
     def lift(one: dict[str, Any]) -> str:
         return f"{one['value']:+.3f} ({one['low']:+.2f}..{one['high']:+.2f})"
 
     lines = [
-        "| seed | GRPO, greedy | temperature 1 over the best of the cold start | more SFT | RFT | permuted | "
-        "answer follows the data | dense / trained / random indexer |",
-        "|---|---|---|---|---|---|---|---|",
+        "| seed | GRPO, greedy | at temperature 1 over the cold start at its best | more SFT | RFT | "
+        "permuted | answer follows the data | dense / trained / random indexer | processor s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
         summary, sampled = one["demo"]["summary"], one["temperatures"]
-        controls = [f"{one[name]['greedy_lift']['value']:+.3f}" for name in CONTROLS]
-        kinds = ("dense", "trained indexer", "random indexer")
-        attention = " / ".join(f"{one['attention'][kind]['greedy']['value']:.2f}" for kind in kinds)
-        lines.append(
-            f"| {one['seed']} | {summary['before']['greedy']['value']:.3f} -> "
-            f"{summary['after']['greedy']['value']:.3f}, {lift(summary['greedy_lift'])} | "
-            f"{lift(sampled['lift_over_best'])} (best at {sampled['best']}) | "
-            f"{' | '.join(controls)} | {one['counterfactual']['share']:.2f} | {attention} |"
-        )
+        cells = [
+            str(one["seed"]),
+            f"{summary['before']['greedy']['value']:.3f} -> {summary['after']['greedy']['value']:.3f}, "
+            f"{lift(summary['greedy_lift'])}",
+            f"{lift(sampled['lift_over_best'])}, {sampled['best']:g}",
+            *(f"{one[name]['greedy_lift']['value']:+.3f}" for name in CONTROLS),
+            f"{one['counterfactual']['share']:.2f}",
+            " / ".join(_greedy(one.get("attention", {}), kind) for kind in KINDS),
+            f"{sum(one['demo']['cpu_s'].values()):.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
+def _greedy(attention: dict[str, Any], kind: str) -> str:
+    return f"{attention[kind]['greedy']['value']:.2f}" if kind in attention else "-"
+
+
+KINDS = ("dense", "trained indexer", "random indexer")
 CONTROLS = ("more_sft", "rft", "permuted")
 
 
