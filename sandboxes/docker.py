@@ -34,8 +34,15 @@ HOST_IMAGE = "envgen-host:1"
 LABEL = "envgen.owner"
 NOBODY = 65534
 _COLLECT_S = 30.0
-FIRST = ["sh", "-c", "while read -r _; do (:); echo; done"]
-"""The first process: each line makes it collect dead children and answer; it ends with its input."""
+_FIRST = """trap 'exec sh -c "$0" "$0" again' EXIT
+[ -z "$1" ] || { (:); echo; }
+while read -r _; do (:); echo; done
+trap - EXIT"""
+FIRST = ["sh", "-c", _FIRST, _FIRST]
+"""The first process: each line makes it collect dead children and answer; it ends with its input.
+
+While ``pids`` are used up it can't fork, which ends a shell: it then becomes a new one and tries again.
+"""
 _RUN = 'exec "$@"'
 _END = """while kill -9 -1 2>/dev/null; do
     live=

@@ -139,8 +139,10 @@ def ranks(processes: int, kind: str, config: Record, out: Path) -> Iterator[Rank
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
     with tempfile.TemporaryDirectory(prefix="envgen-ranks-") as folder:
         meeting = str(Path(folder) / "meeting")
+        settings = Path(folder) / "config.json"  # a command line has no room for many task ids
+        settings.write_text(config.model_dump_json(), encoding="utf-8")
         others = [
-            _start(kind, config, out, rank, processes, meeting) for rank in range(1, processes)
+            _start(kind, settings, out, rank, processes, meeting) for rank in range(1, processes)
         ]
         try:
             yield Together(0, processes, meeting)
@@ -159,9 +161,9 @@ def ranks(processes: int, kind: str, config: Record, out: Path) -> Iterator[Rank
 
 
 def _start(
-    kind: str, config: Record, out: Path, rank: int, size: int, meeting: str
+    kind: str, config: Path, out: Path, rank: int, size: int, meeting: str
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", "envgen.train.rank", kind, config.model_dump_json()]
+    command = [sys.executable, "-P", "-m", "envgen.train.rank", kind, str(config)]
     command += [str(out), str(rank), str(size), meeting]
     # Rank 0 finds envgen where this process found it.
     path = os.pathsep.join(part for part in sys.path if part)

@@ -17,9 +17,10 @@ def main(arguments: list[str]) -> None:
     """Take part in a run.
 
     Args:
-        arguments: kind of run, its config as JSON, its folder, rank, number of processes, meeting file.
+        arguments: kind of run, file with its config, its folder, rank, number of processes, meeting file.
     """
-    kind, config, out, rank, size, meeting = arguments
+    kind, config_file, out, rank, size, meeting = arguments
+    config = Path(config_file).read_text(encoding="utf-8")
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(size)))
     ranks = Together(int(rank), int(size), meeting)
     if kind == "sft":

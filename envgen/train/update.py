@@ -8,6 +8,7 @@ Shapes: I rollouts of the batch, J of a part, N model tokens of a part.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -231,23 +232,32 @@ class Updater:
         return found
 
     def _parts(self, rows: Sequence[Row], chosen: NDArray[np.int64]) -> Iterator[list[int]]:
-        """Rollouts in runs of about ``part_tokens``, what a row shares with the last one not counted."""
+        """Rollouts in runs of about ``part_tokens``, what a row shares with the last one not counted.
+
+        All packs of a part are padded to its longest, so a few long rollouts have parts of their own: in
+        those of a part, rows that are too long for a pack are alike within a factor of 2.
+        """
         by_rollout: dict[int, list[Row]] = {}
         for row in rows:
             by_rollout.setdefault(row.rollout, []).append(row)
-        part: list[int] = []
-        tokens, last = 0, np.zeros(0, np.int32)
+        like: dict[int, list[int]] = {}
         for i in chosen.tolist():
-            added = 0
-            for row in by_rollout[i]:
-                added += len(row.ids) - common_prefix(last, row.ids)
-                last = row.ids
-            if part and tokens + added > self._config.part_tokens:
-                yield part
-                part, tokens, added = [], 0, sum(len(row.ids) for row in by_rollout[i])
-            part.append(i)
-            tokens += added
-        if part:
+            longest = max(len(row.ids) for row in by_rollout[i])
+            over = longest / self._config.pack_tokens
+            like.setdefault(0 if over <= 1 else 1 + int(math.log2(over)), []).append(i)
+        for some in like.values():
+            part: list[int] = []
+            tokens, last = 0, np.zeros(0, np.int32)
+            for i in some:
+                added = 0
+                for row in by_rollout[i]:
+                    added += len(row.ids) - common_prefix(last, row.ids)
+                    last = row.ids
+                if part and tokens + added > self._config.part_tokens:
+                    yield part
+                    part, tokens, added = [], 0, sum(len(row.ids) for row in by_rollout[i])
+                part.append(i)
+                tokens += added
             yield part
 
     def _part(self, rows: Sequence[Row], chosen: list[int]) -> _Part:

@@ -50,6 +50,32 @@ def test_an_image_of_ones_own(image: str) -> None:
         assert sandbox.exec(["sh", "-c", "echo x > /bin/new"]).exit_code != 0
 
 
+_FULL = """import os, signal, sys, time
+made = []
+try:
+    while True:
+        if not (child := os.fork()):
+            time.sleep(60)
+        made.append(child)
+except OSError:
+    print("full", flush=True)
+time.sleep(2)
+for child in made:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+time.sleep(60)
+"""
+
+
+def test_the_first_process_outlives_a_time_without_free_processes() -> None:
+    """It must fork to collect the dead, and can't while others hold every process there may be."""
+    with create(SandboxSpec(pids=32), "docker") as sandbox:
+        full = sandbox.spawn([runtime.python(), "-c", _FULL])
+        assert full.stdout.readline() == b"full\n"
+        sandbox._collect()
+        assert sandbox.exec(["echo", "here"]).text == "here\n"
+
+
 def test_an_image_that_is_not_there() -> None:
     with pytest.raises(SandboxError, match="no-such-image"):
         create(SandboxSpec(image="no-such-image:0"), "docker")

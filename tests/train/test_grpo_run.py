@@ -104,6 +104,36 @@ def test_learns_what_is_rewarded(taught: School, student: Path, tmp_path: Path) 
     assert sum(passed[-4:]) / 4 > sum(passed[:4]) / 4 + 0.2, passed
 
 
+def test_nothing_is_learnt_from_permuted_rewards(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    """The same draws in the first step, the truth in the figures, other weights, and no way up."""
+    settings: dict[str, Any] = {
+        "task_ids": (disputed(taught),),
+        "sampling": SamplingConfig(groups=1, group_size=16, max_new_tokens=40),
+        "save_every": 16,
+        "steps": 16,
+    }
+    train_grpo(config_of(taught, student, **settings), tmp_path / "real")
+    permuted = config_of(taught, student, permute_rewards=True, **settings)
+    train_grpo(permuted, tmp_path / "permuted")
+    real, shuffled = (
+        [line["reward/pass_rate"] for line in read_metrics(tmp_path / name)]
+        for name in ("real", "permuted")
+    )
+    assert real[0] == shuffled[0]
+    assert sum(shuffled[-4:]) < sum(real[-4:])
+
+
+def test_where_code_runs_changes_no_rollout(taught: School, student: Path, tmp_path: Path) -> None:
+    found = []
+    for backend in ("inline", "process"):
+        sampling = SamplingConfig(groups=4, group_size=4, max_new_tokens=40, backend=backend)
+        train_grpo(config_of(taught, student, steps=2, sampling=sampling), tmp_path / backend)
+        found.append(weights(tmp_path / backend / "last"))
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
 class _StopError(Exception):
     """Ends a run in a test."""
 
@@ -195,14 +225,14 @@ def test_mini_batches_and_parts_leave_the_first_gradient_alone(
     taught: School, student: Path, tmp_path: Path
 ) -> None:
     norms = []
-    for part_tokens in (100, 100_000):
-        out = tmp_path / str(part_tokens)
-        config = config_of(
-            taught, student, steps=1, update=UpdateConfig(part_tokens=part_tokens, pack_tokens=400)
-        )
+    # 20: every row is longer than a pack, and those of other lengths have other parts.
+    for part_tokens, pack_tokens in ((100, 400), (100_000, 400), (100_000, 20)):
+        out = tmp_path / f"{part_tokens}-{pack_tokens}"
+        update = UpdateConfig(part_tokens=part_tokens, pack_tokens=pack_tokens)
+        config = config_of(taught, student, steps=1, update=update)
         train_grpo(config, out)
         norms.append(read_metrics(out)[0]["update/grad_norm"])
-    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+    assert norms == pytest.approx([norms[0]] * 3, rel=1e-4)
 
 
 def test_without_an_update_the_policy_is_its_own_reference(

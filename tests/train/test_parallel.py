@@ -16,7 +16,7 @@ from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics
 from envgen.train.optimize import OptimizerConfig
 from envgen.train.parallel import RankError, ranks
-from envgen.train.rewards import RewardConfig
+from envgen.train.rewards import DomainRewards, RewardConfig
 from envgen.train.rollouts import SamplingConfig
 from envgen.train.update import UpdateConfig
 
@@ -72,8 +72,15 @@ def test_two_processes_learn_from_teachers_what_one_does(taught: School, tmp_pat
 def test_two_processes_play_the_same_groups_and_share_an_update(
     taught: School, student: Path, tmp_path: Path
 ) -> None:
+    # More text than a command line takes; a filter's many kept tasks are that, too.
+    rewards = RewardConfig(
+        length=0.0, language=0.0, domains={f"domain {i}": DomainRewards() for i in range(4_000)}
+    )
+    assert len(rewards.model_dump_json()) > 128 << 10
     for count in (1, 2):
-        config = grpo_config(taught, student, steps=1, update=UpdateConfig(), processes=count)
+        config = grpo_config(
+            taught, student, steps=1, update=UpdateConfig(), processes=count, rewards=rewards
+        )
         train_grpo(config, tmp_path / str(count))
     (one,), (two,) = (read_metrics(tmp_path / name) for name in ("1", "2"))
     for name in ("reward/pass_rate", "update/loss", "update/grad_norm", "policy/delta"):

@@ -126,4 +126,4 @@ def test_proving_finds_which_test_files_can_have_copies(
     assert found.tests is not None, found.details
     assert found.tests.canary_files == ("test/ranges.test.js",)
     assert set(found.tests.fail_to_pass) == set(verifier.tests.fail_to_pass)
-    assert found.runs == 6
+    assert found.runs == 5
