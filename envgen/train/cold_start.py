@@ -28,7 +28,7 @@ from envgen.train.fit import fitting_encoding
 from envgen.train.form import Foretold
 from envgen.train.metrics import Metrics, read_metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
-from envgen.train.parallel import Ranks, balance, ranks
+from envgen.train.parallel import ParallelConfig, Ranks, balance, ranks
 from envgen.train.sft import (
     SFTConfig,
     Taught,
@@ -37,10 +37,11 @@ from envgen.train.sft import (
     sft_loss,
     taught_batch,
 )
+from envgen.train.sharding import shard, stand_in, whole_model
 from envgen.train.teach import play_teachers, teacher_folder, teacher_rows
 
 
-class ColdStartConfig(Record):
+class ColdStartConfig(ParallelConfig):
     """What is learnt, from whom, and how."""
 
     data: str
@@ -78,10 +79,7 @@ class ColdStartConfig(Record):
     validation_rows: int = Field(default=64, ge=0)
     """Rows set aside to measure the loss on."""
     save_every: int = Field(default=200, ge=1)
-    processes: int = Field(default=1, ge=1)
-    """Each takes its share of every batch; see ``parallel``."""
     seed: int = 0
-    device: str = "cpu"
 
     @property
     def index_loss(self) -> IndexLoss | None:
@@ -140,7 +138,7 @@ def train_sft(
         progress,
         episodes=config.episodes,
     )
-    with ranks(config.processes, "sft", config, out) as mine:
+    with ranks(config, "sft", out) as mine:
         return teach(config, out, mine, progress)
 
 
@@ -152,6 +150,8 @@ def teach(
     checkpoints = _checkpoints(config, out)
     resumed = checkpoints.resume()
     model = _student(config, resumed[0] if resumed else None)
+    if ranks.sharded:
+        shard(model)
     rows = _rows(config, out, encoding, model)
     taught, judged = _split(rows, config)
     plan = list(_plan(taught, config))
@@ -169,15 +169,17 @@ def teach(
             form = 0.0 if begins else config.sft.form_weight
             batch = [foretold.weighted(taught[i], form) for i in plan[step]]
             figures = _update(model, optimizer, batch, step, config, ranks, out)
-            if metrics is None:
-                continue
-            metrics.write(step + 1, figures)
-            if (step + 1) % config.save_every == 0 or step + 1 == len(plan):
+            if metrics:
+                metrics.write(step + 1, figures)
+            due = (step + 1) % config.save_every == 0 or step + 1 == len(plan)
+            if due and (leads or ranks.sharded):
                 held = _validate(model, judged, config)
-                if held is not None:
-                    metrics.write(step + 1, {"sft/validation_loss": held})
-                checkpoints.save(step + 1, model, {"optimizer": optimizer.state()})
-            if progress:
+                full, state = whole_model(model), {"optimizer": optimizer.state()}
+                if metrics:
+                    if held is not None:
+                        metrics.write(step + 1, {"sft/validation_loss": held})
+                    checkpoints.save(step + 1, full, state)
+            if progress and leads:
                 progress(step + 1, len(plan), f"loss {figures['sft/loss']:.3f}")
     lines = read_metrics(out) if leads else []
     learnt = [line for line in lines if "sft/loss" in line]
@@ -189,7 +191,7 @@ def teach(
         steps=len(plan),
         tokens=tokens,
         loss=learnt[-1]["sft/loss"] if learnt else float("nan"),
-        validation_loss=_validate(model, judged, config) if leads else None,
+        validation_loss=_validate(model, judged, config) if leads or ranks.sharded else None,
         seconds=seconds,
         tokens_per_second=tokens / max(seconds, 1e-9),
     )
@@ -285,6 +287,8 @@ def _update(
         optimizer.zero_grad()
         if total.requires_grad:
             torch.autograd.backward(total)
+        elif ranks.sharded:
+            stand_in(model, config.index_loss, dense=config.attention == "dense")
         ranks.add_gradients(optimizer.weights)
         norms = optimizer.step(step)
     except DivergedError:

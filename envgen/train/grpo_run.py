@@ -24,7 +24,6 @@ from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
-from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding
@@ -35,7 +34,7 @@ from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_told import Spent, TrainGRPOSummary, everywhere, in_words, line_of, warn
 from envgen.train.metrics import Metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
-from envgen.train.parallel import Ranks, ranks
+from envgen.train.parallel import ParallelConfig, Ranks, ranks
 from envgen.train.rewards import (
     RewardConfig,
     RewardTable,
@@ -44,6 +43,7 @@ from envgen.train.rewards import (
     total_rewards,
 )
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
+from envgen.train.sharding import shard, whole_model
 from envgen.train.tasks import TaskSampler, TaskSamplerConfig, make_sampler, task_pool
 from envgen.train.update import (
     Figures,
@@ -58,7 +58,7 @@ Progress = Callable[[int, int, str], None]
 Watch = Callable[[int, Mapping[str, float | None]], None]
 
 
-class TrainGRPOConfig(Record):
+class TrainGRPOConfig(ParallelConfig):
     """What is learnt, and how."""
 
     data: str
@@ -83,10 +83,7 @@ class TrainGRPOConfig(Record):
     permute_rewards: bool = False
     """A control: rewards are shuffled within each group, so there is nothing to learn."""
     save_every: int = Field(default=25, ge=1)
-    processes: int = Field(default=1, ge=1)
-    """Each plays and learns its share of the groups; see ``parallel``."""
     seed: int = 0
-    device: str = "cpu"
 
     @model_validator(mode="after")
     def _reference_repeats_key_sets(self) -> Self:
@@ -138,7 +135,7 @@ def train_grpo(
         DivergedError: if a loss or gradient explodes or is not finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
-    with ranks(config.processes, "grpo", config, out) as mine:
+    with ranks(config, "grpo", out) as mine:
         return play_and_learn(config, out, mine, progress, watch)
 
 
@@ -171,6 +168,8 @@ def play_and_learn(
                     if error := constant_reward_error(history, first_steps=CONSTANT_STEPS):
                         raise error
                 spent.note(told, sampled - begun, time.monotonic() - sampled)
+                due = (step + 1) % config.save_every == 0 or step + 1 == config.steps
+                saved = _saved(setup) if due else None
                 if metrics is None:
                     continue
                 line = line_of(told, spent, setup.tasks.metrics(), setup.updater.delta)
@@ -178,8 +177,8 @@ def play_and_learn(
                 if watch:
                     watch(step + 1, line)
                 warn(told.figures, step)
-                if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
-                    setup.checkpoints.save(step + 1, setup.model, _state(setup))
+                if saved:
+                    setup.checkpoints.save(step + 1, *saved)
                 if progress:
                     progress(step + 1, config.steps, in_words(told))
     finally:
@@ -216,6 +215,8 @@ def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
     resumed = checkpoints.resume()
     model = _load(resumed[0] if resumed else config.model, config.device)
     model.requires_grad_(True)
+    if ranks.sharded:
+        shard(model)
     optimizer = Optimizer(model, config.optimizer)
     updater = Updater(
         model,
@@ -255,15 +256,16 @@ def _reference(config: TrainGRPOConfig, model: DSAForCausalLM) -> DSAForCausalLM
     return reference.eval().requires_grad_(False)
 
 
-def _state(setup: _Setup) -> dict[str, object]:
-    """What resuming needs beside the weights."""
+def _saved(setup: _Setup) -> tuple[DSAForCausalLM, dict[str, object]]:
+    """The whole model, and what resuming needs beside; of use in the process that leads."""
     tasks: dict[str, JsonValue] = setup.tasks.state()
-    return {
+    state = {
         "optimizer": setup.optimizer.state(),
         "updates": setup.updater.step,
         "delta": setup.updater.delta,
         "tasks": json.dumps(tasks),
     }
+    return whole_model(setup.model), state
 
 
 def _draw(setup: _Setup, sampler: Sampler, config: TrainGRPOConfig, step: int) -> Rollouts:

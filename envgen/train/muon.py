@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from envgen.train.sharding import like, whole
+
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 """Coefficients of the quintic whose iteration drives singular values to about 1 (0.7 to 1.2)."""
 _STEPS = 5
@@ -49,7 +51,8 @@ def _move(weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[s
         state["momentum"] = torch.zeros_like(weight, dtype=torch.float32)
     gradient, momentum = gradient.float(), state["momentum"]
     momentum.lerp_(gradient, 1 - group["momentum"])
-    update = orthogonal(gradient.lerp(momentum, group["momentum"]))
+    # A shard of a matrix has no singular values of its own.
+    update = like(orthogonal(whole(gradient.lerp(momentum, group["momentum"]))), weight)
     rows, columns = weight.shape[-2:]
     weight.mul_(1 - group["lr"] * group["weight_decay"])
     weight.add_(update.to(weight.dtype), alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)

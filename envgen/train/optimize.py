@@ -17,6 +17,7 @@ from envgen.core.errors import EnvgenError
 from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.muon import Muon
+from envgen.train.sharding import load_optimizer_state, whole, whole_optimizer_state
 
 EXPLODED = 1e6
 """A loss or a gradient's norm above this is the end of a run, as if it were not finite: losses are means of
@@ -128,13 +129,13 @@ class Optimizer:
         return norms
 
     def state(self) -> list[dict[str, Any]]:
-        """What ``load`` needs to go on exactly."""
-        return [optimizer.state_dict() for optimizer, _ in self._parts]
+        """What ``load`` needs to go on exactly; where weights are in shards, all processes must ask."""
+        return [whole_optimizer_state(optimizer) for optimizer, _ in self._parts]
 
     def load(self, state: list[dict[str, Any]]) -> None:
         """Go on from ``state``."""
         for (optimizer, _), saved in zip(self._parts, state, strict=True):
-            optimizer.load_state_dict(saved)
+            load_optimizer_state(optimizer, saved)
 
 
 def _matrices(model: DSAForCausalLM, weights: list[nn.Parameter]) -> list[nn.Parameter]:
@@ -145,7 +146,7 @@ def _matrices(model: DSAForCausalLM, weights: list[nn.Parameter]) -> list[nn.Par
 
 
 def _norm(weights: list[nn.Parameter]) -> float:
-    found = [w.grad.detach().float().norm() for w in weights if w.grad is not None]
+    found = [whole(w.grad.detach().float().norm()) for w in weights if w.grad is not None]
     return float(torch.stack(found).norm()) if found else 0.0
 
 

@@ -1,8 +1,8 @@
 """Several processes that train one model: each plays and learns its share, gradients are added.
 
-Every process holds the whole model, and after each update all hold the same: sums are taken in a fixed
-order, so nothing has to be sent but gradients and counts. On a CPU two processes of one thread are faster
-than one of two threads, for small models' operations are too small to be split.
+Every process holds the whole model, or a shard of it (``sharding``), and after each update all hold the same:
+sums are taken in a fixed order, so nothing has to be sent but gradients and counts. On a CPU two processes of
+one thread are faster than one of two threads, for small models' operations are too small to be split.
 
 The caller's own process is rank 0; the others run ``python -m envgen.train.rank``. They meet in a file, so
 no port is needed.
@@ -17,13 +17,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, Self, TypeVar
 
 import torch
 import torch.distributed as dist
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from envgen.core.errors import EnvgenError
+from envgen.core.errors import ConfigError, EnvgenError
 from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
 
@@ -39,6 +40,24 @@ def balance(model: DSAForCausalLM, rate: float, ranks: Ranks) -> None:
     model.update_router_bias(rate)
 
 
+class ParallelConfig(Record):
+    """How several processes train; part of a run's config."""
+
+    processes: int = Field(default=1, ge=1)
+    """Each takes its share of every batch. On GPUs: one each."""
+    sharding: Literal["none", "fsdp"] = "none"
+    """fsdp: each process keeps a part of weights, gradients and optimiser state (``sharding``), for models
+    that no device holds whole in training; none: each has the whole model, which is faster if it fits. The
+    engine that plays, and pi_ref, are whole in each process."""
+    device: str = "cpu"
+
+    @model_validator(mode="after")
+    def _several_to_share(self) -> Self:
+        if self.sharding == "fsdp" and self.processes == 1:
+            raise ValueError("sharding needs processes=2 or more, to share the model between")
+        return self
+
+
 class RankError(EnvgenError):
     """Raised when another process of a run ended."""
 
@@ -48,6 +67,8 @@ class Ranks(Protocol):
 
     rank: int
     size: int
+    sharded: bool
+    """Whether each process keeps a shard of the model; see ``sharding``."""
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -65,7 +86,7 @@ class Ranks(Protocol):
 class Alone:
     """A run of one process."""
 
-    rank, size = 0, 1
+    rank, size, sharded = 0, 1, False
 
     def sum(self, values: Tensor) -> Tensor:
         """Itself."""
@@ -80,17 +101,22 @@ class Alone:
 
 
 class Together:
-    """One process of several, joined by ``torch.distributed`` (gloo).
+    """One process of several, joined by ``torch.distributed``: gloo, and nccl between GPUs.
 
     Args:
         rank: of this process.
         size: how many there are.
         meeting: a file that is not there yet, the same for all.
+        config: of the run.
     """
 
-    def __init__(self, rank: int, size: int, meeting: str) -> None:
-        self.rank, self.size = rank, size
-        dist.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=size)
+    def __init__(self, rank: int, size: int, meeting: str, config: ParallelConfig) -> None:
+        self.rank, self.size, self.sharded = rank, size, config.sharding == "fsdp"
+        backend = "gloo"
+        if torch.device(config.device).type == "cuda":
+            torch.cuda.set_device(rank)
+            backend = "cpu:gloo,cuda:nccl"
+        dist.init_process_group(backend, f"file://{meeting}", rank=rank, world_size=size)
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -100,6 +126,11 @@ class Together:
 
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
         """Make each gradient the sum over all processes; none counts as zero."""
+        if self.sharded:
+            for weight in weights:  # they are means over the processes already
+                if weight.grad is not None:
+                    weight.grad.mul_(self.size)
+            return
         flat = torch.cat(
             [
                 (torch.zeros_like(weight) if weight.grad is None else weight.grad).flatten()
@@ -119,21 +150,27 @@ class Together:
 
 
 @contextmanager
-def ranks(processes: int, kind: str, config: Record, out: Path) -> Iterator[Ranks]:
+def ranks(config: ParallelConfig, kind: str, out: Path) -> Iterator[Ranks]:
     """The processes of a run, the others started and, in the end, stopped.
 
     Args:
-        processes: how many in all; 1: this one alone.
-        kind: of run; see ``rank.RUNS``.
-        config: of the run.
+        config: of the run; says how many. 1: this one alone.
+        kind: of run; see ``rank``.
         out: its folder; holds ``rank-N.log`` of the others.
 
     Raises:
+        ConfigError: if there are fewer GPUs than processes.
         RankError: if another process ended early.
     """
+    processes = config.processes
     if processes == 1:
         yield Alone()
         return
+    if torch.device(config.device).type == "cuda" and torch.cuda.device_count() < processes:
+        raise ConfigError(
+            f"{processes} processes need a GPU each, and there are {torch.cuda.device_count()}",
+            "lower processes",
+        )
     out.mkdir(parents=True, exist_ok=True)
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
@@ -145,7 +182,7 @@ def ranks(processes: int, kind: str, config: Record, out: Path) -> Iterator[Rank
             _start(kind, settings, out, rank, processes, meeting) for rank in range(1, processes)
         ]
         try:
-            yield Together(0, processes, meeting)
+            yield Together(0, processes, meeting, config)
             for other in others:
                 other.wait()
         except (RuntimeError, dist.DistError) as error:

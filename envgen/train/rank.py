@@ -20,13 +20,14 @@ def main(arguments: list[str]) -> None:
         arguments: kind of run, file with its config, its folder, rank, number of processes, meeting file.
     """
     kind, config_file, out, rank, size, meeting = arguments
-    config = Path(config_file).read_text(encoding="utf-8")
+    text = Path(config_file).read_text(encoding="utf-8")
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(size)))
-    ranks = Together(int(rank), int(size), meeting)
     if kind == "sft":
-        teach(ColdStartConfig.model_validate_json(config), Path(out), ranks)
+        taught = ColdStartConfig.model_validate_json(text)
+        teach(taught, Path(out), Together(int(rank), int(size), meeting, taught))
     else:
-        play_and_learn(TrainGRPOConfig.model_validate_json(config), Path(out), ranks)
+        played = TrainGRPOConfig.model_validate_json(text)
+        play_and_learn(played, Path(out), Together(int(rank), int(size), meeting, played))
 
 
 if __name__ == "__main__":

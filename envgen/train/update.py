@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ from envgen.train.optimize import Optimizer, require_finite
 from envgen.train.packing import common_prefix
 from envgen.train.parallel import Alone, Ranks, balance
 from envgen.train.rows import Row
+from envgen.train.sharding import stand_in
 
 KEPT_MASS_ALARM = 0.5
 MASKED_ALARM = 0.5
@@ -78,6 +80,15 @@ class _Part:
     old_N: Tensor | None = None
     """log pi of the trainer before the first update, where pi_old is to be that."""
     ref_N: Tensor | None = None
+
+
+class _MiniBatch(NamedTuple):
+    """What one optimiser step learns from."""
+
+    groups: list[int]
+    parts: list[_Part]
+    spare: int
+    """Passes that another process makes and this one has no part for, where the model is in shards."""
 
 
 @dataclass
@@ -207,16 +218,15 @@ class Updater:
         run_I = counted_I if self._objective.kl_coef > 0 else counted_I & (advantage_I != 0)
         batches = self._cut(learnt, run_I.numpy(), rng, figures)
         self._model.train()
-        for part in [part for _, parts in batches for part in parts]:
-            self._before_updates(part, figures)
-        for groups, parts in batches:
-            member_I = torch.from_numpy(np.isin(learnt.group_I, groups)) & counted_I
-            self._mini_batch(learnt, parts, advantage_I, member_I, figures)
+        self._before_updates(batches, figures)
+        for batch in batches:
+            member_I = torch.from_numpy(np.isin(learnt.group_I, batch.groups)) & counted_I
+            self._mini_batch(learnt, batch, advantage_I, member_I, figures)
         return figures
 
     def _cut(
         self, learnt: Learnt, run_I: NDArray[np.bool_], rng: Random, figures: Figures
-    ) -> list[tuple[list[int], list[_Part]]]:
+    ) -> list[_MiniBatch]:
         """Mini-batches of whole groups, each with its parts."""
         started = time.perf_counter()
         groups = sorted(set(learnt.group_I.tolist()))
@@ -227,8 +237,14 @@ class Updater:
             some = groups[n::count]
             chosen = np.flatnonzero(np.isin(learnt.group_I, some) & run_I)
             parts = [self._part(learnt.rows, js) for js in self._parts(learnt.rows, chosen)]
-            found.append((some, parts))
+            found.append(_MiniBatch(some, parts, 0))
         figures.assembly_s += time.perf_counter() - started
+        if self._ranks.sharded:
+            counts = zip(*self._ranks.gather([len(one.parts) for one in found]), strict=True)
+            found = [
+                one._replace(spare=max(n) - len(one.parts))
+                for one, n in zip(found, counts, strict=True)
+            ]
         return found
 
     def _parts(self, rows: Sequence[Row], chosen: NDArray[np.int64]) -> Iterator[list[int]]:
@@ -267,16 +283,25 @@ class Updater:
         return _Part(chosen, batch)
 
     @torch.no_grad()
-    def _before_updates(self, part: _Part, figures: Figures) -> None:
+    def _before_updates(self, batches: Sequence[_MiniBatch], figures: Figures) -> None:
         """What is of the weights before the first update, or of other weights."""
-        if self._objective.old == "recomputed":
-            part.old_N = self._said(self._model, part).scores.logp_N
-        if self._objective.kl_coef > 0:
-            assert self._reference is not None
-            scores = self._said(self._reference, part).scores
-            part.ref_N = scores.logp_N
-            figures.ref_kept_mass += float(scores.kept_mass_N.sum())
-            figures.ref_tokens += len(scores.kept_mass_N)
+        for batch in batches:
+            if self._objective.old == "recomputed":
+                for part in batch.parts:
+                    part.old_N = self._said(self._model, part).scores.logp_N
+                self._stand_in(batch)
+            if self._objective.kl_coef > 0:
+                assert self._reference is not None
+                for part in batch.parts:
+                    scores = self._said(self._reference, part).scores
+                    part.ref_N = scores.logp_N
+                    figures.ref_kept_mass += float(scores.kept_mass_N.sum())
+                    figures.ref_tokens += len(scores.kept_mass_N)
+
+    def _stand_in(self, batch: _MiniBatch, index_loss: IndexLoss | None = None) -> None:
+        """The passes that other processes make and this one has no part for."""
+        for _ in range(batch.spare):
+            stand_in(self._model, index_loss)
 
     def _said(
         self, model: DSAForCausalLM, part: _Part, index_loss: IndexLoss | None = None
@@ -295,7 +320,7 @@ class Updater:
     def _mini_batch(
         self,
         learnt: Learnt,
-        parts: list[_Part],
+        batch: _MiniBatch,
         advantage_I: Tensor,
         counted_I: Tensor,
         figures: Figures,
@@ -305,19 +330,19 @@ class Updater:
         mine = [
             counted_I.sum().item(),
             length_I[counted_I].sum().item(),
-            sum(int(part.batch.valid_BT.sum()) for part in parts),
+            sum(int(part.batch.valid_BT.sum()) for part in batch.parts),
         ]
         rollouts, tokens_all, run_all = self._ranks.sum(torch.tensor(mine).double()).tolist()
         if not run_all:
             return
         weight_I = token_weights(length_I, rollouts, tokens_all, self._objective)
-        learns_index = self._optimizer.config.indexer == "eq4"
+        index_loss: IndexLoss | None = "sparse" if self._optimizer.config.indexer == "eq4" else None
         first = not figures.norms
         if self.delta is None:
-            self.delta = self._derived_delta(learnt, parts)
+            self.delta = self._derived_delta(learnt, batch)
         self._optimizer.zero_grad()
-        for part in parts:
-            said = self._said(self._model, part, "sparse" if learns_index else None)
+        for part in batch.parts:
+            said = self._said(self._model, part, index_loss)
             tokens = self._tokens(learnt, part, said, advantage_I, length_I, weight_I)
             if first:
                 figures.divergences.append(divergence(tokens))
@@ -330,6 +355,7 @@ class Updater:
             require_finite(total, self.step)
             torch.autograd.backward(total)
             _note(figures, found, tokens, said, part)
+        self._stand_in(batch, index_loss)
         self._ranks.add_gradients(self._optimizer.weights)
         norms = self._optimizer.step(self.step)
         figures.norms.append((norms.trunk, norms.indexer))
@@ -338,20 +364,21 @@ class Updater:
         self.step += 1
 
     @torch.no_grad()
-    def _derived_delta(self, learnt: Learnt, parts: list[_Part]) -> float:
+    def _derived_delta(self, learnt: Learnt, batch: _MiniBatch) -> float:
         """Delta of (9) by what sampler and trainer differ by before any update.
 
         ``floor_multiple`` times the 95th percentile of |divergence|, and ``min_delta`` at least: then what
         is masked has moved by updates, not by rounding.
         """
         found: list[float] = []
-        for part in parts:
+        for part in batch.parts:
             scores = self._said(self._model, part).scores
             old_N = part.batch.old_N
             gap_J = torch.zeros(len(part.rollout_J), device=old_N.device)
             gap_J.index_add_(0, part.batch.rollout_N, old_N - scores.logp_N)
             lengths_J = torch.from_numpy(learnt.length_I[part.rollout_J]).to(gap_J.device)
             found += (gap_J / lengths_J).abs().tolist()
+        self._stand_in(batch)
         everywhere = torch.tensor([gap for own in self._ranks.gather(found) for gap in own])
         floor = _quantile(everywhere, 0.95) if len(everywhere) else 0.0
         return max(self._objective.min_delta, self._objective.floor_multiple * floor)

@@ -69,7 +69,7 @@ time.sleep(60)
 
 def test_the_first_process_outlives_a_time_without_free_processes() -> None:
     """It must fork to collect the dead, and can't while others hold every process there may be."""
-    with create(SandboxSpec(pids=32), "docker") as sandbox:
+    with docker.DockerSandbox(SandboxSpec(pids=32)) as sandbox:
         full = sandbox.spawn([runtime.python(), "-c", _FULL])
         assert full.stdout.readline() == b"full\n"
         sandbox._collect()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 from students import School
 
 from envgen.core.errors import ConfigError
@@ -87,10 +88,62 @@ def test_two_processes_play_the_same_groups_and_share_an_update(
         assert two[name] == pytest.approx(one[name], rel=1e-3, abs=1e-6), name
 
 
-def test_two_processes_go_on_to_the_same_bits(
+def test_shards_learn_from_teachers_what_whole_models_do(taught: School, tmp_path: Path) -> None:
+    optimizer = OptimizerConfig(kind="muon", lr=1e-3, warmup_steps=2)  # vectors: AdamW
+    common = {"optimizer": optimizer, "validation_rows": 4, "save_every": 2, "processes": 2}
+    ends = [
+        train_sft(sft_config(taught, **common, sharding=sharding), tmp_path / sharding)
+        for sharding in ("none", "fsdp")
+    ]
+    lines = [read_metrics(tmp_path / name) for name in ("none", "fsdp")]
+    assert len(lines[0]) == len(lines[1]) > 2
+    for name in ("sft/loss", "sft/grad_norm", "index/loss", "index/grad_norm"):
+        wanted, found = ([line[name] for line in some if name in line] for some in lines)
+        assert found[0] == pytest.approx(wanted[0], rel=1e-5), name
+        assert found == pytest.approx(wanted, rel=0.01), name
+    assert ends[1].validation_loss == pytest.approx(ends[0].validation_loss, rel=0.01)
+    require_alike(tmp_path / "fsdp" / "last", tmp_path / "none" / "last")
+
+
+def test_shards_play_the_same_groups_and_share_an_update(
     taught: School, student: Path, tmp_path: Path
 ) -> None:
-    config = grpo_config(taught, student, processes=2)
+    # Parts of one rollout, and groups that not all processes have as many of: other numbers of passes.
+    common = {
+        "steps": 1,
+        "processes": 2,
+        "update": UpdateConfig(mini_batches=2, part_tokens=1, pack_tokens=20),
+        "objective": GRPOConfig(kl_coef=0.01, old="recomputed"),
+        "sampling": SamplingConfig(groups=3, group_size=4, max_new_tokens=40),
+    }
+    for sharding in ("none", "fsdp"):
+        train_grpo(grpo_config(taught, student, **common, sharding=sharding), tmp_path / sharding)
+    (one,), (two,) = (read_metrics(tmp_path / name) for name in ("none", "fsdp"))
+    for name in (
+        "reward/pass_rate", "update/loss", "update/grad_norm", "policy/delta", "policy/kl",
+        "policy/log_ratio_p99",
+    ):  # fmt: skip
+        assert two[name] == pytest.approx(one[name], rel=1e-4, abs=1e-6), name
+    require_alike(tmp_path / "fsdp" / "last", tmp_path / "none" / "last")
+
+
+def require_alike(folder: Path, wanted: Path) -> None:
+    """All weights are whole, and about the same."""
+    found = weights(folder)
+    for name, weight in weights(wanted).items():
+        assert torch.allclose(found[name], weight, rtol=0, atol=1e-3), name
+
+
+def test_shards_need_several_processes(taught: School) -> None:
+    with pytest.raises(ValidationError, match="processes=2 or more"):
+        sft_config(taught, sharding="fsdp")
+
+
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_two_processes_go_on_to_the_same_bits(
+    taught: School, student: Path, tmp_path: Path, sharding: str
+) -> None:
+    config = grpo_config(taught, student, processes=2, sharding=sharding)
     train_grpo(config, tmp_path / "whole")
 
     class StopError(Exception):
@@ -111,7 +164,7 @@ def test_what_another_process_died_of_is_told(taught: School, tmp_path: Path) ->
     config = sft_config(taught, rollouts=(str(tmp_path / "nowhere"),), processes=2)
     with (
         pytest.raises(RankError, match="process 1 ended with code 1"),
-        ranks(2, "sft", config, tmp_path) as mine,
+        ranks(config, "sft", tmp_path) as mine,
     ):
         mine.gather("hello")
 
