@@ -129,7 +129,7 @@ def train_grpo(
 
     Raises:
         ConfigError: before anything is computed: no tasks, a tokenizer that does not fit, a reference of
-            another vocabulary.
+            another vocabulary. Later, if errors spoil all rollouts of a step, however often they are drawn.
         ResumeError: if ``out`` holds a run with another config.
         RewardError: if a reward is no number, or is the same for all rollouts of the first steps.
         DivergedError: if a loss or gradient explodes or is not finite; ``out/diverged.pt`` holds the batch.
@@ -268,16 +268,33 @@ def _saved(setup: _Setup) -> tuple[DSAForCausalLM, dict[str, object]]:
     return whole_model(setup.model), state
 
 
+DRAWS = 3
+"""A step whose rollouts were all spoiled by errors is drawn again, so many times in all."""
+
+
 def _draw(setup: _Setup, sampler: Sampler, config: TrainGRPOConfig, step: int) -> Rollouts:
-    """This process's groups of the step; all processes draw the same tasks."""
+    """This process's groups of the step; all processes draw the same tasks.
+
+    Raises:
+        ConfigError: if errors spoil all that is drawn, again and again.
+    """
     setup.model.eval()
-    task_ids = setup.tasks.draw(config.sampling.groups)
-    mine = range(setup.ranks.rank, len(task_ids), setup.ranks.size)
-    seed = derive(config.seed, "rollouts", step)
-    drawn = sampler.draw([task_ids[i] for i in mine], seed, mine)
-    for text in sorted(set(drawn.errored)):
-        logger.warning("step %d: an episode was left out: %s", step + 1, text)
-    return drawn
+    told: list[str] = []
+    for attempt in range(DRAWS):
+        task_ids = setup.tasks.draw(config.sampling.groups)
+        mine = range(setup.ranks.rank, len(task_ids), setup.ranks.size)
+        seed = derive(config.seed, "rollouts", step, *([attempt] if attempt else []))
+        drawn = sampler.draw([task_ids[i] for i in mine], seed, mine)
+        told = sorted(set(drawn.errored))
+        for text in told:
+            logger.warning("step %d: an episode was left out: %s", step + 1, text)
+        if sum(setup.ranks.gather(len(drawn.trajectories))):
+            return drawn
+    raise ConfigError(
+        f"step {step + 1} was drawn {DRAWS} times, and no group has two rollouts without an error"
+        + (f": {told[0]}" if told else ""),
+        "play the dataset with `envgen rollout` first",
+    )
 
 
 def _domains(setup: _Setup, drawn: Rollouts) -> list[str]:

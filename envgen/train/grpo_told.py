@@ -107,19 +107,28 @@ def everywhere(ranks: Ranks, drawn: Rollouts, table: RewardTable, figures: Figur
     )
 
 
+DESCRIBED = (
+    "groups/zero_variance", "rollout/model_tokens", "rollout/turns", "rollout/valid_calls",
+    "rollout/errored",
+)  # fmt: skip
+
+
 def _described(drawn: Rollouts, table: RewardTable) -> dict[str, float]:
-    """Means over this process's rollouts."""
+    """Means over this process's rollouts; zeros, which count nothing, if it has none."""
+    if not drawn.trajectories:
+        return dict.fromkeys(DESCRIBED, 0.0)
     group_I, reward_I = torch.from_numpy(drawn.group_I), torch.from_numpy(table.total_I)
     turns = [len(one.turns) for one in drawn.trajectories]
     made = [calls_of(one) for one in drawn.trajectories]
     calls = sum(one.made for one in made)
-    return {
-        "groups/zero_variance": float((~varied(reward_I, group_I)).float().mean()),
-        "rollout/model_tokens": float(drawn.lengths_I.mean()),
-        "rollout/turns": float(np.mean(turns)),
-        "rollout/valid_calls": sum(one.valid for one in made) / max(1, calls),
-        "rollout/errored": len(drawn.errored) / (len(drawn.errored) + len(made)),
-    }
+    values = (
+        float((~varied(reward_I, group_I)).float().mean()),
+        float(drawn.lengths_I.mean()),
+        float(np.mean(turns)),
+        sum(one.valid for one in made) / max(1, calls),
+        len(drawn.errored) / (len(drawn.errored) + len(made)),
+    )
+    return dict(zip(DESCRIBED, values, strict=True))
 
 
 def line_of(

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling
 from envgen.environments.general import GeneralEnv
@@ -157,8 +156,8 @@ class Sampler:
             seed: of all that is random.
             numbers: of the groups, which seeds are derived from; None: 0, 1, ...
 
-        Raises:
-            ConfigError: if fewer than two rollouts of every group are free of errors.
+        Returns:
+            The groups in which at least two rollouts are free of errors.
         """
         size = self._config.group_size
         episodes = [
@@ -202,23 +201,13 @@ class Sampler:
 
 
 def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Rollouts:
-    """Rows and rewards of all episodes that no error spoiled, in groups of two or more.
-
-    Raises:
-        ConfigError: if there is no such group.
-    """
+    """Rows and rewards of all episodes that no error spoiled, in groups of two or more; there may be none."""
     valid = [i for i, r in enumerate(results) if r.trajectory.error is None and r.trajectory.turns]
     sizes: dict[int, int] = {}
     for i in valid:
         sizes[episodes[i].group] = sizes.get(episodes[i].group, 0) + 1
     groups = {group: n for n, group in enumerate(g for g in sorted(sizes) if sizes[g] > 1)}
     kept = [i for i in valid if episodes[i].group in groups]
-    if not kept:
-        first = next((r.trajectory.error for r in results if r.trajectory.error), None)
-        raise ConfigError(
-            "no group has two rollouts without an error" + (f": {first.text}" if first else ""),
-            "play the dataset with `envgen rollout` first",
-        )
     started = time.perf_counter()
     rows: list[Row] = []
     for rollout, i in enumerate(kept):

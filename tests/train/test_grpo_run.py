@@ -16,9 +16,12 @@ import torch
 from students import School
 
 from envgen.core.errors import ConfigError, ResumeError
+from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.pipelines.canaries import CanaryConfig, make_canaries
+from envgen.store.bundles import EnvironmentBundle
 from envgen.store.runs import RunStore
+from envgen.store.writer import DatasetWriter
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics
@@ -132,6 +135,46 @@ def test_where_code_runs_changes_no_rollout(taught: School, student: Path, tmp_p
         train_grpo(config_of(taught, student, steps=2, sampling=sampling), tmp_path / backend)
         found.append(weights(tmp_path / backend / "last"))
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def spoiled(taught: School, out: Path) -> tuple[str, str]:
+    """A dataset of a sound task, and of the same with a verifier that breaks; their ids."""
+    source = open_dataset(taught.dataset)
+    sound = source.task_files(source.own_task_ids[0])
+    files = source.environment_files(sound.spec.environment_id)
+    spec = sound.spec.model_copy(update={"id": f"{sound.spec.id}-spoiled"})
+    verifier = 'def verify(answer, initial, final):\n    raise RuntimeError("spoiled")\n'
+    with DatasetWriter(out, name="spoiled") as writer:
+        assert files.database is not None
+        writer.add_environment(
+            EnvironmentBundle(
+                spec=files.spec,
+                database=files.database.read_bytes(),
+                tools_source=files.tools_source,
+                blueprint=files.blueprint,
+            )
+        )
+        writer.add_task(sound)
+        writer.add_task(sound.model_copy(update={"spec": spec, "verifier": verifier}))
+        writer.finish()
+    return sound.spec.id, spec.id
+
+
+def test_a_step_that_errors_spoil_is_drawn_again(
+    taught: School, student: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sound, broken = spoiled(taught, tmp_path / "ds")
+    settings: dict[str, Any] = {
+        "data": str(tmp_path / "ds"),
+        "sampling": SamplingConfig(groups=1, group_size=4, max_new_tokens=40),
+        "steps": 4,
+    }
+    both = config_of(taught, student, task_ids=(broken, sound), seed=6, **settings)
+    assert train_grpo(both, tmp_path / "both").rollouts == 4 * 4
+    assert "an episode was left out" in caplog.text
+    alone = config_of(taught, student, task_ids=(broken,), **settings)
+    with pytest.raises(ConfigError, match="step 1 was drawn 3 times.*spoiled"):
+        train_grpo(alone, tmp_path / "alone")
 
 
 class _StopError(Exception):
