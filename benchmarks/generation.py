@@ -18,7 +18,8 @@ from pathlib import Path
 
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.variants import VariantsConfig, variants
-from envgen.pipelines.quickstart import QuickstartConfig, quickstart
+from envgen.pipelines.quickstart import quickstart
+from envgen.pipelines.quickstart_records import QuickstartConfig
 from envgen.sandboxes.zygote import choose
 
 TASKS_PER_SECOND = 1.0

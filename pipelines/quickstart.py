@@ -2,108 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from pydantic import Field
 
 import envgen
 from envgen.core.canonical import pretty
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
-from envgen.core.types import Record, StopReason, Trajectory
-from envgen.pipelines.demo_records import TrainingDemoConfig, TrainingDemoSummary
+from envgen.pipelines.demo_records import TrainingDemoSummary
 from envgen.pipelines.general.generate import GenerateConfig, GenerateSummary, generate
+from envgen.pipelines.quickstart_records import QuickstartConfig, QuickstartSummary
+from envgen.pipelines.quickstart_report import quickstart_report
+from envgen.pipelines.stages import OnEnd, Progress, Stages
 from envgen.policies.registry import PolicyConfig
-from envgen.report.data import (
-    FilterRow,
-    FunnelStage,
-    LiftRow,
-    PassRow,
-    ReportData,
-    StageTime,
-    TrainingPart,
-    gate_rows,
-    task_points,
-)
+from envgen.report.data import FilterRow, PassRow
 from envgen.report.html import write_report
 from envgen.rollout.filter import FilterConfig, FilterReport, reestimate
 from envgen.rollout.filter import filter as filter_dataset
 from envgen.rollout.pass_at_k import PassReport, run_report
+from envgen.rollout.run import Progress as RolloutProgress
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.sandboxes.zygote import WorkerBackend, choose
 from envgen.store.dataset import Dataset
-from envgen.store.runs import RunStore
-from envgen.train.bootstrap import Estimate
 
-Progress = Callable[[int, int, str], None]
 STAGES = ("generate", "rollouts", "filter", "re-estimate", "baselines", "training", "report")
-
-
-class QuickstartConfig(Record):
-    """How much of everything."""
-
-    environments: int = Field(default=15, ge=1)
-    tasks_per_environment: int = Field(default=2, ge=1)
-    max_level: int = Field(default=5, ge=1, le=10)
-    samples: int = Field(default=100, ge=1)
-    """Episodes a task for pass@100."""
-    max_pass_at_1: float = 0.95
-    train: bool = True
-    """Also train a small policy from nothing; needs ``pip install 'envgen[train]'``."""
-    training: TrainingDemoConfig = TrainingDemoConfig()
-    """Its seed is ``seed``; two processes learn where there are two cores."""
-    seed: int = 0
-
-
-class QuickstartSummary(Record):
-    """What ``summary.json`` holds."""
-
-    seed: int
-    versions: dict[str, str]
-    environments: int
-    tasks: int
-    drafted: int
-    rejected: dict[str, int]
-    episodes: int
-    kept: tuple[str, ...]
-    filtered: tuple[FilterRow, ...]
-    pass_at: tuple[PassRow, ...]
-    seconds: float
-    stages: dict[str, float]
-    isolated: bool
-    training: TrainingDemoSummary | None = None
-    """pass@1 before and after GRPO on held-out tasks, with intervals, steps, speeds and seconds."""
-    notes: tuple[str, ...] = ()
-
-
-class _Clock:
-    """Seconds per stage, and the progress bar's place."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self._progress = progress
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Time a stage; the callback says what it is doing."""
-
-        def say(text: str) -> None:
-            if self._progress:
-                self._progress(len(self.seconds), len(STAGES), text)
-
-        started = time.monotonic()
-        say(name)
-        yield say
-        self.seconds[name] = time.monotonic() - started
 
 
 def quickstart(
@@ -113,43 +39,55 @@ def quickstart(
     workers: int | None = None,
     backend: WorkerBackend = "auto",
     progress: Progress | None = None,
+    ended: OnEnd | None = None,
 ) -> QuickstartSummary:
     """Fill ``out`` with dataset, rollouts, kept dataset, ``report.html`` and ``summary.json``.
 
     With training also ``sft/last`` and ``grpo/last``, model folders that ``envgen eval --model`` loads.
     A finished quickstart is replaced; an interrupted one of the same configuration is continued.
+
+    Args:
+        config: how much of everything.
+        out: the folder.
+        workers: processes that generate; one per core if None.
+        backend: where generated code runs.
+        progress: called with (stages done, total, what).
+        ended: called at a stage's end, those of the training included.
+
+    Raises:
+        ConfigError: if ``out`` holds something else.
     """
     out = Path(out)
     _prepare(out, config)
-    clock = _Clock(progress)
-    with clock.stage("generate") as say:
+    stages = Stages(out / "quickstart_stages.json", len(STAGES), progress, ended)
+    with stages.stage("generate") as say:
         made = _generate(config, out, workers, backend, say)
     dataset = Dataset.open(out / "dataset")
-    with clock.stage("rollouts") as say:
+    with stages.stage("rollouts") as say:
         selection = _rollout_config(config, out, "random-valid", config.samples, backend)
-        rollout(selection, progress=lambda p: say(f"random-valid: {p.done}/{p.total} episodes"))
-    with clock.stage("filter"):
+        rollout(selection, progress=_episodes(say, "episodes of random-valid"))
+    with stages.stage("filter"):
         filtered = _filter(config, out)
-    with clock.stage("re-estimate") as say:
+    with stages.stage("re-estimate") as say:
         fresh = reestimate(
             str(out / "kept"),
             selection,
             str(out / "rollouts" / "fresh"),
-            progress=lambda p: say(f"fresh seeds: {p.done}/{p.total} episodes"),
+            progress=_episodes(say, "episodes on fresh seeds"),
         )
-    with clock.stage("baselines") as say:
+    with stages.stage("baselines") as say:
         reports = {"random-valid": fresh, **_baselines(config, out, backend, say)}
     trained = None
     if config.train:
-        with clock.stage("training") as say:
-            trained = _train(config, out, say)
-    with clock.stage("report"):
+        with stages.stage("training") as say:
+            trained = _train(config, out, say, ended)
+    with stages.stage("report"):
         notes = _notes(dataset, backend)
-        summary = _summary(config, dataset, made, filtered, reports, clock, notes)
+        summary = _summary(config, dataset, made, filtered, reports, stages.seconds, notes)
         summary = summary.model_copy(update={"training": trained})
-        write_report(out / "report.html", _report(dataset, made, summary, out))
+        write_report(out / "report.html", quickstart_report(dataset, summary, out))
     summary = summary.model_copy(
-        update={"stages": clock.seconds, "seconds": sum(clock.seconds.values())}
+        update={"stages": stages.seconds, "seconds": sum(stages.seconds.values())}
     )
     (out / "summary.json").write_text(pretty(summary), encoding="utf-8")
     return summary
@@ -171,7 +109,7 @@ def _generate(
     out: Path,
     workers: int | None,
     backend: WorkerBackend,
-    say: Callable[[str], None],
+    say: Progress,
 ) -> GenerateSummary:
     record = out / "generate.json"
     if (out / "dataset").exists() and record.exists():
@@ -187,7 +125,7 @@ def _generate(
         out / "dataset",
         workers=workers,
         backend=backend,
-        progress=lambda done, total, what: say(f"environment {done}/{total}: {what}"),
+        progress=lambda done, total, what: say(done, total, f"environments: {what}"),
     )
     record.write_text(pretty(made))
     return made
@@ -222,25 +160,36 @@ def _filter(config: QuickstartConfig, out: Path) -> FilterReport:
 
 
 def _baselines(
-    config: QuickstartConfig, out: Path, backend: WorkerBackend, say: Callable[[str], None]
+    config: QuickstartConfig, out: Path, backend: WorkerBackend, say: Progress
 ) -> dict[str, PassReport]:
     """Who else plays the kept tasks: gold must pass always, noise and greed sometimes."""
     reports = {}
     for policy, n in (("gold", 2), ("noisy-gold:0.1", 10), ("greedy", 2), ("random", 10)):
         run = _rollout_config(config, out, policy, n, backend)
         run = run.model_copy(update={"dataset": str(out / "kept")})
-        rollout(run, progress=lambda p, policy=policy: say(f"{policy}: {p.done}/{p.total}"))  # type: ignore[misc]  # the default binds the loop variable
+        rollout(run, progress=_episodes(say, f"episodes of {policy}"))
         reports[policy] = run_report(run.out, (1,))
     return reports
 
 
-def _train(config: QuickstartConfig, out: Path, say: Callable[[str], None]) -> TrainingDemoSummary:
+def _episodes(say: Progress, what: str) -> Callable[[RolloutProgress], None]:
+    return lambda now: say(now.done, now.total, what)
+
+
+def _train(
+    config: QuickstartConfig, out: Path, say: Progress, ended: OnEnd | None
+) -> TrainingDemoSummary:
     """Cold start, pass@100, GRPO and held-out evaluation of a policy, in the same folder."""
     from envgen.pipelines.training_demo import training_demo
 
     processes = min(2, os.cpu_count() or 1)
     settings = config.training.model_copy(update={"seed": config.seed, "processes": processes})
-    return training_demo(settings, out, progress=lambda done, total, what: say(what))
+
+    def on_end(name: str, seconds: float, before: bool) -> None:
+        if ended:
+            ended(f"training: {name}", seconds, before)
+
+    return training_demo(settings, out, progress=say, ended=on_end)
 
 
 def _notes(dataset: Dataset, backend: WorkerBackend) -> tuple[str, ...]:
@@ -280,7 +229,7 @@ def _summary(
     made: GenerateSummary,
     filtered: FilterReport,
     reports: dict[str, PassReport],
-    clock: _Clock,
+    seconds: Mapping[str, float],
     notes: tuple[str, ...],
 ) -> QuickstartSummary:
     rows = tuple(
@@ -312,105 +261,8 @@ def _summary(
         kept=filtered.kept,
         filtered=rows,
         pass_at=_pass_rows(reports),
-        seconds=sum(clock.seconds.values()),
-        stages=dict(clock.seconds),
+        seconds=sum(seconds.values()),
+        stages=dict(seconds),
         isolated=not notes,
         notes=notes,
     )
-
-
-def _report(
-    dataset: Dataset, made: GenerateSummary, summary: QuickstartSummary, out: Path
-) -> ReportData:
-    tasks = [dataset.tasks[task_id] for task_id in dataset.own_task_ids]
-    rejected = sum(made.rejected.values())
-    dropped = {
-        reason: sum(row.reasons.get(reason, 0) for row in summary.filtered)
-        for reason in ("too hard", "too easy")
-    }
-    episode = _episode(out / "rollouts" / "noisy-gold")
-    task = None
-    if episode is not None:
-        spec = dataset.tasks[episode.task_id]
-        task = spec.public(dataset.environments[spec.environment_id])
-    facts: dict[str, Any] = {**summary.versions, "seed": summary.seed}
-    facts["dataset"] = dataset.manifest.content_hash[:16]
-    return ReportData(
-        title="envgen quickstart",
-        summary="Environments synthesized without a model, proven by gates, stepped through Gymnasium, "
-        "filtered by pass@100, and measured again on fresh seeds.",
-        facts={name: str(value) for name, value in facts.items()},
-        commands=(f"envgen quickstart --seed {summary.seed}", "envgen validate dataset/"),
-        counts={
-            "environments": summary.environments,
-            "proven tasks": summary.tasks,
-            "kept tasks": len(summary.kept),
-            "episodes": summary.episodes,
-        },
-        funnel=(
-            FunnelStage(
-                name="drafts proven by all gates",
-                num_in=summary.tasks + rejected,
-                num_out=summary.tasks,
-                reasons=made.rejected,
-            ),
-            FunnelStage(
-                name="kept by pass@100",
-                num_in=summary.tasks,
-                num_out=len(summary.kept),
-                reasons={name: n for name, n in dropped.items() if n},
-            ),
-        ),
-        tasks=task_points(tasks),
-        pass_at=summary.pass_at,
-        filtered=summary.filtered,
-        filter_rule="kept: pass@100 > 0 and pass@1 <= 0.95 of random-valid",
-        timings=tuple(
-            StageTime(name=name, seconds=seconds) for name, seconds in summary.stages.items()
-        ),
-        gates=gate_rows(tasks),
-        training=None if summary.training is None else _training_part(summary.training, out),
-        episode=episode,
-        episode_task=task,
-        notes=summary.notes,
-    )
-
-
-def _training_part(found: TrainingDemoSummary, out: Path) -> TrainingPart:
-    def ends(estimate: Estimate) -> tuple[float, float, float]:
-        low = estimate.value if estimate.low is None else estimate.low
-        high = estimate.value if estimate.high is None else estimate.high
-        return estimate.value, low, high
-
-    rows = (
-        ("greedy", found.before.greedy, found.after.greedy, found.greedy_lift),
-        ("temperature 1", found.before.sampled, found.after.sampled, found.sampled_lift),
-    )
-    curve = []
-    for line in (out / "grpo" / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        figures = json.loads(line)
-        if "reward/pass_rate" in figures:
-            curve.append((int(figures["step"]), float(figures["reward/pass_rate"])))
-    return TrainingPart(
-        text=f"{found.held_out_tasks} held-out tasks on {found.held_out_databases} databases that no stage "
-        "of the training saw. The cold start learnt from an expert that prefers the first row.",
-        lifts=tuple(
-            LiftRow(decoding=name, before=ends(before), after=ends(after), lift=ends(lift))
-            for name, before, after, lift in rows
-        ),
-        curve=tuple(curve),
-        facts={
-            "GRPO steps": str(found.grpo_steps),
-            "SFT tokens per second": f"{found.sft_tokens_per_second:,.0f}",
-            "GRPO model tokens per second": f"{found.grpo_tokens_per_second:,.0f}",
-            **{name: f"{seconds:.0f} s" for name, seconds in found.stages.items()},
-        },
-    )
-
-
-def _episode(folder: Path) -> Trajectory | None:
-    """A telling episode: submitted, with several calls, passed if possible."""
-    with RunStore.read(folder) as store:
-        found = [t for t in store.trajectories() if t.stop is StopReason.SUBMITTED]
-    found.sort(key=lambda t: (not (t.score and t.score.passed), abs(t.num_calls - 6), t.task_id))
-    return found[0] if found else None

@@ -11,6 +11,8 @@ from pathlib import Path
 from envgen.core.canonical import pretty
 
 Progress = Callable[[int, int, str], None]
+OnEnd = Callable[[str, float, bool], None]
+"""Told of a stage: its name, its seconds in all calls, and whether an earlier call had finished it."""
 
 
 class Stages:
@@ -23,13 +25,22 @@ class Stages:
         path: of the file.
         total: number of stages.
         progress: called with (stages done, total, what).
+        ended: called at the end of each stage.
     """
 
-    def __init__(self, path: Path, total: int, progress: Progress | None = None) -> None:
-        self._path, self._total, self._progress = path, total, progress
+    def __init__(
+        self,
+        path: Path,
+        total: int,
+        progress: Progress | None = None,
+        ended: OnEnd | None = None,
+    ) -> None:
+        self._path, self._total, self._progress, self._ended = path, total, progress, ended
         told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self.seconds: dict[str, float] = told.get("seconds", {})
         self._finished: list[str] = told.get("finished", [])
+        seconds: dict[str, float] = told.get("seconds", {})
+        self.seconds = {name: seconds[name] for name in self._finished} | seconds
+        """Of the stages that were begun, in their order."""
         self._done = 0
 
     @contextmanager
@@ -40,6 +51,7 @@ class Stages:
             if self._progress:
                 self._progress(self._done, self._total, f"{name}: {done}/{total} {what}")
 
+        before = name in self._finished
         started = time.monotonic()
         say(0, 1, "")
         ended = False
@@ -49,6 +61,8 @@ class Stages:
         finally:
             self._note(name, time.monotonic() - started, ended)
         self._done += 1
+        if self._ended:
+            self._ended(name, self.seconds[name], before)
 
     def _note(self, name: str, seconds: float, ended: bool) -> None:
         if name in self._finished:

@@ -18,7 +18,7 @@ from envgen.core.types import Sampling
 from envgen.pipelines.demo_records import Measured, TrainingDemoConfig, TrainingDemoSummary
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.variants import VariantsConfig, variants
-from envgen.pipelines.stages import Progress, Stages
+from envgen.pipelines.stages import OnEnd, Progress, Stages
 from envgen.policies.new_model import NewModelConfig, new_model
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.pass_at_k import run_report
@@ -40,7 +40,11 @@ STAGES = (
 
 
 def training_demo(
-    config: TrainingDemoConfig, out: str | Path, *, progress: Progress | None = None
+    config: TrainingDemoConfig,
+    out: str | Path,
+    *,
+    progress: Progress | None = None,
+    ended: OnEnd | None = None,
 ) -> TrainingDemoSummary:
     """Fill ``out``: ``tasks/``, ``sft/last``, ``grpo/last``, evaluations and ``training.json``.
 
@@ -51,7 +55,7 @@ def training_demo(
     """
     out = Path(out)
     _claim(out, config)
-    stages = Stages(out / "stages.json", len(STAGES), progress)
+    stages = Stages(out / "stages.json", len(STAGES), progress, ended)
     with stages.stage("tasks") as say:
         data = _tasks(config, out, say)
     with stages.stage("teachers") as say:

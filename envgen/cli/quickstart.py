@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envgen.cli.console import heading, out, progress, prose, say, table, write_json
+from envgen.cli.console import heading, out, progress, prose, remark, say, table, write_json
 from envgen.cli.options import Backend, Json, Seed, Workers, examples
 
 if TYPE_CHECKING:
@@ -41,18 +41,25 @@ def quickstart(
     ] = None,
     json: Json = None,
 ) -> None:
-    """Synthesize, prove, step, filter, train a policy and report, in ten minutes.
+    """Synthesize, prove, step, filter, train a policy and report, in ten minutes on two cores.
 
     Fills a folder with a dataset, rollouts, the tasks kept by pass@100, report.html and summary.json; with
     training also sft/last and grpo/last, which `envgen eval --model` loads.
     """
-    from envgen.pipelines.quickstart import QuickstartConfig
     from envgen.pipelines.quickstart import quickstart as run
+    from envgen.pipelines.quickstart_records import QuickstartConfig
 
     can_train = all(find_spec(name) for name in ("torch", "tokenizers", "safetensors"))
     config = QuickstartConfig(seed=seed, train=can_train if train is None else train)
     with progress("quickstart") as update:
-        summary = run(config, out_path, workers=workers, backend=backend, progress=update)
+        summary = run(
+            config,
+            out_path,
+            workers=workers,
+            backend=backend,
+            progress=update,
+            ended=_tell_stage,
+        )
     heading("Kept and dropped by the pass@100 filter")
     shown = table("level ", "kept ", "dropped ", "undecided ", "why")
     for cut in summary.filtered:
@@ -78,6 +85,12 @@ def quickstart(
     kept = out_path / "kept"
     say(f"\nnext: envgen list {kept}; envgen show {kept} {summary.kept[0]}" if summary.kept else "")
     write_json(json, summary)
+
+
+def _tell_stage(name: str, seconds: float, before: bool) -> None:
+    remark(
+        f"{name}: was already done, in {seconds:.0f} s" if before else f"{name}: {seconds:.0f} s"
+    )
 
 
 def _tell_training(found: TrainingDemoSummary) -> None:

@@ -99,8 +99,6 @@ class TrainingPart(Record):
     text: str
     """What it was judged by."""
     lifts: tuple[LiftRow, ...]
-    curve: tuple[tuple[int, float], ...] = ()
-    """(step, share of the step's rollouts that passed)."""
     facts: dict[str, str] = Field(default_factory=dict)
 
 
@@ -124,6 +122,13 @@ class Panel(Record):
     log: bool = False
 
 
+class CurveGroup(Record):
+    """Panels of one run, or of one part of it."""
+
+    title: str = ""
+    panels: tuple[Panel, ...]
+
+
 class ReportData(Record):
     """All that ``report.html`` shows; empty parts are left out of the page."""
 
@@ -141,8 +146,8 @@ class ReportData(Record):
     filtered: tuple[FilterRow, ...] = ()
     filter_rule: str = ""
     training: TrainingPart | None = None
-    panels: tuple[Panel, ...] = ()
-    """Curves of a training run."""
+    curves: tuple[CurveGroup, ...] = ()
+    """Of training runs."""
     timings: tuple[StageTime, ...] = ()
     timings_title: str = "Seconds per stage"
     gates: tuple[GateRow, ...] = ()

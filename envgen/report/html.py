@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import unicodedata
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -19,13 +20,13 @@ from markupsafe import Markup
 
 from envgen.core.errors import StoreError
 from envgen.core.types import Message, Trajectory
-from envgen.report.data import PassRow, ReportData
+from envgen.report.data import Panel, PassRow, ReportData
 from envgen.report.plots import (
     density_plot,
     difficulty_plot,
+    lift_plot,
     panel_plot,
     pass_plot,
-    training_plots,
 )
 
 _MAX_TEXT = 20_000
@@ -93,12 +94,8 @@ def render_report(data: ReportData) -> str:
             for p in (pass_plot(data.pass_at, k) for k in sorted({*ks[:1], *ks[-1:]}))
             if p
         ],
-        "training_plots": []
-        if data.training is None
-        else [Markup(p) for p in training_plots(data.training)],
-        "panels": [
-            (panel, Markup(panel_plot(panel, number))) for number, panel in enumerate(data.panels)
-        ],
+        "lift_plot": None if data.training is None else Markup(lift_plot(data.training)),
+        "curve_groups": _curve_groups(data),
         "ks": ks,
         "pass_lines": _pass_lines(data.pass_at, ks),
         "total_s": sum(time.seconds for time in data.timings),
@@ -127,6 +124,16 @@ def write_report(path: str | Path, data: ReportData) -> Path:
             partial.unlink(missing_ok=True)
         raise StoreError(f"can't write the report {str(path)!r}: {error}") from error
     return path
+
+
+def _curve_groups(data: ReportData) -> list[tuple[str, list[tuple[Panel, Markup]]]]:
+    """(title, panels and their plots) of each group that has any; plots are numbered through."""
+    numbers = count()
+    return [
+        (group.title, [(panel, Markup(panel_plot(panel, next(numbers)))) for panel in group.panels])
+        for group in data.curves
+        if group.panels
+    ]
 
 
 def _steps(episode: Trajectory) -> list[Step]:

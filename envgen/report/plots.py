@@ -53,6 +53,8 @@ _STYLE: Any = {
 }
 _MAX_SERIES = len(SERIES)
 _MAX_POINTS = 600
+_FEW_STEPS = 8
+"""Up to so many are marked each: a line through two validations says nothing of the steps between."""
 
 
 def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
@@ -113,27 +115,26 @@ def pass_plot(rows: Sequence[PassRow], k: int) -> str:
                 axes.plot([x, x], [row.low, row.high], color=SERIES[i], linewidth=1.6, alpha=0.6)
             ys = [row.estimate for row in own]
             axes.plot(
-                xs, ys, "o", color=SERIES[i], markersize=6, label=_label(policy), clip_on=False
+                xs, ys, "o", color=SERIES[i], markersize=5, label=_label(policy), clip_on=False
             )
         axes.set_ylim(-0.02, 1.02)
         axes.set_ylabel(f"pass@{k}")
         _legend(axes)
         _levels(axes, [row.level or 0 for row in rows])
 
-    title = f"pass@{k} by policy and level"
-    return _svg(f"pass{k}", draw, title, width=9.4, height=3.4)
+    return _svg(f"pass{k}", draw, f"pass@{k} by policy and level")
 
 
-def training_plots(part: TrainingPart) -> list[str]:
-    """Before and after with intervals; the pass rate over the steps between, where it is known."""
+def lift_plot(part: TrainingPart) -> str:
+    """pass@1 before and after training, with intervals."""
 
-    def draw_lifts(axes: Axes) -> None:
-        for i, (name, side) in enumerate((("before", "before"), ("after", "after"))):
+    def draw(axes: Axes) -> None:
+        for i, side in enumerate(("before", "after")):
             for x, row in enumerate(part.lifts):
                 value, low, high = getattr(row, side)
                 at = x + (i - 0.5) * 0.2
                 axes.plot([at, at], [low, high], color=SERIES[i], linewidth=1.6, alpha=0.6)
-                label = name if x == 0 else None
+                label = side if x == 0 else None
                 axes.plot([at], [value], "o", color=SERIES[i], markersize=7, label=label)
         axes.set_xlim(-0.6, len(part.lifts) - 0.4)
         axes.set_xticks(range(len(part.lifts)), [row.decoding for row in part.lifts])
@@ -141,16 +142,7 @@ def training_plots(part: TrainingPart) -> list[str]:
         axes.set_ylabel("pass@1, held out")
         _legend(axes)
 
-    def draw_curve(axes: Axes) -> None:
-        axes.plot([step for step, _ in part.curve], [y for _, y in part.curve], color=SERIES[0])
-        axes.set_ylim(-0.02, 1.02)
-        axes.set_xlabel("GRPO step")
-        axes.set_ylabel("rollouts that passed")
-
-    plots = [_svg("lift", draw_lifts, "pass@1 on held-out tasks before and after GRPO")]
-    if part.curve:
-        plots.append(_svg("curve", draw_curve, "Share of rollouts that passed, by GRPO step"))
-    return plots
+    return _svg("lift", draw, "pass@1 on held-out tasks before and after GRPO")
 
 
 def panel_plot(panel: Panel, number: int) -> str:
@@ -163,8 +155,11 @@ def panel_plot(panel: Panel, number: int) -> str:
             smooth = running_mean(values)
             if smooth is not values:
                 axes.plot(steps, values, color=color, linewidth=0.8, alpha=0.3)
-            marker = "o" if len(steps) == 1 else None
-            axes.plot(steps, smooth, color=color, marker=marker, label=_label(curve.name))
+            marker = "o" if len(steps) <= _FEW_STEPS else None
+            label = _label(curve.name)
+            axes.plot(
+                steps, smooth, color=color, marker=marker, markersize=4, label=label, clip_on=False
+            )
         if panel.limit is not None:
             axes.axhline(panel.limit, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
         if panel.log:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envgen.core.errors import StoreError
-from envgen.report.data import Curve, Panel, ReportData, StageTime
+from envgen.report.data import Curve, CurveGroup, Panel, ReportData, StageTime
 from envgen.train.metrics import METRICS_FILE, read_metrics, tokens_per_second
 
 SETTINGS_FILE = "settings.json"
@@ -85,14 +85,7 @@ def training_report(run: str | Path) -> ReportData:
         StoreError: if it holds no metrics of a step.
     """
     run = Path(run)
-    try:
-        lines = read_metrics(run)
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"can't read {str(run / METRICS_FILE)!r}: {error}", "give a folder of `envgen train`"
-        ) from error
-    if not lines:
-        raise StoreError(f"{str(run)!r} has no step yet", "wait for the run's first step")
+    lines = read_run(run)
     settings = _settings(run)
     grpo = any("reward/pass_rate" in line for line in lines)
     seconds = {
@@ -107,11 +100,28 @@ def training_report(run: str | Path) -> ReportData:
         else "The policy learnt, token by token, what teachers did.",
         facts={**_facts(settings), **_assembly(assembly, sum(seconds.values()))},
         counts=_grpo_counts(lines) if grpo else _taught_counts(lines),
-        notes=tuple(_notes(lines)),
-        panels=panels(lines),
+        notes=alarms(lines),
+        curves=(CurveGroup(panels=panels(lines)),),
         timings=tuple(StageTime(name=n, seconds=s) for n, s in seconds.items()) if grpo else (),
         timings_title="Seconds in sampling and updates",
     )
+
+
+def read_run(run: Path) -> Lines:
+    """The metrics of a run's steps.
+
+    Raises:
+        StoreError: if it holds none.
+    """
+    try:
+        lines = read_metrics(run)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"can't read {str(run / METRICS_FILE)!r}: {error}", "give a folder of `envgen train`"
+        ) from error
+    if not lines:
+        raise StoreError(f"{str(run)!r} has no step yet", "wait for the run's first step")
+    return lines
 
 
 def panels(lines: Lines) -> tuple[Panel, ...]:
@@ -126,6 +136,23 @@ def panels(lines: Lines) -> tuple[Panel, ...]:
         if curves:
             settings = {name: getattr(plan, name) for name in ("title", "hint", *STYLE)}
             found.append(Panel(curves=curves, **settings))
+    return tuple(found)
+
+
+def alarms(lines: Lines) -> tuple[str, ...]:
+    """What a reader of these steps should not miss."""
+    found = []
+    low = [line for line in lines if line.get("policy/kept_mass", 1.0) < ALARM]
+    if low:
+        found.append(f"In {len(low)} steps truncation kept less than half of the policy's mass.")
+    low = [line for line in lines if line.get("policy/ref_kept_mass", 1.0) < ALARM]
+    if low:
+        found.append(f"In {len(low)} steps truncation kept less than half of the reference's mass.")
+    masked = [line for line in lines if line.get("policy/masked_negatives", 0.0) > ALARM]
+    if masked:
+        found.append(
+            f"In {len(masked)} steps eq. 9 masked more than half of the rollouts with negative advantage."
+        )
     return tuple(found)
 
 
@@ -172,23 +199,6 @@ def _mean(lines: Lines, name: str) -> float:
 def _assembly(spent: float, whole: float) -> dict[str, str]:
     """How much of the steps went into making batches of trajectories."""
     return {"assembly of batches": f"{100 * spent / whole:.1f} % of a step"} if whole else {}
-
-
-def _notes(lines: Lines) -> list[str]:
-    """What a reader should not miss."""
-    found = []
-    low = [line for line in lines if line.get("policy/kept_mass", 1.0) < ALARM]
-    if low:
-        found.append(f"In {len(low)} steps truncation kept less than half of the policy's mass.")
-    low = [line for line in lines if line.get("policy/ref_kept_mass", 1.0) < ALARM]
-    if low:
-        found.append(f"In {len(low)} steps truncation kept less than half of the reference's mass.")
-    masked = [line for line in lines if line.get("policy/masked_negatives", 0.0) > ALARM]
-    if masked:
-        found.append(
-            f"In {len(masked)} steps eq. 9 masked more than half of the rollouts with negative advantage."
-        )
-    return found
 
 
 def _settings(run: Path) -> dict[str, Any]:

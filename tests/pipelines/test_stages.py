@@ -42,6 +42,27 @@ def test_a_stopped_stage_adds_up(tmp_path: Path) -> None:
     assert last.seconds["one"] >= 0.09
 
 
+def test_the_end_of_a_stage_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "stages.json"
+    told: list[tuple[str, float, bool]] = []
+    first = Stages(path, 2, ended=lambda *end: told.append(end))
+    with first.stage("second by name"):
+        time.sleep(0.02)
+    with pytest.raises(KeyboardInterrupt), first.stage("first by name"):
+        raise KeyboardInterrupt
+    again = Stages(path, 2, ended=lambda *end: told.append(end))
+    assert list(again.seconds) == ["second by name", "first by name"]  # as they were made
+    for name in again.seconds:
+        with again.stage(name):
+            pass
+    assert [(name, before) for name, _, before in told] == [
+        ("second by name", False),
+        ("second by name", True),
+        ("first by name", False),
+    ]
+    assert told[0][1] == told[1][1] >= 0.02  # found done, it keeps its seconds
+
+
 def stop_within(stages: Stages) -> None:
     with stages.stage("one"):
         time.sleep(0.03)

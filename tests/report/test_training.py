@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
+from metrics_samples import grpo_line, write_run
 
 from envgen.core.errors import StoreError
 from envgen.report.html import render_report, write_report
@@ -16,41 +16,11 @@ from envgen.report.training import training_report
 from envgen.train.metrics import Metrics
 
 
-def grpo_line(step: int, **changes: float) -> dict[str, float]:
-    return {
-        "reward/total": 0.2 + 0.01 * step,
-        "reward/pass_rate": 0.2 + 0.01 * step,
-        "reward/length": 0.0,
-        "policy/kl": 0.001 * step,
-        "policy/clip_fraction": 0.01,
-        "policy/masked_negatives": 0.1,
-        "policy/entropy": 0.5,
-        "policy/kept_mass": 0.9,
-        "policy/ref_kept_mass": 0.8,
-        "policy/log_ratio_p99": 1e-4,
-        "policy/log_ratio_max": 0.0,
-        "rollout/model_tokens": 20.0,
-        "rollout/valid_calls": 0.97,
-        "time/sampling_s": 3.0,
-        "time/update_s": 1.0,
-        "time/assembly_s": 0.1,
-        "time/model_tokens_per_s": 500.0,
-        **changes,
-    }
-
-
-def write_run(folder: Path, lines: list[dict[str, float]], **settings: Any) -> Path:
-    with Metrics(folder) as metrics:
-        for step, line in enumerate(lines, 1):
-            metrics.write(step, line)
-    (folder / "settings.json").write_text(json.dumps(settings))
-    return folder
-
-
 def test_what_was_measured_is_drawn(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [grpo_line(step) for step in range(1, 41)], data="<ds>")
     report = training_report(run)
-    drawn = {panel.title: panel for panel in report.panels}
+    (curves,) = report.curves
+    drawn = {panel.title: panel for panel in curves.panels}
     assert {
         "Reward", "KL to the reference", "Clipped tokens", "Masked rollouts", "Entropy", "Length",
         "Kept mass", "Calls and groups", "Throughput", "Seconds of a step",
@@ -64,7 +34,7 @@ def test_what_was_measured_is_drawn(tmp_path: Path) -> None:
     assert report.facts["assembly of batches"] == "2.5 % of a step"
     assert not report.notes
     page = render_report(report)
-    assert page.count("<svg") == len(report.panels)
+    assert page.count("<svg") == len(curves.panels)
     assert "&lt;ds&gt;" in page
     assert "mathdefault" not in page
 
@@ -87,8 +57,9 @@ def test_a_supervised_run(tmp_path: Path) -> None:
     report = training_report(run)
     assert report.counts["steps"] == 10
     assert report.counts["tokens"] == 1000
-    assert [panel.title for panel in report.panels] == ["Loss"]
-    assert [len(curve.points) for curve in report.panels[0].curves] == [10, 1]
+    (panel,) = report.curves[0].panels
+    assert panel.title == "Loss"
+    assert [len(curve.points) for curve in panel.curves] == [10, 1]
     assert not report.timings
 
 

@@ -1,0 +1,46 @@
+"""What the quickstart is told, and what it tells."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from envgen.core.types import Record
+from envgen.pipelines.demo_records import TrainingDemoConfig, TrainingDemoSummary
+from envgen.report.data import FilterRow, PassRow
+
+
+class QuickstartConfig(Record):
+    """How much of everything."""
+
+    environments: int = Field(default=15, ge=1)
+    tasks_per_environment: int = Field(default=2, ge=1)
+    max_level: int = Field(default=5, ge=1, le=10)
+    samples: int = Field(default=100, ge=1)
+    """Episodes a task for pass@100."""
+    max_pass_at_1: float = 0.95
+    train: bool = True
+    """Also train a small policy from nothing; needs ``pip install 'envgen[train]'``."""
+    training: TrainingDemoConfig = TrainingDemoConfig()
+    """Its seed is ``seed``; two processes learn where there are two cores."""
+    seed: int = 0
+
+
+class QuickstartSummary(Record):
+    """What ``summary.json`` holds."""
+
+    seed: int
+    versions: dict[str, str]
+    environments: int
+    tasks: int
+    drafted: int
+    rejected: dict[str, int]
+    episodes: int
+    kept: tuple[str, ...]
+    filtered: tuple[FilterRow, ...]
+    pass_at: tuple[PassRow, ...]
+    seconds: float
+    stages: dict[str, float]
+    isolated: bool
+    training: TrainingDemoSummary | None = None
+    """pass@1 before and after GRPO on held-out tasks, with intervals, steps, speeds and seconds."""
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,120 @@
+"""The quickstart on the smallest scale, and the page of its training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from metrics_samples import grpo_line, write_run
+
+from envgen.core.errors import StoreError
+from envgen.pipelines.demo_records import Measured, TrainingDemoSummary
+from envgen.pipelines.quickstart import STAGES, quickstart
+from envgen.pipelines.quickstart_records import QuickstartConfig, QuickstartSummary
+from envgen.pipelines.quickstart_report import quickstart_report, training_curves
+from envgen.report.html import render_report
+from envgen.store.dataset import Dataset
+from envgen.train.bootstrap import Estimate
+
+CONFIG = QuickstartConfig(
+    environments=3, tasks_per_environment=1, max_level=2, samples=5, max_pass_at_1=1.0, train=False
+)
+Told = list[tuple[str, float, bool]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, QuickstartSummary, Told]:
+    out = tmp_path_factory.mktemp("quickstart") / "out"
+    told: Told = []
+    summary = quickstart(
+        CONFIG, out, workers=1, backend="inline", ended=lambda *end: told.append(end)
+    )
+    return out, summary, told
+
+
+def test_all_stages_are_told_and_timed(made: tuple[Path, QuickstartSummary, Told]) -> None:
+    out, summary, told = made
+    stages = [name for name in STAGES if name != "training"]
+    assert [(name, before) for name, _, before in told] == [(name, False) for name in stages]
+    assert list(summary.stages) == stages
+    assert summary.seconds == pytest.approx(sum(seconds for _, seconds, _ in told))
+    page = (out / "report.html").read_text()
+    assert 'id="training"' not in page
+    assert 'id="curves"' not in page
+
+
+def test_what_was_stopped_goes_on_and_says_what_was_done(
+    made: tuple[Path, QuickstartSummary, Told],
+) -> None:
+    out, first, _ = made
+    (out / "summary.json").unlink()  # as if it had been stopped while it wrote this
+    told: Told = []
+    again = quickstart(
+        CONFIG, out, workers=1, backend="inline", ended=lambda *end: told.append(end)
+    )
+    assert all(before for _, _, before in told)
+    assert again.stages == first.stages
+    assert again.kept == first.kept
+
+
+def test_the_page_shows_the_curves_of_the_training(
+    made: tuple[Path, QuickstartSummary, Told], tmp_path: Path
+) -> None:
+    out, summary, _ = made
+    for name in ("rollouts", "dataset"):
+        (tmp_path / name).symlink_to(out / name)
+    write_training(tmp_path)
+    report = quickstart_report(
+        Dataset.open(out / "dataset"), summary.model_copy(update={"training": training()}), tmp_path
+    )
+    page = render_report(report)
+    for words in (
+        "Masked rollouts", "KL to the reference", "Throughput", "Clipped tokens", "Kept mass",
+        "Loss, dense attention", "Indexer, warm-up", "Loss, sparse attention", "training: grpo",
+        "In 1 steps truncation kept less than half of the policy&#39;s mass",
+    ):  # fmt: skip
+        assert words in page, words
+    assert "training: grpo" in {time.name for time in report.timings}
+    assert sum(time.seconds for time in report.timings) == pytest.approx(
+        sum(summary.stages.values()) + 30
+    )
+
+
+def test_curves_are_of_grpo_and_of_the_cold_start(tmp_path: Path) -> None:
+    write_training(tmp_path)
+    grpo, cold = training_curves(tmp_path)
+    assert (grpo.title, cold.title) == ("GRPO", "Cold start")
+    assert {"Reward", "Entropy", "Length", "Calls and groups"} <= {p.title for p in grpo.panels}
+    assert [panel.title for panel in cold.panels] == [
+        "Loss, dense attention",
+        "Indexer, warm-up",
+        "Loss, sparse attention",
+        "Indexer, sparse attention",
+    ]
+    assert [len(panel.curves[0].points) for panel in cold.panels] == [9, 2, 4, 4]
+    (tmp_path / "sft" / "metrics.jsonl").unlink()
+    with pytest.raises(StoreError, match=r"can't read .*sft"):
+        training_curves(tmp_path)
+
+
+def write_training(out: Path) -> None:
+    """The metrics that a training demo leaves."""
+    write_run(out / "grpo", [grpo_line(1), grpo_line(2, **{"policy/kept_mass": 0.4})])
+    for name, steps, figures in (
+        ("dense", 9, {"sft/loss": 1.0}),
+        ("indexer", 2, {"sft/loss": 0.1, "index/loss": 0.4}),
+        ("sft", 4, {"sft/loss": 0.2, "index/loss": 0.3}),
+    ):
+        write_run(out / name, [{**figures, "sft/tokens": 10.0}] * steps)
+
+
+def training() -> TrainingDemoSummary:
+    """What a demo of two stages tells."""
+    half = Estimate(value=0.5, low=0.4, high=0.6, clusters=20)
+    measured = Measured(greedy=half, sampled=half, call_valid_rate=None)
+    return TrainingDemoSummary(
+        seed=0, held_out_tasks=20, held_out_databases=20, before=measured, after=measured,
+        greedy_lift=half, sampled_lift=half, filter_kept=1, filter_dropped=0, sft_steps=9,
+        grpo_steps=2, sft_tokens_per_second=100.0, grpo_tokens_per_second=50.0,
+        stages={"cold start": 10.0, "grpo": 20.0},
+    )  # fmt: skip
