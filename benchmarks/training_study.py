@@ -267,14 +267,12 @@ class Seed:
                 (folder / "config.json").write_text(json.dumps(config | {"index_topk": 4096}))
             else:
                 randomise_indexer(folder, self.config.seed)
-            # At random keys it talks for many turns: 128 tasks are enough to see that it fails.
-            tasks = self.config.held_out if name == "dense" else 128
             settings = self._evaluation(folder, name.replace(" ", "-"))
-            played = evaluate_model(settings.model_copy(update={"max_tasks": tasks})).temperatures
-            rows[name] = {
-                "greedy": told(played[0.0].pass_at[1]),
-                "sampled": told(played[1.0].pass_at[1]),
-            }
+            if name != "dense":
+                # At random keys it talks until its turns are used up: a few tasks show that it fails.
+                settings = settings.model_copy(update={"max_tasks": 64, "temperatures": (0.0,)})
+            played = evaluate_model(settings).temperatures
+            rows[name] = {"greedy": told(played[0.0].pass_at[1])}
         return rows
 
 

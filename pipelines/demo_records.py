@@ -45,6 +45,9 @@ class Measured(Record):
     sampled: Estimate
     """At temperature 1."""
     call_valid_rate: Estimate | None
+    """Share of the calls at temperature 1 that could be carried out."""
+    valid_rollout_rate: Estimate | None
+    """Share of the rollouts at temperature 1 in which all could."""
 
 
 class TrainingDemoSummary(Record):

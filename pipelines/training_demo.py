@@ -277,10 +277,12 @@ def evaluation_config(config: TrainingDemoConfig, out: Path, data: Path, stage: 
 
 
 def _require_valid_calls(before: EvalSummary) -> None:
-    rate = before.temperatures[1.0].call_valid_rate
+    """Of rollouts, not of calls: one that goes astray calls in vain up to a hundred times."""
+    rate = before.temperatures[1.0].valid_rollout_rate
     if rate is None or rate.value < 0.95:
         raise ConfigError(
-            f"only {rate.value if rate else 0:.2f} of the cold start's tool calls are valid: too few",
+            f"in only {rate.value if rate else 0:.2f} of the cold start's rollouts all tool calls are "
+            "valid: too few",
             "train the cold start longer (dense_epochs, sparse_epochs)",
         )
 
@@ -317,6 +319,7 @@ def _measured(summary: EvalSummary) -> Measured:
         greedy=_pass_at_1(summary, 0.0),
         sampled=_pass_at_1(summary, 1.0),
         call_valid_rate=summary.temperatures[1.0].call_valid_rate,
+        valid_rollout_rate=summary.temperatures[1.0].valid_rollout_rate,
     )
 
 

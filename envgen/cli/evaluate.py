@@ -177,9 +177,12 @@ def _cells(estimate: Estimate | None) -> tuple[str, str]:
 
 def _tell_rates(heat: float, found: Evaluation) -> None:
     calls, tokens = found.call_valid_rate, found.model_tokens
+    flawless = found.valid_rollout_rate
     parts = [f"{found.databases} databases"]
     if calls is not None:
         parts.append(f"valid calls {calls.value:.1%}")
+    if calls is not None and flawless is not None:
+        parts.append(f"rollouts of valid calls {flawless.value:.1%}")
     if tokens is not None:
         parts.append(f"{tokens.value:.0f} model tokens a rollout")
     if found.errors:

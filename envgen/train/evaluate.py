@@ -54,6 +54,9 @@ class Evaluation(Record):
     """Domain -> the same for its tasks."""
     call_valid_rate: Estimate | None
     """Share of the tool calls that could be carried out; None if there was no call."""
+    valid_rollout_rate: Estimate | None
+    """Share of the rollouts in which every call could be carried out. A rollout that goes astray may call in
+    vain until its turns are used up, so few of them decide what the share of the calls is, but not this."""
     clean_end_rate: Estimate | None
     """Share of the rollouts that submitted what the verifier could read."""
     model_tokens: Estimate | None
@@ -137,6 +140,7 @@ def evaluate(
             for name in sorted(names)
         },
         call_valid_rate=_share(tallies, facts, "valid", "calls", config, proportion=True),
+        valid_rollout_rate=_share(tallies, facts, "flawless", "n", config, proportion=True),
         clean_end_rate=_share(tallies, facts, "clean", "n", config, proportion=True),
         model_tokens=_share(tallies, facts, "tokens", "n", config),
         canaries=canary_report(everything, canaries, databases, config.bootstrap) if seen else None,
@@ -192,7 +196,7 @@ class _Tally:
     def __init__(self) -> None:
         self.n = self.c = self.errors = 0
         """Error-free rollouts, passes among them, and spoiled ones."""
-        self.valid = self.calls = self.clean = self.tokens = 0
+        self.valid = self.calls = self.flawless = self.clean = self.tokens = 0
 
     def add(self, trajectory: Trajectory) -> None:
         if trajectory.error is not None:
@@ -203,6 +207,7 @@ class _Tally:
         calls = calls_of(trajectory)
         self.valid += calls.valid
         self.calls += calls.made
+        self.flawless += calls.valid == calls.made
         self.clean += ended_cleanly(trajectory)
         self.tokens += sum(turn.usage.completion_tokens for turn in trajectory.turns)
 

@@ -111,7 +111,7 @@ def write_training(out: Path) -> None:
 def training() -> TrainingDemoSummary:
     """What a demo of two stages tells."""
     half = Estimate(value=0.5, low=0.4, high=0.6, clusters=20)
-    measured = Measured(greedy=half, sampled=half, call_valid_rate=None)
+    measured = Measured(greedy=half, sampled=half, call_valid_rate=None, valid_rollout_rate=None)
     return TrainingDemoSummary(
         seed=0, held_out_tasks=20, held_out_databases=20, before=measured, after=measured,
         greedy_lift=half, sampled_lift=half, filter_kept=1, filter_dropped=0, sft_steps=9,

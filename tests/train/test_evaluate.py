@@ -106,8 +106,21 @@ def test_form_and_length() -> None:
     assert found.clean_end_rate is not None
     assert found.model_tokens is not None
     assert found.call_valid_rate.value == pytest.approx(0.75)
+    assert found.valid_rollout_rate is not None
+    assert found.valid_rollout_rate.value == pytest.approx(0.75)
     assert found.clean_end_rate.value == pytest.approx(0.75)
     assert found.model_tokens.value == pytest.approx(35)
+
+
+def test_a_rollout_that_calls_in_vain_for_long_is_one_of_many() -> None:
+    vain = rollout("t-0", False, valid=False)
+    call, refused = vain.messages[1:]
+    astray = vain.model_copy(update={"messages": (vain.messages[0], *[call, refused] * 9)})
+    found = evaluate([astray, *rollouts([[1]] * 6)[1:]], FACTS, CONFIG)
+    assert found.call_valid_rate is not None
+    assert found.valid_rollout_rate is not None
+    assert found.call_valid_rate.value == pytest.approx(5 / 14)
+    assert found.valid_rollout_rate.value == pytest.approx(5 / 6)
 
 
 def test_a_better_policy_is_seen_to_be_better() -> None:
