@@ -1,4 +1,4 @@
-"""The training demo on a small scale: every stage before GRPO runs, and a cold start that learnt nothing stops it."""
+"""The training demo on a small scale: its stages run, and a cold start that learnt nothing stops it."""
 
 from __future__ import annotations
 
