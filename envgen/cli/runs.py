@@ -33,6 +33,7 @@ def add_commands(app: typer.Typer) -> None:
             "envgen rollout ds/ --policy random-valid --n 100 --out runs/x",
             "envgen rollout ds/ --policy openai:MODEL@http://localhost:8000/v1 --max-cost 5 --out runs/m",
             "envgen rollout ds/ --policy dsa:m/ --n 8 --max-tokens 512 --out runs/d",
+            "envgen rollout ds/ --policy openai:MODEL@http://localhost:8000/v1 --style agent --out runs/a",
         ),
     )(rollout)
     app.command(
@@ -117,6 +118,14 @@ def rollout(
     ] = None,
     task: Tasks = None,
     variants: Annotated[bool, typer.Option("--variants", help="Play the variants, too.")] = False,
+    style: Annotated[
+        Literal["reasoning", "agent", "thinking-agent"] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Ask for records of a cold start: reasoning, agent or thinking-agent.",
+            show_default=False,
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A setting of the model client; repeatable."),
@@ -150,6 +159,7 @@ def rollout(
         seed=seed,
         task_ids=tuple(task) if task else None,
         variants=variants,
+        style=style,
         sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens),
         concurrency=concurrency,
         backend=backend,
@@ -170,6 +180,7 @@ def rollout(
         "tasks": str(summary.tasks),
         "episodes stored": f"{summary.samples} of {summary.wanted}",
         "of these new": str(summary.new),
+        **({f"of these no {style} record": str(sum(summary.misfits.values()))} if style else {}),
         "passed": str(summary.passed),
         "errors": str(summary.errors),
         "tool calls, mean": f"{summary.mean_calls:.1f}",
@@ -182,6 +193,8 @@ def rollout(
     out.print(shown)
     for fault, count in summary.faults.items():
         remark(f"{count} x {fault}")
+    for why, count in summary.misfits.items():
+        remark(f"{count} x no {style} record, `train sft` leaves it out: {why}")
     write_json(json, summary)
     if summary.ended != "complete":
         why = "the budget is spent" if summary.ended == "cost" else "interrupted"

@@ -18,6 +18,8 @@ Schema = dict[str, JsonValue]
 
 Family = Literal["general", "code", "search", "interpreter", "proof"]
 Split = Literal["train", "validation", "test"]
+Style = Literal["reasoning", "agent", "thinking-agent"]
+"""What a model was asked to do in an episode: to think, to call tools, or to call tools while it thinks."""
 
 
 class Record(BaseModel):
@@ -369,6 +371,8 @@ class Trajectory(Record):
     policy: str
     policy_version: str = ""
     seed: int
+    style: Style | None = None
+    """What the model was asked for in its system message; whether it did so is another matter."""
     messages: tuple[Message, ...]
     turns: tuple[Turn, ...] = ()
     context_events: tuple[ContextEvent, ...] = ()

@@ -17,7 +17,7 @@ from envgen.policies.base import PolicyReply, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget, Price, estimated_tokens
 from envgen.policies.context import retain_thinking
 from envgen.policies.http import Http, HttpConfig, TransientError, parse_events, parse_json
-from envgen.policies.text_tools import instructions, parse_text
+from envgen.policies.text_tools import instructions, parse_text, split_thinking
 
 
 class OpenAIConfig(HttpConfig):
@@ -253,12 +253,15 @@ def read_message(
     wire = choice["message"]
     turn = assistant_turns(messages)
     content = _text(wire.get("content"))
-    reasoning = _text(wire.get("reasoning_content") or wire.get("reasoning")) or None
+    thought = _text(wire.get("reasoning_content") or wire.get("reasoning"))
+    reasoning = thought if thought.strip() else None
     written = list(wire.get("tool_calls") or ())
     if isinstance(wire.get("function_call"), Mapping):
         written.append({"function": wire["function_call"]})
     if not written and read_text:
         return parse_text(content, names, turn=turn, reasoning=reasoning)
+    if reasoning is None and read_text:
+        reasoning, content = split_thinking(content)
     taken = {call.id for message in messages for call in message.tool_calls}
     calls: list[ToolCall] = []
     for i, item in enumerate(written):

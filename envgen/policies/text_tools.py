@@ -62,6 +62,14 @@ def instructions(tools: Sequence[Tool]) -> str:
     )
 
 
+def split_thinking(text: str) -> tuple[str | None, str]:
+    """(reasoning, the rest): what stands before ``</think>`` or ``<|thought|>``; None if neither is there."""
+    thought = _THINK.match(text) or _THOUGHT.match(text)
+    if thought is None:
+        return None, text
+    return thought.group(1).strip(), text[thought.end() :].lstrip("\n")
+
+
 def parse_text(
     text: str, names: Collection[str] = (), *, turn: int = 0, reasoning: str | None = None
 ) -> Message:
@@ -73,9 +81,8 @@ def parse_text(
         turn: makes the call ids unique within the episode.
         reasoning: reasoning that the server already split off.
     """
-    thought = _THINK.match(text) or _THOUGHT.match(text)
-    if reasoning is None and thought:
-        reasoning, text = thought.group(1).strip(), text[thought.end() :].lstrip("\n")
+    if reasoning is None:
+        reasoning, text = split_thinking(text)
     content, written = text, list[Written]()
     for reader in _READERS:
         found = reader(text, names)

@@ -17,6 +17,7 @@ from envgen.core.types import (
     Sampling,
     Score,
     StopReason,
+    Style,
     Trajectory,
     TrajectoryError,
     Turn,
@@ -31,9 +32,13 @@ from envgen.policies.base import (
     DeadlineExceededError,
     Policy,
     PolicyReply,
+    Tool,
+    submit_tool,
+    tool_name,
 )
 from envgen.policies.budget import estimated_tokens
 from envgen.policies.context import ContextConfig, ContextManager
+from envgen.policies.styles import misfit, offered, styled
 from envgen.verifiers.general import NO_SUBMISSION
 
 logger = logging.getLogger(__name__)
@@ -50,6 +55,8 @@ class EpisodeResult:
 
     trajectory: Trajectory
     tokens: TokenArrays = field(default_factory=dict)
+    misfit: str | None = None
+    """Why it is no record of the style that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class _Settings:
     sampling: Sampling
     context: ContextConfig | None
     cancel: Event | None
+    style: Style | None
 
 
 @dataclass
@@ -71,6 +79,10 @@ class _Progress:
     tokens: TokenArrays = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     context: ContextManager | None = None
+    tools: Sequence[Tool] = ()
+    """That the policy is told of."""
+    submit: str | None = None
+    """The one that takes the answer."""
     counted: int = 0
     """Messages whose length is in ``estimate``."""
     estimate: int = 0
@@ -100,6 +112,7 @@ def run_episode(
     sampling: Sampling | None = None,
     context: ContextConfig | None = None,
     cancel: Event | None = None,
+    style: Style | None = None,
 ) -> EpisodeResult:
     """Play one episode; whatever spoils it is recorded on the trajectory.
 
@@ -116,18 +129,19 @@ def run_episode(
         sampling: how the policy draws.
         context: what to do when the model's window fills up; None: nothing.
         cancel: set by the caller to give up.
+        style: what the policy is asked for; see ``policies.styles``.
 
     Raises:
         BudgetExceededError: when the run's money is spent; this episode is dropped.
         CancelledPolicyError: when ``cancel`` was set; this episode is dropped.
     """
-    settings = _Settings(sampling or Sampling(), context, cancel)
+    settings = _Settings(sampling or Sampling(), context, cancel, style)
     usage = Usage()
     for attempt in range(RETRIES + 1):
         progress = _Progress(time.time(), time.monotonic(), usage=usage)
         try:
             stop, score = _play(env, policy, task_id, seed, settings, progress)
-            return _result(env, policy, task_id, sample, seed, progress, stop, score, None)
+            return _result(env, policy, task_id, sample, seed, style, progress, stop, score, None)
         except (BudgetExceededError, CancelledPolicyError):
             raise
         except (EnvError, VerifierError, SandboxError) as error:
@@ -143,7 +157,7 @@ def run_episode(
     if isinstance(failure, DeadlineExceededError):
         stop = StopReason.TIME_LIMIT
     told = TrajectoryError(kind=type(failure).__name__, text=str(failure)[:2_000])
-    return _result(env, policy, task_id, sample, seed, progress, stop, None, told)
+    return _result(env, policy, task_id, sample, seed, style, progress, stop, None, told)
 
 
 def _play(
@@ -155,13 +169,16 @@ def _play(
     progress: _Progress,
 ) -> tuple[StopReason, Score]:
     _, info = env.reset(options={"task_id": task_id})
-    task, tools = env.task, info["tools"]
+    task = env.task
+    submit = submit_tool(info["tools"], task)
+    progress.submit = None if submit is None else tool_name(submit)
+    tools = progress.tools = offered(settings.style, info["tools"], progress.submit)
     deadline = progress.start + task.limits.seconds
     cancel = settings.cancel
     if settings.context is not None:
         progress.context = ContextManager(settings.context, policy, task, seed)
     while env.stop is None:
-        messages = env.messages
+        messages = styled(settings.style, env.messages)
         if time.monotonic() >= deadline:
             return StopReason.TIME_LIMIT, _UNSCORED
         if cancel is not None and cancel.is_set():
@@ -231,6 +248,7 @@ def _result(
     task_id: str,
     sample: int,
     seed: int,
+    style: Style | None,
     progress: _Progress,
     stop: StopReason,
     score: Score | None,
@@ -242,7 +260,8 @@ def _result(
         policy=policy.name,
         policy_version=policy.version,
         seed=seed,
-        messages=env.messages,
+        style=style,
+        messages=styled(style, env.messages),
         turns=tuple(progress.turns),
         context_events=tuple(progress.context.events) if progress.context else (),
         score=score,
@@ -254,7 +273,11 @@ def _result(
         wall_s=time.monotonic() - progress.start,
         error=error,
     )
-    return EpisodeResult(trajectory, progress.tokens)
+    why = None
+    if style is not None and error is None:
+        answered = stop in (StopReason.SUBMITTED, StopReason.ANSWERED)
+        why = misfit(style, trajectory.messages, progress.tools, progress.submit, answered=answered)
+    return EpisodeResult(trajectory, progress.tokens, why)
 
 
 def equal_but_times(first: Trajectory, second: Trajectory) -> bool:

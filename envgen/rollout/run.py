@@ -16,11 +16,20 @@ from pydantic import Field, JsonValue
 from envgen.core import seeding
 from envgen.core.errors import ConfigError, ResumeError, WorkerDiedError
 from envgen.core.executor import Executor, LocalExecutor, Outcome, WorkerSpec
-from envgen.core.types import Record, Sampling, SourceKind, StopReason, Trajectory, TrajectoryError
+from envgen.core.types import (
+    Record,
+    Sampling,
+    SourceKind,
+    StopReason,
+    Style,
+    Trajectory,
+    TrajectoryError,
+)
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
 from envgen.policies.budget import Budget
 from envgen.policies.context import ContextConfig
 from envgen.policies.registry import PolicyConfig
+from envgen.policies.styles import thinks
 from envgen.rollout.episode import EpisodeResult
 from envgen.rollout.gold import make_policy
 from envgen.sandboxes.zygote import choose
@@ -50,6 +59,8 @@ class RolloutConfig(Record):
     """None: all tasks."""
     variants: bool = False
     """Whether "all tasks" means the re-seeded variants too."""
+    style: Style | None = None
+    """What the policy is asked for, in its system message; see ``policies.styles``."""
     sampling: Sampling = Sampling()
     context: ContextConfig = ContextConfig()
     """What to do when a model's window fills up."""
@@ -69,9 +80,17 @@ class RolloutConfig(Record):
     """Forget the errored episodes of a resumed run first, and play them again."""
     db_url: str | None = None
 
+    @property
+    def player(self) -> PolicyConfig:
+        """The policy; a model in this process thinks if the style says so."""
+        if self.style is None or policy_kind(self.policy.spec) != "dsa":
+            return self.policy
+        options = {"thinking": thinks(self.style), **self.policy.options}
+        return self.policy.model_copy(update={"options": options})
+
     def identity(self) -> dict[str, JsonValue]:
         """What makes two runs the same: all that changes an episode, nothing that only places it."""
-        return {
+        found: dict[str, JsonValue] = {
             "kind": "rollout",
             "policy": self.policy.spec,
             "options": {
@@ -83,6 +102,7 @@ class RolloutConfig(Record):
             "sampling": self.sampling.model_dump(mode="json"),
             "context": self.context.model_dump(mode="json"),
         }
+        return found if self.style is None else {**found, "style": self.style}
 
 
 _PLACING = frozenset(
@@ -133,6 +153,8 @@ class RolloutSummary(Record):
     """How this call's episodes ended."""
     faults: dict[str, int] = Field(default_factory=dict)
     """What went wrong in this call's errored episodes, most frequent first; at most ten texts."""
+    misfits: dict[str, int] = Field(default_factory=dict)
+    """Why episodes of this call are no records of the style that was asked for."""
     cost_usd: float
     seconds: float
     ended: Literal["complete", "cost", "interrupted"]
@@ -215,6 +237,7 @@ class _Run:
         self._ended: Literal["complete", "cost", "interrupted"] = "complete"
         self._stops: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
+        self._misfits: Counter[str] = Counter()
         self._calls = self._reached = self._new = 0
         counts = store.counts().values()
         self._passed = sum(count.c for count in counts)
@@ -236,7 +259,7 @@ class _Run:
         ]
         self._wanted = len(self._task_ids) * self._config.n
         self._before = self._wanted - len(todo)
-        policy = make_policy(self._config.policy, self._dataset, budget=self._budget)
+        policy = make_policy(self._config.player, self._dataset, budget=self._budget)
         try:
             self._note(policy)
             self._run_all(todo, policy)
@@ -343,6 +366,8 @@ class _Run:
         self._calls += trajectory.num_calls
         self._reached += trajectory.reached_verifier
         self._stops[str(trajectory.stop)] += 1
+        if result.misfit is not None:
+            self._misfits[result.misfit] += 1
         if trajectory.error is not None:
             self._errors += 1
             self._faults[f"{trajectory.error.kind}: {trajectory.error.text}"[:500]] += 1
@@ -374,6 +399,7 @@ class _Run:
             reached_verifier=self._reached / self._new if self._new else 0.0,
             stops=dict(sorted(self._stops.items())),
             faults=dict(self._faults.most_common(10)),
+            misfits=dict(self._misfits.most_common()),
             cost_usd=max(self._cost, self._budget.spent_usd),
             seconds=time.monotonic() - self._start,
             ended=self._ended,
@@ -423,6 +449,7 @@ def _lost(key: tuple[str, int], config: RolloutConfig, error: BaseException) -> 
         sample=sample,
         policy=config.policy.spec,
         seed=episode_seed(config.seed, task_id, sample),
+        style=config.style,
         messages=(),
         stop=StopReason.ERROR,
         error=TrajectoryError(kind=type(error).__name__, text=str(error)),

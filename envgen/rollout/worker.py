@@ -33,7 +33,7 @@ def episode_worker(
         dataset: the open dataset where threads share it.
     """
     shared = dataset or open_dataset(config.dataset, unproven=config.unproven)
-    player = policy or make_policy(config.policy, shared)
+    player = policy or make_policy(config.player, shared)
     local = threading.local()
     environments: list[EpisodeEnv] = []
 
@@ -64,6 +64,7 @@ def episode_worker(
                 sampling=config.sampling,
                 context=config.context if config.context.strategy != "none" else None,
                 cancel=cancel,
+                style=config.style,
             )
             for sample in chunk.samples
         ]

@@ -1,13 +1,15 @@
 """Conversations to learn from: the stored rollouts of teachers.
 
 Any run folder will do: ``gold``, ``hasty:0.6`` (a biased expert, who often takes the first row that breaks
-no rule), a larger model. What a teacher did is written in the student's own encoding.
+no rule), a larger model. What a teacher did is written in the student's own encoding; a rollout that was
+asked for in a style (``policies.styles``) in that style's mode, thinking or not.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +18,13 @@ import numpy as np
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
-from envgen.core.types import Trajectory
+from envgen.core.types import StopReason, Style, Trajectory
+from envgen.environments.code_tools import SUBMIT_SPEC
 from envgen.environments.toolbox import Toolbox
 from envgen.policies.base import Tool
-from envgen.policies.encoding import Encoding, EncodingError
+from envgen.policies.encoding import Encoding, EncodingError, make_encoding
 from envgen.policies.registry import PolicyConfig
+from envgen.policies.styles import misfit, offered, thinks
 from envgen.rollout.run import Progress as RolloutProgress
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset
@@ -30,24 +34,74 @@ from envgen.train.sft import TaughtRow, taught_rows
 logger = logging.getLogger(__name__)
 
 
+class Modes:
+    """A student's encoding in the modes that styles need: it thinks, or it does not."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._own = encoding
+        self._by_thinking = {encoding.config.thinking: encoding}
+        self._used: set[bool] = set()
+
+    def of(self, style: Style | None) -> Encoding:
+        """The encoding for a style; the student's own where none was asked for."""
+        thinking = self._own.config.thinking if style is None else thinks(style)
+        self._used.add(thinking)
+        if thinking not in self._by_thinking:
+            changed = self._own.config.model_copy(update={"thinking": thinking})
+            self._by_thinking[thinking] = make_encoding(changed, self._own.tokenizer)
+        return self._by_thinking[thinking]
+
+    def require_told_apart(self) -> None:
+        """Check that prompts of both modes differ, if both were used.
+
+        Raises:
+            ConfigError: if they are the same.
+        """
+        if len(self._used) > 1 and not self._own.config.system:
+            raise ConfigError(
+                "records with and without reasoning would have the same prompts: the model's encoding "
+                "leaves system messages out",
+                "make the model with `-c encoding.system=true`, or learn from one kind",
+            )
+
+
 class TaskTools:
     """The tools of a dataset's tasks in OpenAI's form."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._known: dict[str, list[Tool]] = {}
+        self._known: dict[str, Toolbox] = {}
 
-    def of(self, task_id: str) -> Sequence[Tool]:
-        """The tools that the task's agent may call, the submit tool included."""
+    def of(self, task_id: str, style: Style | None = None) -> list[Tool]:
+        """The tools that the task's agent is told of, the submit tool included."""
+        toolbox = self._toolbox(task_id)
+        return offered(style, toolbox.openai(), toolbox.submit)
+
+    def misfit(self, trajectory: Trajectory) -> str | None:
+        """Why a rollout is no record of the style that was asked for; None if it is, or none was."""
+        style = trajectory.style
+        if style is None:
+            return None
+        return misfit(
+            style,
+            trajectory.messages,
+            self.of(trajectory.task_id, style),
+            self._toolbox(trajectory.task_id).submit,
+            answered=trajectory.stop in (StopReason.SUBMITTED, StopReason.ANSWERED),
+        )
+
+    def _toolbox(self, task_id: str) -> Toolbox:
         if task_id not in self._dataset.tasks:
             raise ConfigError(
                 f"the rollouts are of task {task_id!r}, which the dataset does not hold",
                 "give the dataset that was rolled out",
             )
-        environment_id = self._dataset.facts(task_id).environment_id
+        facts = self._dataset.facts(task_id)
+        environment_id = facts.environment_id
         if environment_id not in self._known:
             spec = self._dataset.environment_files(environment_id).spec
-            self._known[environment_id] = list(Toolbox(spec).openai())
+            submit = SUBMIT_SPEC if facts.family == "code" else None
+            self._known[environment_id] = Toolbox(spec, submit)
         return self._known[environment_id]
 
 
@@ -115,17 +169,22 @@ def teacher_rows(
     Raises:
         ConfigError: if nothing is left to learn from.
     """
-    tools = TaskTools(dataset)
+    tools, modes = TaskTools(dataset), Modes(encoding)
     rows: list[TaughtRow] = []
+    misfits: Counter[str] = Counter()
     unwritable = too_long = 0
     for weight, trajectory in _trajectories(runs, weights or [1.0] * len(runs)):
         if split is not None and dataset.facts(trajectory.task_id).split != split:
             continue
         if trajectory.error is not None or (passed_only and not _passed(trajectory)):
             continue
+        task, style = trajectory.task_id, trajectory.style
+        why = tools.misfit(trajectory)
+        if why is not None:
+            misfits[f"{style}: {why}"] += 1
+            continue
         try:
-            task = trajectory.task_id
-            found = taught_rows(encoding, trajectory.messages, tools.of(task), task)
+            found = taught_rows(modes.of(style), trajectory.messages, tools.of(task, style), task)
         except EncodingError as error:
             unwritable += 1
             logger.debug("task %s sample %d: %s", trajectory.task_id, trajectory.sample, error)
@@ -133,12 +192,15 @@ def teacher_rows(
         kept = [row for row in found if max_tokens is None or len(row.ids) <= max_tokens]
         too_long += len(found) - len(kept)
         rows += kept if weight == 1 else [_weighted(row, weight) for row in kept]
+    for wrong, count in misfits.most_common():
+        logger.warning("left out: %d rollouts of another style than asked (%s)", count, wrong)
     if unwritable or too_long:
         logger.warning(
             "left out: %d rollouts that the encoding can't express, %d rows that are too long",
             unwritable,
             too_long,
         )
+    modes.require_told_apart()
     if not rows:
         raise ConfigError(
             "the teachers' rollouts leave nothing to learn from",
