@@ -171,8 +171,7 @@ def teacher_rows(
     """
     tools, modes = TaskTools(dataset), Modes(encoding)
     rows: list[TaughtRow] = []
-    misfits: Counter[str] = Counter()
-    unwritable = too_long = 0
+    left_out: Counter[str] = Counter()
     for weight, trajectory in _trajectories(runs, weights or [1.0] * len(runs)):
         if split is not None and dataset.facts(trajectory.task_id).split != split:
             continue
@@ -181,25 +180,19 @@ def teacher_rows(
         task, style = trajectory.task_id, trajectory.style
         why = tools.misfit(trajectory)
         if why is not None:
-            misfits[f"{style}: {why}"] += 1
+            left_out[f"rollouts of another style than asked ({style}: {why})"] += 1
             continue
         try:
             found = taught_rows(modes.of(style), trajectory.messages, tools.of(task, style), task)
         except EncodingError as error:
-            unwritable += 1
+            left_out["rollouts that the encoding can't express"] += 1
             logger.debug("task %s sample %d: %s", trajectory.task_id, trajectory.sample, error)
             continue
         kept = [row for row in found if max_tokens is None or len(row.ids) <= max_tokens]
-        too_long += len(found) - len(kept)
+        left_out["rows that are too long"] += len(found) - len(kept)
         rows += kept if weight == 1 else [_weighted(row, weight) for row in kept]
-    for wrong, count in misfits.most_common():
-        logger.warning("left out: %d rollouts of another style than asked (%s)", count, wrong)
-    if unwritable or too_long:
-        logger.warning(
-            "left out: %d rollouts that the encoding can't express, %d rows that are too long",
-            unwritable,
-            too_long,
-        )
+    for what, count in (+left_out).most_common():
+        logger.warning("left out: %d %s", count, what)
     modes.require_told_apart()
     if not rows:
         raise ConfigError(
