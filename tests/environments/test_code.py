@@ -18,6 +18,7 @@ from envgen.environments.code import CodeEnv
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig
 from envgen.store.dataset import Dataset
+from envgen.train.teach import TaskTools
 
 pytestmark = pytest.mark.bwrap
 TASK = "toy__shop-7"
@@ -58,6 +59,7 @@ def test_it_is_a_gymnasium_environment(dataset: Dataset) -> None:
     assert [tool["function"]["name"] for tool in info["tools"]] == [
         "bash", "view", "edit", "write", "submit",
     ]  # fmt: skip
+    assert TaskTools(dataset).of(TASK) == info["tools"]  # what a cold start is shown
     assert env.observation_space.contains(observation)
     assert env.action_space.contains(env.action_space.sample())
     assert "ignores how many" in str(env.render())

@@ -60,15 +60,18 @@ def good(body: dict[str, Any]) -> dict[str, Any]:
     said = {message["role"]: message["content"] for message in reversed(body["messages"])}
     (style,) = (one for one in STYLES if prompt_of(one) in said["system"])
     task = "tiny-count" if "How many" in said["user"] else "tiny-cheapest"
-    turn = sum(message["role"] == "assistant" for message in body["messages"])
-    return GOOD[style, task][turn]
+    return GOOD[style, task][_turn(body)]
 
 
 def scripted(replies: list[dict[str, Any]]) -> Any:
     """A server's entry: the replies of every episode, turn by turn; the last one for ever."""
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
-        turn = sum(message["role"] == "assistant" for message in body["messages"])
-        return replies[min(turn, len(replies) - 1)]
+        return replies[min(_turn(body), len(replies) - 1)]
 
     return answer
+
+
+def _turn(body: dict[str, Any]) -> int:
+    """How many replies a conversation already holds."""
+    return [message["role"] for message in body["messages"]].count("assistant")

@@ -10,14 +10,17 @@ import pytest
 from model_server import ModelServer
 from styled_replies import LIST, STYLES, SUBMIT, TASKS, good, prompt_of, says, scripted
 from tiny_dataset import write_tiny_dataset
+from tiny_models import write_random_model
 
 from envgen.core.errors import ResumeError
-from envgen.core.types import Style, Trajectory
+from envgen.core.types import Sampling, Style, Trajectory
+from envgen.policies.encoding import EncodingConfig, load_encoding
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.episode import equal_but_times
 from envgen.rollout.run import RolloutConfig, RolloutSummary, rollout
 from envgen.store.run_folder import load
 from envgen.store.runs import RunStore
+from envgen.store.token_files import read_tokens
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +130,34 @@ def test_runs_without_a_style_are_identified_as_before(dataset: Path, tmp_path: 
     assert trajectory.messages[0].content == "Never book more than was asked for."
 
 
-def test_a_model_in_this_process_thinks_as_its_style_says() -> None:
+@pytest.mark.parametrize(("style", "begin"), [("thinking-agent", "<think>"), ("agent", "</think>")])
+def test_a_model_of_ours_is_prompted_in_the_mode_of_the_style(
+    dataset: Path, tmp_path: Path, style: Style, begin: str
+) -> None:
+    write_random_model(tmp_path / "m", EncodingConfig(kind="dsml"))
+    summary = rollout(
+        RolloutConfig(
+            dataset=str(dataset),
+            policy=PolicyConfig(spec=f"dsa:{tmp_path / 'm'}", options={"threads": 1}),
+            out=str(tmp_path / "run"),
+            style=style,
+            task_ids=("tiny-cheapest",),
+            sampling=Sampling(max_tokens=8),
+            backend="inline",
+        )
+    )
+    assert (summary.new, summary.errors) == (1, 0)
+    assert sum(summary.misfits.values()) == 1  # it writes noise
+    tokenizer = load_encoding(tmp_path / "m").tokenizer
+    (trajectory,) = stored(tmp_path / "run").values()
+    tokens = trajectory.turns[0].tokens
+    assert tokens is not None
+    prompt = read_tokens(tmp_path / "run", tokens)["prompt_ids"].tolist()
+    assert prompt[-1] == tokenizer.token_id(begin)
+    assert prompt_of(style) in tokenizer.decode(prompt)
+
+
+def test_options_come_before_the_mode_of_the_style() -> None:
     def options(spec: str, style: Style | None, **given: Any) -> dict[str, Any]:
         policy = PolicyConfig(spec=spec, options=given)
         return dict(RolloutConfig(dataset="d", policy=policy, out="o", style=style).player.options)

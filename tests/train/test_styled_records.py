@@ -171,7 +171,8 @@ def test_dsml_opens_the_thinking_after_results_only_where_a_style_thinks(
 ) -> None:
     write_random_model(tmp_path / "m", EncodingConfig(kind="dsml"))
     encoding = load_encoding(tmp_path / "m")
-    for style, begin in (("agent", "</think>"), ("thinking-agent", "<think>")):
+    begins: dict[Style, str] = {"agent": "</think>", "thinking-agent": "<think>"}
+    for style, begin in begins.items():
         for row in rows_of(lessons, encoding, style):
             said = encoding.tokenizer.decode(row.ids)
             results = said.rpartition("</function_results>\n\n")[2]
