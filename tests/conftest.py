@@ -9,6 +9,11 @@ from functools import cache
 import hypothesis
 import pytest
 
+if (
+    "PYTEST_XDIST_WORKER" in os.environ
+):  # processes on every core: their threads would wait in turns
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 hypothesis.settings.register_profile("shared", deadline=None)  # time limits fail on busy machines
 hypothesis.settings.load_profile("shared")
 
