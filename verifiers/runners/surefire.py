@@ -12,6 +12,9 @@ OPTIONS = (
     "-o -B --fail-at-end -Dmaven.test.failure.ignore=true -Dmaven.test.skip=false -DskipTests=false "
     "-Dsurefire.skipAfterFailureCount=0"
 )
+JVM = 'MAVEN_OPTS="${MAVEN_OPTS:--XX:TieredStopAtLevel=1}"'
+"""Of Maven's own process, unless the recipe says otherwise: most builds end before the JVM's second
+compiler has paid for itself. The tests' processes are the project's own matter (``argLine``)."""
 REPOSITORY_OPTION = '${MAVEN_REPOSITORY:+-Dmaven.repo.local="$MAVEN_REPOSITORY"}'
 """Where the recipe keeps Maven's artifacts; unset: ``~/.m2``."""
 
@@ -30,7 +33,7 @@ class Surefire:
         limit = (
             f"-DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false {test}" if files else ""
         )
-        command = base.joined("mvn", OPTIONS, REPOSITORY_OPTION, limit, options, "test")
+        command = base.joined(JVM, "mvn", OPTIONS, REPOSITORY_OPTION, limit, options, "test")
         return java.collected(
             report_dir, command, "*/target/*-reports/TEST-*.xml", "COMPILATION ERROR"
         )
