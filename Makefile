@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
+SERVICES := docker or postgres or ray or browser or gpu or toolchain
 
-.PHONY: quickstart install trainer dev test check bench format clean
+.PHONY: quickstart install trainer dev test test-core check bench format clean
 
 quickstart: trainer  ## synthesize, prove, step, filter, train a policy; ends with a report
 	$(BIN)/envgen quickstart --out runs/quickstart
@@ -29,7 +31,10 @@ $(VENV)/.dev: $(VENV)/.installed
 	touch $@
 
 test: dev  ## all tests; parts whose service is missing skip and say so
-	$(BIN)/python -P -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -P -m pytest $(PROCESSES)
+
+test-core: dev  ## the tests that need no service and no language but Python
+	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES))"
 
 check: dev  ## format, lint, import direction, types
 	$(BIN)/ruff format --check .

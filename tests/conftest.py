@@ -49,18 +49,29 @@ ALONE = frozenset({"docker", "postgres", "ray", "browser", "gpu"})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under ``-n N --dist loadgroup``: a file's tests share its fixtures, and so do its slow ones."""
+    """Under ``-n N --dist loadgroup``: a file's tests share its fixtures, and so do its slow ones.
+
+    Groups with slow tests go first, or one process would be left alone with the last of them.
+    """
     if not config.pluginmanager.hasplugin("xdist"):
         return
-    for item in items:
-        markers = {marker.name for marker in item.iter_markers()}
-        if "xdist_group" in markers:  # files that share a fixture
-            continue
-        if markers & ALONE:
-            item.add_marker(pytest.mark.xdist_group("services"))
-        else:
-            file = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group(f"{file} slow" if "slow" in markers else file))
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    slow = {group for item, group in groups.items() if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: groups[item] not in slow)
+
+
+def _group(item: pytest.Item) -> str:
+    """The name of the tests that run in one process with this one."""
+    if named := item.get_closest_marker("xdist_group"):  # files that share a fixture
+        return str(named.args[0])
+    markers = {marker.name for marker in item.iter_markers()}
+    if markers & ALONE:
+        return "services"
+    file = item.nodeid.partition("::")[0]
+    return f"{file} slow" if "slow" in markers else file
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
