@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import toy_languages
@@ -15,7 +16,7 @@ from envgen.pipelines.code.validate import ValidateConfig, validate_instance
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests
 
-pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
+pytestmark = [pytest.mark.bwrap, pytest.mark.toolchain, pytest.mark.slow]
 NEEDS = {
     "javascript": (("node",), "nodejs (20 or later)"),
     "typescript": (("node", "npm"), "nodejs npm"),
@@ -78,10 +79,12 @@ def test_a_trick_is_caught_by_a_copy_inside_the_test_file(
     """The gate's sabotage test: without those copies the trick mends every test that matters."""
     verifier = verifiers(cheat.language)
     patch = diff_of(verifier, cheat)
-    believed = judged(verifier, patch, canary_files=())
+    with ThreadPoolExecutor(2) as pool:  # Debian's Maven sleeps after the tests
+        without = pool.submit(judged, verifier, patch, canary_files=())
+        score = judged(verifier, patch)
+    believed = without.result()
     wanted = {test: believed.tests.get(test) for test in verifier.tests.fail_to_pass}
     assert set(wanted.values()) == {"pass"}, believed.reasons
-    score = judged(verifier, patch)
     assert score.value == 0
     assert score.reasons[0].startswith("forged: "), score.reasons
 

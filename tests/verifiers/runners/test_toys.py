@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,17 +62,25 @@ def _check(project: Toy, folder: Path, state: str, env: Path | None, backend: st
 
 @pytest.mark.slow
 @pytest.mark.bwrap
+@pytest.mark.toolchain
 @pytest.mark.parametrize("language", NEEDS)
 def test_a_toy_in_bubblewrap_before_and_after_its_patches(
     language: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     env = _dependencies(language, request)
-    for state in STATES:
-        _check(toy(language), tmp_path / state, state, env, "bubblewrap")
+    project = toy(language)
+    with ThreadPoolExecutor(len(STATES)) as pool:  # Debian's Maven sleeps after the tests
+        checks = [
+            pool.submit(_check, project, tmp_path / state, state, env, "bubblewrap")
+            for state in STATES
+        ]
+        for check in checks:
+            check.result()
 
 
 @pytest.mark.slow
 @pytest.mark.docker
+@pytest.mark.toolchain
 @pytest.mark.parametrize("language", NEEDS)
 def test_a_toy_in_docker_with_its_gold_patch(
     language: str, request: pytest.FixtureRequest, tmp_path: Path
