@@ -19,6 +19,7 @@ TEST(adds) { if (1 + 1 != 2) std::puts("no"); }
 MAIN = b"test* test::all;\nint run() { for (test* t = test::all; t; t = t->next) t->run(); return 0; }\n"
 
 
+@pytest.mark.toolchain
 def test_a_test_of_one_name_gets_a_canary_that_fails(tmp_path: Path) -> None:
     need("c++", apt="g++")
     armed = arm("cpp", {"tests/t.cpp": NAMED}, "ENVGEN_x")["tests/t.cpp"]

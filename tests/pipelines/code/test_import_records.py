@@ -56,6 +56,7 @@ def rows(found: Instance, fail_to_pass: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.bwrap
+@pytest.mark.toolchain
 def test_a_published_record_is_proven_compared_and_exported_again(tmp_path: Path) -> None:
     need("node", apt="nodejs")
     found = instance(tmp_path / "clones/ada/calc")
@@ -88,6 +89,7 @@ def test_a_published_record_is_proven_compared_and_exported_again(tmp_path: Path
 
 
 @pytest.mark.bwrap
+@pytest.mark.toolchain
 def test_what_is_not_proven_is_compared_too(tmp_path: Path) -> None:
     need("node", apt="nodejs")
     found = instance(tmp_path / "clones/ada/calc")
@@ -108,6 +110,7 @@ def test_what_is_not_proven_is_compared_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.bwrap
+@pytest.mark.toolchain
 def test_a_published_bug_is_in_the_base(tmp_path: Path) -> None:
     need("node", apt="nodejs")
     found = instance(tmp_path / "clones/ada/calc")

@@ -161,6 +161,7 @@ def test_javascript_obeys_lock_files_and_the_cut(tmp_path: Path) -> None:
     assert "pnpm@8.6.0 install --frozen-lockfile" in pnpm.install[0]
 
 
+@pytest.mark.toolchain
 def test_javascript_forgets_tools_that_no_test_needs(tmp_path: Path) -> None:
     need("node", apt="nodejs")
     wanted = {"mocha": "^10", "tsd-lite": "1", "is-glob": "4"}

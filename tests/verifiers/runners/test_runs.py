@@ -14,6 +14,7 @@ from envgen.core.code_types import Status
 from envgen.core.errors import ReportError
 from envgen.verifiers.runners import RUNNERS, runner
 
+pytestmark = pytest.mark.toolchain
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "junit"
 CMAKE = ("cmake -S . -B build -DCMAKE_BUILD_TYPE= >/dev/null", "cmake --build build -j2 >&2")
 JAVAC = (
