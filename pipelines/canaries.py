@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.errors import ConfigError, PipelineError, StoreError
 from envgen.core.registry import near_names
 from envgen.core.types import GateResult, GateStatus, Probe, Record, SourceKind, Submission
 from envgen.pipelines.general.gates.trial import Hosts
@@ -99,6 +99,8 @@ def make_canaries(
         StoreError: if ``out`` is taken.
     """
     config = config or CanaryConfig()
+    if Path(out).exists():  # the writer says so too, after all the work
+        raise StoreError(f"{str(out)!r} exists", "choose another folder or remove it")
     source = Dataset.open(dataset, unproven=unproven)
     parents = _parents(source, config)
     made: dict[str, list[_Made]] = {}

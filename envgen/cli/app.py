@@ -148,7 +148,8 @@ def _invalid(error: ValidationError) -> int:
         if isinstance(inner, EnvgenError):
             return _fail(str(inner), inner.hint)
         place = ".".join(str(part) for part in one["loc"])
-        found.append(f"{place or error.title}: {one['msg']}, got {one['input']!r}")
+        got = f", got {one['input']!r}" if place else ""  # a whole config tells nobody anything
+        found.append(f"{place or error.title}: {one['msg']}{got}")
     return _fail("; ".join(found), "see the command's --help for what is allowed")
 
 

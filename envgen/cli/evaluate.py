@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from envgen.cli.console import out, progress, prose, table, write_json
-from envgen.cli.options import Backend, Json, Out, Seed, Tasks, Unproven, examples, open_dataset
+from envgen.cli.options import (
+    Backend,
+    Json,
+    Out,
+    Seed,
+    Tasks,
+    Unproven,
+    examples,
+    open_dataset,
+    run_folder,
+)
 from envgen.cli.runs import parse_ks
 from envgen.cli.train import Data, Split
 from envgen.core.errors import ConfigError
@@ -84,7 +94,7 @@ def evaluate(
     config = EvalConfig(
         data=str(data),
         model=model,
-        out=str(out_path),
+        out=str(run_folder(out_path)),
         split=None if split == "all" else split,
         variants=variants,
         max_tasks=max_tasks,

@@ -49,6 +49,9 @@ def bootstrap(
     chosen = tuple(word.strip() for word in backends.split(",") if word.strip())
     if not chosen or not set(chosen) <= {"bubblewrap", "docker"}:
         raise ConfigError(f"--for {backends!r} names no backend", "bubblewrap, docker or both")
+    for path in (*((sources,) if sources else ()), *(copy or ())):
+        if not path.exists():  # else one would learn it after minutes of building
+            raise ConfigError(f"there is no {str(path)!r}", "check --sources and --copy")
     config = LayerConfig(
         name=name,
         suite=suite,
@@ -86,7 +89,7 @@ def list_images(json: Json = None) -> None:
 )
 def clean(
     older_than: Annotated[
-        float | None, typer.Option(help="Also workspaces not used for so many days.")
+        float | None, typer.Option(min=0, help="Also workspaces not used for so many days.")
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Also every language layer.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,

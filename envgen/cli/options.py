@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from envgen.core.errors import ConfigError
 from envgen.store.dataset import Dataset
 
 DatasetPath = Annotated[
@@ -41,9 +42,27 @@ Tasks = Annotated[
 ]
 
 
+TAKEN = {"dataset.json": "a dataset", "run.json": "a run of `envgen rollout`"}
+"""Files that tell whose a folder is."""
+
+
 def examples(*lines: str) -> str:
     """The end of a command's help: commands to copy."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def run_folder(path: Path) -> Path:
+    """``path``, where a run may be written: it is no file, and nothing else's folder.
+
+    Raises:
+        ConfigError: if it is.
+    """
+    for mark, what in TAKEN.items():
+        if (path / mark).exists():
+            raise ConfigError(f"--out {str(path)!r} is {what}", "choose another --out")
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--out {str(path)!r} is a file", "choose another --out")
+    return path
 
 
 def open_dataset(path: Path, *, unproven: bool = False) -> Dataset:

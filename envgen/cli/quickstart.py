@@ -46,9 +46,12 @@ def quickstart(
     Fills a folder with a dataset, rollouts, the tasks kept by pass@100, report.html and summary.json; with
     training also sft/last and grpo/last, which `envgen eval --model` loads.
     """
+    from envgen.cli.train import require_extra
     from envgen.pipelines.quickstart import quickstart as run
     from envgen.pipelines.quickstart_records import QuickstartConfig
 
+    if train:
+        require_extra()
     can_train = all(find_spec(name) for name in ("torch", "tokenizers", "safetensors"))
     config = QuickstartConfig(seed=seed, train=can_train if train is None else train)
     with progress("quickstart") as update:

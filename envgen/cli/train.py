@@ -12,7 +12,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from envgen.cli.console import out, progress, say, table, write_json
-from envgen.cli.options import Json, Out, Seed, examples
+from envgen.cli.options import Json, Out, Seed, examples, run_folder
 from envgen.cli.step_rows import StepRows
 from envgen.core.errors import ConfigError, MissingExtraError
 from envgen.core.registry import near_names
@@ -231,7 +231,8 @@ def grpo(
     )
     plain = plain.model_copy(update={"optimizer": plain.optimizer.model_copy(update={"lr": lr})})
     config = overridden(plain, override)
-    _use(threads)
+    run_folder(out_path)
+    _use(threads, config.device)
     with progress("GRPO") as update:
         rows = StepRows(config.steps)
         summary = train_grpo(config, out_path, progress=update, watch=rows.show)
@@ -284,7 +285,10 @@ def overridden(config: C, items: list[str] | None) -> C:
         return type(config).model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise ConfigError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r}",
+            "see the setting's kind in the run's settings.json",
+        ) from error
 
 
 def require_extra() -> None:
@@ -318,7 +322,8 @@ def _teach(
 ) -> None:
     from envgen.train.cold_start import train_sft
 
-    _use(threads)
+    run_folder(out_path)
+    _use(threads, config.device)
     with progress(title) as update:
         summary = train_sft(config, out_path, progress=update)
     shown = table("what", "value ", title=str(out_path))
@@ -340,9 +345,17 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-def _use(threads: int | None) -> None:
+def _use(threads: int | None, device: str) -> None:
+    """Set PyTorch's threads, and try the device before any work is done for it."""
     import os
 
     import torch
 
     torch.set_num_threads(threads or os.cpu_count() or 1)
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"there is no device {device!r} here: {reason}", "--device cpu"
+        ) from error

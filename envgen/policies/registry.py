@@ -14,7 +14,7 @@ from envgen.policies.base import Policy
 from envgen.policies.budget import Budget
 
 OFFLINE = ("random", "random-valid", "greedy")
-_KINDS = (*OFFLINE, "dsa", "openai", "vllm", "sglang", "replay", "record", "scripted")
+KINDS = (*OFFLINE, "dsa", "openai", "vllm", "sglang", "replay", "record", "scripted")
 
 
 class PolicyConfig(Record):
@@ -50,10 +50,15 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
         path, _, inner = rest.partition(":")
         made = parse_policy(config.model_copy(update={"spec": inner}), budget=budget)
         return RecordPolicy(made, Path(path))
-    near = difflib.get_close_matches(kind, _KINDS, 1)
-    raise ConfigError(
-        f"unknown policy {config.spec!r}",
-        f"did you mean {near[0]!r}?" if near else f"one of gold, noisy-gold:P, {', '.join(_KINDS)}",
+    raise unknown_policy(config.spec)
+
+
+def unknown_policy(spec: str) -> ConfigError:
+    """What to say of a policy that there isn't, or that lacks a part."""
+    near = difflib.get_close_matches(spec.partition(":")[0], KINDS, 1)
+    return ConfigError(
+        f"unknown policy {spec!r}",
+        f"did you mean {near[0]!r}?" if near else f"one of gold, noisy-gold:P, {', '.join(KINDS)}",
     )
 
 

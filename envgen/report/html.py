@@ -122,7 +122,10 @@ def write_report(path: str | Path, data: ReportData) -> Path:
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        raise StoreError(f"can't write the report {str(path)!r}: {error}") from error
+        raise StoreError(
+            f"can't write the report {str(path)!r}: {error.strerror}",
+            "choose another file with --out",
+        ) from error
     return path
 
 

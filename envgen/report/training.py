@@ -116,8 +116,9 @@ def read_run(run: Path) -> Lines:
     try:
         lines = read_metrics(run)
     except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise StoreError(
-            f"can't read {str(run / METRICS_FILE)!r}: {error}", "give a folder of `envgen train`"
+            f"can't read {str(run / METRICS_FILE)!r}: {why}", "give a folder of `envgen train`"
         ) from error
     if not lines:
         raise StoreError(f"{str(run)!r} has no step yet", "wait for the run's first step")

@@ -20,10 +20,12 @@ from envgen.policies.base import Policy, PolicyReply, Tool, assistant_turns
 from envgen.policies.budget import Budget
 from envgen.policies.greedy import GreedyPolicy
 from envgen.policies.programs import CALLS_PER_TURN, Call, call_message, submit_message
-from envgen.policies.registry import PolicyConfig, parse_policy
+from envgen.policies.registry import KINDS, PolicyConfig, parse_policy
 from envgen.store.dataset import Dataset
 
 _KEPT = 64
+POLICY_KINDS = ("gold", "noisy-gold", "hasty", *KINDS)
+"""What a policy's spec may begin with."""
 
 
 def make_policy(

@@ -28,10 +28,10 @@ from envgen.core.types import (
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
 from envgen.policies.budget import Budget
 from envgen.policies.context import ContextConfig
-from envgen.policies.registry import PolicyConfig
+from envgen.policies.registry import PolicyConfig, unknown_policy
 from envgen.policies.styles import thinks
 from envgen.rollout.episode import EpisodeResult
-from envgen.rollout.gold import make_policy
+from envgen.rollout.gold import POLICY_KINDS, make_policy
 from envgen.sandboxes.zygote import choose
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
@@ -185,6 +185,8 @@ def rollout(
     """
     from envgen.environments.hosts import open_dataset
 
+    if config.policy.spec.partition(":")[0] not in POLICY_KINDS:
+        raise unknown_policy(config.policy.spec)  # before the folder belongs to this config
     dataset = open_dataset(config.dataset, unproven=config.unproven)
     task_ids = _task_ids(dataset, config)
     if any(dataset.facts(task_id).family == "general" for task_id in task_ids):

@@ -117,7 +117,7 @@ def _opened(path: Path) -> Iterator[str]:
         with opener(path, "rt", encoding="utf-8", newline="\n") as file:
             yield from file
     except (OSError, UnicodeDecodeError, EOFError) as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
+        raise ConfigError(f"{str(path)!r} can't be read: {error}", "check the path") from None
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -156,7 +156,7 @@ def _parquet(path: Path) -> Iterator[Row]:
             for batch in file.iter_batches(batch_size=64):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
+        raise ConfigError(f"{str(path)!r} can't be read: {error}", "check the path") from None
 
 
 def _write(path: Path, lines: Iterable[str]) -> int:

@@ -38,10 +38,14 @@ def read_names(path: Path) -> tuple[str, ...]:
     """The repositories that a file names, one ``owner/name`` a line; ``#`` starts a comment.
 
     Raises:
-        ConfigError: if a line is none, or there is none.
+        ConfigError: if the file can't be read, a line is none, or there is none.
     """
     names: list[str] = []
-    for i, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r} can't be read: {error}", "check the path") from None
+    for i, line in enumerate(text.split("\n"), 1):
         name = line.partition("#")[0].strip()
         if name and not is_name(name):
             raise ConfigError(f"{path}:{i}: {name!r} is no repository", "write owner/name")

@@ -142,7 +142,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
+        raise ConfigError(f"{str(path)!r} can't be read: {error}", "check the path") from None
 
 
 def _unix(date: str) -> float | None:
