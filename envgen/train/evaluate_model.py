@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
-from envgen.core.types import Record, Sampling
+from envgen.core.types import Record, Sampling, Style
 from envgen.environments.hosts import open_dataset
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import Progress, RolloutConfig, rollout
@@ -38,6 +38,8 @@ class EvalConfig(Record):
     temperatures: tuple[float, ...] = Field(default=(0.0, 1.0), min_length=1)
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_new_tokens: int = Field(default=256, ge=1)
+    style: Style | None = None
+    """What the policy is asked for, in its system message; see ``policies.styles``."""
     concurrency: int | None = Field(default=None, ge=1)
     backend: WorkerBackend = "auto"
     """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
@@ -154,6 +156,7 @@ def _play(
             sampling=Sampling(
                 temperature=temperature, top_p=config.top_p, max_tokens=config.max_new_tokens
             ),
+            style=config.style,
             concurrency=config.concurrency,
             backend=config.backend,
             unproven=config.unproven,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from envgen.core.seeding import derive
-from envgen.core.types import Record, Sampling
+from envgen.core.types import Record, Sampling, Style
 from envgen.environments.general import GeneralEnv
 from envgen.model.engine import Engine, EngineConfig
 from envgen.model.modeling import DSAForCausalLM
@@ -27,6 +27,7 @@ from envgen.store.dataset import Dataset
 from envgen.train.engine_weights import engine_model, publish
 from envgen.train.lockstep import LockstepEngine
 from envgen.train.rows import Row, rollout_rows
+from envgen.train.teach import Modes
 
 if TYPE_CHECKING:
     from envgen.core.types import Trajectory
@@ -58,6 +59,8 @@ class SamplingConfig(Record):
     capture_topk: bool = True
     """Record the key sets of sparse attention, so that training repeats them: near-equal index scores fall
     either way with the last bit. 4 bytes a token, layer and kept key; turn it off for large models."""
+    style: Style | None = None
+    """What the policy is asked for, in its system message, as its cold start was; see ``policies.styles``."""
     backend: WorkerBackend = "auto"
     """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
 
@@ -129,7 +132,7 @@ class Sampler:
             max_kept=config.max_kept,
             capture_topk=config.capture_topk,
         )
-        local = LocalModel(encoding, cast(Engine, self._lockstep))
+        local = LocalModel(Modes(encoding).of(config.style), cast(Engine, self._lockstep))
         self._policy = DSAPolicy(policy_config, local=local)
         self._dataset = dataset
         self._free: list[GeneralEnv] = []
@@ -194,6 +197,7 @@ class Sampler:
                 sample=episode.sample,
                 seed=episode.seed,
                 sampling=sampling,
+                style=config.style,
             )
         finally:
             with self._lock:

@@ -16,18 +16,21 @@ import torch
 from students import School
 
 from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.types import Style
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.pipelines.canaries import CanaryConfig, make_canaries
+from envgen.policies.encoding import make_encoding
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.runs import RunStore
 from envgen.store.writer import DatasetWriter
+from envgen.train.fit import fitting_encoding
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics
 from envgen.train.optimize import DivergedError, OptimizerConfig
 from envgen.train.rewards import RewardConfig, RewardError
-from envgen.train.rollouts import SamplingConfig
+from envgen.train.rollouts import Sampler, SamplingConfig
 from envgen.train.update import UpdateConfig
 
 PLAIN = RewardConfig(length=0.0, language=0.0)
@@ -126,6 +129,28 @@ def test_nothing_is_learnt_from_permuted_rewards(
     )
     assert real[0] == shuffled[0]
     assert sum(shuffled[-4:]) < sum(real[-4:])
+
+
+@pytest.mark.parametrize("style", ["agent", "thinking-agent"])
+def test_rollouts_are_asked_for_the_style_of_the_cold_start(
+    taught: School, student: Path, style: Style
+) -> None:
+    encoding = fitting_encoding(student)
+    told = encoding.config.model_copy(update={"system": True})
+    sampler = Sampler(
+        DSAForCausalLM.from_pretrained(student),
+        make_encoding(told, encoding.tokenizer),
+        open_dataset(taught.dataset),
+        SamplingConfig(groups=1, group_size=2, max_new_tokens=8, style=style),
+    )
+    try:
+        drawn = sampler.draw([disputed(taught)], seed=0)
+    finally:
+        sampler.close()
+    assert {one.style for one in drawn.trajectories} == {style}
+    prompt = encoding.tokenizer.decode(drawn.rows[0].ids[: drawn.rows[0].places[0]].tolist())
+    assert ("Think before you answer" in prompt) == (style == "thinking-agent")
+    assert ("Act at once" in prompt) == (style == "agent")
 
 
 def test_where_code_runs_changes_no_rollout(taught: School, student: Path, tmp_path: Path) -> None:
