@@ -13,6 +13,7 @@ from envgen.cli.options import (
     Json,
     Out,
     Seed,
+    Style,
     Tasks,
     Unproven,
     examples,
@@ -77,6 +78,7 @@ def evaluate(
     max_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="Most tokens of one reply.")
     ] = 256,
+    style: Style = None,
     concurrency: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Episodes at the same time.")
     ] = None,
@@ -101,6 +103,7 @@ def evaluate(
         ks=parse_ks(k),
         temperatures=_numbers(temperature),
         max_new_tokens=max_tokens,
+        style=style,
         concurrency=concurrency,
         unproven=unproven,
         seed=seed,

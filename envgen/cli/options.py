@@ -34,6 +34,14 @@ Json = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Also write the figures to this file."),
 ]
+Style = Annotated[
+    Literal["reasoning", "agent", "thinking-agent"] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Ask for records of a cold start: reasoning, agent or thinking-agent.",
+        show_default=False,
+    ),
+]
 Unproven = Annotated[
     bool, typer.Option("--unproven", help="Accept a dataset whose tasks lack evidence.")
 ]

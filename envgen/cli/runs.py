@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from envgen.cli.console import out, progress, remark, say, table, write_json
-from envgen.cli.options import Backend, DatasetPath, Json, Out, Seed, Tasks, Unproven, examples
+from envgen.cli.options import (
+    Backend,
+    DatasetPath,
+    Json,
+    Out,
+    Seed,
+    Style,
+    Tasks,
+    Unproven,
+    examples,
+)
 from envgen.core.errors import ConfigError
 from envgen.rollout.pass_at_k import PassReport
 
@@ -118,14 +128,7 @@ def rollout(
     ] = None,
     task: Tasks = None,
     variants: Annotated[bool, typer.Option("--variants", help="Play the variants, too.")] = False,
-    style: Annotated[
-        Literal["reasoning", "agent", "thinking-agent"] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Ask for records of a cold start: reasoning, agent or thinking-agent.",
-            show_default=False,
-        ),
-    ] = None,
+    style: Style = None,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A setting of the model client; repeatable."),
