@@ -34,6 +34,8 @@ from envgen.train.rewards import RewardConfig
 from envgen.train.rollouts import SamplingConfig
 from envgen.train.sft import SFTConfig
 
+MAX_TURNS = 6
+"""Two do; a rollout that goes astray is not to take longer than all others of its step together."""
 STAGES = (
     "tasks", "teachers", "cold start", "indexer", "sparse cold start", "pass@100", "before", "grpo", "after",
 )  # fmt: skip
@@ -250,6 +252,7 @@ def _filter(
         policy=PolicyConfig(spec=f"dsa:{out / 'sft' / 'last'}"),
         out=str(out / "pass_at_100"),
         n=config.filter_samples,
+        max_turns=MAX_TURNS,
         task_ids=tuple(sorted(names[: config.filter_tasks])),
         sampling=Sampling(temperature=1.0, max_tokens=48),
         seed=derive(config.seed, "filter"),
@@ -270,6 +273,7 @@ def evaluation_config(config: TrainingDemoConfig, out: Path, data: Path, stage: 
         out=str(out / ("before" if stage == "sft" else "after")),
         max_tasks=config.held_out,
         max_new_tokens=48,
+        max_turns=MAX_TURNS,
         concurrency=64,
         backend="inline",
         seed=config.seed,
@@ -302,6 +306,7 @@ def grpo_config(
             groups=config.groups,
             group_size=config.group_size,
             max_new_tokens=48,
+            max_turns=MAX_TURNS,
             max_batch=256,
             cache_tokens=64_000,
             backend="inline",

@@ -11,6 +11,7 @@ from envgen.cli.console import out, progress, prose, table, write_json
 from envgen.cli.options import (
     Backend,
     Json,
+    MaxTurns,
     Out,
     Seed,
     Style,
@@ -78,6 +79,7 @@ def evaluate(
     max_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="Most tokens of one reply.")
     ] = 256,
+    max_turns: MaxTurns = None,
     style: Style = None,
     concurrency: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Episodes at the same time.")
@@ -103,6 +105,7 @@ def evaluate(
         ks=parse_ks(k),
         temperatures=_numbers(temperature),
         max_new_tokens=max_tokens,
+        max_turns=max_turns,
         style=style,
         concurrency=concurrency,
         unproven=unproven,

@@ -34,6 +34,12 @@ Json = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Also write the figures to this file."),
 ]
+MaxTurns = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Most replies of an episode. Default: what its task allows."
+    ),
+]
 Style = Annotated[
     Literal["reasoning", "agent", "thinking-agent"] | None,
     typer.Option(

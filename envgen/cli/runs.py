@@ -12,6 +12,7 @@ from envgen.cli.options import (
     Backend,
     DatasetPath,
     Json,
+    MaxTurns,
     Out,
     Seed,
     Style,
@@ -128,6 +129,7 @@ def rollout(
     ] = None,
     task: Tasks = None,
     variants: Annotated[bool, typer.Option("--variants", help="Play the variants, too.")] = False,
+    max_turns: MaxTurns = None,
     style: Style = None,
     option: Annotated[
         list[str] | None,
@@ -162,6 +164,7 @@ def rollout(
         seed=seed,
         task_ids=tuple(task) if task else None,
         variants=variants,
+        max_turns=max_turns,
         style=style,
         sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens),
         concurrency=concurrency,

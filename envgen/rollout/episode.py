@@ -67,6 +67,7 @@ class _Settings:
     context: ContextConfig | None
     cancel: Event | None
     style: Style | None
+    max_turns: int | None
 
 
 @dataclass
@@ -113,12 +114,14 @@ def run_episode(
     context: ContextConfig | None = None,
     cancel: Event | None = None,
     style: Style | None = None,
+    max_turns: int | None = None,
 ) -> EpisodeResult:
     """Play one episode; whatever spoils it is recorded on the trajectory.
 
-    The environment counts turns; tokens and seconds are enforced here. An episode that runs out of
-    either is scored as one without a submission. An ``EnvError`` or ``VerifierError`` is tried again
-    twice; then, like any ``PolicyError``, it makes the episode count neither way.
+    The environment counts the task's turns; tokens, seconds and ``max_turns`` are enforced here. An
+    episode that runs out of them is scored as one without a submission. An ``EnvError`` or
+    ``VerifierError`` is tried again twice; then, like any ``PolicyError``, it makes the episode count
+    neither way.
 
     Args:
         env: reused between episodes.
@@ -130,12 +133,13 @@ def run_episode(
         context: what to do when the model's window fills up; None: nothing.
         cancel: set by the caller to give up.
         style: what the policy is asked for; see ``policies.styles``.
+        max_turns: end the episode after so many replies, where the task would allow more.
 
     Raises:
         BudgetExceededError: when the run's money is spent; this episode is dropped.
         CancelledPolicyError: when ``cancel`` was set; this episode is dropped.
     """
-    settings = _Settings(sampling or Sampling(), context, cancel, style)
+    settings = _Settings(sampling or Sampling(), context, cancel, style, max_turns)
     usage = Usage()
     for attempt in range(RETRIES + 1):
         progress = _Progress(time.time(), time.monotonic(), usage=usage)
@@ -181,6 +185,8 @@ def _play(
         messages = styled(settings.style, env.messages)
         if time.monotonic() >= deadline:
             return StopReason.TIME_LIMIT, _UNSCORED
+        if settings.max_turns is not None and len(progress.turns) >= settings.max_turns:
+            return StopReason.TURN_LIMIT, _UNSCORED
         if cancel is not None and cancel.is_set():
             raise CancelledPolicyError("the run was stopped")
         seen, used = _view(messages, settings, deadline, progress)

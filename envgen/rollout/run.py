@@ -61,6 +61,8 @@ class RolloutConfig(Record):
     """Whether "all tasks" means the re-seeded variants too."""
     style: Style | None = None
     """What the policy is asked for, in its system message; see ``policies.styles``."""
+    max_turns: int | None = Field(default=None, ge=1)
+    """End an episode after so many replies, where its task would allow more."""
     sampling: Sampling = Sampling()
     context: ContextConfig = ContextConfig()
     """What to do when a model's window fills up."""
@@ -102,7 +104,8 @@ class RolloutConfig(Record):
             "sampling": self.sampling.model_dump(mode="json"),
             "context": self.context.model_dump(mode="json"),
         }
-        return found if self.style is None else {**found, "style": self.style}
+        later: dict[str, JsonValue] = {"style": self.style, "max_turns": self.max_turns}
+        return found | {name: value for name, value in later.items() if value is not None}
 
 
 _PLACING = frozenset(

@@ -65,6 +65,7 @@ def episode_worker(
                 context=config.context if config.context.strategy != "none" else None,
                 cancel=cancel,
                 style=config.style,
+                max_turns=config.max_turns,
             )
             for sample in chunk.samples
         ]

@@ -38,6 +38,8 @@ class EvalConfig(Record):
     temperatures: tuple[float, ...] = Field(default=(0.0, 1.0), min_length=1)
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_new_tokens: int = Field(default=256, ge=1)
+    max_turns: int | None = Field(default=None, ge=1)
+    """Replies of an episode, where its task would allow more."""
     style: Style | None = None
     """What the policy is asked for, in its system message; see ``policies.styles``."""
     concurrency: int | None = Field(default=None, ge=1)
@@ -157,6 +159,7 @@ def _play(
                 temperature=temperature, top_p=config.top_p, max_tokens=config.max_new_tokens
             ),
             style=config.style,
+            max_turns=config.max_turns,
             concurrency=config.concurrency,
             backend=config.backend,
             unproven=config.unproven,

@@ -48,6 +48,9 @@ class SamplingConfig(Record):
     """Most tokens that one is drawn from, so that sampling masks stay small."""
     max_new_tokens: int = Field(default=256, ge=1)
     """Of one reply."""
+    max_turns: int | None = Field(default=None, ge=1)
+    """Replies of a rollout, where its task would allow more: a policy that goes astray may else call in
+    vain for all of them, and one such rollout takes longer to learn from than a hundred others."""
     max_batch: int = Field(default=128, ge=1)
     """Replies that are written together."""
     cache_tokens: int | None = Field(default=None, ge=1)
@@ -198,6 +201,7 @@ class Sampler:
                 seed=episode.seed,
                 sampling=sampling,
                 style=config.style,
+                max_turns=config.max_turns,
             )
         finally:
             with self._lock:

@@ -360,6 +360,24 @@ def test_limits_end_an_episode_without_a_pass(
     assert not got.reached_verifier
 
 
+@pytest.mark.parametrize(("max_turns", "turns"), [(2, 2), (9, 3), (None, 3)])
+def test_a_run_may_allow_fewer_turns_than_the_task(
+    fresh: Dataset, max_turns: int | None, turns: int
+) -> None:
+    env = limited(fresh, turns=3)
+    got = run_episode(env, Sleepy(), "tiny-cheapest", sample=0, seed=0, max_turns=max_turns)
+    assert len(got.trajectory.turns) == turns
+    assert got.trajectory.stop is StopReason.TURN_LIMIT
+    assert got.trajectory.score is not None
+    assert not got.trajectory.score.passed
+
+
+def test_fewer_turns_make_another_run(dataset: Dataset) -> None:
+    config = RolloutConfig(dataset=str(dataset.path), policy=PolicyConfig(spec="gold"), out="x")
+    assert "max_turns" not in config.identity()
+    assert config.model_copy(update={"max_turns": 2}).identity() != config.identity()
+
+
 class Broken:
     """Raises what it is told to."""
 
