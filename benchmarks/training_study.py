@@ -56,10 +56,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12, 13, 14])
+    parser.add_argument("--demo-only", action="store_true", help="leave the controls for later")
     parser.add_argument("--out", type=Path, help="where training_study.json goes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    found = [Seed(seed, arguments.work / f"seed-{seed}").run() for seed in arguments.seeds]
+    found = [
+        Seed(seed, arguments.work / f"seed-{seed}").run(demo_only=arguments.demo_only)
+        for seed in arguments.seeds
+    ]
     if arguments.out is not None:
         path = arguments.out / "training_study.json"
         record = {"config": TrainingDemoConfig().model_dump(mode="json"), "seeds": found}
@@ -86,9 +90,11 @@ class Seed:
         if (folder / "parts.json").exists():
             self.parts = json.loads((folder / "parts.json").read_text())
 
-    def run(self) -> dict[str, Any]:
+    def run(self, *, demo_only: bool = False) -> dict[str, Any]:
         """All parts, in order."""
         self.part("demo", self._demo)
+        if demo_only:
+            return {"seed": self.config.seed, **self.parts}
         self.part("temperatures", self._temperatures)
         budget = self.parts["demo"]["cpu_s"]["grpo"]
         self.part("more_sft", lambda: self._more_sft(budget))
@@ -356,14 +362,15 @@ def table(found: Sequence[dict[str, Any]]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
-        summary, sampled = one["demo"]["summary"], one["temperatures"]
+        summary, sampled = one["demo"]["summary"], one.get("temperatures")
+        share = one.get("counterfactual", {}).get("share")
         cells = [
             str(one["seed"]),
             f"{summary['before']['greedy']['value']:.3f} -> {summary['after']['greedy']['value']:.3f}, "
             f"{lift(summary['greedy_lift'])}",
-            f"{lift(sampled['lift_over_best'])}, {sampled['best']:g}",
-            *(f"{one[name]['greedy_lift']['value']:+.3f}" for name in CONTROLS),
-            f"{one['counterfactual']['share']:.2f}",
+            f"{lift(sampled['lift_over_best'])}, {sampled['best']:g}" if sampled else "-",
+            *(f"{one[n]['greedy_lift']['value']:+.3f}" if n in one else "-" for n in CONTROLS),
+            "-" if share is None else f"{share:.2f}",
             " / ".join(_greedy(one.get("attention", {}), kind) for kind in KINDS),
             f"{sum(one['demo']['cpu_s'].values()):.0f}",
         ]

@@ -9,9 +9,7 @@ from functools import cache
 import hypothesis
 import pytest
 
-if (
-    "PYTEST_XDIST_WORKER" in os.environ
-):  # processes on every core: their threads would wait in turns
+if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: more threads would wait in turns
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("shared", deadline=None)  # time limits fail on busy machines
