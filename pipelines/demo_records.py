@@ -22,7 +22,8 @@ class TrainingDemoConfig(Record):
     layers: int = Field(default=3, ge=1)
     index_topk: int = Field(default=16, ge=1)
     """Keys that sparse attention sees; conversations are about 70 tokens long."""
-    dense_epochs: float = Field(default=2.5, gt=0)
+    dense_epochs: float = Field(default=4.0, gt=0)
+    """Over gold alone; the later stages learn from the expert."""
     index_epochs: float = Field(default=0.3, gt=0)
     sparse_epochs: float = Field(default=1.0, gt=0)
     tokens_per_batch: int = Field(default=5_000, ge=1)

@@ -189,11 +189,13 @@ def _model(config: TrainingDemoConfig, out: Path, data: Path) -> None:
 def _dense(
     config: TrainingDemoConfig, data: Path, runs: tuple[str, str], out: Path
 ) -> ColdStartConfig:
-    """The longest stage: copying and comparing form under dense attention."""
+    """The longest stage: copying and comparing form under dense attention, from right answers only.
+
+    From the biased expert comparing forms, too, but not with every seed: its answers are mostly noise.
+    """
     return ColdStartConfig(
         data=str(data),
-        rollouts=runs,
-        weights=(config.gold_weight, 1 - config.gold_weight),
+        rollouts=runs[:1],
         model=str(out / "model"),
         attention="dense",
         epochs=config.dense_epochs,
@@ -227,7 +229,7 @@ def _indexer(
 def sparse_config(
     config: TrainingDemoConfig, data: Path, runs: tuple[str, str], out: Path
 ) -> ColdStartConfig:
-    """The trunk gets used to sparse attention; the form of replies counts in full again."""
+    """The cold start proper: the biased expert is learnt, and sparse attention; form counts in full again."""
     return ColdStartConfig(
         data=str(data),
         rollouts=runs,
