@@ -93,9 +93,9 @@ class Seed:
     def run(self, *, demo_only: bool = False) -> dict[str, Any]:
         """All parts, in order."""
         self.part("demo", self._demo)
+        self.part("temperatures", self._temperatures)
         if demo_only:
             return {"seed": self.config.seed, **self.parts}
-        self.part("temperatures", self._temperatures)
         budget = self.parts["demo"]["cpu_s"]["grpo"]
         self.part("more_sft", lambda: self._more_sft(budget))
         self.part("rft", lambda: self._rft(budget))
