@@ -9,7 +9,7 @@ from envgen.train.bootstrap import Estimate
 
 
 class TrainingDemoConfig(Record):
-    """How much of everything; the defaults take about eight minutes on two cores."""
+    """How much of everything; the defaults take about five minutes on two cores."""
 
     parents: int = Field(default=6, ge=1)
     """Proven tasks whose variants are played."""

@@ -35,13 +35,13 @@ def quickstart(
         bool | None,
         typer.Option(
             "--train/--no-train",
-            help="Also train a policy from nothing (8 minutes). Default: where PyTorch is installed.",
+            help="Also train a policy from nothing (5 minutes). Default: where PyTorch is installed.",
             show_default=False,
         ),
     ] = None,
     json: Json = None,
 ) -> None:
-    """Synthesize, prove, step, filter, train a policy and report, in ten minutes on two cores.
+    """Synthesize, prove, step, filter, train a policy and report, in seven minutes on two cores.
 
     Fills a folder with a dataset, rollouts, the tasks kept by pass@100, report.html and summary.json; with
     training also sft/last and grpo/last, which `envgen eval --model` loads.
