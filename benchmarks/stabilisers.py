@@ -46,12 +46,13 @@ from envgen.model.sampling import SamplingParams
 from envgen.policies.dsa import reply_tokens
 from envgen.train.batch import RowBatch, row_batch, say
 from envgen.train.engine_weights import engine_model, publish
+from envgen.train.figures import Figures
 from envgen.train.grpo import GRPOConfig
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
 from envgen.train.parallel import Alone, balance
 from envgen.train.rows import NOT_ROUTED, Row, turn_rows
 from envgen.train.sft import SFTConfig, TaughtRow, sft_loss, taught_batch
-from envgen.train.update import Figures, Learnt, UpdateConfig, Updater
+from envgen.train.update import Learnt, UpdateConfig, Updater
 
 END, BOS, ASK, FIRST_COUNT = 0, 1, 2, 3
 OFF: Mapping[str, tuple[str, object]] = {

@@ -29,6 +29,7 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding
 from envgen.store.dataset import Dataset
 from envgen.train.checkpoints import Checkpoints
+from envgen.train.figures import Figures
 from envgen.train.fit import fitting_encoding
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_told import Spent, TrainGRPOSummary, everywhere, in_words, line_of, warn
@@ -45,12 +46,7 @@ from envgen.train.rewards import (
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
 from envgen.train.sharding import shard, whole_model
 from envgen.train.tasks import TaskSampler, TaskSamplerConfig, make_sampler, task_pool
-from envgen.train.update import (
-    Figures,
-    Learnt,
-    UpdateConfig,
-    Updater,
-)
+from envgen.train.update import Learnt, UpdateConfig, Updater
 from envgen.verifiers.holes import is_unsolvable
 
 logger = logging.getLogger(__name__)

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 
 from envgen.core.types import Record
+from envgen.train.figures import Figures
 from envgen.train.grpo import varied
 from envgen.train.parallel import Ranks
 from envgen.train.rewards import RewardTable, joined
 from envgen.train.rollouts import Rollouts
-from envgen.train.update import KEPT_MASS_ALARM, MASKED_ALARM, Figures
+from envgen.train.update import KEPT_MASS_ALARM, MASKED_ALARM
 from envgen.train.well_formed import calls_of
 
 logger = logging.getLogger(__name__)

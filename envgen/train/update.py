@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from envgen.core.types import Record
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.batch import RowBatch, Said, row_batch, say
+from envgen.train.figures import Figures, quantile
 from envgen.train.grpo import (
     GRPOConfig,
     Loss,
@@ -89,81 +90,6 @@ class _MiniBatch(NamedTuple):
     parts: list[_Part]
     spare: int
     """Passes that another process makes and this one has no part for, where the model is in shards."""
-
-
-@dataclass
-class Figures:
-    """What to watch of one batch; a sum or list over its parts."""
-
-    log_ratios: list[Tensor] = field(default_factory=list)
-    divergences: list[Tensor] = field(default_factory=list)
-    """(9)'s, before the first update."""
-    negatives: int = 0
-    masked: int = 0
-    clipped: int = 0
-    tokens: int = 0
-    tokens_run: int = 0
-    entropy: float = 0.0
-    kept_mass: float = 0.0
-    least_kept_mass: float = 1.0
-    ref_kept_mass: float = 0.0
-    ref_tokens: int = 0
-    """Tokens that pi_ref was asked about."""
-    kl: float = 0.0
-    index_loss: float = 0.0
-    loss: float = 0.0
-    norms: list[tuple[float, float]] = field(default_factory=list)
-    assembly_s: float = 0.0
-
-    @classmethod
-    def merged(cls, parts: Sequence[Figures]) -> Figures:
-        """Those of all processes: sums; the optimiser's are the same in each."""
-        total = cls(norms=parts[0].norms)
-        for part in parts:
-            total.log_ratios += part.log_ratios
-            total.divergences += part.divergences
-            total.assembly_s = max(total.assembly_s, part.assembly_s)
-            total.least_kept_mass = min(total.least_kept_mass, part.least_kept_mass)
-            for name in SUMMED:
-                setattr(total, name, getattr(total, name) + getattr(part, name))
-        return total
-
-    def named(self) -> dict[str, float]:
-        """By their names in ``metrics.jsonl``."""
-        found: dict[str, float] = {"update/tokens_run": self.tokens_run}
-        if self.norms:
-            trunk, indexer = np.array(self.norms).mean(0)
-            found |= {"update/loss": self.loss / len(self.norms), "update/grad_norm": float(trunk)}
-            found |= {
-                "index/loss": self.index_loss / len(self.norms),
-                "index/grad_norm": float(indexer),
-            }
-        if self.tokens:
-            ratio_N = torch.cat(self.log_ratios).abs()
-            found |= {
-                "policy/entropy": self.entropy / self.tokens,
-                "policy/kept_mass": self.kept_mass / self.tokens,
-                "policy/least_kept_mass": self.least_kept_mass,
-                "policy/clip_fraction": self.clipped / self.tokens,
-                "policy/kl": self.kl / self.tokens,
-                "policy/log_ratio_p99": _quantile(ratio_N, 0.99),
-                "policy/log_ratio_max": float(ratio_N.max()),
-            }
-        if self.ref_tokens:
-            found["policy/ref_kept_mass"] = self.ref_kept_mass / self.ref_tokens
-        if self.negatives:
-            found["policy/masked_negatives"] = self.masked / self.negatives
-        if self.divergences:
-            floor = torch.cat(self.divergences)
-            found |= {f"policy/floor_p{q}": _quantile(floor, q / 100) for q in (50, 95, 100)}
-        return found
-
-
-SUMMED = (
-    "negatives", "masked", "clipped", "tokens", "tokens_run", "entropy", "kept_mass", "ref_kept_mass",
-    "ref_tokens", "kl", "index_loss", "loss",
-)  # fmt: skip
-"""Figures that add up over processes."""
 
 
 class Updater:
@@ -380,7 +306,7 @@ class Updater:
             found += (gap_J / lengths_J).abs().tolist()
         self._stand_in(batch)
         everywhere = torch.tensor([gap for own in self._ranks.gather(found) for gap in own])
-        floor = _quantile(everywhere, 0.95) if len(everywhere) else 0.0
+        floor = quantile(everywhere, 0.95) if len(everywhere) else 0.0
         return max(self._objective.min_delta, self._objective.floor_multiple * floor)
 
     def _tokens(
@@ -407,12 +333,6 @@ class Updater:
             sampler_N=part.batch.old_N,
             kl_scale_I=kl_scale,
         )
-
-
-def _quantile(values: Tensor, q: float) -> float:
-    """By sorting: ``torch.quantile`` takes 2^24 values at most."""
-    ordered = values.sort().values
-    return float(ordered[min(len(ordered) - 1, round(q * (len(ordered) - 1)))])
 
 
 @torch.no_grad()
