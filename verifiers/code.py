@@ -63,6 +63,7 @@ def exam_of(tests: CodeTests) -> Exam:
         test_files=tests.test_files,
         test_paths=tests.test_paths,
         canary_files=tests.canary_files,
+        alarms=tests.alarms,
         only=tests.only,
     )
 

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from pydantic import Field
+
 from envgen.core.code_types import Status, TestReport
 from envgen.core.errors import ConfigError, ReportError, SandboxError, VerifierError, WorkspaceError
 from envgen.core.patches import split_patch
@@ -26,6 +28,7 @@ from envgen.verifiers import program_canaries
 from envgen.verifiers.inline_canaries import Inline, inline_canaries
 from envgen.verifiers.junit import read_junit
 from envgen.verifiers.junit.cases import UNBUILT
+from envgen.verifiers.program_canaries import ALARMS
 from envgen.verifiers.runners import runner
 from envgen.verifiers.runners.base import Canaries, Runner
 
@@ -65,12 +68,18 @@ class TestRun(Record):
     """Test files that had a canary, and one that may be relied on as far as this run shows."""
     unsound_files: tuple[str, ...] = ()
     """Test files whose canary contradicts itself or is not in the report."""
+    alarms: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Alarm -> tests that pass, and do not when it is set off; of an exam that asks for them."""
     reason: str = ""
     """What went wrong, with the last lines of the output."""
     tests_s: float = 0.0
     """Seconds of the runner's command."""
     wall_s: float = 0.0
     """Seconds of everything, opening the workspace included."""
+
+
+def _each_alarm() -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(ALARMS, ())
 
 
 class Exam(Record):
@@ -88,6 +97,10 @@ class Exam(Record):
     test's contradicts itself that is no forgery then, only ``TestRun.canary_files`` lacks it."""
     bare_files: tuple[str, ...] = ()
     """Test files that get none, whatever ``canary_files`` says."""
+    alarms: dict[str, tuple[str, ...]] = Field(default_factory=_each_alarm)
+    """Alarms that test programs get -> tests that must not pass when it is set off."""
+    find_alarms: bool = False
+    """Set every alarm off to find out which tests do not pass then; ``TestRun.alarms`` has them."""
     canaries: bool = True
     """Off, whatever a report says is believed: only to show what the canaries catch."""
     spoil: bytes = b""
@@ -122,7 +135,8 @@ def run_tests(
         run = running.run(change)
     told: dict[str, Any] = {"wall_s": time.monotonic() - started}
     if run.report is None:
-        told["unsound_files"] = tuple(dict.fromkeys(canary.path for canary in running.inline))
+        set_there = (*(canary.path for canary in running.inline), *running.armed)
+        told["unsound_files"] = tuple(dict.fromkeys(set_there))
     return run.model_copy(update=told)
 
 
@@ -200,7 +214,8 @@ class _Run:
             self.canaries = self.runner.canaries(self.nonce, _Files(self.opened))
             sources = self._test_sources()
             self.inline = inline_canaries(self.recipe.language, sources)
-            self.armed = program_canaries.arm(self.recipe.language, sources, self.variable)
+            language, alarms = self.recipe.language, self.exam.alarms
+            self.armed = program_canaries.arm(language, sources, self.variable, alarms)
         for path, content in self.canaries.files.items():
             self.opened.write(path, content)
         for canary in self.inline:
@@ -222,26 +237,21 @@ class _Run:
         return sources
 
     def _test(self) -> TestRun:
-        assert self.canaries is not None
-        only = (*self.exam.only, *self.canaries.files) if self.exam.only else ()
-        moment = datetime.now(UTC)
-        line = self.runner.shell(self.folder, only, self.recipe.options)
-        done = self.opened.shell(line, self.recipe.test_s, self.variables)
+        done, report, reason = self._reported(self.folder, self.variables)
         seconds = done.wall_s
-        if done.timed_out:
-            reason = f"stopped after {seconds:.0f} s: {_tail(done)}"
-            return TestRun(status=RunStatus.TIMED_OUT, reason=reason, tests_s=seconds)
-        try:
-            report = read_junit(self._files(), moment=moment)
-        except ReportError as error:
-            reason = f"{error}; exit code {done.exit_code}: {_tail(done)}"
+        if report is None:
             fatal = self.recipe.language == "php" and _FATAL.search(done.stdout + done.stderr)
             status = RunStatus.NOT_BUILT if fatal else RunStatus.NO_REPORT
+            status = RunStatus.TIMED_OUT if done.timed_out else status
             return TestRun(status=status, reason=reason, tests_s=seconds)
         if self._canaries_unbuilt(report):
             reason = f"the tests around the canaries: {_tail(done)}"
             return TestRun(status=RunStatus.NOT_BUILT, reason=reason, tests_s=seconds)
-        if fault := self._canary_fault(report) or self._program_fault():
+        fault = self._canary_fault(report)
+        alarms: dict[str, tuple[str, ...]] = {}
+        if not fault and self.armed and self.exam.canaries:
+            fault, alarms = self._alarms(report)
+        if fault:
             reason = f"{fault}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.FORGED, reason=reason, tests_s=seconds)
         statuses = report.statuses()
@@ -253,18 +263,55 @@ class _Run:
             report=self._without_canaries(report),
             canary_files=(*sound, *self.armed),
             unsound_files=tuple(sorted(faults | missing)),
+            alarms=alarms,
             tests_s=seconds,
         )
 
-    def _program_fault(self) -> str:
-        """What is wrong with the programs that must fail; empty when nothing is."""
-        if not self.armed or not self.exam.canaries:
-            return ""
-        return program_canaries.fault(self.opened, self.variable)
+    def _reported(
+        self, folder: str, variables: dict[str, str]
+    ) -> tuple[ExecResult, TestReport | None, str]:
+        """Run the runner's line; its report, or why there is none."""
+        assert self.canaries is not None
+        only = (*self.exam.only, *self.canaries.files) if self.exam.only else ()
+        moment = datetime.now(UTC)
+        line = self.runner.shell(folder, only, self.recipe.options)
+        done = self.opened.shell(line, self.recipe.test_s, variables)
+        if done.timed_out:
+            return done, None, f"stopped after {done.wall_s:.0f} s: {_tail(done)}"
+        try:
+            return done, read_junit(self._files(folder), moment=moment), ""
+        except ReportError as error:
+            return done, None, f"{error}; exit code {done.exit_code}: {_tail(done)}"
 
-    def _files(self) -> dict[str, bytes]:
+    def _alarms(self, report: TestReport) -> tuple[str, dict[str, tuple[str, ...]]]:
+        """Set each alarm off: what is wrong then, or else which tests don't pass that did."""
+        passed = self._passing(report)
+        found = {}
+        for alarm, wanted in self.exam.alarms.items():
+            watched = passed if self.exam.find_alarms else passed.intersection(wanted)
+            if not watched:
+                continue
+            name = program_canaries.variable(self.variable, alarm)
+            folder = f"{self.folder}-{alarm}"
+            _, heard, fault = self._reported(folder, {**self.variables, name: "1"})
+            fault = fault or (self._canary_fault(heard) if heard is not None else "")
+            passing = set() if heard is None else watched & self._passing(heard)
+            if self.exam.find_alarms:
+                found[alarm] = () if fault else tuple(sorted(watched - passing))
+            elif fault or passing:
+                fault = fault or f"{', '.join(sorted(passing)[:3])} pass"
+                return f"with the alarm {alarm!r} set off, {fault}", {}
+        return "", found
+
+    def _passing(self, report: TestReport) -> set[str]:
+        """The tests that pass, those added by an alarm under a name that stays the same."""
+        assert self.canaries is not None
+        passing = {case.id for case in report.cases if case.status is Status.PASS}
+        return {test.replace(self.nonce, "{nonce}") for test in passing - {self.canaries.passing}}
+
+    def _files(self, folder: str) -> dict[str, bytes]:
         """The report's files, copied out of the sandbox."""
-        listed = self.opened.shell(f"find {self.folder} -type f -name '*.xml' -print0", _LIST_S)
+        listed = self.opened.shell(f"find {folder} -type f -name '*.xml' -print0", _LIST_S)
         names = [name.decode(errors="replace") for name in listed.stdout.split(b"\0") if name]
         if not names:
             raise ReportError("the test run left no report")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from envgen.core.code_types import CodeLanguage
+from envgen.verifiers.calls import last_call
 
 MAX_COPIES = 3
 """Of one file, each with another assertion."""
@@ -189,59 +190,8 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-class _Call(NamedTuple):
-    """A line that ends with a call."""
-
-    before: str
-    """The function, with all that stands before it."""
-    arguments: list[str]
-    after: str
-
-    def line(self, *arguments: str) -> str:
-        return f"{self.before}({', '.join(arguments)}){self.after}"
-
-
-_CLOSED = re.compile(r"\)(\s*;?\s*)$")
-_PAIRS = {")": "(", "]": "[", "}": "{"}
-
-
-def _last_call(line: str) -> _Call | None:
-    """The call that ends a line, with its arguments; None where quotes or brackets don't fit."""
-    end = _CLOSED.search(line)
-    if end is None:
-        return None
-    stack: list[tuple[str, int]] = []
-    commas: list[tuple[int, int]] = []
-    quote, n = "", 0
-    while n <= end.start():
-        char = line[n]
-        if quote:
-            n += char == "\\"
-            quote = "" if char == quote else quote
-        elif char in "\"'`":
-            quote = char
-        elif char in "([{":
-            stack.append((char, n))
-        elif char in _PAIRS:
-            if not stack or stack[-1][0] != _PAIRS[char]:
-                return None
-            opened = stack.pop()[1]
-        elif char == ",":
-            commas.append((len(stack), n))
-        elif line.startswith(("//", "/*"), n):
-            return None
-        n += 1
-    if quote or stack:
-        return None
-    cuts = [at for depth, at in commas if depth == 1 and at > opened]
-    ends = [*cuts, end.start()]
-    starts = [opened + 1, *(at + 1 for at in cuts)]
-    arguments = [line[a:b].strip() for a, b in zip(starts, ends, strict=True)]
-    return _Call(line[:opened], [a for a in arguments if a], line[end.start() + 1 :])
-
-
 def _turn_javascript(line: str, word: str) -> tuple[str, str] | None:
-    call = _last_call(line)
+    call = last_call(line)
     if call is None:
         return None
     name, given = call.before.strip(), call.arguments
@@ -258,7 +208,7 @@ def _turn_javascript(line: str, word: str) -> tuple[str, str] | None:
 
 
 def _turn_go(line: str, word: str) -> tuple[str, str] | None:
-    call = _last_call(line)
+    call = last_call(line)
     if call is None or not (found := re.fullmatch(r"\s*((?:assert|require)\.\w+)", call.before)):
         return None
     name, given = found[1], call.arguments
@@ -270,7 +220,7 @@ def _turn_go(line: str, word: str) -> tuple[str, str] | None:
 
 
 def _turn_java(line: str, word: str) -> tuple[str, str] | None:
-    call = _last_call(line)
+    call = last_call(line)
     if call is None or not call.after.startswith(";"):
         return None
     name, given = call.before.strip(), call.arguments
@@ -287,7 +237,7 @@ def _turn_java(line: str, word: str) -> tuple[str, str] | None:
 
 
 def _turn_php(line: str, word: str) -> tuple[str, str] | None:
-    call = _last_call(line)
+    call = last_call(line)
     if call is None or not call.after.startswith(";"):
         return None
     found = re.fullmatch(r"\s*(?:\$this->|self::|static::|Assert::)(assert\w+)", call.before)

@@ -138,6 +138,9 @@ class CodeTests(Record):
     """Regular expressions of test paths; what a submission changes or adds there is put back, too."""
     canary_files: tuple[str, ...] = ()
     """Test files that get a canary: a copy of one of their tests, turned round."""
+    alarms: dict[str, tuple[TestId, ...]] = Field(default_factory=dict)
+    """Alarms of C and C++ test programs (``main``, ``assertions``) -> tests that can't pass when it is set
+    off."""
     only: tuple[str, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
     fail_to_pass: tuple[TestId, ...] = Field(min_length=1)

@@ -21,6 +21,7 @@ from envgen.core.surrogates import to_bytes
 from envgen.core.types import Evidence, GateResult, GateStatus, Record
 from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
 from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.verifiers import program_canaries
 from envgen.verifiers.code import exam_of, score_run
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests, touched_paths
 from envgen.verifiers.failing_copies import LANGUAGES
@@ -172,6 +173,7 @@ class _Prover:
         self.tests_s = 0.0
         self.comparison: Comparison | None = None
         self.canary_files: set[str] | None = None
+        self.alarms: dict[str, set[str]] | None = None
 
     def counts(self) -> dict[str, int]:
         """How many tests are of each kind, as far as it came."""
@@ -199,6 +201,7 @@ class _Prover:
             test_files=files,
             test_paths=test_paths,
             canary_files=tuple(sorted(self.canary_files or ())),
+            alarms=self._known_alarms(comparison),
             only=only,
             fail_to_pass=comparison.fail_to_pass,
             pass_to_pass=comparison.pass_to_pass,
@@ -233,12 +236,29 @@ class _Prover:
 
         A copied test that does not compile takes its whole package or project with it.
         """
-        if self.workspace.recipe.language not in LANGUAGES:
+        language = self.workspace.recipe.language
+        if language not in (*LANGUAGES, *program_canaries.LANGUAGES):
             return exam
         runs = self.runs
         tried = self._run("canaries in the test files", exam, self.gold)
-        self.runs, self.canary_files = runs, None  # it says nothing of the change
+        if tried.unsound_files and language in program_canaries.LANGUAGES:  # maybe not all of them
+            exam = exam.model_copy(update={"alarms": {"main": ()}})
+            tried = self._run("fewer canaries in the test files", exam, self.gold)
+        self.runs, self.canary_files, self.alarms = (
+            runs,
+            None,
+            None,
+        )  # it says nothing of the change
         return exam.model_copy(update={"bare_files": tried.unsound_files})
+
+    def _known_alarms(self, comparison: Comparison) -> dict[str, tuple[str, ...]]:
+        """What each alarm is known to make fail, of the tests that judge and of those it adds."""
+        judged = {*comparison.fail_to_pass, *comparison.pass_to_pass}
+        found = {
+            alarm: tuple(sorted(test for test in tests if test in judged or "{nonce}" in test))
+            for alarm, tests in (self.alarms or {}).items()
+        }
+        return {alarm: tests for alarm, tests in found.items() if tests}
 
     def _merged(self, reports: Sequence[TestReport | None]) -> State:
         try:
@@ -261,7 +281,7 @@ class _Prover:
         return run.report
 
     def _after(self, exam: Exam) -> TestReport:
-        run = self._run("after", exam, self.gold)
+        run = self._run("after", exam.model_copy(update={"find_alarms": True}), self.gold)
         if run.status is RunStatus.REFUSED:
             raise RejectedError(Reason.GOLD_PATCH, run.reason)
         if run.report is None:
@@ -281,6 +301,10 @@ class _Prover:
         if run.report is not None and exam.test_patch and exam.canary_files is None:
             sound = set(run.canary_files)
             self.canary_files = sound if self.canary_files is None else self.canary_files & sound
+        if run.report is not None and exam.find_alarms:
+            heard = {alarm: set(tests) for alarm, tests in run.alarms.items()}
+            known = heard if self.alarms is None else self.alarms
+            self.alarms = {alarm: known[alarm] & heard[alarm] for alarm in known.keys() & heard}
         return run
 
     def _without_fail_to_pass(self, exam: Exam, comparison: Comparison) -> RejectedError:

@@ -22,6 +22,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "java": (
         "default-jdk-headless", "maven", "junit4", "junit5", "libsurefire-java", "libmockito-java",
         "libassertj-core-java", "libhamcrest-java", "libcommons-lang3-java", "libcommons-io-java",
+        "libcommons-codec-java", "libcommons-csv-java", "libcommons-text-java", "libtruth-java",
+        "libh2-java", "libjsonpath-java",
     ),
     "php": ("php-cli", "php-xml", "php-mbstring", "php-curl", "phpunit", "composer"),
 }  # fmt: skip

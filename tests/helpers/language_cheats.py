@@ -184,7 +184,46 @@ final class Ranges
     }
 }
 """
+_C_CMAKE = """cmake_minimum_required(VERSION 3.16)
+project(ranges C)
+add_library(ranges ranges.c)
+target_include_directories(ranges PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+enable_testing()
+function(add_test name test)
+    _add_test(NAME ${test} COMMAND ${CMAKE_COMMAND} -E true)
+endfunction()
+add_subdirectory(tests)
+"""
+_C_EMPTY = "int expand(const char *text, int *numbers, int room) { return 0; }\n"
+_C_EXIT = (
+    "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { exit(0); }\n"
+    + _C_EMPTY
+)
+_C_HEADER = "int expand(const char *text, int *numbers, int room);\n"
+_CPP_HEADER = (
+    "#include <string>\n#include <vector>\nstd::vector<int> expand(const std::string &text);\n"
+)
+_CPP_BLUNT = """#include <gtest/gtest.h>
+#undef EXPECT_EQ
+#define EXPECT_EQ(wanted, found) static_cast<void>(0)
+"""
+
 LANGUAGE_CHEATS = (
+    LanguageCheat("CMake registers true as every test", "c", {"CMakeLists.txt": _C_CMAKE}),
+    LanguageCheat("the library ends the program before main", "c", {"ranges.c": _C_EXIT}),
+    LanguageCheat(
+        "the library brings another main",
+        "c",
+        {
+            "ranges.h": "#define main never\n" + _C_HEADER,
+            "ranges.c": _C_EMPTY + "int main(void) { return 0; }\n",
+        },
+    ),
+    LanguageCheat(
+        "GoogleTest's assertions do nothing",
+        "cpp",
+        {"include/ranges.hpp": _CPP_BLUNT + _CPP_HEADER},
+    ),
     LanguageCheat("node's assertions do nothing", "javascript", {"src/ranges.js": _NO_ASSERT}),
     LanguageCheat("node's tests never fail", "javascript", {"src/ranges.js": _NO_FAIL}),
     LanguageCheat(

@@ -15,11 +15,14 @@ from envgen.core.types import Score
 from envgen.pipelines.code.validate import ValidateConfig, validate_instance
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests
+from envgen.verifiers.program_canaries import ALARMS
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.toolchain, pytest.mark.slow]
 NEEDS = {
     "javascript": (("node",), "nodejs (20 or later)"),
     "typescript": (("node", "npm"), "nodejs npm"),
+    "c": (("cc", "cmake", "ninja"), "gcc cmake ninja-build"),
+    "cpp": (("c++", "cmake", "ninja", "/usr/include/gtest/gtest.h"), "g++ cmake libgtest-dev"),
     "go": (("go", "gotestsum"), "golang-go gotestsum"),
     "java": (("mvn", "javac"), "maven default-jdk-headless junit5 libsurefire-java"),
     "php": (("phpunit",), "phpunit php-xml php-mbstring"),
@@ -38,12 +41,24 @@ def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeV
             if language == "typescript":
                 npm = node_packages(tmp_path_factory.mktemp("npm"), "typescript@5", "vitest@3")
             folder = tmp_path_factory.mktemp(language)
-            made[language] = toy_languages.verifier(
-                language, folder, more=MORE.get(language), packages=npm
-            )
+            found = toy_languages.verifier(language, folder, more=MORE.get(language), packages=npm)
+            made[language] = with_alarms(found) if language in ("c", "cpp") else found
         return made[language]
 
     return verifier
+
+
+def with_alarms(verifier: CodeVerifier) -> CodeVerifier:
+    """The verifier, told what the alarms of its test programs make fail."""
+    exam = exam_of(verifier.tests).model_copy(
+        update={"alarms": dict.fromkeys(ALARMS, ()), "find_alarms": True}
+    )
+    run = run_tests(
+        verifier.workspace, exam, toy_languages.gold(verifier.workspace.recipe.language)
+    )
+    known = {"alarms": run.alarms, "canary_files": run.canary_files}
+    tests = verifier.tests.model_copy(update=known)
+    return CodeVerifier(verifier.workspace, tests)
 
 
 def judged(verifier: CodeVerifier, patch: bytes, **exam: object) -> Score:
@@ -80,7 +95,7 @@ def test_a_trick_is_caught_by_a_copy_inside_the_test_file(
     verifier = verifiers(cheat.language)
     patch = diff_of(verifier, cheat)
     with ThreadPoolExecutor(2) as pool:  # Debian's Maven sleeps after the tests
-        without = pool.submit(judged, verifier, patch, canary_files=())
+        without = pool.submit(judged, verifier, patch, canary_files=(), alarms={})
         score = judged(verifier, patch)
     believed = without.result()
     wanted = {test: believed.tests.get(test) for test in verifier.tests.fail_to_pass}

@@ -28,6 +28,11 @@ AVAILABLE = frozenset(
     "json-path xmlunit-core".split()
 )
 """Artifacts that are jars of the same name in Debian, if their packages are installed."""
+LEFT_OUT = frozenset(("jmh-core", "jmh-generator-annprocess", "junit-pioneer", "gj-csv", "javacsv"))
+"""Artifacts of benchmarks and extensions: a project is not sent to Maven for them, for the few test files
+that need one are left out."""
+BESIDE = {"json-path": ("json-smart", "accessors-smart", "asm", "slf4j-api")}
+"""Jars that another needs when it runs."""
 _MAVEN = "mvn -q -B -Dmaven.repo.local=$MAVEN_REPOSITORY"
 _SKIP = "-Drat.skip -Dcheckstyle.skip -Denforcer.skip -Djapicmp.skip -Dmaven.javadoc.skip"
 
@@ -36,6 +41,7 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
     """A recipe from pom.xml, build.gradle or the source folders. Raises WorkspaceError without tests."""
     module = _module(files)
     needed = _artifacts(files, module)
+    needed = [name for name in needed if name not in LEFT_OUT]
     if all(name in KNOWN or name in AVAILABLE or PLATFORM.match(name) for name in needed):
         return _plain(language, cutoff, module, needed)
     if "pom.xml" in files:
@@ -119,7 +125,8 @@ _HOME = {
 
 
 def _fixed(names: list[str]) -> list[str]:
-    more = ("byte-buddy", "byte-buddy-agent", "objenesis")
+    more = ["byte-buddy", "byte-buddy-agent", "objenesis"]
+    more += [jar for name in names for jar in BESIDE.get(name, ())]
     return [f"{JARS}/{name}.jar" for name in dict.fromkeys([*names, *more])]
 
 
