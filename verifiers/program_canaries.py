@@ -39,7 +39,8 @@ _ONE = re.compile(
 _TWO = re.compile(r"(?P<name>\w*(?:assert|check|require|expect)\w*?_)(?P<sign>\w\w|STR\w\w)", re.I)
 """Assertions that compare two things; the comparison is the end of their name."""
 _TURNED = {
-    "EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT", "STREQ": "STRNE", "STRNE": "STREQ",
+    "EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT",
+    "STREQ": "STRNE", "STRNE": "STREQ",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "node": (*_C, "nodejs", "npm"),
     "cpp": (
         *_C, "cmake", "ninja-build", "meson", "libgtest-dev", "libgmock-dev", "catch2", "doctest-dev",
-        "check",
+        "check", "autoconf", "automake", "libtool",
     ),
     "go": ("golang-go", "gotestsum", "golang-github-stretchr-testify-dev"),
     "java": (

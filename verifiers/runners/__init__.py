@@ -19,6 +19,8 @@ RUNNERS = Registry(
         "mocha": f"{_HERE}.mocha:Mocha",
         "vitest": f"{_HERE}.vitest:Vitest",
         "ctest": f"{_HERE}.ctest:CTest",
+        "meson": f"{_HERE}.meson:Meson",
+        "make": f"{_HERE}.make:Make",
         "googletest": f"{_HERE}.googletest:GoogleTest",
         "catch2": f"{_HERE}.catch2:Catch2",
         "gotestsum": f"{_HERE}.gotestsum:Gotestsum",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envgen.core.code_types import CodeLanguage
-from envgen.verifiers.runners import base, java
+from envgen.verifiers.runners import base, java, scripts
 
 CLASSES = "${TEST_CLASSES:-build/classes}"
 """Where the recipe's build puts compiled tests; another place is TEST_CLASSES in its variables."""
@@ -17,10 +17,15 @@ JARS = (
     "/usr/share/java/univocity-parsers.jar 2>/dev/null | tr '\\n' ':')"
 )
 """Jars of the workspace, and the distribution's packages junit5 and junit4."""
+LEFT_OUT = scripts.error_case('"$k"', '"$k"', '"not compiled"', '"$d/left-$n.xml"')
+"""A test class that could not be compiled, and so was left out, is an error."""
 
 
 class JUnitConsole:
-    """``ConsoleLauncher --scan-classpath`` over the classes that the recipe's build compiled."""
+    """``ConsoleLauncher --scan-classpath`` over the classes that the recipe's build compiled.
+
+    Test files that it had to leave out stand in ``$TEST_CLASSES.left``, one path a line.
+    """
 
     name = "junit-console"
     languages: tuple[CodeLanguage, ...] = ("java",)
@@ -35,7 +40,11 @@ class JUnitConsole:
             options,
             f"--reports-dir {reports}",
         )
-        return f"{base.prepared(report_dir)} && {command}"
+        left = (
+            f'd={reports}; n=0; [ ! -f "$c.left" ] || sed -e "s:.*src/test/java/::" -e "s:[.]java$::" '
+            f'-e "s:/:.:g" "$c.left" | while IFS= read -r k; do n=$((n+1)); {LEFT_OUT}; done'
+        )
+        return f"{base.prepared(report_dir)} && {{ {command}; rc=$?; {left}; exit $rc; }}"
 
     def canaries(
         self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()

@@ -1,12 +1,14 @@
-"""How C and C++ projects are built: CMake, in ``build``, with their tests switched on.
+"""How C and C++ projects are built: CMake, Meson, Automake or a Makefile, with their tests switched on.
 
-What a project fetches while it is configured (FetchContent) is fetched in the install, where the
-network is open, or found among the system's packages. Later builds fetch nothing.
+The first of them that has tests is taken. What a project fetches while it is configured (FetchContent,
+Meson's wraps) is fetched in the install, where the network is open, or found among the system's packages.
+Later builds fetch nothing.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 
 from envgen.core.code_types import CodeLanguage, Recipe
 from envgen.core.errors import WorkspaceError
@@ -22,15 +24,46 @@ _NOT_WANTED = re.compile(
 _DISCOVERS = re.compile(
     r"gtest_discover_tests|gtest_add_tests|catch_discover_tests|doctest_discover"
 )
+_TARGET = re.compile(r"^(check|tests?|unittests?)(?:[ \t]+[\w.-]+)*[ \t]*:(?!=)", re.M)
 _FLAGS = (
     "-DCMAKE_BUILD_TYPE=Debug -DBUILD_TESTING=ON -DCMAKE_C_FLAGS=-w -DCMAKE_CXX_FLAGS=-w "
     "-DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DFETCHCONTENT_TRY_FIND_PACKAGE_MODE=ALWAYS"
 )
 """``-w``: warnings that old code gives to a newer compiler must not be errors."""
+_C_FLAGS = "CFLAGS='-g -O0 -w' CXXFLAGS='-g -O0 -w'"
 
 
 def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
-    """A recipe from CMakeLists.txt. Raises WorkspaceError where there is none."""
+    """A recipe from the project's build files. Raises WorkspaceError where none of them tells of tests."""
+    if _has_cmake_tests(files):
+        return _cmake(files, language, cutoff)
+    if re.search(r"\btest\s*\(", _said(files, "meson.build", "*/meson.build")):
+        return _meson(language, cutoff)
+    if "TESTS" in _said(files, "Makefile.am", "*/Makefile.am"):
+        return _automake(files, language, cutoff)
+    for name in files.matching("GNUmakefile", "makefile", "Makefile", "*/Makefile"):
+        target = _TARGET.search(files.text(name))
+        if target and name.count("/") <= 1:
+            return _make(name.rpartition("/")[0], target[1], language, cutoff)
+    if files.matching("CMakeLists.txt", "*/CMakeLists.txt"):
+        return _cmake(files, language, cutoff)
+    raise WorkspaceError(
+        "no CMakeLists.txt, meson.build, Makefile.am or Makefile tells of tests",
+        "other build systems need a recipe by hand",
+    )
+
+
+def _said(files: TreeFiles, *globs: str) -> str:
+    names = [name for name in files.matching(*globs) if name.count("/") <= 3]
+    return "\n".join(files.text(name) for name in names)
+
+
+def _has_cmake_tests(files: TreeFiles) -> bool:
+    said = _said(files, "CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
+    return bool(re.search(r"\badd_test\b|enable_testing|include\s*\(\s*CTest", said, re.I))
+
+
+def _cmake(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
     folder = _project(files)
     said = "\n".join(files.text(name) for name in _cmake_files(files, folder))
     build = "cmake-build" if f"{folder}/build".lstrip("./") in _folders(files) else "build"
@@ -54,6 +87,52 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
     )
 
 
+def _meson(language: CodeLanguage, cutoff: str | None) -> Recipe:
+    flags = "-Dwerror=false --wrap-mode=nodownload"
+    return Recipe(
+        language=language,
+        runner="meson",
+        install=("meson subprojects download || true",),
+        build=(
+            f"[ -f build/build.ninja ] || meson setup build {flags} > /dev/null",
+            "ninja -C build",
+        ),
+        packages=("meson", "ninja-build", "build-essential"),
+        variables={"BUILD_DIR": "build", "GIT_CEILING_DIRECTORIES": "/work"},
+        cutoff=cutoff,
+    )
+
+
+def _automake(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
+    """Configured where its sources are: not every project can be built elsewhere."""
+    ready = "[ -f configure ] || autoreconf -fi"
+    return Recipe(
+        language=language,
+        runner="make",
+        install=(f"{ready} > /dev/null",),
+        build=(
+            f"{{ {ready}; }} > /dev/null 2>&1; [ -f Makefile ] || "
+            f"./configure --disable-dependency-tracking {_C_FLAGS} > /dev/null",
+            'make -s -j "$(nproc)"',
+        ),
+        packages=("autoconf", "automake", "libtool", "make", "build-essential"),
+        variables={"BUILD_DIR": ".", "MAKE_TARGET": "check"},
+        cutoff=cutoff,
+    )
+
+
+def _make(folder: str, target: str, language: CodeLanguage, cutoff: str | None) -> Recipe:
+    """What ``make`` makes by itself, then the target that tests; it alone is known to be there."""
+    return Recipe(
+        language=language,
+        runner="make",
+        build=(f'make -C {shlex.quote(folder or ".")} -k -s -j "$(nproc)" || true',),
+        packages=("make", "build-essential"),
+        variables={"BUILD_DIR": folder or ".", "MAKE_TARGET": target},
+        cutoff=cutoff,
+    )
+
+
 def _project(files: TreeFiles) -> str:
     """The folder of the top CMakeLists.txt: the root, or one folder below it."""
     found = [
@@ -61,10 +140,6 @@ def _project(files: TreeFiles) -> str:
         for name in files.matching("CMakeLists.txt", "*/CMakeLists.txt")
         if name.count("/") <= 1
     ]
-    if not found:
-        raise WorkspaceError(
-            "no CMakeLists.txt in the repository", "other build systems need a recipe by hand"
-        )
     if "CMakeLists.txt" in found:
         return "."
     tested = [name for name in found if re.search(r"\badd_test|enable_testing", files.text(name))]

@@ -94,7 +94,7 @@ def _plain(language: CodeLanguage, cutoff: str | None, module: str, needed: list
     start = f"{module}/" if module else ""
     javac = f'javac -encoding UTF-8 -nowarn -proc:none -g -parameters -d {CLASSES} -cp "{CLASSES}:{jars}"'
     sources = f"find {start}src/{{0}}/java -name '*.java' ! -name module-info.java ! -name package-info.java"
-    main = f"rm -rf {CLASSES}; mkdir -p {CLASSES}; {sources.format('main')} > /tmp/main; "
+    main = f"rm -rf {CLASSES} {CLASSES}.left; mkdir -p {CLASSES}; {sources.format('main')} > /tmp/main; "
     main += f"{javac} @/tmp/main"
     copy = (
         f"for d in {start}src/main/resources {start}src/test/resources {start}src/main/java "
@@ -106,6 +106,7 @@ def _plain(language: CodeLanguage, cutoff: str | None, module: str, needed: list
         "@/tmp/tests 2> /tmp/said; do n=$((n+1)); [ $n -lt 6 ] || break; "
         "grep -o '^[^ :]*[.]java:[0-9]*: error' /tmp/said | cut -d: -f1 | sort -u > /tmp/broken; "
         "[ -s /tmp/broken ] || { cat /tmp/said; exit 1; }; sed 's/^/not compiled: /' /tmp/broken; "
+        f"cat /tmp/broken >> {CLASSES}.left; "
         "grep -vxFf /tmp/broken /tmp/tests > /tmp/rest; mv /tmp/rest /tmp/tests; done"
     )
     return Recipe(

@@ -33,6 +33,7 @@ REQUIREMENTS = re.compile(
     r"^((requirements|reqs?)[-_./])?(tests?|testing|dev|development|ci)([-_.]?(requirements|reqs?))?"
     r"\.(txt|in)$"
 )
+_EXTRAS_REQUIRE = re.compile(r"extras_require\s*=\s*\{(.*?)\n?\s*\}", re.DOTALL | re.IGNORECASE)
 _LOOSE = f"{DEPENDENCIES}/loose.toml"
 _RELEASE = re.compile(r"^\W*(?:version\s+|v|release\s+)?(\d+\.\d+(?:\.\d+)*)", re.IGNORECASE | re.M)
 _TOOLS = re.compile(
@@ -135,10 +136,12 @@ def _groups(files: TreeFiles, project: dict[str, Any]) -> list[list[str]]:
 def _extras(files: TreeFiles, project: dict[str, Any]) -> list[str]:
     table = project.get("project", {}).get("optional-dependencies", {})
     poetry = project.get("tool", {}).get("poetry", {}).get("extras", {})
-    setup = re.search(r"extras_require\s*=\s*\{(.*?)\n?\s*\}", files.text("setup.py"), re.DOTALL)
+    setup = _EXTRAS_REQUIRE.search(files.text("setup.py"))
     in_setup = re.findall(r"['\"]([\w-]+)['\"]\s*:", setup[1]) if setup else []
     in_config = _ini(files, "setup.cfg").get("options.extras_require", {})
-    return list(dict.fromkeys([*table, *poetry, *in_setup, *in_config]))
+    in_tox = _ini(files, "tox.ini").get("testenv", {}).get("extras", "")
+    named = re.findall(r"[\w-]+", in_tox)
+    return list(dict.fromkeys([*table, *poetry, *in_setup, *in_config, *named]))
 
 
 def _ini(files: TreeFiles, name: str) -> dict[str, dict[str, str]]:

@@ -247,8 +247,41 @@ def test_c_and_cpp_choose_the_runner_that_tells_most(tmp_path: Path) -> None:
     assert own.variables["BUILD_DIR"] == "cmake-build"
     below = _recipe(tmp_path / "below", "c", {"lib/CMakeLists.txt": "enable_testing()"})
     assert below.install[0].startswith("cmake -S lib -B build")
-    with pytest.raises(WorkspaceError, match=r"no CMakeLists\.txt"):
-        _recipe(tmp_path / "none", "c", {"Makefile": ""})
+    with pytest.raises(WorkspaceError, match=r"no CMakeLists\.txt, meson\.build"):
+        _recipe(tmp_path / "none", "c", {"Makefile": "all:\n\ttrue\n"})
+
+
+def test_c_takes_the_first_build_system_that_has_tests(tmp_path: Path) -> None:
+    files = {"Makefile": "all:\n\ttrue\nTEST := x\ncheck-deps: x\n.PHONY: test\ntest: all\n\t./t\n"}
+    found = _recipe(tmp_path, "c", files)
+    assert (found.runner, found.variables["MAKE_TARGET"]) == ("make", "test")
+    below = _recipe(tmp_path / "below", "c", {"src/Makefile": "check:\n\ttrue\n"})
+    assert below.variables["BUILD_DIR"] == "src"
+    files |= {"Makefile.am": "SUBDIRS = t\n", "t/Makefile.am": "TESTS = a\n", "configure.ac": ""}
+    automake = _recipe(tmp_path, "c", files)
+    assert (automake.runner, automake.variables["MAKE_TARGET"]) == ("make", "check")
+    assert "autoreconf -fi" in automake.install[0]
+    files |= {"meson.build": "project('x', 'c')", "t/meson.build": "test('a', a)"}
+    assert _recipe(tmp_path, "c", files).runner == "meson"
+    without = _recipe(tmp_path, "c", {"CMakeLists.txt": "project(x)"})
+    assert without.runner == "meson"  # CMake only installs it
+    assert _recipe(tmp_path, "c", {"CMakeLists.txt": "enable_testing()"}).runner == "ctest"
+    alone = _recipe(tmp_path / "alone", "c", {"CMakeLists.txt": "project(x)"})
+    assert alone.runner == "ctest"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {
+            "setup.py": "EXTRAS_REQUIRE = {'tests': ['simplejson']}\nsetup(extras_require=EXTRAS_REQUIRE)"
+        },
+        {"setup.py": "setup()", "tox.ini": "[testenv]\nextras =\n    tests\n    async\n"},
+    ],
+)
+def test_python_finds_extras_where_they_are_named(tmp_path: Path, files: dict[str, str]) -> None:
+    found = _recipe(tmp_path, "python", files)
+    assert any("'.[tests]'" in command for command in found.install)
 
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><dependencies>

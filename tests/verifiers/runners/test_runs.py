@@ -45,6 +45,14 @@ JOBS = {
     "mocha": Job(("node", "npm"), "nodejs npm", "node"),
     "vitest": Job(("node", "npm"), "nodejs npm", "node"),
     "ctest": Job(("cc", "cmake"), "gcc cmake", build=CMAKE),
+    "meson": Job(
+        ("cc", "meson", "ninja"), "gcc meson ninja-build", build=("meson setup build >/dev/null",)
+    ),
+    "make": Job(
+        ("cc", "make", "autoreconf", "automake"),
+        "gcc make automake",
+        build=("chmod +x *.sh */*.test && autoreconf -fi >&2 && ./configure >/dev/null",),
+    ),
     "googletest": Job(
         ("c++", "cmake", "/usr/include/gtest/gtest.h"), "g++ cmake libgtest-dev", build=CMAKE
     ),
@@ -71,7 +79,7 @@ JOBS = {
         variables=(("GRADLE_USER_HOME", "/tmp/gradle"),),
     ),
 }
-QUICK = ("pytest", "unittest", "node-test", "ctest", "phpunit")
+QUICK = ("pytest", "unittest", "node-test", "ctest", "meson", "phpunit")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +120,58 @@ def test_a_run_with_canaries(name: str, request: pytest.FixtureRequest) -> None:
     assert statuses.pop(canaries.failing, None) is Status.FAIL, run.output
     expected = json.loads((FOLDER / "expected" / f"{name}.json").read_text())["statuses"]
     assert {id_: status.value for id_, status in statuses.items()} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.bwrap
+def test_a_java_test_that_was_left_out_is_an_error() -> None:
+    job = JOBS["junit-console"]
+    need(*job.programs, apt=job.apt)
+    tree = folder_files(FOLDER / "projects" / "junit-console")
+    left = "mkdir -p build && echo src/test/java/quirks/LeftTest.java > build/classes.left"
+    line = runner("junit-console").shell(REPORTS)
+    statuses = run_tests(tree, [*job.build, left, line]).report().statuses()
+    assert statuses["quirks.LeftTest::quirks.LeftTest"] is Status.ERROR
+    assert statuses["quirks.QuirksTest$Inner::deep"] is Status.PASS
+
+
+MAKEFILE = b"""
+CFLAGS = -w
+test: ends
+	./ends {0}
+ends: ends.c
+"""
+
+
+@pytest.mark.bwrap
+@pytest.mark.parametrize(("code", "status"), [(0, Status.PASS), (1, Status.FAIL)])
+def test_a_makefile_is_one_test(code: int, status: Status) -> None:
+    need("cc", "make", apt="gcc make")
+    source = b"#include <stdlib.h>\nint main(int n, char **v) { return atoi(v[1]); }\n"
+    tree = {"src/ends.c": source, "src/Makefile": MAKEFILE.replace(b"{0}", str(code).encode())}
+    canaries = runner("make").canaries("a run", tree)
+    line = runner("make").shell(REPORTS)
+    variables = {"BUILD_DIR": "src", "MAKE_TARGET": "test"}
+    statuses = run_tests(tree | canaries.files, [line], variables=variables).report().statuses()
+    assert statuses == {
+        "make::test": status,
+        canaries.passing: Status.PASS,
+        canaries.failing: Status.FAIL,
+    }
+
+
+@pytest.mark.bwrap
+@pytest.mark.parametrize("trick", [b"SHELL = /bin/true\n", b"MAKEFLAGS += -i\n", b".IGNORE:\n"])
+def test_a_makefile_that_lets_all_pass_is_seen(trick: bytes) -> None:
+    need("cc", "make", apt="gcc make")
+    tree = {"Makefile": trick + b"test:\n\tfalse\n"}
+    canaries = runner("make").canaries("a run", tree)
+    run = run_tests(
+        tree | canaries.files, [runner("make").shell(REPORTS)], variables={"MAKE_TARGET": "test"}
+    )
+    statuses = run.report().statuses()
+    assert statuses["make::test"] is Status.PASS
+    assert statuses[canaries.failing] is Status.PASS  # so the report is forged
 
 
 LIMITED = {
