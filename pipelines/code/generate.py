@@ -6,9 +6,11 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 from pydantic import Field, JsonValue
 
@@ -145,6 +147,7 @@ class _Run:
         self.trees, self.results = self.partial / "trees", self.partial / "outcomes"
         self.jobs: list[Job] = []
         self.resumed = 0
+        self.stopped = Event()
 
     def take_jobs(
         self, clone: str | Path | None, texts: Sequence[Path], jobs: Sequence[Job]
@@ -193,28 +196,34 @@ class _Run:
                 done[job.instance.id] = found
         self.resumed = len(done)
         todo = [job for job in self.jobs if job.instance.id not in done]
-        for job, outcome in self._run_all(todo, workers, done):
-            done[job.instance.id] = outcome
-            self._save(job, outcome)
-            if self.progress is not None:
-                told = outcome.validation.reason or "kept"
-                self.progress(len(done), len(self.jobs), f"{job.instance.id}: {told}")
+        with closing(self._run_all(todo, workers, done)) as proven:
+            for job, outcome in proven:
+                done[job.instance.id] = outcome
+                self._save(job, outcome)
+                if self.progress is not None:
+                    told = outcome.validation.reason or "kept"
+                    self.progress(len(done), len(self.jobs), f"{job.instance.id}: {told}")
         return [done[job.instance.id] for job in self.jobs if job.instance.id in done]
 
     def _run_all(
         self, todo: Sequence[Job], workers: int, done: dict[str, Outcome]
-    ) -> Iterator[tuple[Job, Outcome]]:
+    ) -> Generator[tuple[Job, Outcome], None, None]:
+        """Outcomes as they come. Closed or interrupted, it waits for the commands that run, no more."""
         waiting = list(reversed(todo))
         running: dict[Future[Outcome], Job] = {}
         with ThreadPoolExecutor(max(1, workers)) as pool:
-            while waiting or running:
-                while waiting and len(running) < max(1, workers) and not self._enough(done):
-                    job = waiting.pop()
-                    running[pool.submit(self._prove, job)] = job
-                if not running:
-                    return
-                future = next(as_completed(running))
-                yield running.pop(future), future.result()
+            try:
+                while waiting or running:
+                    while waiting and len(running) < max(1, workers) and not self._enough(done):
+                        job = waiting.pop()
+                        running[pool.submit(self._prove, job)] = job
+                    if not running:
+                        return
+                    future = next(as_completed(running))
+                    yield running.pop(future), future.result()
+            except BaseException:
+                self.stopped.set()
+                raise
 
     def _enough(self, done: dict[str, Outcome]) -> bool:
         kept = sum(outcome.validation.kept for outcome in done.values())
@@ -222,6 +231,8 @@ class _Run:
 
     def _prove(self, job: Job) -> Outcome:
         def log(text: str) -> None:
+            if self.stopped.is_set():
+                raise KeyboardInterrupt  # an Exception would be the instance's fault
             if self.log is not None:
                 self.log(f"{job.instance.id}: {text}")
 

@@ -114,6 +114,34 @@ def test_an_interrupted_run_goes_on(repo: Path, tmp_path: Path) -> None:
         generate_code(config, tmp_path / "code", jobs=jobs, build=build)
 
 
+def test_an_interrupted_run_does_not_wait_for_the_instances_in_flight(
+    repo: Path, tmp_path: Path
+) -> None:
+    jobs = [
+        Job(toy_python.instance(repo), repo),
+        Job(toy_python.instance(repo, id="toy__shop-8", base_commit="0" * 40), repo),
+    ]
+    config = CodeConfig.model_validate({"validate": ValidateConfig(repeats=3, more=10)})
+    build = BuildConfig(backend="bubblewrap", mounts=toy_python.mounts())
+    stopped, after = [False], []
+
+    def stop(done: int, total: int, what: str) -> None:
+        stopped[0] = True
+        raise KeyboardInterrupt
+
+    def log(text: str) -> None:
+        if stopped[0]:
+            after.append(text)
+
+    with pytest.raises(KeyboardInterrupt):
+        generate_code(
+            config, tmp_path / "code", jobs=jobs, build=build, workers=2, progress=stop, log=log
+        )
+    outcomes = tmp_path / "code.partial" / "outcomes"
+    assert [path.name for path in outcomes.iterdir()] == ["toy__shop-8.json"]
+    assert after == []  # of the other's thirty runs
+
+
 def test_nothing_proven_is_an_error(repo: Path, tmp_path: Path) -> None:
     job = Job(toy_python.instance(repo, base_commit="0" * 40), repo)
     with pytest.raises(PipelineError, match="no instance was proven"):
