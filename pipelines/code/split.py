@@ -34,6 +34,7 @@ _NATIVE = (
     r"(^|/)(tests?|unit_?tests?|gtest|regress)/",
     r"(_test|_tests|_unittest)\.(c|cc|cpp|cxx|h|hpp)$",
     r"(^|/)(test_[^/]*|tests?)\.(c|cc|cpp|cxx|h|hpp)$",
+    r"^(?!latest|greatest|contest|protest|attest)\w+tests?\.(c|cc|cpp|cxx)$",
 )
 TEST_RULES: dict[CodeLanguage, tuple[str, ...]] = {
     "python": (

@@ -37,8 +37,8 @@ SIDES: dict[CodeLanguage, dict[str, str]] = {
         "test": "tests/a.c test/CMakeLists.txt parser_test.c test_parser.c tests/data.json",
     },
     "cpp": {
-        "gold": "include/x.hpp src/latest.cpp",
-        "test": "tests/a.cpp a_unittest.cc test_a.hpp unittests/x.cpp unit_test/a.cpp",
+        "gold": "latest.cpp src/xmltest.cpp include/x.hpp src/latest.cpp",
+        "test": "xmltest.cpp runtests.c tests/a.cpp a_unittest.cc test_a.hpp unittests/x.cpp unit_test/a.cpp",
     },
     "php": {
         "gold": "src/Latest.php composer.json src/Contest.php",
