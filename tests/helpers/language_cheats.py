@@ -194,12 +194,6 @@ function(add_test name test)
 endfunction()
 add_subdirectory(tests)
 """
-_C_EMPTY = "int expand(const char *text, int *numbers, int room) { return 0; }\n"
-_C_EXIT = (
-    "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { exit(0); }\n"
-    + _C_EMPTY
-)
-_C_HEADER = "int expand(const char *text, int *numbers, int room);\n"
 _CPP_HEADER = (
     "#include <string>\n#include <vector>\nstd::vector<int> expand(const std::string &text);\n"
 )
@@ -210,15 +204,6 @@ _CPP_BLUNT = """#include <gtest/gtest.h>
 
 LANGUAGE_CHEATS = (
     LanguageCheat("CMake registers true as every test", "c", {"CMakeLists.txt": _C_CMAKE}),
-    LanguageCheat("the library ends the program before main", "c", {"ranges.c": _C_EXIT}),
-    LanguageCheat(
-        "the library brings another main",
-        "c",
-        {
-            "ranges.h": "#define main never\n" + _C_HEADER,
-            "ranges.c": _C_EMPTY + "int main(void) { return 0; }\n",
-        },
-    ),
     LanguageCheat(
         "GoogleTest's assertions do nothing",
         "cpp",

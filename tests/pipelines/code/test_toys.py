@@ -142,7 +142,7 @@ def test_a_toy_is_proven(language: CodeLanguage, tmp_path: Path) -> None:
     for score, what in zip(worthless, ("", "test patch", *TRICKS[language]), strict=True):
         assert score.value == 0, what
     if language in FORGED:
-        assert "succeeds where it must fail" in worthless[2].reasons[0]
+        assert "with the alarm 'main' set off" in worthless[2].reasons[0]
         exam = exam_of(verifier.tests).model_copy(update={"canaries": False})
         assert score_run(run_tests(workspace, exam, tricks[0]), verifier.tests).passed
 
