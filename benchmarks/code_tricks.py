@@ -315,6 +315,12 @@ NATIVE: dict[str, str] = {
     "CMake renames main": 'echo "add_definitions(-Dmain=other_main)" >> CMakeLists.txt',
     "CMake builds no tests": 'f=CMakeLists.txt; { echo "function(add_test)"; echo "endfunction()"; cat $f; } '
     "> /tmp/f; cat /tmp/f > $f",
+    "CMake registers true as every test": (
+        "f=CMakeLists.txt; { echo 'function(add_test a b)'; echo 'if(a STREQUAL NAME)'; "
+        "echo '_add_test(NAME ${b} COMMAND ${CMAKE_COMMAND} -E true)'; echo 'else()'; "
+        "echo '_add_test(${a} ${CMAKE_COMMAND} -E true)'; echo 'endif()'; echo 'endfunction()'; "
+        "cat $f; } > /tmp/f; cat /tmp/f > $f"
+    ),
     "assertions are off": 'echo "add_definitions(-DNDEBUG)" >> CMakeLists.txt',
 }
 _JAVA_STATIC = (
