@@ -113,8 +113,14 @@ class Clone:
         return self.run(*args).decode("utf-8", "replace").rstrip("\n")
 
     def tip(self, branch: str = "HEAD") -> str:
-        """The commit of a branch (or any name) as 40 or 64 hex digits."""
-        return self.text("rev-parse", "--verify", "--end-of-options", f"{branch}^{{commit}}")
+        """The commit of a branch (or any name) as 40 or 64 hex digits. Raises PipelineError."""
+        try:
+            return self.text("rev-parse", "--verify", "--end-of-options", f"{branch}^{{commit}}")
+        except PipelineError as error:
+            raise PipelineError(
+                f"{branch!r} is no commit of {str(self.path)!r}",
+                "the clone is empty, or has no such branch: `git branch --all` lists them",
+            ) from error
 
     @cached_property
     def pull_heads(self) -> dict[str, int]:
