@@ -122,6 +122,7 @@ def figures_of(outcome: Outcome, language: str, date: str) -> dict[str, Any]:
         "fail_to_pass": len(found.tests.fail_to_pass) if found.tests else 0,
         "pass_to_pass": len(found.tests.pass_to_pass) if found.tests else 0,
         "unstable": len(found.tests.unstable) if found.tests else 0,
+        "canary_files": len(found.tests.canary_files) if found.tests else 0,
         "runs": found.runs,
         "build_s": round(outcome.build_s, 1),
         "tests_s": round(found.tests_s, 1),
@@ -160,10 +161,13 @@ recipe built anew and ten more runs of what was kept. `docs/figures/code_instanc
 same figures; `python -P -m benchmarks.code_instances FOLDER` writes both.
 """
 _HOW = """\
-What each reason means stands in `docs/code.md`. `mined` in the figures tells which changes were no
-instances at all. Times are of a small share of one core (other work ran beside it): upper bounds,
-not speeds. Repositories were chosen for dependencies that can be had from PyPI, npm and Debian
-alone; candidates are the newest changes that mining found in the days asked for, in their order.
+`canaries` is the number of test files that have canaries inside; without one, only the two tests
+beside the project's watch. What each reason means stands in `docs/code.md`; `mined` in the figures
+tells which changes were no instances at all. Two runs went on at once, on the two threads of one
+core, with other work beside them: times are upper bounds, not speeds. Of some Python repositories
+only the test files of the test patch were run. Repositories were chosen for dependencies that can
+be had from PyPI, npm and Debian alone; candidates are the newest changes that mining found in the
+days asked for, in their order.
 """
 _TRICKS = """\
 For a sample of kept instances: the score of the gold patch, of no change, of the test patch alone,
@@ -185,7 +189,8 @@ def _languages(kept: list[dict[str, Any]], rejected: list[dict[str, Any]]) -> st
 
 
 def _kept(kept: list[dict[str, Any]]) -> str:
-    head = ["language", "repository", "change", "kind", "F2P", "P2P", "runs", "build s", "proof s"]
+    head = ["language", "repository", "change", "kind", "F2P", "P2P", "canaries", "runs"]
+    head += ["build s", "proof s"]
     rows = [
         [
             row["language"],
@@ -194,6 +199,7 @@ def _kept(kept: list[dict[str, Any]]) -> str:
             row["kind"].replace("_", " "),
             row["fail_to_pass"],
             row["pass_to_pass"],
+            row["canary_files"],
             row["runs"],
             row["build_s"],
             row["proof_s"],
