@@ -174,6 +174,7 @@ class _Prover:
         self.comparison: Comparison | None = None
         self.canary_files: set[str] | None = None
         self.alarms: dict[str, set[str]] | None = None
+        self.base_files: frozenset[str] = frozenset()
 
     def counts(self) -> dict[str, int]:
         """How many tests are of each kind, as far as it came."""
@@ -186,11 +187,12 @@ class _Prover:
 
     def prove(self, test_files: tuple[str, ...], test_paths: tuple[str, ...]) -> Validation:
         touched = touched_paths(self.test_patch)
+        self.base_files = frozenset(test_files)
         files = tuple(dict.fromkeys((*test_files, *touched)))
         only = touched if self.config.only_touched else ()
         exam = Exam(test_patch=self.test_patch, test_files=files, test_paths=test_paths, only=only)
-        exam = self._with_canaries(exam)
-        comparison = self._compare(exam, touched)
+        exam, base = self._first_base(self._with_canaries(exam))
+        comparison = self._compare(exam, base, touched)
         if not comparison.fail_to_pass:
             raise self._without_fail_to_pass(exam, comparison)
         if comparison.pass_to_fail:
@@ -202,7 +204,7 @@ class _Prover:
             test_paths=test_paths,
             canary_files=tuple(sorted(self.canary_files or ())),
             alarms=self._known_alarms(comparison),
-            only=only,
+            only=exam.only,
             fail_to_pass=comparison.fail_to_pass,
             pass_to_pass=comparison.pass_to_pass,
             unstable=comparison.unstable,
@@ -215,9 +217,20 @@ class _Prover:
             counts=self.counts(),
         )
 
-    def _compare(self, exam: Exam, touched: Sequence[str]) -> Comparison:
+    def _first_base(self, exam: Exam) -> tuple[Exam, TestReport]:
+        """A run of the base; of all tests, if the patch's files have none that passes there."""
+        if self.base_files.intersection(exam.only):
+            try:
+                return exam, self._base(exam)
+            except RejectedError as error:
+                if error.reason is not Reason.NO_TESTS:
+                    raise
+        exam = exam.model_copy(update={"only": ()})
+        return exam, self._base(exam)
+
+    def _compare(self, exam: Exam, first: TestReport, touched: Sequence[str]) -> Comparison:
         """One run of each state at first: what falls then needs no more of them."""
-        base = [self._base(exam)]
+        base = [first]
         after = [self._after(exam)]
         before = [self._before(exam)]
         self.comparison = compare(merge(base), merge(before), merge(after), touched)
@@ -267,7 +280,7 @@ class _Prover:
             raise RejectedError(Reason.UNSTABLE, str(error)) from error
 
     def _base(self, exam: Exam) -> TestReport:
-        run = self._run("base", Exam(only=exam.only))
+        run = self._run("base", Exam(only=tuple(sorted(self.base_files.intersection(exam.only)))))
         if run.report is None:
             raise RejectedError(_BASE_REASONS.get(run.status, Reason.BASE_RUN), _told(run))
         if not any(case.status is Status.PASS for case in run.report.cases):

@@ -7,6 +7,7 @@ import pytest
 import toy_python
 
 from envgen.core.code_types import Instance
+from envgen.core.patches import join_patches, split_patch
 from envgen.core.types import GateStatus
 from envgen.pipelines.code.split import TEST_RULES, classify
 from envgen.pipelines.code.validate import Reason, ValidateConfig, Validation, validate_instance
@@ -71,6 +72,24 @@ def test_the_toy_is_kept_with_its_tests(repo: Path, built: Workspace) -> None:
     assert tests_alone.value == 0
     half = toy_python.FIXED.replace("price * count", "price")
     assert verifier.verify_patch(diff_of(built, {"src/shop/cart.py": half.encode()})).value == 0
+
+
+def test_only_touched_files_are_run_where_the_base_has_them(repo: Path, built: Workspace) -> None:
+    config = QUICK.model_copy(update={"only_touched": True})
+    known = toy_python.instance(repo)
+    split = {part.path: part for part in split_patch(known.test_patch.encode())}
+    old = join_patches([split["tests/test_cart.py"]]).decode()
+    found = validate(known.model_copy(update={"test_patch": old}), built, config)
+    assert found.tests is not None, found.details
+    assert found.tests.only == ("tests/test_cart.py",)
+    assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS[:1]
+    assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS[:-1]
+    new = join_patches([split["tests/test_count.py"]]).decode()
+    found = validate(known.model_copy(update={"test_patch": new}), built, config)
+    assert found.tests is not None, found.details
+    assert found.tests.only == ()
+    assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS[1:]
+    assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS
 
 
 def diff_of(workspace: Workspace, files: Mapping[str, bytes]) -> bytes:
