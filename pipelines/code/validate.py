@@ -20,6 +20,7 @@ from envgen.core.errors import ConfigError, SandboxError, VerifierError, Workspa
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Evidence, GateResult, GateStatus, Record
 from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
+from envgen.pipelines.code.split import SOURCE_SUFFIXES
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers import program_canaries
 from envgen.verifiers.code import exam_of, score_run
@@ -189,7 +190,7 @@ class _Prover:
         touched = touched_paths(self.test_patch)
         self.base_files = frozenset(test_files)
         files = tuple(dict.fromkeys((*test_files, *touched)))
-        only = touched if self.config.only_touched else ()
+        only = self._runnable(touched) if self.config.only_touched else ()
         exam = Exam(test_patch=self.test_patch, test_files=files, test_paths=test_paths, only=only)
         exam, base = self._first_base(self._with_canaries(exam))
         comparison = self._compare(exam, base, touched)
@@ -216,6 +217,11 @@ class _Prover:
             evidence=self._evidence(tests),
             counts=self.counts(),
         )
+
+    def _runnable(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Those that a runner may be given: it refuses data."""
+        endings = SOURCE_SUFFIXES[self.workspace.recipe.language]
+        return tuple(path for path in paths if path.endswith(endings))
 
     def _first_base(self, exam: Exam) -> tuple[Exam, TestReport]:
         """A run of the base; of all tests, if the patch's files have none that passes there."""
@@ -348,7 +354,7 @@ class _Prover:
         if self.freeze is not None:
             self.workspace = self.freeze()
         exam = exam_of(tests)
-        short = exam.model_copy(update={"only": touched_paths(self.test_patch)})
+        short = exam.model_copy(update={"only": self._runnable(touched_paths(self.test_patch))})
         unsteady: set[str] = set()
         for _ in range(self.more):
             after = score_run(self._more_run("after", exam, self.gold), tests)

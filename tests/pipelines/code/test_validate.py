@@ -84,6 +84,11 @@ def test_only_touched_files_are_run_where_the_base_has_them(repo: Path, built: W
     assert found.tests.only == ("tests/test_cart.py",)
     assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS[:1]
     assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS[:-1]
+    data = "diff --git a/tests/a.toml b/tests/a.toml\nnew file mode 100644\n--- /dev/null\n"
+    data += "+++ b/tests/a.toml\n@@ -0,0 +1 @@\n+a = 1\n"
+    found = validate(known.model_copy(update={"test_patch": old + data}), built, config)
+    assert found.tests is not None, found.details
+    assert found.tests.only == ("tests/test_cart.py",)
     new = join_patches([split["tests/test_count.py"]]).decode()
     found = validate(known.model_copy(update={"test_patch": new}), built, config)
     assert found.tests is not None, found.details
