@@ -64,6 +64,7 @@ def exam_of(tests: CodeTests) -> Exam:
         test_paths=tests.test_paths,
         canary_files=tests.canary_files,
         alarms=tests.alarms,
+        registered=tests.registered,
         only=tests.only,
     )
 

@@ -30,7 +30,7 @@ from envgen.verifiers.junit import read_junit
 from envgen.verifiers.junit.cases import UNBUILT
 from envgen.verifiers.program_canaries import ALARMS
 from envgen.verifiers.runners import runner
-from envgen.verifiers.runners.base import Canaries, Runner
+from envgen.verifiers.runners.base import Canaries, Registering, Runner
 
 BUILD_S = 1800.0
 _LIST_S = 60.0
@@ -69,7 +69,9 @@ class TestRun(Record):
     unsound_files: tuple[str, ...] = ()
     """Test files whose canary contradicts itself or is not in the report."""
     alarms: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Alarm -> tests that pass, and do not when it is set off; of an exam that asks for them."""
+    """Alarm -> tests that pass, and do not when it is set off; of an exam that explores."""
+    registered: dict[str, str] = Field(default_factory=dict)
+    """Test -> a digest of what the build files registered as it; of an exam that explores."""
     reason: str = ""
     """What went wrong, with the last lines of the output."""
     tests_s: float = 0.0
@@ -99,8 +101,10 @@ class Exam(Record):
     """Test files that get none, whatever ``canary_files`` says."""
     alarms: dict[str, tuple[str, ...]] = Field(default_factory=_each_alarm)
     """Alarms that test programs get -> tests that must not pass when it is set off."""
-    find_alarms: bool = False
-    """Set every alarm off to find out which tests do not pass then; ``TestRun.alarms`` has them."""
+    registered: dict[str, str] = Field(default_factory=dict)
+    """Test -> a digest of what must be registered as it."""
+    explore: bool = False
+    """Find out what alarms do and what is registered: ``TestRun`` has it."""
     canaries: bool = True
     """Off, whatever a report says is believed: only to show what the canaries catch."""
     spoil: bytes = b""
@@ -165,6 +169,7 @@ class _Run:
         self.inline: tuple[Inline, ...] = ()
         self.armed: dict[str, bytes] = {}
         self.variable = f"ENVGEN_{self.nonce}"
+        self.registered: dict[str, str] = {}
 
     def run(self, change: bytes) -> TestRun:
         """Change, put back, build, run, read."""
@@ -184,6 +189,7 @@ class _Run:
                 return TestRun(status=RunStatus.NOT_BUILT, reason=f"{command!r}: {_tail(built)}")
         if self.recipe.build:  # what was built may have changed the tests
             self._set_tests(put_back)
+        self.registered = self._registered()
         return self._test()
 
     def _put_back(self, touched: Sequence[str]) -> tuple[str, ...]:
@@ -236,6 +242,18 @@ class _Run:
                 continue
         return sources
 
+    def _registered(self) -> dict[str, str]:
+        """What the build files register, if it matters; before any code under test runs."""
+        if not self.exam.registered and not self.exam.explore:
+            return {}
+        if not isinstance(self.runner, Registering):
+            return {}
+        listed = self.opened.shell(self.runner.listing(), _LIST_S, self.variables)
+        try:
+            return self.runner.registered(listed.stdout)
+        except ReportError:  # nothing is registered as it must be then
+            return {}
+
     def _test(self) -> TestRun:
         done, report, reason = self._reported(self.folder, self.variables)
         seconds = done.wall_s
@@ -247,7 +265,7 @@ class _Run:
         if self._canaries_unbuilt(report):
             reason = f"the tests around the canaries: {_tail(done)}"
             return TestRun(status=RunStatus.NOT_BUILT, reason=reason, tests_s=seconds)
-        fault = self._canary_fault(report)
+        fault = self._canary_fault(report) or self._registration_fault(report)
         alarms: dict[str, tuple[str, ...]] = {}
         if not fault and self.armed and self.exam.canaries:
             fault, alarms = self._alarms(report)
@@ -264,6 +282,7 @@ class _Run:
             canary_files=(*sound, *self.armed),
             unsound_files=tuple(sorted(faults | missing)),
             alarms=alarms,
+            registered=self.registered if self.exam.explore else {},
             tests_s=seconds,
         )
 
@@ -283,12 +302,22 @@ class _Run:
         except ReportError as error:
             return done, None, f"{error}; exit code {done.exit_code}: {_tail(done)}"
 
+    def _registration_fault(self, report: TestReport) -> str:
+        """Which test passes under a name that stands for something else; empty: none."""
+        if not self.exam.canaries:
+            return ""
+        passing = self._passing(report)
+        for test, digest in self.exam.registered.items():
+            if test in passing and self.registered.get(test) != digest:
+                return f"what the build files register as {test} is not that test"
+        return ""
+
     def _alarms(self, report: TestReport) -> tuple[str, dict[str, tuple[str, ...]]]:
         """Set each alarm off: what is wrong then, or else which tests don't pass that did."""
         passed = self._passing(report)
         found = {}
         for alarm, wanted in self.exam.alarms.items():
-            watched = passed if self.exam.find_alarms else passed.intersection(wanted)
+            watched = passed if self.exam.explore else passed.intersection(wanted)
             if not watched:
                 continue
             name = program_canaries.variable(self.variable, alarm)
@@ -296,7 +325,7 @@ class _Run:
             _, heard, fault = self._reported(folder, {**self.variables, name: "1"})
             fault = fault or (self._canary_fault(heard) if heard is not None else "")
             passing = set() if heard is None else watched & self._passing(heard)
-            if self.exam.find_alarms:
+            if self.exam.explore:
                 found[alarm] = () if fault else tuple(sorted(watched - passing))
             elif fault or passing:
                 fault = fault or f"{', '.join(sorted(passing)[:3])} pass"

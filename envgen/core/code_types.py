@@ -141,6 +141,8 @@ class CodeTests(Record):
     alarms: dict[str, tuple[TestId, ...]] = Field(default_factory=dict)
     """Alarms of C and C++ test programs (``main``, ``assertions``) -> tests that can't pass when it is set
     off."""
+    registered: dict[TestId, str] = Field(default_factory=dict)
+    """Test -> a digest of what the build files register as it, where they do (CTest, Meson)."""
     only: tuple[str, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
     fail_to_pass: tuple[TestId, ...] = Field(min_length=1)

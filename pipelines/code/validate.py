@@ -175,6 +175,7 @@ class _Prover:
         self.comparison: Comparison | None = None
         self.canary_files: set[str] | None = None
         self.alarms: dict[str, set[str]] | None = None
+        self.registered: set[tuple[str, str]] | None = None
         self.base_files: frozenset[str] = frozenset()
 
     def counts(self) -> dict[str, int]:
@@ -205,6 +206,7 @@ class _Prover:
             test_paths=test_paths,
             canary_files=tuple(sorted(self.canary_files or ())),
             alarms=self._known_alarms(comparison),
+            registered=self._known_registered(comparison),
             only=exam.only,
             fail_to_pass=comparison.fail_to_pass,
             pass_to_pass=comparison.pass_to_pass,
@@ -270,6 +272,10 @@ class _Prover:
         )  # it says nothing of the change
         return exam.model_copy(update={"bare_files": tried.unsound_files})
 
+    def _known_registered(self, comparison: Comparison) -> dict[str, str]:
+        judged = {*comparison.fail_to_pass, *comparison.pass_to_pass}
+        return {test: digest for test, digest in sorted(self.registered or ()) if test in judged}
+
     def _known_alarms(self, comparison: Comparison) -> dict[str, tuple[str, ...]]:
         """What each alarm is known to make fail, of the tests that judge and of those it adds."""
         judged = {*comparison.fail_to_pass, *comparison.pass_to_pass}
@@ -300,7 +306,7 @@ class _Prover:
         return run.report
 
     def _after(self, exam: Exam) -> TestReport:
-        run = self._run("after", exam.model_copy(update={"find_alarms": True}), self.gold)
+        run = self._run("after", exam.model_copy(update={"explore": True}), self.gold)
         if run.status is RunStatus.REFUSED:
             raise RejectedError(Reason.GOLD_PATCH, run.reason)
         if run.report is None:
@@ -320,10 +326,12 @@ class _Prover:
         if run.report is not None and exam.test_patch and exam.canary_files is None:
             sound = set(run.canary_files)
             self.canary_files = sound if self.canary_files is None else self.canary_files & sound
-        if run.report is not None and exam.find_alarms:
+        if run.report is not None and exam.explore:
             heard = {alarm: set(tests) for alarm, tests in run.alarms.items()}
             known = heard if self.alarms is None else self.alarms
             self.alarms = {alarm: known[alarm] & heard[alarm] for alarm in known.keys() & heard}
+            listed = set(run.registered.items())
+            self.registered = listed if self.registered is None else self.registered & listed
         return run
 
     def _without_fail_to_pass(self, exam: Exam, comparison: Comparison) -> RejectedError:

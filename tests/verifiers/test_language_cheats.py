@@ -51,12 +51,16 @@ def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeV
 def with_alarms(verifier: CodeVerifier) -> CodeVerifier:
     """The verifier, told what the alarms of its test programs make fail."""
     exam = exam_of(verifier.tests).model_copy(
-        update={"alarms": dict.fromkeys(ALARMS, ()), "find_alarms": True}
+        update={"alarms": dict.fromkeys(ALARMS, ()), "explore": True}
     )
     run = run_tests(
         verifier.workspace, exam, toy_languages.gold(verifier.workspace.recipe.language)
     )
-    known = {"alarms": run.alarms, "canary_files": run.canary_files}
+    known = {
+        "alarms": run.alarms,
+        "registered": run.registered,
+        "canary_files": run.canary_files,
+    }
     tests = verifier.tests.model_copy(update=known)
     return CodeVerifier(verifier.workspace, tests)
 
@@ -95,13 +99,25 @@ def test_a_trick_is_caught_by_a_copy_inside_the_test_file(
     verifier = verifiers(cheat.language)
     patch = diff_of(verifier, cheat)
     with ThreadPoolExecutor(2) as pool:  # Debian's Maven sleeps after the tests
-        without = pool.submit(judged, verifier, patch, canary_files=(), alarms={})
+        without = pool.submit(judged, verifier, patch, canary_files=(), alarms={}, registered={})
         score = judged(verifier, patch)
     believed = without.result()
     wanted = {test: believed.tests.get(test) for test in verifier.tests.fail_to_pass}
     assert set(wanted.values()) == {"pass"}, believed.reasons
     assert score.value == 0
     assert score.reasons[0].startswith("forged: "), score.reasons
+
+
+def test_what_build_files_register_is_compared(
+    verifiers: Callable[[str], CodeVerifier],
+) -> None:
+    """Where the test patch has no program that could have an alarm, this alone is left."""
+    verifier = verifiers("c")
+    cheat = next(one for one in LANGUAGE_CHEATS if one.name.startswith("CMake"))
+    patch = diff_of(verifier, cheat)
+    score = judged(verifier, patch, canary_files=(), alarms={})
+    assert score.value == 0
+    assert "what the build files register as down::down is not that test" in score.reasons[0]
 
 
 def test_a_copy_that_does_not_compile_is_told_and_can_be_left_out(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from envgen.core.code_types import CodeLanguage, TestId
 from envgen.core.errors import ConfigError
@@ -61,6 +62,32 @@ class Runner(Protocol):
         Raises:
             ConfigError: if the project has no file that shows where its tests are.
         """
+
+
+@runtime_checkable
+class Registering(Protocol):
+    """A runner whose build files tell what each test is: a command, and how its end is judged."""
+
+    def listing(self) -> str:
+        """The line that prints what is registered, after the build and before any test runs."""
+
+    def registered(self, said: bytes) -> dict[TestId, str]:
+        """Test -> a digest of its command and properties, from what that line printed.
+
+        Raises:
+            ReportError: if it is no listing.
+        """
+
+
+def digests(entries: Iterable[tuple[TestId, object]]) -> dict[TestId, str]:
+    """A digest of what is registered under each id; of one that stands there twice, of both."""
+    found: dict[TestId, list[str]] = {}
+    for test, entry in entries:
+        found.setdefault(test, []).append(json.dumps(entry, sort_keys=True))
+    return {
+        test: hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
+        for test, texts in found.items()
+    }
 
 
 class Words(NamedTuple):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from envgen.core.code_types import CodeLanguage
+from envgen.core.code_types import CodeLanguage, TestId
+from envgen.core.errors import ReportError
 from envgen.verifiers.junit import join_id
 from envgen.verifiers.runners import base
 
@@ -46,6 +48,24 @@ class CTest:
             options,
         )
         return f"{base.prepared(report_dir)} && {REGISTER} && {command}"
+
+    def listing(self) -> str:
+        """See ``Registering``."""
+        return f'ctest --test-dir "{BUILD_FOLDER}" --show-only=json-v1'
+
+    def registered(self, said: bytes) -> dict[TestId, str]:
+        """See ``Registering``; where a test was registered does not matter."""
+        try:
+            tests = json.loads(said)["tests"]
+            return base.digests(
+                (
+                    join_id("", test["name"], test["name"]),
+                    [test.get("command"), test.get("properties")],
+                )
+                for test in tests
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReportError(f"CTest lists no tests: {error}") from error
 
     def canaries(
         self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()

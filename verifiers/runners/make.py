@@ -48,7 +48,14 @@ class Make:
 
     name = "make"
     languages: tuple[CodeLanguage, ...] = ("c", "cpp")
-    config_files = ()
+    config_files = (
+        "**/GNUmakefile",
+        "**/makefile",
+        "**/Makefile",
+        "**/Makefile.am",
+        "configure.ac",
+    )
+    """A recipe may say anything here, ``true`` too, so a change can't have one of its own."""
 
     def shell(self, report_dir: str, files: Sequence[str] = (), options: str = "") -> str:
         """See ``Runner``; everything runs, for make knows nothing of files."""

@@ -6,12 +6,14 @@ in 1.0.1). Its JSON log tells how each one ended, so those get the failure that 
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
-from envgen.core.code_types import CodeLanguage
-from envgen.core.errors import ConfigError
+from envgen.core.code_types import CodeLanguage, TestId
+from envgen.core.errors import ConfigError, ReportError
 from envgen.verifiers.junit import join_id
 from envgen.verifiers.runners import base
 from envgen.verifiers.runners.ctest import BUILD_FOLDER, CHECK
@@ -62,6 +64,17 @@ class Meson:
             f"{{ {run}; rc=$?; {mend} && exit $rc; }}"
         )
 
+    def listing(self) -> str:
+        """See ``Registering``."""
+        return f'meson introspect "{BUILD_FOLDER}" --tests'
+
+    def registered(self, said: bytes) -> dict[TestId, str]:
+        """See ``Registering``; subtests are not in it, their programs are."""
+        try:
+            return base.digests(_entry(test) for test in json.loads(said))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise ReportError(f"Meson lists no tests: {error}") from error
+
     def canaries(
         self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()
     ) -> base.Canaries:
@@ -82,3 +95,15 @@ class Meson:
             join_id("", name, f"{name}:{found.file} / {found.passing}"),
             join_id("", name, f"{name}:{found.file} / {found.failing}"),
         )
+
+
+_COMPARED = ("cmd", "env", "workdir", "protocol")
+
+
+def _entry(test: dict[str, Any]) -> tuple[TestId, object]:
+    """The id that the report has where there are suites, and what is registered."""
+    parts = [suite.partition(":") for suite in test["suite"]]
+    project, more = parts[0][0], "+".join(inner for _, _, inner in parts if inner)
+    owner = f"{project}:{more}" if more else project
+    name = f"{owner} / {test['name']}"
+    return join_id("", project, name), {key: test.get(key) for key in _COMPARED}

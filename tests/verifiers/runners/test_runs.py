@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from code_runs import REPORTS, SuiteRun, folder_files, need, node_packages, run_
 from envgen.core.code_types import Status
 from envgen.core.errors import ReportError
 from envgen.verifiers.runners import RUNNERS, runner
+from envgen.verifiers.runners.base import Registering
 
 pytestmark = pytest.mark.toolchain
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "junit"
@@ -120,6 +122,25 @@ def test_a_run_with_canaries(name: str, request: pytest.FixtureRequest) -> None:
     assert statuses.pop(canaries.failing, None) is Status.FAIL, run.output
     expected = json.loads((FOLDER / "expected" / f"{name}.json").read_text())["statuses"]
     assert {id_: status.value for id_, status in statuses.items()} == expected
+
+
+@pytest.mark.bwrap
+@pytest.mark.parametrize("name", ["ctest", "meson"])
+def test_what_is_registered_has_the_ids_of_the_report(name: str) -> None:
+    job, found = JOBS[name], runner(name)
+    need(*job.programs, apt=job.apt)
+    assert isinstance(found, Registering)
+    tree = folder_files(FOLDER / "projects" / name)
+    listed = run_tests(tree, [*job.build, found.listing()])
+    registered = found.registered(listed.result.stdout)
+    expected = json.loads((FOLDER / "expected" / f"{name}.json").read_text())["statuses"]
+    whole = {
+        re.sub(r"^quirks\.(.*)::.*$", r"quirks::\1", id_) for id_ in expected
+    }  # of TAP's subtests
+    assert registered.keys() == whole
+    assert len(set(registered.values())) >= len(registered) - 2  # Meson lists no should_fail
+    with pytest.raises(ReportError, match="lists no tests"):
+        found.registered(b"")
 
 
 @pytest.mark.slow
