@@ -117,7 +117,7 @@ def test_what_build_files_register_is_compared(
     patch = diff_of(verifier, cheat)
     score = judged(verifier, patch, canary_files=(), alarms={})
     assert score.value == 0
-    assert "what the build files register as down::down is not that test" in score.reasons[0]
+    assert score.reasons[0].startswith("forged: what the build files register as "), score.reasons
 
 
 def test_a_copy_that_does_not_compile_is_told_and_can_be_left_out(
