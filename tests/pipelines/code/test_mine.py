@@ -228,7 +228,7 @@ def test_what_is_no_clone_is_refused(tmp_path: Path, history: History) -> None:
     with pytest.raises(PipelineError, match="is no git clone"):
         list(mine_clone(tmp_path, CONFIG))
     subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)
-    with pytest.raises(PipelineError, match="git rev-parse failed"):
+    with pytest.raises(PipelineError, match="is no commit of"):
         list(mine_clone(tmp_path / "empty", CONFIG))
     history.commit("Only words now", {"calc.py": None, "a.md": "x"})
     with pytest.raises(ConfigError, match="no source of a known language"):
