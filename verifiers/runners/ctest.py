@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from envgen.core.code_types import CodeLanguage, TestId
 from envgen.core.errors import ReportError
 from envgen.verifiers.junit import join_id
-from envgen.verifiers.runners import base
+from envgen.verifiers.runners import base, scripts
 
 BUILD_FOLDER = "${BUILD_DIR:-build}"
 """Where the recipe builds; a recipe that builds elsewhere sets BUILD_DIR in its variables."""
@@ -20,10 +20,6 @@ REGISTER = (
 CANARY = """add_test([=[@one@]=] sh -c [=[@one_check@]=])
 add_test([=[@two@]=] sh -c [=[@two_check@]=])
 """
-CHECK = (
-    "x=@{0}_seed@; i=0; while [ $i -lt @steps@ ]; do x=$((x * @factor@ % @modulus@)); "
-    "i=$((i + 1)); done; [ $((x % 2)) -eq 1 ]"
-)
 
 
 class CTest:
@@ -72,11 +68,8 @@ class CTest:
     ) -> base.Canaries:
         """Two commands in a file that the line above registers beside the project's tests."""
         found = base.words(nonce)
-        text = CANARY
-        for place in ("one", "two"):
-            text = text.replace(f"@{place}_check@", CHECK.format(place))
         return base.Canaries(
-            {f"canary_{found.file}.ctest": base.source(text, nonce)},
+            {f"canary_{found.file}.ctest": base.source(scripts.checked(CANARY), nonce)},
             join_id("", found.passing, found.passing),
             join_id("", found.failing, found.failing),
         )

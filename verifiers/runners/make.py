@@ -13,7 +13,6 @@ from envgen.core.code_types import CodeLanguage
 from envgen.core.errors import ConfigError
 from envgen.verifiers.junit import join_id
 from envgen.verifiers.runners import base, scripts
-from envgen.verifiers.runners.ctest import CHECK
 
 FOLDER = "${BUILD_DIR:-.}"
 TARGET = "${MAKE_TARGET:-check}"
@@ -85,11 +84,8 @@ class Make:
                 "it has no Makefile, and none that Automake makes one of",
             )
         found = base.words(nonce)
-        text = CANARY
-        for place in ("one", "two"):
-            text = text.replace(f"@{place}_check@", CHECK.format(place).replace("$", "$$"))
         return base.Canaries(
-            {f"canary_{found.file}.mk": base.source(text, nonce)},
+            {f"canary_{found.file}.mk": base.source(scripts.checked(CANARY, "$$"), nonce)},
             join_id("", CLASS, found.passing),
             join_id("", CLASS, found.failing),
         )

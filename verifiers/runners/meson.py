@@ -15,8 +15,8 @@ from typing import Any
 from envgen.core.code_types import CodeLanguage, TestId
 from envgen.core.errors import ConfigError, ReportError
 from envgen.verifiers.junit import join_id
-from envgen.verifiers.runners import base
-from envgen.verifiers.runners.ctest import BUILD_FOLDER, CHECK
+from envgen.verifiers.runners import base, scripts
+from envgen.verifiers.runners.ctest import BUILD_FOLDER
 
 REGISTER = (
     'sed -i "/^subdir(\'canary_/d" meson.build && '
@@ -80,9 +80,6 @@ class Meson:
     ) -> base.Canaries:
         """Two commands in a folder that the line above adds to the project's."""
         found = base.words(nonce)
-        text = CANARY
-        for place in ("one", "two"):
-            text = text.replace(f"@{place}_check@", CHECK.format(place))
         project = _PROJECT.search(repo_files.get("meson.build", b""))
         if project is None:
             raise ConfigError(
@@ -91,7 +88,7 @@ class Meson:
             )
         name = project[1].decode(errors="replace")
         return base.Canaries(
-            {f"canary_{found.file}/meson.build": base.source(text, nonce)},
+            {f"canary_{found.file}/meson.build": base.source(scripts.checked(CANARY), nonce)},
             join_id("", name, f"{name}:{found.file} / {found.passing}"),
             join_id("", name, f"{name}:{found.file} / {found.failing}"),
         )

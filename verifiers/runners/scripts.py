@@ -26,3 +26,22 @@ def logged(report_dir: str, command: str, after: str) -> str:
         f'd={shlex.quote(report_dir)} && {{ {{ {command}; echo $? >"$d/rc"; }} 2>&1 | tee "$d/log"; '
         f'{after}; rc=$(cat "$d/rc"); rm -f "$d/rc" "$d/log"; exit "$rc"; }}'
     )
+
+
+CHECK = (
+    "x=@{0}_seed@; i=0; while [ $i -lt @steps@ ]; do x=$((x * @factor@ % @modulus@)); "
+    "i=$((i + 1)); done; [ $((x % 2)) -eq 1 ]"
+)
+
+
+def checked(template: str, dollar: str = "$") -> str:
+    """A canary's template with the shell's arithmetic for ``@one_check@`` and ``@two_check@``.
+
+    Args:
+        template: what ``base.source`` fills in after.
+        dollar: how the file that holds the command writes a dollar sign.
+    """
+    for place in ("one", "two"):
+        check = CHECK.format(place).replace("$", dollar)
+        template = template.replace(f"@{place}_check@", check)
+    return template

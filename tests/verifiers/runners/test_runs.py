@@ -143,6 +143,25 @@ def test_what_is_registered_has_the_ids_of_the_report(name: str) -> None:
         found.registered(b"")
 
 
+@pytest.mark.bwrap
+def test_another_command_under_mesons_name_is_seen() -> None:
+    job, found = JOBS["meson"], runner("meson")
+    need(*job.programs, apt=job.apt)
+    assert isinstance(found, Registering)
+    tree = folder_files(FOLDER / "projects" / "meson")
+    own = b"test('fails <&>', ends, args: ['1'])"
+    assert own in tree["meson.build"]
+    lie = {
+        "meson.build": tree["meson.build"].replace(own, b"test('fails <&>', find_program('true'))")
+    }
+    listings = [
+        found.registered(run_tests(files, [*job.build, found.listing()]).result.stdout)
+        for files in (tree, tree | lie)
+    ]
+    changed = {test for test, digest in listings[0].items() if listings[1].get(test) != digest}
+    assert changed == {"quirks::quirks / fails <&>"}
+
+
 @pytest.mark.slow
 @pytest.mark.bwrap
 def test_a_java_test_that_was_left_out_is_an_error() -> None:
