@@ -33,15 +33,19 @@ HOST_IMAGE = "envgen-host:1"
 """An empty image: this machine's libraries and interpreter are mounted into it, read-only."""
 LABEL = "envgen.owner"
 NOBODY = 65534
-_COLLECT_S = 30.0
-_FIRST = """trap 'exec sh -c "$0" "$0" again' EXIT
-[ -z "$1" ] || { (:); echo; }
-while read -r _; do (:); echo; done
-trap - EXIT"""
-FIRST = ["sh", "-c", _FIRST, _FIRST]
-"""The first process: each line makes it collect dead children and answer; it ends with its input.
+_ANSWER_S = 30.0
+FIRST = [
+    "sh",
+    "-c",
+    """while read -r word; do
+    { [ "$word" != end ] || while kill -9 -1; do jobs; done; jobs; } >/dev/null 2>&1
+    echo
+done""",
+]
+"""The first process: at each line it collects dead children and answers; it ends with its input.
 
-While ``pids`` are used up it can't fork, which ends a shell: it then becomes a new one and tries again.
+At ``end`` it first kills all others, until none is left. It never forks, which it can't while ``pids``
+are used up: its builtin ``jobs`` collects, and killing goes on as long as there is anything to kill.
 """
 _RUN = 'exec "$@"'
 _END = """while kill -9 -1 2>/dev/null; do
@@ -325,8 +329,7 @@ class DockerSandbox:
         leaves running lives until the sandbox is closed: the two can't be told apart.
         """
         limit = self.spec.wall_s if timeout_s is None else timeout_s
-        self._spawned = [process for process in self._spawned if process.running]
-        script = _RUN if self._spawned else _RUN_ALONE
+        script = _RUN if any(process.running for process in self._spawned) else _RUN_ALONE
         with engine_errors("exec"):
             run = self._exec(argv, env, cwd, script)
             result = run.run(stdin, limit, self.spec.output_bytes)
@@ -348,16 +351,20 @@ class DockerSandbox:
         return self._oom_kills > before
 
     def end_all(self) -> None:
-        """Kill every program but the first process, which then collects them."""
-        killer = DockerExec(client().api, self.container, ["sh", "-c", _END], {}, "/", self.user)
-        killer.run(b"", 10.0, 1024)
-        self._collect()
+        """Have the first process kill every other and collect them.
+
+        No exec could be relied on for it: it needs free ``pids`` and a share of the processors.
+        """
+        self._tell_first(b"end\n")
 
     def _collect(self) -> None:
         """Have the first process collect the dead, which would count among the next program's ``pids``."""
+        self._tell_first(b"\n")
+
+    def _tell_first(self, line: bytes) -> None:
         raw = getattr(self._stdin, "_sock", self._stdin)
-        raw.sendall(b"\n")
-        raw.settimeout(_COLLECT_S)
+        raw.sendall(line)
+        raw.settimeout(_ANSWER_S)
         try:
             raw.recv(4096)
         except TimeoutError:

@@ -12,7 +12,7 @@ from envgen.core.errors import SandboxError, SandboxUnavailableError
 from envgen.sandboxes import docker, runtime
 from envgen.sandboxes.base import SandboxSpec
 
-_FIRST = '"$@" </dev/null & while read -r _; do (:); done'
+_FIRST = '"$@" </dev/null & while read -r _; do :; done'
 """The container ends with its input, whatever the zygote is doing then."""
 START_S = 30.0
 

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import tarfile
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -50,30 +51,51 @@ def test_an_image_of_ones_own(image: str) -> None:
         assert sandbox.exec(["sh", "-c", "echo x > /bin/new"]).exit_code != 0
 
 
-_FULL = """import os, signal, sys, time
-made = []
+_FULL = """import os, time
 try:
     while True:
-        if not (child := os.fork()):
+        if not os.fork():
             time.sleep(60)
-        made.append(child)
 except OSError:
     print("full", flush=True)
-time.sleep(2)
-for child in made:
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-time.sleep(60)
+LAST
 """
 
 
-def test_the_first_process_outlives_a_time_without_free_processes() -> None:
-    """It must fork to collect the dead, and can't while others hold every process there may be."""
+def _fill(sandbox: docker.DockerSandbox, last: str) -> None:
+    """Use up every process there may be, then do ``last``."""
+    full = sandbox.spawn([runtime.python(), "-c", _FULL.replace("LAST", last)])
+    assert full.stdout.readline() == b"full\n"
+
+
+def test_the_first_process_answers_while_no_process_is_free() -> None:
     with docker.DockerSandbox(SandboxSpec(pids=32)) as sandbox:
-        full = sandbox.spawn([runtime.python(), "-c", _FULL])
-        assert full.stdout.readline() == b"full\n"
+        _fill(sandbox, "time.sleep(60)")
         sandbox._collect()
-        assert sandbox.exec(["echo", "here"]).text == "here\n"
+        sandbox.end_all()
+        assert sandbox.exec(["sh", "-c", "true & echo here"]).text == "here\n"
+
+
+def test_ending_collects_the_orphans_that_hold_every_process() -> None:
+    """Their parent is gone: only the first process can collect them, and may not have to fork for it."""
+    with docker.DockerSandbox(SandboxSpec(pids=32)) as sandbox:
+        _fill(sandbox, "")
+        sandbox._collect()
+        sandbox.end_all()
+        free = "n=0; while [ $n -lt 29 ]; do sleep 9 & n=$((n + 1)); done; echo $n"
+        assert sandbox.exec(["sh", "-c", free]).text == "29\n"
+
+
+def test_dead_children_are_collected_whenever_the_first_process_is_told_to() -> None:
+    with docker.DockerSandbox(SandboxSpec(pids=32)) as sandbox:
+        keep = sandbox.spawn(["cat"])  # beside it nothing is killed when an exec ends
+        for _ in range(4):
+            assert sandbox.exec(["sh", "-c", "(sleep 0.01 &) ; (sleep 0.01 &)"]).exit_code == 0
+        time.sleep(0.5)
+        sandbox._collect()
+        stat = 'for f in /proc/[0-9]*/stat; do read -r _ _ state _ <"$f" && echo $state; done'
+        assert "Z" not in sandbox.exec(["sh", "-c", stat]).text
+        keep.kill()
 
 
 def test_an_image_that_is_not_there() -> None:
