@@ -143,6 +143,12 @@ class Sandbox(Protocol):
     def write_file(self, path: str, content: bytes) -> None:
         """Write a file below the work folder, making its parents."""
 
+    def abort(self) -> None:
+        """Kill everything in it, from any thread: an ``exec`` under way raises SandboxError.
+
+        Then only ``close`` is left to do.
+        """
+
     def close(self) -> None:
         """End everything in it. May be called again."""
 

@@ -290,6 +290,7 @@ class DockerSandbox:
         reap()
         self._oom_kills = 0
         self._spawned: list[DockerProcess] = []
+        self._aborted = False
         self._container: str | None = None
         self._container, self._stdin = make(spec, FIRST, [], self.user, runtime.clean_env())
 
@@ -333,6 +334,8 @@ class DockerSandbox:
         with engine_errors("exec"):
             run = self._exec(argv, env, cwd, script)
             result = run.run(stdin, limit, self.spec.output_bytes)
+            if self._aborted:
+                raise SandboxError("the sandbox was aborted")
             if result.timed_out:
                 self.end_all()
             elif script is _RUN_ALONE:
@@ -366,9 +369,11 @@ class DockerSandbox:
         raw.sendall(line)
         raw.settimeout(_ANSWER_S)
         try:
-            raw.recv(4096)
+            answer = raw.recv(4096)
         except TimeoutError:
             raise SandboxError("docker: the container's first process does not answer") from None
+        if not answer:
+            raise SandboxError("docker: the container has died")
 
     def spawn(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = WORK
@@ -409,6 +414,14 @@ class DockerSandbox:
         if result.truncated:
             raise SandboxError(f"{path!r} is larger than {keep} bytes")
         return result.stdout
+
+    def abort(self) -> None:
+        """Kill everything in it, from any thread."""
+        import docker
+
+        self._aborted = True
+        with engine_errors("abort"), contextlib.suppress(docker.errors.NotFound):
+            client().api.kill(self.container)
 
     def close(self) -> None:
         """Kill and remove the container."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import selectors
+import socket
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ class ShellSandbox:
         self._runs: weakref.WeakSet[_Run] = weakref.WeakSet()
         self._folder: PrivateFolder | None = None
         self._work = WORK
+        self._aborted = False
         if backend == "process":
             self._folder = PrivateFolder()
             self._work = str(self._folder.shown("work"))
@@ -80,6 +83,8 @@ class ShellSandbox:
         kills = self._oom_kills()
         with _Run(self, argv, env, cwd) as run:
             run.pump(stdin, started + limit, self.spec.output_bytes)
+        if self._aborted:
+            raise SandboxError("the sandbox was aborted")
         code = run.exit_code
         return ExecResult(
             exit_code=-9 if code is None else code,
@@ -157,6 +162,13 @@ class ShellSandbox:
         """Kill a supervisor. Its programs are no one's then, so the sandbox is closed too."""
         self._zygote.kill(number)
         self.close()
+
+    def abort(self) -> None:
+        """Kill everything in it, from any thread."""
+        self._aborted = True
+        self._zygote.process.kill()
+        for run in tuple(self._runs):
+            run.abort()
 
     @property
     def alive(self) -> bool:
@@ -274,6 +286,11 @@ class _Run:
         if kind != 0:
             raise SandboxError(str(value))
         self.exit_code = value
+
+    def abort(self) -> None:
+        """Make whoever waits for it, and its supervisor, see the channel's end. From any thread."""
+        with contextlib.suppress(OSError):  # closed: it has ended
+            self.channel.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the pipes; whatever still runs is killed by the supervisor."""

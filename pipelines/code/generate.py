@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from pathlib import Path
-from threading import Event
 
 from pydantic import Field, JsonValue
 
@@ -25,6 +24,7 @@ from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
 from envgen.pipelines.code.validate import Log, Reason, ValidateConfig
 from envgen.policies.base import Policy
+from envgen.sandboxes.workspace import Halt
 from envgen.store.dataset import Dataset
 from envgen.store.splits import assign_splits
 from envgen.store.writer import DatasetWriter
@@ -147,7 +147,7 @@ class _Run:
         self.trees, self.results = self.partial / "trees", self.partial / "outcomes"
         self.jobs: list[Job] = []
         self.resumed = 0
-        self.stopped = Event()
+        self.halt = Halt()
 
     def take_jobs(
         self, clone: str | Path | None, texts: Sequence[Path], jobs: Sequence[Job]
@@ -208,7 +208,7 @@ class _Run:
     def _run_all(
         self, todo: Sequence[Job], workers: int, done: dict[str, Outcome]
     ) -> Generator[tuple[Job, Outcome], None, None]:
-        """Outcomes as they come. Closed or interrupted, it waits for the commands that run, no more."""
+        """Outcomes as they come. Closed or interrupted, it ends the commands that run."""
         waiting = list(reversed(todo))
         running: dict[Future[Outcome], Job] = {}
         with ThreadPoolExecutor(max(1, workers)) as pool:
@@ -222,7 +222,7 @@ class _Run:
                     future = next(as_completed(running))
                     yield running.pop(future), future.result()
             except BaseException:
-                self.stopped.set()
+                self.halt.set()
                 raise
 
     def _enough(self, done: dict[str, Outcome]) -> bool:
@@ -231,12 +231,13 @@ class _Run:
 
     def _prove(self, job: Job) -> Outcome:
         def log(text: str) -> None:
-            if self.stopped.is_set():
+            if self.halt.is_set:
                 raise KeyboardInterrupt  # an Exception would be the instance's fault
             if self.log is not None:
                 self.log(f"{job.instance.id}: {text}")
 
-        return prove(job, self.trees, self.config.validate_, self.build, log, self.helper)
+        with self.halt.covering():
+            return prove(job, self.trees, self.config.validate_, self.build, log, self.helper)
 
     def _path(self, job: Job) -> Path:
         return self.results / f"{task_id(job.instance.id)}.json"

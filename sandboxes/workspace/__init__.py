@@ -6,10 +6,11 @@
 
 from envgen.sandboxes.workspace.build import build_workspace
 from envgen.sandboxes.workspace.open import OpenWorkspace, Workspace, load
-from envgen.sandboxes.workspace.parts import Limits
+from envgen.sandboxes.workspace.parts import Halt, Limits
 from envgen.sandboxes.workspace.tree import base_tree, commit_date
 
 __all__ = [
+    "Halt",
     "Limits",
     "OpenWorkspace",
     "Workspace",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
-from envgen.core.errors import WorkspaceError
+from envgen.core.errors import SandboxError, WorkspaceError
 from envgen.core.types import Record
 from envgen.sandboxes import base, runtime
 from envgen.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec
@@ -65,6 +69,41 @@ def choose_backend(wanted: str, layer: Layer) -> str:
     raise WorkspaceError("; ".join(reasons), hint)
 
 
+class Halt:
+    """Ends the workspaces of a piece of work from another thread, whatever runs in them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._boxes: weakref.WeakSet[Box] = weakref.WeakSet()
+        self.is_set = False
+
+    @contextlib.contextmanager
+    def covering(self) -> Iterator[None]:
+        """Within it, this thread's workspaces end when it is set."""
+        token = _HALT.set(self)
+        try:
+            yield
+        finally:
+            _HALT.reset(token)
+
+    def add(self, box: Box) -> None:
+        """Cover a sandbox. Raises SandboxError when it is set already."""
+        with self._lock:
+            if self.is_set:
+                raise SandboxError("the work was stopped")
+            self._boxes.add(box)
+
+    def set(self) -> None:
+        """Kill what runs in the sandboxes; whoever waits for it gets SandboxError."""
+        with self._lock:
+            self.is_set = True
+            for box in tuple(self._boxes):
+                box.sandbox.abort()
+
+
+_HALT: ContextVar[Halt | None] = ContextVar("halt", default=None)
+
+
 class Box:
     """A sandbox on a layer, and the private folder with its small files."""
 
@@ -110,6 +149,12 @@ class Box:
         except BaseException:
             self._remove_folder()
             raise
+        if halt := _HALT.get():
+            try:
+                halt.add(self)
+            except SandboxError:
+                self.close()
+                raise
 
     def _accounts(self, user: int) -> list[Mount]:
         """The files by which programs look up users and this machine's name."""

@@ -4,6 +4,7 @@ import os
 import platform
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,19 @@ def test_a_closed_sandbox_says_so(sandbox: Sandbox) -> None:
     other.close()
     with pytest.raises(SandboxError):
         other.exec(["true"])
+
+
+def test_another_thread_can_abort_what_an_exec_waits_for(sandbox: Sandbox) -> None:
+    started = time.monotonic()
+    with create(SandboxSpec(), sandbox.backend, trust=True) as other:
+        timer = threading.Timer(0.5, other.abort)
+        timer.start()
+        with pytest.raises(SandboxError):
+            other.exec(["sh", "-c", "sleep 60 & sleep 60"])
+        timer.join()
+        with pytest.raises(SandboxError):
+            other.exec(["true"])
+    assert time.monotonic() - started < 20
 
 
 @pytest.mark.slow

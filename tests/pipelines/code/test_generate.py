@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,44 @@ def test_an_interrupted_run_does_not_wait_for_the_instances_in_flight(
     outcomes = tmp_path / "code.partial" / "outcomes"
     assert [path.name for path in outcomes.iterdir()] == ["toy__shop-8.json"]
     assert after == []  # of the other's thirty runs
+
+
+@pytest.mark.parametrize("where", ["install", "test"])
+def test_an_interrupted_run_ends_a_command_that_hangs(
+    repo: Path, tmp_path: Path, where: str
+) -> None:
+    hangs = {"install": ("sleep 600",)} if where == "install" else {"options": "; sleep 600 #"}
+    recipe = toy_python.RECIPE.model_copy(update=hangs)
+    jobs = [
+        Job(toy_python.instance(repo, recipe=recipe), repo),
+        Job(toy_python.instance(repo, id="toy__shop-8", base_commit="0" * 40), repo),
+    ]
+    under_way = threading.Event()
+
+    def log(text: str) -> None:
+        if "toy__shop-7: " in text and ("run 1" in text if where == "test" else "install" in text):
+            under_way.set()
+
+    def stop(done: int, total: int, what: str) -> None:
+        assert under_way.wait(60)
+        time.sleep(1)
+        raise KeyboardInterrupt
+
+    started = time.monotonic()
+    build = BuildConfig(backend="bubblewrap", mounts=toy_python.mounts())
+    with pytest.raises(KeyboardInterrupt):
+        generate_code(
+            CodeConfig(),
+            tmp_path / "code",
+            jobs=jobs,
+            build=build,
+            workers=2,
+            progress=stop,
+            log=log,
+        )
+    assert time.monotonic() - started < 60
+    outcomes = tmp_path / "code.partial" / "outcomes"
+    assert [path.name for path in outcomes.iterdir()] == ["toy__shop-8.json"]
 
 
 def test_nothing_proven_is_an_error(repo: Path, tmp_path: Path) -> None:
