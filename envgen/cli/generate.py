@@ -230,7 +230,7 @@ def code(
     from envgen.pipelines.code.mine import MineConfig
     from envgen.pipelines.code.prove import BuildConfig, Job
     from envgen.pipelines.code.source import read_names
-    from envgen.pipelines.code.validate import ValidateConfig
+    from envgen.pipelines.code.validation import ValidateConfig
 
     if language is not None and language not in get_args(CodeLanguage):
         raise ConfigError(

@@ -62,7 +62,7 @@ def code(
     from envgen.environments.code_hosts import host_certificates
     from envgen.pipelines.code.import_records import ImportConfig, import_code
     from envgen.pipelines.code.prove import BuildConfig
-    from envgen.pipelines.code.validate import ValidateConfig
+    from envgen.pipelines.code.validation import ValidateConfig
 
     config = ImportConfig(
         format=format,

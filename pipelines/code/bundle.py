@@ -22,7 +22,7 @@ from envgen.core.types import (
 )
 from envgen.environments.code_hosts import RECIPE, TREE
 from envgen.environments.code_tools import BASH, CODE_TOOLS, MAX_COMMAND, SUBMIT
-from envgen.pipelines.code.validate import Validation
+from envgen.pipelines.code.validation import Validation
 from envgen.store.bundles import ATTACHMENTS, EnvironmentBundle, TaskBundle
 
 INSTANCE = "instance"

@@ -22,7 +22,8 @@ from envgen.pipelines.code.bundle import environment_bundle, environment_id, tas
 from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine_clone
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
-from envgen.pipelines.code.validate import Log, Reason, ValidateConfig
+from envgen.pipelines.code.validate import Log
+from envgen.pipelines.code.validation import Reason, ValidateConfig
 from envgen.policies.base import Policy
 from envgen.sandboxes.workspace import Halt
 from envgen.store.dataset import Dataset

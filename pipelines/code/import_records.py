@@ -15,7 +15,7 @@ from envgen.pipelines.code.mine import Rejected
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome
 from envgen.pipelines.code.published import Agreement, agreement
 from envgen.pipelines.code.records import import_file
-from envgen.pipelines.code.validate import ValidateConfig
+from envgen.pipelines.code.validation import ValidateConfig
 
 
 class ImportConfig(Record):

@@ -17,14 +17,8 @@ from envgen.pipelines.code.clone import Clone
 from envgen.pipelines.code.recipes import detect_recipe
 from envgen.pipelines.code.setup_agent import Access, set_up
 from envgen.pipelines.code.split import TEST_RULES, classify
-from envgen.pipelines.code.validate import (
-    Log,
-    Reason,
-    RejectedError,
-    ValidateConfig,
-    Validation,
-    validate_instance,
-)
+from envgen.pipelines.code.validate import Log, validate_instance
+from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
 from envgen.policies.base import Policy
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace, commit_date

@@ -11,16 +11,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from enum import StrEnum
-
-from pydantic import Field
 
 from envgen.core.code_types import CodeTests, Instance, Status, TestReport
 from envgen.core.errors import ConfigError, SandboxError, VerifierError, WorkspaceError
 from envgen.core.surrogates import to_bytes
-from envgen.core.types import Evidence, GateResult, GateStatus, Record
+from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
 from envgen.pipelines.code.split import SOURCE_SUFFIXES
+from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers import program_canaries
 from envgen.verifiers.code import exam_of, score_run
@@ -31,82 +29,6 @@ logger = logging.getLogger(__name__)
 
 Log = Callable[[str], None]
 _GARBAGE = b'envgen: this file is broken on purpose ((( {{{ "\n'
-
-
-class Reason(StrEnum):
-    """Why an instance was not kept; the funnel counts them."""
-
-    NO_TREE = "no_tree"
-    """The base commit can't be taken from the clone."""
-    NO_RECIPE = "no_recipe"
-    """Nothing in the repository says how to build and test it."""
-    INSTALL = "install"
-    """Dependencies can't be had, or a build command fails on the base commit."""
-    NO_TESTS = "no_tests"
-    """The base commit has no test that passes, or no file that its runner takes for tests."""
-    BASE_RUN = "base_run"
-    """The tests of the base commit hang, or leave no report."""
-    CANARIES = "canaries"
-    """The project's run does not collect the canaries, or turns their verdicts round."""
-    TEST_PATCH = "test_patch"
-    """The test patch does not apply."""
-    GOLD_PATCH = "gold_patch"
-    """The gold patch does not apply."""
-    BEFORE_RUN = "before_run"
-    """With the test patch, the tests hang or leave no report."""
-    AFTER_RUN = "after_run"
-    """With the gold patch, the tree does not build, or its tests hang or leave no report."""
-    NO_FAIL_TO_PASS = "no_fail_to_pass"
-    """No test fails before and passes after."""
-    NOT_IMPORTED = "not_imported"
-    """The gold patch's files may hold anything: the tests don't use them."""
-    PASS_TO_FAIL = "pass_to_fail"
-    UNSTABLE = "unstable"
-    """Only tests that do not end alike in all runs are fail-to-pass."""
-    ENVGEN = "envgen"
-    """A fault of ours, or of this machine."""
-
-
-class ValidateConfig(Record):
-    """How thoroughly instances are proven."""
-
-    repeats: int = Field(default=3, ge=1)
-    """Runs of each state."""
-    more: int = Field(default=10, ge=0)
-    """Runs of what is kept, beside those."""
-    only_touched: bool = False
-    """Run only the test files that the test patch touches, where the runner can."""
-    max_unstable: int = Field(default=1000, ge=0)
-
-
-class Validation(Record):
-    """What proving one instance found."""
-
-    instance_id: str
-    reason: Reason | None = None
-    """Why it was not kept; None: it was."""
-    details: str = ""
-    tests: CodeTests | None = None
-    evidence: Evidence = ()
-    runs: int = 0
-    tests_s: float = 0.0
-    """Seconds in test runners, all runs together."""
-    wall_s: float = 0.0
-    counts: dict[str, int] = Field(default_factory=dict)
-    """Tests by what became of them."""
-
-    @property
-    def kept(self) -> bool:
-        """Whether the instance is proven."""
-        return self.reason is None
-
-
-class RejectedError(Exception):
-    """Raised where an instance falls; its arguments are the reason and details."""
-
-    def __init__(self, reason: Reason, details: str = "") -> None:
-        super().__init__(reason, details)
-        self.reason, self.details = reason, details
 
 
 def validate_instance(
@@ -265,11 +187,8 @@ class _Prover:
         if tried.unsound_files and language in program_canaries.LANGUAGES:  # maybe not all of them
             exam = exam.model_copy(update={"alarms": {"main": ()}})
             tried = self._run("fewer canaries in the test files", exam, self.gold)
-        self.runs, self.canary_files, self.alarms = (
-            runs,
-            None,
-            None,
-        )  # it says nothing of the change
+        # it says nothing of the change
+        self.runs, self.canary_files, self.alarms = runs, None, None
         return exam.model_copy(update={"bare_files": tried.unsound_files})
 
     def _known_registered(self, comparison: Comparison) -> dict[str, str]:

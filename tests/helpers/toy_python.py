@@ -13,7 +13,7 @@ from envgen.pipelines.code.clone import Clone
 from envgen.pipelines.code.generate import CodeConfig, CodeSummary, generate_code
 from envgen.pipelines.code.prove import BuildConfig, Job
 from envgen.pipelines.code.split import split_change
-from envgen.pipelines.code.validate import ValidateConfig
+from envgen.pipelines.code.validation import ValidateConfig
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace
 

@@ -12,7 +12,8 @@ from language_cheats import LANGUAGE_CHEATS, MORE, LanguageCheat
 
 from envgen.core.code_types import Instance
 from envgen.core.types import Score
-from envgen.pipelines.code.validate import ValidateConfig, validate_instance
+from envgen.pipelines.code.validate import validate_instance
+from envgen.pipelines.code.validation import ValidateConfig
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests
 from envgen.verifiers.program_canaries import ALARMS

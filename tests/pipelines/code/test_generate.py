@@ -17,7 +17,7 @@ from envgen.pipelines.code.generate import (
 )
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.revalidate import revalidate
-from envgen.pipelines.code.validate import Reason, ValidateConfig
+from envgen.pipelines.code.validation import Reason, ValidateConfig
 from envgen.policies.scripted import ScriptedPolicy
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset

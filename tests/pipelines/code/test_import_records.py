@@ -19,7 +19,7 @@ from envgen.pipelines.code.mine import MineConfig, mine_clone
 from envgen.pipelines.code.prove import BuildConfig, Outcome
 from envgen.pipelines.code.published import agreement
 from envgen.pipelines.code.records import import_file, write_rows
-from envgen.pipelines.code.validate import Reason, ValidateConfig, Validation
+from envgen.pipelines.code.validation import Reason, ValidateConfig, Validation
 
 TEST = """\
 const test = require('node:test');

@@ -15,7 +15,8 @@ from code_runs import CODE, Toy, need, toy
 from envgen.core.code_types import CodeLanguage, Instance
 from envgen.core.types import Score
 from envgen.pipelines.code.split import TEST_RULES, classify
-from envgen.pipelines.code.validate import ValidateConfig, validate_instance
+from envgen.pipelines.code.validate import validate_instance
+from envgen.pipelines.code.validation import ValidateConfig
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests, touched_paths

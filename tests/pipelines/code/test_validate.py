@@ -10,7 +10,8 @@ from envgen.core.code_types import Instance
 from envgen.core.patches import join_patches, split_patch
 from envgen.core.types import GateStatus
 from envgen.pipelines.code.split import TEST_RULES, classify
-from envgen.pipelines.code.validate import Reason, ValidateConfig, Validation, validate_instance
+from envgen.pipelines.code.validate import validate_instance
+from envgen.pipelines.code.validation import Reason, ValidateConfig, Validation
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers.code import CodeVerifier
 
