@@ -11,15 +11,16 @@ def main() -> None:
 
     SIGTERM ends a command as cleanly as Ctrl-C; the code is 143 then.
     """
-    terminated = False
+    heard: list[int] = []
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        nonlocal terminated
-        terminated = True
+        heard.append(signum)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell had it ignored
+        signal.signal(signal.SIGINT, stop)
     from envgen.cli.app import run
 
-    code = run()
-    raise SystemExit(143 if terminated and code == 130 else code)
+    code = run(stopped=lambda: bool(heard))
+    raise SystemExit(143 if signal.SIGTERM in heard and code == 130 else code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,8 @@ from envgen.cli import (
 from envgen.cli import quickstart as quickstart_cli
 from envgen.cli.console import remark, talk
 from envgen.core.errors import DatasetError, EnvgenError, StoreError
+
+logger = logging.getLogger(__name__)
 
 ORDER = (
     "quickstart", "doctor", "generate", "import", "list", "show", "validate", "variants", "export", "rollout",
@@ -96,33 +99,48 @@ def options(
     )
 
 
-def run(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 (a check failed), 2 (an error) or 130 (Ctrl-C)."""
+def run(arguments: list[str] | None = None, *, stopped: Callable[[], bool] = lambda: False) -> int:
+    """Run one command and return its exit code: 0, 1 (a check failed), 2 (an error) or 130 (Ctrl-C).
+
+    Args:
+        arguments: of the command line.
+        stopped: whether a signal has asked for the end. An error is no news then: the signal may have
+            come in the midst of a library that makes another exception of it (pydantic does).
+    """
     wanted = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=wanted, prog_name="envgen", standalone_mode=False)
-    except EnvgenError as error:
-        return _fail(str(error), error.hint or _hint(error))
-    except ValidationError as error:
-        return _invalid(error)
     except (typer.Abort, KeyboardInterrupt):
         code = 130
-    except BrokenPipeError:
-        sys.stderr.close()  # nobody reads any more; be silent at exit, too
-        return 0
-    except OSError as error:
-        return _fail(str(error), OS_HINTS.get(error.errno or 0, "check the path"))
     except Exception as error:
-        usage = getattr(error, "format_message", None)  # Typer's own errors
-        if usage is None:
-            raise
-        if type(error).__name__ == "NoArgsIsHelpError":
-            remark(usage())
-            return 2
-        return _fail(usage(), _usage_hint(error))
+        if not stopped():
+            return _failed(error)
+        logger.info("after the signal", exc_info=error)
+        code = 130
     if code == 130:  # Typer may have made it of a KeyboardInterrupt
         remark(INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Tell what went wrong; what is nobody's mistake but ours is raised again."""
+    match error:
+        case EnvgenError():
+            return _fail(str(error), error.hint or _hint(error))
+        case ValidationError():
+            return _invalid(error)
+        case BrokenPipeError():
+            sys.stderr.close()  # nobody reads any more; be silent at exit, too
+            return 0
+        case OSError():
+            return _fail(str(error), OS_HINTS.get(error.errno or 0, "check the path"))
+    usage = getattr(error, "format_message", None)  # Typer's own errors
+    if usage is None:
+        raise error
+    if type(error).__name__ == "NoArgsIsHelpError":
+        remark(usage())
+        return 2
+    return _fail(usage(), _usage_hint(error))
 
 
 def _fail(text: str, hint: str) -> int:

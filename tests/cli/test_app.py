@@ -10,6 +10,7 @@ from cli_runs import Cli, envgen
 from click_words import commands
 
 import envgen as package
+from envgen.cli.app import run
 from envgen.cli.generate import parse_levels
 from envgen.core.errors import ConfigError
 
@@ -122,6 +123,17 @@ def test_paths_that_cant_be_written(cli: Cli, dataset: Path) -> None:
     said = cli("rollout", dataset, "--policy", "gold", "--out", "file/x")
     assert said.code == 2
     assert "hint: " in said.err
+
+
+def test_an_error_after_a_signal_is_its_doing(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A library may make another exception of it, as pydantic does in the midst of its work."""
+    words = ["list", str(tmp_path / "nowhere")]
+    assert run(words, stopped=lambda: False) == 2
+    assert "error: " in capfd.readouterr().err
+    assert run(words, stopped=lambda: True) == 130
+    assert capfd.readouterr().err.startswith("interrupted; ")
 
 
 def test_no_arguments_give_help(cli: Cli) -> None:
