@@ -35,6 +35,13 @@ def test_importing_envgen_loads_nothing_heavy() -> None:
     assert not set(loaded.split()) & set(HEAVY)
 
 
+def test_the_command_line_loads_a_room_when_a_command_needs_it() -> None:
+    loaded = run("import sys, envgen.cli.app; print(*sorted(sys.modules))").split()
+    assert "envgen.cli.app" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & ({*HEAVY} - {"rich", "typer"})
+    assert not {"envgen.rollout.run", "envgen.store.dataset", "envgen.pipelines"} & set(loaded)
+
+
 def test_importing_envgen_registers_environments() -> None:
     ids = run(
         "import envgen, gymnasium; print(*[i for i in gymnasium.registry if i[:7] == 'envgen/'])"

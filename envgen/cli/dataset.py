@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -24,7 +24,9 @@ from envgen.cli.options import (
 )
 from envgen.cli.show import density_text, show
 from envgen.core.types import GateStatus, TaskSpec
-from envgen.store.dataset import Dataset
+
+if TYPE_CHECKING:
+    from envgen.store.dataset import Dataset
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from envgen.core.errors import ConfigError
-from envgen.store.dataset import Dataset
+
+if TYPE_CHECKING:
+    from envgen.store.dataset import Dataset
 
 DatasetPath = Annotated[
     Path,

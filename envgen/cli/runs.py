@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,7 +21,9 @@ from envgen.cli.options import (
     examples,
 )
 from envgen.core.errors import ConfigError
-from envgen.rollout.pass_at_k import PassReport
+
+if TYPE_CHECKING:
+    from envgen.rollout.pass_at_k import PassReport
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder that `envgen rollout` wrote.")

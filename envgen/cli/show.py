@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.padding import Padding
@@ -16,7 +16,9 @@ from envgen.cli.options import DatasetPath, Json, Unproven, open_dataset
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
 from envgen.core.types import Difficulty, Evidence, GateStatus, TaskSpec, ToolSpec
-from envgen.store.dataset import Dataset
+
+if TYPE_CHECKING:
+    from envgen.store.dataset import Dataset
 
 COLOURS = {
     GateStatus.PASSED: "green",
