@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,7 +22,15 @@ def test_a_group_s_tests_run_in_one_process(tmp_path: Path) -> None:
     for group in ("a", "b"):
         (tmp_path / f"test_{group}.py").write_text(TESTS.format(group=group))
     command = [sys.executable, "-P", "-m", "pytest", "-v", "-n", "2", "--dist", "loadgroup"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [*command, "-p", "xdist"],
+        cwd=tmp_path,
+        env=alone,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout
     places = set(re.findall(r"^\[(gw\d)\].* PASSED test_(\w)\.py", done.stdout, re.MULTILINE))
     assert len(places) == 2, done.stdout

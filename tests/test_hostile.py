@@ -240,7 +240,7 @@ def settled(condition: Any, timeout_s: float = 10.0) -> bool:
 
 # --- interruptions --------------------------------------------------------------------------------
 
-SAMPLES = 120
+SAMPLES = 60
 PLAY = (
     "--policy",
     "random-valid",
@@ -352,7 +352,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 GENERATE = (
-    "generate", "general", "--category", "meeting_scheduling", "--environments", 3,
+    "generate", "general", "--category", "meeting_scheduling", "--environments", 2,
     "--tasks-per-environment", 1, "--level", "1", "--seed", 3, "--workers", 2, "--out",
 )  # fmt: skip
 
@@ -430,7 +430,7 @@ def test_a_rollout_on_a_full_disk_keeps_what_it_has(
 ) -> None:
     dataset = write_tiny_dataset(tmp_path / "ds").path
     words = ("rollout", dataset, *PLAY, "--out", tmp_path / "run")
-    said = limited(192, *words)
+    said = limited(96, *words)
     assert said.code == 2, said
     assert "Traceback" not in said.err
     assert "error: " in said.err

@@ -76,7 +76,7 @@ def test_the_toy_is_kept_with_its_tests(repo: Path, built: Workspace) -> None:
 
 
 def test_only_touched_files_are_run_where_the_base_has_them(repo: Path, built: Workspace) -> None:
-    config = QUICK.model_copy(update={"only_touched": True})
+    config = ValidateConfig(repeats=1, more=0, only_touched=True)
     known = toy_python.instance(repo)
     split = {part.path: part for part in split_patch(known.test_patch.encode())}
     old = join_patches([split["tests/test_cart.py"]]).decode()
@@ -179,9 +179,9 @@ def test_suites_that_cannot_be_judged(
 
 
 def test_a_full_disk_is_a_run_error(tmp_path: Path) -> None:
-    fill = b"def test_fill(tmp_path):\n    (tmp_path / 'x').write_bytes(bytes(1 << 30))\n"
+    fill = b"def test_fill(tmp_path):\n    (tmp_path / 'x').write_bytes(bytes(1 << 27))\n"
     fix = {**toy_python.FIX, "tests/test_fill.py": fill}
-    found = validate(*other(tmp_path, fix))
+    found = validate(*other(tmp_path, fix), limits=Limits(disk_bytes=64 << 20))
     assert found.reason is None
     assert found.counts["fails"] == 1
 
