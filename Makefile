@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
-SERVICES := docker or postgres or ray or browser or gpu or toolchain
+SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 
 .PHONY: quickstart install trainer dev test test-core check bench format clean
 
@@ -33,8 +33,8 @@ $(VENV)/.dev: $(VENV)/.installed
 test: dev  ## all tests; parts whose service is missing skip and say so
 	$(BIN)/python -P -m pytest $(PROCESSES)
 
-test-core: dev  ## the tests that need no service and no language but Python
-	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES))"
+test-core: dev  ## what to run after a change: no service, no sandbox, nothing slow
+	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES) or slow)"
 
 check: dev  ## format, lint, import direction, types
 	$(BIN)/ruff format --check .

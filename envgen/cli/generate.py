@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from envgen.cli import code_options as o
 from envgen.cli.console import out as stdout
 from envgen.cli.console import progress, table, write_json
 from envgen.cli.options import Backend, Json, Out, Seed, Workers, examples
 from envgen.core.code_types import CodeLanguage
 from envgen.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from envgen.pipelines.code.generate import CodeSummary
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 GENERAL_EXAMPLES = examples(
@@ -107,113 +110,35 @@ def general(
 @app.command("code", epilog=CODE_EXAMPLES)
 def code(
     out: Out,
-    clone: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A clone to mine, bare or with a checkout.")
-    ] = None,
-    repo: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OWNER/NAME",
-            help="What the clone is a clone of; without --clone it is fetched from GitHub.",
-        ),
-    ] = None,
-    repos: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Repositories to fetch from GitHub, one a line."),
-    ] = None,
-    repositories: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where fetched repositories are kept. Default: envgen's cache."
-        ),
-    ] = None,
-    token_env: Annotated[
-        str, typer.Option(metavar="NAME", help="Environment variable of the GitHub token.")
-    ] = "GITHUB_TOKEN",
-    api: Annotated[
-        str | None, typer.Option(metavar="URL", help="For GitHub Enterprise: https://HOST/api/v3.")
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="A model that judges instances, and writes statements (openai:MODEL@URL).",
-        ),
-    ] = None,
-    votes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Votes of the policy on an instance.")
-    ] = 3,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0.0, metavar="USD", help="What the policy may cost.")
-    ] = None,
-    concurrency: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Instances judged at the same time.")
-    ] = 8,
-    issues: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Issues and pull requests, JSON lines; repeatable."),
-    ] = None,
-    instances: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Instances, JSON lines, instead of mining; repeatable."),
-    ] = None,
-    clones: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the clones of the instances are.")
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Default: what most files are written in.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Mine what landed on this day or later.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Mine what landed before this day.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Most instances to try of a clone.")
-    ] = None,
-    most: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Stop after so many proven tasks.")
-    ] = None,
-    repeats: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs of each state of an instance.")
-    ] = 3,
-    more: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Further runs of what would be kept.")
-    ] = 10,
-    only_touched: Annotated[
-        bool,
-        typer.Option("--only-touched", help="Run only the test files that the test patch touches."),
-    ] = False,
-    layer: Annotated[
-        str, typer.Option(metavar="NAME", help="The language layer (`envgen images list`).")
-    ] = "host",
-    certificates: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="PEM bundle that installs trust. Default: SSL_CERT_FILE."
-        ),
-    ] = None,
+    clone: o.Clone = None,
+    repo: o.RepoName = None,
+    repos: o.Repos = None,
+    repositories: o.Repositories = None,
+    token_env: o.TokenEnv = "GITHUB_TOKEN",
+    api: o.Api = None,
+    policy: o.Policy = None,
+    votes: o.Votes = 3,
+    max_cost: o.MaxCost = None,
+    concurrency: o.Concurrency = 8,
+    issues: o.Issues = None,
+    instances: o.Instances = None,
+    clones: o.Clones = None,
+    language: o.LanguageName = None,
+    since: o.Since = None,
+    until: o.Until = None,
+    limit: o.Limit = None,
+    most: o.Most = None,
+    repeats: o.Repeats = 3,
+    more: o.More = 10,
+    only_touched: o.OnlyTouched = False,
+    layer: o.Layer = "host",
+    certificates: o.Certificates = None,
     seed: Seed = 0,
-    name: Annotated[str, typer.Option(metavar="ID", help="The dataset's name.")] = "code",
-    workers: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Instances proven at the same time.")
-    ] = 1,
-    backend: Annotated[
-        Literal["auto", "bubblewrap", "docker"],
-        typer.Option(metavar="NAME", help="Where repositories are built and tested."),
-    ] = "auto",
-    downloads: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where installs keep what they fetch, for each repository. Default: envgen's cache.",
-        ),
-    ] = None,
-    allow_missing: Annotated[
-        bool,
-        typer.Option("--allow-missing", help="Leave out files that a partial clone lacks."),
-    ] = False,
+    name: o.Name = "code",
+    workers: o.Proving = 1,
+    backend: o.CodeBackend = "auto",
+    downloads: o.Downloads = None,
+    allow_missing: o.AllowMissing = False,
     json: Json = None,
 ) -> None:
     """Turn issue-PR pairs into tasks that are proven by the repository's own tests.
@@ -232,13 +157,9 @@ def code(
     from envgen.pipelines.code.source import read_names
     from envgen.pipelines.code.validation import ValidateConfig
 
-    if language is not None and language not in get_args(CodeLanguage):
-        raise ConfigError(
-            f"unknown language {language!r}", f"choose from: {', '.join(get_args(CodeLanguage))}"
-        )
     if clone is not None and repo is None:
         raise ConfigError("--clone needs --repo", "write --repo owner/name")
-    wanted = {"language": language, "since": since, "until": until, "limit": limit}
+    wanted = {"language": _known(language), "since": since, "until": until, "limit": limit}
     mine = {"repo": repo or "any/any", **wanted}
     named = read_names(repos) if repos else ((repo,) if repo and not clone else ())
     jobs: Sequence[Job] = jobs_of(instances, clones) if instances else ()
@@ -281,6 +202,19 @@ def code(
             progress=update,
             helper=judges.policy if judges else None,
         )
+    _tell(summary)
+    write_json(json, summary)
+
+
+def _known(language: str | None) -> str | None:
+    """The language, if it is one of ours. Raises ConfigError."""
+    known = get_args(CodeLanguage)
+    if language is not None and language not in known:
+        raise ConfigError(f"unknown language {language!r}", f"choose from: {', '.join(known)}")
+    return language
+
+
+def _tell(summary: CodeSummary) -> None:
     shown = table("what", "n ", title=summary.path)
     shown.add_row("proven tasks", str(summary.tasks))
     shown.add_row("environments", str(summary.environments))
@@ -291,4 +225,3 @@ def code(
         shown.add_row(f"changes: {reason}"[:60], str(n))
     shown.add_row("seconds", f"{summary.seconds:.1f}")
     stdout.print(shown)
-    write_json(json, summary)

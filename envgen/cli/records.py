@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from envgen.cli import code_options as o
 from envgen.cli.console import out as stdout
 from envgen.cli.console import progress, remark, table, write_json
 from envgen.cli.options import Json, Out, examples
@@ -37,22 +38,11 @@ def code(
         list[str] | None,
         typer.Option(metavar="OWNER/NAME", help="Only this repository or instance; repeatable."),
     ] = None,
-    repeats: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs of each state of an instance.")
-    ] = 3,
-    more: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Further runs of what would be kept.")
-    ] = 10,
-    only_touched: Annotated[
-        bool, typer.Option("--only-touched", help="Run only the test files of the test patch.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Instances proven at the same time.")
-    ] = 1,
-    backend: Annotated[
-        Literal["auto", "bubblewrap", "docker"],
-        typer.Option(metavar="NAME", help="Where repositories are built and tested."),
-    ] = "auto",
+    repeats: o.Repeats = 3,
+    more: o.More = 10,
+    only_touched: o.OnlyTouched = False,
+    workers: o.Proving = 1,
+    backend: o.CodeBackend = "auto",
     json: Json = None,
 ) -> None:
     """Prove published instances again, and tell every difference from what they claim.
