@@ -255,9 +255,10 @@ PLAY = (
 )
 
 
-def _hear_ctrl_c() -> None:
-    """A shell's background jobs ignore SIGINT, and so would their children."""
+def _begin() -> None:
+    """Hear Ctrl-C (a shell's background jobs ignore it), and leave the processors to other tests."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.nice(10)
 
 
 @contextlib.contextmanager
@@ -270,7 +271,7 @@ def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_hear_ctrl_c,
+        preexec_fn=_begin,
     )
     try:
         yield process
