@@ -420,8 +420,15 @@ class DockerSandbox:
         import docker
 
         self._aborted = True
-        with engine_errors("abort"), contextlib.suppress(docker.errors.NotFound):
-            client().api.kill(self.container)
+        container = self._container
+        if container is None:
+            return
+        with engine_errors("abort"):
+            try:
+                client().api.kill(container)
+            except docker.errors.APIError as error:
+                if error.status_code not in (404, 409):  # it is gone, or going
+                    raise
 
     def close(self) -> None:
         """Kill and remove the container."""

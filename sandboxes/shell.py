@@ -7,6 +7,7 @@ import math
 import os
 import selectors
 import socket
+import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ class ShellSandbox:
         self._folder: PrivateFolder | None = None
         self._work = WORK
         self._aborted = False
+        self._lock = threading.Lock()
         if backend == "process":
             self._folder = PrivateFolder()
             self._work = str(self._folder.shown("work"))
@@ -156,7 +158,8 @@ class ShellSandbox:
 
     def track(self, run: _Run) -> None:
         """Remember a program that has been started."""
-        self._runs.add(run)
+        with self._lock:
+            self._runs.add(run)
 
     def kill(self, number: int) -> None:
         """Kill a supervisor. Its programs are no one's then, so the sandbox is closed too."""
@@ -167,7 +170,9 @@ class ShellSandbox:
         """Kill everything in it, from any thread."""
         self._aborted = True
         self._zygote.process.kill()
-        for run in tuple(self._runs):
+        with self._lock:
+            runs = tuple(self._runs)
+        for run in runs:
             run.abort()
 
     @property

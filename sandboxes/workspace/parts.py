@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -17,6 +18,8 @@ from envgen.sandboxes import base, runtime
 from envgen.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec
 from envgen.sandboxes.folders import PrivateFolder
 from envgen.sandboxes.workspace.layers import Layer, host_mounts
+
+logger = logging.getLogger(__name__)
 
 TREE = "/tree.tar"
 """Where a sandbox finds the frozen tree."""
@@ -98,7 +101,10 @@ class Halt:
         with self._lock:
             self.is_set = True
             for box in tuple(self._boxes):
-                box.sandbox.abort()
+                try:
+                    box.sandbox.abort()
+                except SandboxError as error:  # the others must end, too
+                    logger.warning("%s", error)
 
 
 _HALT: ContextVar[Halt | None] = ContextVar("halt", default=None)
