@@ -108,7 +108,7 @@ def test_containers_of_dead_processes_are_reaped(monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr(docker, "owner", lambda: f"{socket.gethostname()}:999999999:123")
         orphan = docker.DockerSandbox(SandboxSpec())
-    assert docker.reap() == 1
+    assert docker.reap() in (0, 1)  # 0: another test process was first
     with pytest.raises(SandboxError):
         orphan.exec(["true"])
     assert mine.exec(["true"]).exit_code == 0
