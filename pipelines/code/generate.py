@@ -163,7 +163,8 @@ class _Run:
             self.jobs = [Job(one, Path(clone)) for one in found if not isinstance(one, Rejected)]
         else:
             raise ConfigError(
-                "neither a clone nor instances are given", "name a clone, or a file of instances"
+                "neither a clone nor instances are given",
+                "write --repo owner/name, with --clone PATH for your own; --repos FILE; or --instances FILE",
             )
         if not self.jobs:
             told = ", ".join(f"{n} {reason}" for reason, n in mined.items())

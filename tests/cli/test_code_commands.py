@@ -14,7 +14,7 @@ from envgen.pipelines.code.records import write_instances
     ("line", "says", "hint"),
     [
         ("--clone x --out y", "--clone needs --repo", "--repo owner/name"),
-        ("--out y", "neither", "name a clone"),
+        ("--out y", "neither", "--repos FILE"),
         ("--language cobol --clone x --repo a/b --out y", "unknown language 'cobol'", "python"),
         ("--instances none.jsonl --clones . --out y", "none.jsonl", ""),
         ("--clone nowhere --repo a/b --out y", "nowhere", ""),
