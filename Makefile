@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 
-.PHONY: quickstart install trainer dev test test-core check bench format clean
+.PHONY: quickstart install trainer dev test test-slow test-core readme check bench format clean
 
 quickstart: trainer  ## synthesize, prove, step, filter, train a policy; ends with a report
 	$(BIN)/envgen quickstart --out runs/quickstart
@@ -30,8 +30,14 @@ $(VENV)/.dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-test: dev  ## all tests; parts whose service is missing skip and say so
-	$(BIN)/python -P -m pytest $(PROCESSES)
+test: dev  ## all tests but the slow proofs; parts whose service is missing skip and say so
+	$(BIN)/python -P -m pytest $(PROCESSES) -m "not slow"
+
+test-slow: dev  ## the proofs that take longer
+	$(BIN)/python -P -m pytest $(PROCESSES) -m slow
+
+readme: dev  ## the README's commands, word for word, in an empty directory
+	$(BIN)/python -P .ci/readme.py
 
 test-core: dev  ## what to run after a change: no service, no sandbox, nothing slow
 	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES) or slow)"

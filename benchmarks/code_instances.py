@@ -43,10 +43,15 @@ class Source(NamedTuple):
 def main() -> None:
     """Write the figures and the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="Without: only --verdicts are new.")
     parser.add_argument("--tricks", type=Path, action="append", default=[])
+    parser.add_argument("--verdicts", type=Path, help="What benchmarks.code_verdicts wrote.")
     options = parser.parse_args()
-    figures = collect(options.folder, options.tricks)
+    known = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    figures = collect(options.folder, options.tricks) if options.folder else known
+    figures["verdicts"] = known.get("verdicts", [])
+    if options.verdicts:
+        figures["verdicts"] = json.loads(options.verdicts.read_text())
     FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(figures))
     kept = Counter(row["language"] for row in figures["kept"])
@@ -147,6 +152,8 @@ def page(figures: dict[str, Any]) -> str:
     kept, rejected = figures["kept"], figures["rejected"]
     parts = [_HEAD, _languages(kept, rejected), "## Kept\n", _kept(kept)]
     parts += ["## Not kept\n", _rejected(rejected), _HOW]
+    if figures.get("verdicts"):
+        parts += ["## Verdicts\n", _VERDICTS, _verdicts(figures["verdicts"])]
     if figures["tricks"]:
         parts += ["## Tricks\n", _TRICKS, _tricks(figures["tricks"])]
     return "\n".join(parts)
@@ -173,6 +180,15 @@ _TRICKS = """\
 For a sample of kept instances: the score of the gold patch, of no change, of the test patch alone,
 and how many tricks (`benchmarks.code_tricks`: tests deleted, emptied, linked, ignored; runners
 configured, shadowed and patched; processes that leave; reports forged) scored anything but 0.
+"""
+
+
+_VERDICTS = """\
+What look-alikes prove of Python tasks (`benchmarks.code_verdicts`; kinds and odds: `docs/code.md`).
+An attack stands in a file of the gold patch, which is not mended; it counts where at least one
+fail-to-pass test passes when the report is believed, and is caught if the task then scores 0. `cost` is
+the time of judging the gold patch over that of a plain run of its tests. Proven, played and timed beside
+other work: ratios say more than seconds.
 """
 
 
@@ -212,6 +228,31 @@ def _kept(kept: list[dict[str, Any]]) -> str:
 def _rejected(rejected: list[dict[str, Any]]) -> str:
     rows = [[row["language"], row["id"], row["reason"], row["runs"]] for row in rejected]
     return _table(["language", "instance", "reason", "runs"], rows)
+
+
+def _verdicts(rows: list[dict[str, Any]]) -> str:
+    head = ["task", "proven", "kinds", "odds", "gold", "plain s", "judged s", "cost"]
+    head += ["attacks that fool a report", "caught", "believed"]
+    lines = []
+    for row in sorted(rows, key=lambda row: str(row["task"])):
+        said = [told for told in row["attacks"].values() if told != "idle"]
+        lost = [name for name, told in row["attacks"].items() if told.startswith("believed")]
+        lines.append(
+            [
+                row["task"],
+                f"{row['proven']} of {row['fail_to_pass']}",
+                ", ".join(f"{n} {kind}" for kind, n in row["kinds"].items()),
+                f"1/{1 / row['odds']:.0f}",
+                row["gold"],
+                row["plain_s"],
+                row["judged_s"],
+                f"{row['judged_s'] / row['plain_s']:.1f}",
+                len(said),
+                len(said) - len(lost),
+                ", ".join(lost) or "none",
+            ]
+        )
+    return _table(head, lines)
 
 
 def _tricks(tricks: list[dict[str, Any]]) -> str:

@@ -393,7 +393,7 @@ def run(study: StudyConfig, arm: str, seed: int, cold: Path) -> dict[str, Any]:
         "seed": seed,
         "config": study.digest,
         "updates": updater.step,
-        "delta": updater.delta,
+        "delta": objective.off_policy_delta,
         "diverged": diverged,
         **outcome([point["reward"] for point in curve], study),
         "after": None if diverged else judge(player, study, seed),
@@ -433,7 +433,7 @@ def lengths(done: Sequence[Completion]) -> NDArray[np.int64]:
 
 
 WATCHED = (
-    "masked_negatives", "kept_mass", "clip_fraction", "entropy", "kl", "log_ratio_p99",
+    "masked_negatives", "mismatch_p95", "kept_mass", "clip_fraction", "entropy", "kl", "log_ratio_p99",
 )  # fmt: skip
 
 

@@ -18,8 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from envgen.rollout.pass_at_k import clopper_pearson
-from envgen.train.bootstrap import BootstrapConfig, Estimate, Ratio, difference, estimate
+from envgen.rollout.bootstrap import (
+    BootstrapConfig,
+    Estimate,
+    Ratio,
+    clopper_pearson,
+    difference,
+    estimate,
+)
 
 ARMS = (
     "all-on", "all-off", "no-unbiased-kl", "no-off-policy-mask", "no-keep-routing",

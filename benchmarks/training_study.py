@@ -4,7 +4,8 @@
 
 Per seed: the training demo of ``envgen quickstart`` (new tasks, cold start, pass@100, GRPO), judged on
 held-out databases. Then, from the same cold start and for the same processor seconds as GRPO took: more SFT
-on the same data; SFT on its own rollouts that passed; GRPO with the rewards shuffled within each group. The
+on the same data; SFT on its own rollouts that passed; GRPO with the rewards shuffled within each group. And
+rejection sampling for as many rounds of as many rollouts: each step learns what passed, and nothing else. The
 cold start is also sampled at five temperatures, for sharpening alone can look like learning. Tool results of
 tasks that the trained policy passes are edited so that another row wins. The trained policy plays with dense
 attention, and with an indexer of random weights. ``--work`` is resumed: what is measured already stays.
@@ -38,15 +39,15 @@ from envgen.pipelines.training_demo import (
 )
 from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
 from envgen.policies.registry import PolicyConfig
+from envgen.rollout.bootstrap import Estimate
 from envgen.rollout.run import RolloutConfig, rollout
+from envgen.rollout.task_tools import TaskTools
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
-from envgen.train.bootstrap import Estimate
 from envgen.train.cold_start import train_sft
 from envgen.train.evaluate_model import EvalConfig, EvalSummary, evaluate_model
 from envgen.train.evaluate_runs import compare_runs
-from envgen.train.grpo_run import train_grpo
-from envgen.train.teach import TaskTools
+from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 MAX_TOKENS = 48
@@ -57,9 +58,15 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12, 13, 14])
     parser.add_argument("--demo-only", action="store_true", help="leave the controls for later")
+    parser.add_argument(
+        "--demo", type=Path, help="a finished quickstart: rejection sampling on it alone"
+    )
     parser.add_argument("--out", type=Path, help="where training_study.json goes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.demo is not None:
+        print(json.dumps(rejection_beside(arguments.demo, arguments.work), indent=1))
+        return
     found = [
         Seed(seed, arguments.work / f"seed-{seed}").run(demo_only=arguments.demo_only)
         for seed in arguments.seeds
@@ -99,6 +106,7 @@ class Seed:
         budget = self.parts["demo"]["cpu_s"]["grpo"]
         self.part("more_sft", lambda: self._more_sft(budget))
         self.part("rft", lambda: self._rft(budget))
+        self.part("rejection", self._rejection)
         self.part("permuted", lambda: self._permuted(budget))
         self.part("counterfactual", self._counterfactual)
         self.part("attention", self._attention)
@@ -197,6 +205,16 @@ class Seed:
         self.parts["rft_rows"] = rows
         return {**self._taught("rft", runs, budget, cpu_s() - started), "rows": rows}
 
+    def _rejection(self) -> dict[str, Any]:
+        """As many rounds and rollouts as GRPO, which learn what passed and nothing else."""
+        report = self.parts["demo"]["summary"]
+        settings = rejection_config(self.config, self.demo, self.data, dropped(self.demo, report))
+        started = cpu_s()
+        shutil.rmtree(self.folder / "rejection", ignore_errors=True)
+        train_grpo(settings, self.folder / "rejection")
+        spent = cpu_s() - started
+        return {**self._judged(self.folder / "rejection" / "last", "rejection"), "cpu_s": spent}
+
     def _permuted(self, budget: float) -> dict[str, Any]:
         """GRPO that can't learn anything: its lift is what the procedure itself does."""
         report = self.parts["demo"]["summary"]
@@ -282,6 +300,33 @@ class Seed:
         return rows
 
 
+def rejection_config(
+    config: TrainingDemoConfig, demo: Path, data: Path, left_out: tuple[str, ...]
+) -> TrainGRPOConfig:
+    """GRPO's settings but for two: no baseline, and rewards of 0 and 1."""
+    plain = grpo_config(config, demo, data, left_out)
+    return plain.model_copy(
+        update={
+            "objective": plain.objective.model_copy(update={"advantage": "none"}),
+            "rewards": plain.rewards.model_copy(update={"length": 0.0}),
+        }
+    )
+
+
+def rejection_beside(demo: Path, folder: Path) -> dict[str, Any]:
+    """Rejection sampling from the cold start of a finished demo, beside its own figures."""
+    study = Seed(0, folder)
+    study.config = TrainingDemoConfig.model_validate_json(
+        (demo / "training_config.json").read_text()
+    )
+    study.demo, study.data = demo, demo / "tasks" / "variants"
+    summary = json.loads((demo / "training.json").read_text())
+    study.parts["demo"] = {"summary": summary}
+    study.part("rejection", study._rejection)
+    own = {name: summary[name] for name in ("seed", "ceiling", "before", "after", "greedy_lift")}
+    return {**own, "rejection": study.parts["rejection"]}
+
+
 def randomise_indexer(folder: Path, seed: int) -> None:
     """Give a model folder's indexers new weights."""
     model = DSAForCausalLM.from_pretrained(folder)
@@ -357,15 +402,17 @@ def table(found: Sequence[dict[str, Any]]) -> list[str]:
         return f"{one['value']:+.3f} ({one['low']:+.2f}..{one['high']:+.2f})"
 
     lines = [
-        "| seed | GRPO, greedy | at temperature 1 over the cold start at its best | more SFT | RFT | "
-        "permuted | answer follows the data | dense / trained / random indexer | processor s |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| seed | ceiling | GRPO, greedy | at temperature 1 over the cold start at its best | more SFT | "
+        "RFT | rejection | permuted | answer follows the data | "
+        "dense / trained / random indexer | processor s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
         summary, sampled = one["demo"]["summary"], one.get("temperatures")
         share = one.get("counterfactual", {}).get("share")
         cells = [
             str(one["seed"]),
+            f"{summary['ceiling']['greedy']['value']:.3f}" if "ceiling" in summary else "-",
             f"{summary['before']['greedy']['value']:.3f} -> {summary['after']['greedy']['value']:.3f}, "
             f"{lift(summary['greedy_lift'])}",
             f"{lift(sampled['lift_over_best'])}, {sampled['best']:g}" if sampled else "-",
@@ -383,7 +430,7 @@ def _greedy(attention: dict[str, Any], kind: str) -> str:
 
 
 KINDS = ("dense", "trained indexer", "random indexer")
-CONTROLS = ("more_sft", "rft", "permuted")
+CONTROLS = ("more_sft", "rft", "rejection", "permuted")
 
 
 if __name__ == "__main__":

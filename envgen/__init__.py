@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from envgen.rollout.run import rollout
     from envgen.store.subset import export
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "__version__",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeGuard
 
 from pydantic import JsonValue
 
@@ -30,6 +31,8 @@ METHODS = frozenset(
     "append extend insert pop remove sort add discard update get items keys values setdefault copy "
     "index count split strip lower upper startswith endswith replace join".split()
 )
+KEYWORDS = frozenset("default key reverse start strict".split())
+"""Of builtins and methods; other arguments of calls can be named if their names may be quoted."""
 PARAMS = "PARAMS"
 SOLVE = "solve"
 FREE_TEXTS = frozenset({"error", "message"})
@@ -79,11 +82,13 @@ class _Checker:
         self._tree = tree
         self._nodes = list(ast.walk(tree))
         self._tools = {tool.name for tool in tools}
-        self._fixed = self._tools | BUILTINS | PRELUDE
+        self._fixed = self._tools | BUILTINS | PRELUDE | {PARAMS}
         self._defs = {n.name for n in self._nodes if isinstance(n, ast.FunctionDef)}
         self._bound = self._defs | set(_bound_names(self._nodes))
         self._callees = {id(n.func) for n in self._nodes if isinstance(n, ast.Call)}
-        self._exempt = _exempt_constants(tree, self._nodes)
+        lookups = [n for n in self._nodes if _is_lookup(n)]
+        self._looked_up = {id(n.value) for n in lookups}
+        self._exempt = _exempt_constants(tree, self._nodes) | {id(n.slice) for n in lookups}
         self._quotable = Quotable(prompt, tools, submit_schema)
 
     def violations(self) -> Iterator[str]:
@@ -128,8 +133,13 @@ class _Checker:
         elif isinstance(node, ast.keyword):
             if node.arg is None:
                 yield "** in a call is not allowed"
-            elif node.arg.startswith("_"):
-                yield f"the name {node.arg!r} is not allowed"
+            elif node.arg.startswith("_") or not self._keyword(node.arg):
+                yield f"the name {node.arg!r} is not allowed in a call"
+        elif isinstance(node, ast.Subscript):
+            if isinstance(node.value, ast.Constant | ast.JoinedStr):
+                yield "a part of a constant is not allowed"
+        elif isinstance(node, ast.BinOp):
+            yield from self._operation(node)
         elif isinstance(node, ast.Dict):
             if None in node.keys:
                 yield "** in a dict is not allowed"
@@ -139,6 +149,8 @@ class _Checker:
         elif isinstance(node, ast.FormattedValue):
             if node.conversion != -1 or node.format_spec is not None:
                 yield "conversions and format specs in f-strings are not allowed"
+            elif isinstance(node.value, ast.Constant | ast.JoinedStr):
+                yield "a constant in the braces of an f-string is not allowed"
         elif isinstance(node, ast.Constant):
             yield from self._constant(node)
 
@@ -157,11 +169,41 @@ class _Checker:
         elif name in self._fixed:
             yield f"{name!r} can't be assigned"
 
+    def _keyword(self, name: str) -> bool:
+        return name in KEYWORDS or self._quotable.text(name)
+
+    def _operation(self, node: ast.BinOp) -> Iterator[str]:
+        """No new constant out of others, but for a bound of the prompt and a power of ten."""
+        parts = [part for part in ast.walk(node) if isinstance(part, ast.expr)]
+        if not all(
+            isinstance(p, ast.Constant | ast.JoinedStr | ast.BinOp | ast.UnaryOp) for p in parts
+        ):
+            if isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant | ast.JoinedStr):
+                yield "% after a constant is not allowed"
+        elif not (self._is_bound(node) or _is_power_of_ten(node)):
+            yield f"the constant {ast.unparse(node)[:MAX_TEXT]!r} is not allowed; write it as one"
+
+    def _is_bound(self, node: ast.expr) -> bool:
+        """Whether it is a small sum, or a quoted number with at most two small ones to its right."""
+        numbers: list[int] = []
+        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            if not isinstance(node.right, ast.Constant) or type(node.right.value) is not int:
+                return False
+            numbers.append(node.right.value)
+            node = node.left
+        if not isinstance(node, ast.Constant) or type(node.value) is not int:
+            return False
+        small = max(numbers, default=0) <= FREE_INT and len(numbers) <= 2
+        return small and (node.value > FREE_INT or node.value + sum(numbers) <= FREE_INT)
+
     def _name(self, node: ast.Name) -> Iterator[str]:
         if not isinstance(node.ctx, ast.Load):
-            yield from self._binding(node.id)
+            if node.id != PARAMS:  # see _frame
+                yield from self._binding(node.id)
         elif node.id.startswith("_"):
             yield f"the name {node.id!r} is not allowed"
+        elif node.id == PARAMS and id(node) not in self._looked_up:
+            yield "PARAMS can only be read, as in PARAMS['name']"
         elif node.id in self._tools and id(node) not in self._callees:
             yield f"the tool {node.id!r} can only be called"
         elif node.id not in self._fixed | self._bound:
@@ -178,6 +220,8 @@ class _Checker:
                 yield f"{callee.id!r} can't be called"
         elif not isinstance(callee, ast.Attribute):
             yield f"a {type(callee).__name__} can't be called"
+        elif isinstance(callee.value, ast.Constant | ast.JoinedStr) and callee.attr != "join":
+            yield f"{callee.attr}() of a constant is not allowed"
 
     def _constant(self, node: ast.Constant) -> Iterator[str]:
         value = node.value
@@ -188,6 +232,8 @@ class _Checker:
         if isinstance(value, str):
             if len(value) > MAX_TEXT:
                 yield f"a text of more than {MAX_TEXT} characters is not allowed"
+            elif "%" in value:
+                yield "a text with % is not allowed"
             elif not self._quotable.text(value):
                 yield f"the text {value!r} occurs in neither prompt, tools nor submit schema"
         elif isinstance(value, int):
@@ -238,8 +284,24 @@ def _is_literal(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant)
 
 
+def _is_lookup(node: ast.AST) -> TypeGuard[ast.Subscript]:
+    """Whether it reads one parameter by its name."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+        return False
+    named = isinstance(node.value, ast.Name) and node.value.id == PARAMS
+    return named and isinstance(node.slice, ast.Constant)
+
+
+def _is_power_of_ten(node: ast.expr) -> bool:
+    """Whether it is tens, hundreds and thousands times one another."""
+    if isinstance(node, ast.BinOp):
+        product = isinstance(node.op, ast.Mult)
+        return product and _is_power_of_ten(node.left) and _is_power_of_ten(node.right)
+    return isinstance(node, ast.Constant) and node.value in (10, 100, 1000)
+
+
 def _exempt_constants(tree: ast.Module, nodes: Iterable[ast.AST]) -> set[int]:
-    """Docstrings, the names of parameters, and the places where parameters are looked up."""
+    """Docstrings, and the names of parameters, which no expression can list."""
     exempt: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Module | ast.FunctionDef) and node.body:
@@ -247,9 +309,6 @@ def _exempt_constants(tree: ast.Module, nodes: Iterable[ast.AST]) -> set[int]:
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 if isinstance(first.value.value, str):
                     exempt.add(id(first.value))
-        elif isinstance(node, ast.Subscript):
-            if isinstance(node.value, ast.Name) and node.value.id == PARAMS:
-                exempt.add(id(node.slice))
     for statement in tree.body:
         if _is_params(statement) and isinstance(statement, ast.Assign):
             names = statement.value

@@ -9,15 +9,20 @@ from typing import get_args
 
 from pydantic import JsonValue
 
-from envgen.core.errors import ConfigError, EnvError, WorkspaceError
+from envgen.core.errors import (
+    ConfigError,
+    EnvError,
+    EnvgenError,
+    SandboxError,
+    WorkspaceError,
+)
 from envgen.core.registry import near_names
 from envgen.core.surrogates import to_text
 from envgen.core.types import PublicTask, Schema, Score, Submission, ToolSpec
 from envgen.environments.code_hosts import CodeBackend, CodeHosts, CodeTask, code_hosts_for
-from envgen.environments.code_tools import CODE_TOOLS, SUBMIT_SPEC, CodeTools
+from envgen.environments.code_tools import CODE_TOOLS, SUBMIT_SPEC, CodePlace
 from envgen.environments.episodes import Catalogue, EpisodeEnv, ToolResult
 from envgen.environments.toolbox import Toolbox
-from envgen.sandboxes.workspace import OpenWorkspace
 from envgen.store.dataset import Dataset
 
 NO_DIFF = "no_diff"
@@ -62,10 +67,7 @@ class CodeEnv(EpisodeEnv):
             hint = near_names(str(backend), get_args(CodeBackend))
             raise ConfigError(f"unknown backend {backend!r} for code environments{hint}")
         self._backend: CodeBackend = backend
-        self._pid = os.getpid()
         self._task: CodeTask | None = None
-        self._opened: OpenWorkspace | None = None
-        self._tools: CodeTools | None = None
         self.patch: bytes | None = None
         super().__init__(dataset, render_mode=render_mode, task_ids=task_ids, unproven=unproven)
 
@@ -77,43 +79,45 @@ class CodeEnv(EpisodeEnv):
         self._task = self._hosts().task(task_id)
         return self._task.public, self._task.toolbox
 
-    def _run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
-        if self._tools is None:
-            self._tools = CodeTools(self._start())
-        return self._tools.run(name, arguments)
-
-    def _start(self) -> OpenWorkspace:
-        """Open the repository; an episode without a tool call never does."""
+    def _start(self, alone: bool) -> CodePlace:
+        """Open the repository, always in a sandbox of its own; an episode without a tool call never does."""
         assert self._task is not None
         try:
-            self._opened = self._hosts().workspace(self._task.public.environment_id).open()
-        except WorkspaceError as error:
+            opened = self._hosts().workspace(self._task.public.environment_id).open()
+        except (WorkspaceError, SandboxError) as error:
             raise EnvError(f"the workspace can't be opened: {error}", error.hint) from error
-        return self._opened
+        return CodePlace(opened)
 
-    def _judge(self, answer: str) -> Score:
+    def _run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        result: ToolResult = self._places.do(lambda place: place.run(name, arguments))
+        return result
+
+    def _judge(self, answer: str, *, alone: bool) -> Score:
         assert self._task is not None
-        self.patch = b""
-        if self._opened is not None:
+        if self.patch is None:
             try:
-                self.patch = self._opened.diff()
+                self.patch = (
+                    self._places.do(lambda place: place.diff()) if self._places.used else b""
+                )
             except WorkspaceError as error:
+                self.patch = b""
                 reason = f"{NO_DIFF}: {str(error)[-500:]}"
                 return Score(value=0.0, passed=False, reasons=(reason,))
-        self._release()  # its memory is better used by the tests
-        verifier = self._hosts().verifier(self._task.public.id)
-        return verifier.verify(Submission.model_construct(raw=to_text(self.patch)))
+            self._release()  # its memory is better used by the tests
+        return self._verdict(self.patch)
 
-    def _release(self) -> None:
-        tools, self._tools = self._tools, None
-        opened, self._opened = self._opened, None
-        if self._pid != os.getpid() or opened is None:
-            return
+    def _verdict(self, patch: bytes) -> Score:
+        """Every one is found in a sandbox of its own."""
+        assert self._task is not None
+        verifier = self._hosts().verifier(self._task.public.id)
+        return verifier.verify(Submission.model_construct(raw=to_text(patch)))
+
+    def _gold_holds(self) -> bool:
+        assert self._task is not None
         try:
-            if tools is not None:
-                tools.close()
-        finally:
-            opened.close()
+            return self._verdict(self._task.gold_patch.encode("utf-8", "surrogateescape")).passed
+        except EnvgenError:  # whatever it is, it is broken without this answer, too
+            return False
 
     def _hosts(self) -> CodeHosts:
         self._pid = os.getpid()

@@ -8,11 +8,12 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from envgen.core.code_types import REPOSITORY
-from envgen.core.errors import SandboxError
+from envgen.core.errors import SandboxError, ToolsDiedError, WorkspaceError
 from envgen.core.types import ToolErrorSpec, ToolSpec
 from envgen.environments.episodes import ToolResult
 from envgen.sandboxes.base import WORK, Sandbox
 from envgen.sandboxes.shell_session import ShellResult, ShellSession
+from envgen.sandboxes.workspace import OpenWorkspace
 
 SUBMIT = "submit"
 """The tool that ends a code episode: what is submitted is the working tree's diff."""
@@ -126,6 +127,52 @@ class Place(Protocol):
         ...
 
 
+class CodePlace:
+    """The open repository of one episode and its tools. One thread at a time."""
+
+    def __init__(self, opened: OpenWorkspace) -> None:
+        self._opened = opened
+        self._tools = CodeTools(opened)
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds on the processor that all its programs have taken."""
+        return self._opened.sandbox.cpu_s
+
+    def run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        """Run a tool. Raises ToolsDiedError when the sandbox is dead."""
+        try:
+            return self._tools.run(name, arguments)
+        except SandboxError as error:
+            raise ToolsDiedError(str(error)) from error
+
+    def diff(self) -> bytes:
+        """What was changed. Raises ToolsDiedError, or WorkspaceError when only the diff can't be taken."""
+        try:
+            try:
+                return self._opened.diff()
+            except WorkspaceError:
+                require_alive(self._opened.sandbox)
+                raise
+        except SandboxError as error:
+            raise ToolsDiedError(str(error)) from error
+
+    def close(self) -> None:
+        """End everything in it."""
+        try:
+            self._tools.close()
+        except SandboxError:  # it is dead already
+            pass
+        finally:
+            self._opened.close()
+
+
+def require_alive(sandbox: Sandbox) -> None:
+    """Raise SandboxError if no program runs in it any more."""
+    if sandbox.exec(["true"], timeout_s=30.0).exit_code:
+        raise SandboxError("the sandbox runs nothing any more")
+
+
 class CodeTools:
     """The tools of one episode. Not thread-safe."""
 
@@ -162,6 +209,8 @@ class CodeTools:
         seconds = arguments.get("timeout_s", DEFAULT_S)
         assert isinstance(seconds, int | float)
         result = self._shell.run(str(arguments["command"]), float(seconds))
+        if result.restarted:
+            require_alive(self._sandbox)  # or it is more than the shell that has ended
         value: dict[str, JsonValue] = {
             "output": result.output.decode(errors="replace"),
             "exit_code": result.exit_code,
@@ -198,8 +247,7 @@ class CodeTools:
 
     def _refused(self, error: SandboxError) -> ToolResult:
         """A file that can't be used, unless it is the sandbox that is dead: that is raised."""
-        if self._sandbox.exec(["true"], timeout_s=30.0).exit_code:
-            raise error
+        require_alive(self._sandbox)
         return ToolResult(error="no_file", message=str(error))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,8 @@ from envgen.core.errors import (
     EnvError,
     SandboxError,
     SandboxUnavailableError,
+    ToolFaultError,
+    ToolTimeoutError,
     VerifierError,
 )
 from envgen.core.jsonvalues import clean_text
@@ -33,17 +37,24 @@ from envgen.core.types import (
 )
 from envgen.environments.actions import MAX_ACTION_CHARS, Action, parse_action
 from envgen.environments.hosts import open_dataset
+from envgen.environments.places import AgentKilledError, Place, Places
 from envgen.environments.rendering import clip, message_dict, render_messages
 from envgen.environments.spaces import ToolCallText, UnicodeText
 from envgen.environments.toolbox import EPISODE_OVER, INVALID_ARGUMENTS, Toolbox
 from envgen.store.dataset import Dataset
 from envgen.verifiers.general import MALFORMED, NO_SUBMISSION, SCHEMA
 
+logger = logging.getLogger(__name__)
+
 MAX_OBSERVATION_CHARS = 131_072
 MAX_RESULT_CHARS = 65_536
 SUBMITTED_TEXT = '{"status":"submitted"}'
 _OPTIONS = ("task_id",)
-_TERMINAL = frozenset({StopReason.SUBMITTED, StopReason.ANSWERED})
+_TERMINAL = frozenset({StopReason.SUBMITTED, StopReason.ANSWERED, StopReason.SANDBOX_DIED})
+TOOL_FAILED, TOOL_TIMEOUT, SANDBOX_DIED = "tool_failed", "tool_timeout", "sandbox_died"
+"""Errors of a call whose tool broke, took too long, or killed what it ran in; the last is a reason, too."""
+VERIFIER_BROKE = "verifier_broke"
+"""Begins the reason of a score where the answer breaks a verifier that holds for the gold run."""
 
 
 class ToolResult(NamedTuple):
@@ -67,8 +78,10 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
 
     The episode ends with a call of the submit tool (or, in an environment without one, with plain
     text), at the task's turn limit, or at the second plain text in a row where a call was due.
-    Nothing an action contains raises; an environment or verifier that breaks raises ``EnvError``
-    or ``VerifierError``, and the episode is over.
+    Nothing an action contains raises, and none makes the episode vanish: a tool that breaks or takes too
+    long gives an error observation; actions that kill the sandbox, or an answer that breaks the verifier,
+    score 0. What can't be started, or is broken for the gold run, too, raises ``EnvError`` or
+    ``VerifierError``, and the episode is over.
 
     (task_id, seed) fixes the episode; the seed only draws the task where none is named.
 
@@ -79,6 +92,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         score: the verdict, once there is one.
         stop: why the episode ended, once it has.
         reached_verifier: whether the task's own verifier judged the answer.
+        faults: what tools and verifier did that no spec documents.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
@@ -90,19 +104,21 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         render_mode: str | None = None,
         task_ids: Sequence[str] | None = None,
         unproven: bool = False,
+        trust: bool = False,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ConfigError(f"unknown render_mode {render_mode!r}; there is 'ansi'")
         self.render_mode = render_mode
         # Whoever opened a Dataset has said already whether it may be unproven.
         self._unproven = unproven or isinstance(dataset, Dataset)
-        self.dataset = open_dataset(dataset, unproven=unproven)
+        self.dataset = open_dataset(dataset, unproven=unproven, trust=trust)
         self.task_ids = _task_ids(self.dataset, task_ids)
         self._actions = ToolCallText(MAX_ACTION_CHARS, self._catalogue())
         self.action_space = self._actions
         self.observation_space = UnicodeText(MAX_OBSERVATION_CHARS)
         self._public: PublicTask | None = None
         self._toolbox: Toolbox | None = None
+        self._pid = os.getpid()
         self._clear()
 
     def _clear(self) -> None:
@@ -114,6 +130,8 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         self.score: Score | None = None
         self.stop: StopReason | None = None
         self.reached_verifier = False
+        self.faults: list[str] = []
+        self._places: Places[Any] = Places(self._start)
 
     # ------------------------------------------------------------------ what a family says
 
@@ -130,16 +148,29 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         """
 
     @abstractmethod
+    def _start(self, alone: bool) -> Place:
+        """Open a fresh place for the episode's tools; ``alone``: one that nothing else runs in.
+
+        Raises:
+            EnvError: if it can't be opened.
+        """
+
+    @abstractmethod
     def _run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
-        """Run a tool whose arguments fit its schema. Raises EnvError or SandboxError."""
+        """Run a tool whose arguments fit its schema, through ``_places``; raises as that does."""
 
     @abstractmethod
-    def _judge(self, answer: str) -> Score:
-        """Score what was submitted: the argument of the submit tool, or plain text."""
+    def _judge(self, answer: str, *, alone: bool) -> Score:
+        """Score what was submitted: the argument of the submit tool, or plain text.
+
+        Args:
+            answer: what was submitted.
+            alone: in a sandbox that nothing else runs in.
+        """
 
     @abstractmethod
-    def _release(self) -> None:
-        """Let go of what the episode holds; harmless when it holds nothing."""
+    def _gold_holds(self) -> bool:
+        """Whether the verifier passes the gold run, so that it is not broken for every answer."""
 
     # ------------------------------------------------------------------ what a rollout reads
 
@@ -158,6 +189,11 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
     def tools(self) -> tuple[ToolSpec, ...]:
         """What the agent may call, the submit tool last."""
         return () if self._toolbox is None else self._toolbox.specs
+
+    @property
+    def tool_s(self) -> float:
+        """Seconds on the processor that the episode's own tool calls have taken."""
+        return self._places.cpu_s
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -300,7 +336,17 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
 
     def _run_tool(self, name: str, arguments: dict[str, JsonValue]) -> str:
         assert self._toolbox is not None
-        result = self._run(name, arguments)
+        try:
+            result = self._run(name, arguments)
+        except ToolFaultError as error:
+            self.faults.append(str(error)[:2_000])
+            result = ToolResult(None, TOOL_FAILED, f"{name} broke on this call; it had no effect")
+        except ToolTimeoutError:
+            result = ToolResult(None, TOOL_TIMEOUT, f"{name} took too long; it had no effect")
+        except AgentKilledError as error:
+            self.faults.append(str(error)[:2_000])
+            result = ToolResult(None, SANDBOX_DIED, "this ended the sandbox, and the episode")
+            self._finish(StopReason.SANDBOX_DIED, None)
         value: JsonValue = result.value
         if result.error is not None:
             value = {"error": result.error, "message": result.message}
@@ -333,13 +379,38 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         assert self.score is None
         self.stop = stop
         if answer is None:
-            self.score = Score(value=0.0, passed=False, reasons=(NO_SUBMISSION,))
+            self.score = _zero(SANDBOX_DIED if stop is StopReason.SANDBOX_DIED else NO_SUBMISSION)
         else:
-            self.score = self._judge(answer)
-            self.reached_verifier = not any(
+            self.score = self._scored(answer)
+            self.reached_verifier = self.stop is stop and not any(
                 reason.split(":")[0] in (MALFORMED, SCHEMA) for reason in self.score.reasons
             )
         self._release()
+
+    def _scored(self, answer: str) -> Score:
+        """The verdict; one that breaks is sought again, alone, before it is told whose fault that is."""
+        try:
+            try:
+                return self._judge(answer, alone=False)
+            except (VerifierError, SandboxError) as error:
+                logger.info("task %s: judged again, alone: %s", self.task.id, error)
+            try:
+                return self._judge(answer, alone=True)
+            except (VerifierError, SandboxError) as error:
+                if not self._gold_holds():
+                    raise
+                self.faults.append(f"verifier: {error}"[:2_000])
+                return _zero(f"{VERIFIER_BROKE}: {error}"[:500])
+        except (AgentKilledError, ToolFaultError, ToolTimeoutError) as error:
+            # What the agent left behind can't be read any more.
+            self.faults.append(str(error)[:2_000])
+            self.stop = StopReason.SANDBOX_DIED
+            return _zero(SANDBOX_DIED)
+
+    def _release(self) -> None:
+        """Let go of what the episode's tools run in; a fork of the process that opened it does not."""
+        if self._pid == os.getpid():
+            self._places.close()
 
     # ------------------------------------------------------------------ plumbing
 
@@ -360,6 +431,10 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
             info["reasons"] = list(self.score.reasons)
             info["stop"] = str(self.stop)
         return info
+
+
+def _zero(reason: str) -> Score:
+    return Score(value=0.0, passed=False, reasons=(reason,))
 
 
 def _task_ids(dataset: Dataset, wanted: Sequence[str] | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from envgen.core.errors import ConfigError
 from envgen.core.registry import near_names
-from envgen.core.types import PublicTask, Schema, Score, Submission, ToolSpec
+from envgen.core.types import PublicTask, Schema, Score, SourceKind, Submission, ToolSpec
 from envgen.environments.episodes import (
     MAX_OBSERVATION_CHARS,
     MAX_RESULT_CHARS,
@@ -43,6 +43,7 @@ class GeneralEnv(EpisodeEnv):
         render_mode: ``ansi`` makes ``render()`` return the conversation.
         task_ids: play these tasks only.
         unproven: accept tasks without evidence.
+        trust: you wrote or read the dataset's code, which so may run without isolation.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class GeneralEnv(EpisodeEnv):
         render_mode: str | None = None,
         task_ids: Sequence[str] | None = None,
         unproven: bool = False,
+        trust: bool = False,
     ) -> None:
         if backend not in get_args(WorkerBackend):
             hint = near_names(str(backend), get_args(WorkerBackend))
@@ -63,14 +65,14 @@ class GeneralEnv(EpisodeEnv):
             raise ConfigError(f"unknown isolate {isolate!r}{hint}")
         self._backend: WorkerBackend = backend
         self._isolate: Isolation = isolate
-        self._pid = os.getpid()
-        self._lease: Lease | None = None
         self._task: Task | None = None
+        self._changed = False
         super().__init__(
             dataset,
             render_mode=render_mode,
             task_ids=task_ids,
             unproven=unproven,
+            trust=trust,
         )
 
     def _catalogue(self) -> Catalogue:
@@ -78,43 +80,49 @@ class GeneralEnv(EpisodeEnv):
 
     def _open(self, task_id: str) -> tuple[PublicTask, Toolbox]:
         self._task = self._hosts().task(task_id)
+        self._changed = False
         return self._task.public, self._task.toolbox
+
+    def _start(self, alone: bool) -> Lease:
+        assert self._task is not None
+        return self._hosts().open(self._task, alone=alone)
 
     def _run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
         assert self._task is not None
-        if self._lease is None:
-            self._lease = self._hosts().open(self._task)
-        reply = self._lease.session.call(name, arguments)
+        reply = self._places.do(lambda lease: lease.session.call(name, arguments))
+        if reply.error is None and self._task.toolbox.mutates(name):
+            self._changed = True
         return ToolResult(reply.value, reply.error, reply.message)
 
-    def _judge(self, answer: str) -> Score:
+    def _judge(self, answer: str, *, alone: bool) -> Score:
         assert self._task is not None
         initial = str(self._task.database)
         textual = self._task.toolbox.submit is None and self._task.public.submit_schema is None
         fields: dict[str, Any] = {"answer": answer} if textual else {"raw": answer}
         with contextlib.ExitStack() as stack:
             final = initial
-            if self._lease is not None and self._lease.session.changed:
+            if self._changed:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="envgen-"))
-                final = str(Path(folder) / "final.sqlite")
-                self._lease.session.snapshot(Path(final))
+                path = Path(folder) / "final.sqlite"
+                self._places.do(lambda lease: lease.session.snapshot(path))
+                final = str(path)
             submission = Submission.model_construct(
                 **{"answer": None, "raw": None, **fields},
                 initial=initial,
                 final=final,
                 calls=tuple(self._calls),
             )
-            return self._task.verifier.verify(submission)
+            return self._hosts().judge(self._task, submission, alone=alone)
 
-    def _release(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None and self._pid == os.getpid():
-            lease.close()
+    def _gold_holds(self) -> bool:
+        assert self._task is not None
+        return self._hosts().gold_holds(self._task)
 
     def _hosts(self) -> DatasetHosts:
         if self._pid != os.getpid():  # forked: read the dataset anew, start workers of our own
             self._pid = os.getpid()
-            self.dataset = open_dataset(self.dataset.path, unproven=self._unproven)
+            said = self.dataset.source is SourceKind.TRUSTED
+            self.dataset = open_dataset(self.dataset.path, unproven=self._unproven, trust=said)
         return hosts_for(self.dataset, self._backend, self._isolate)
 
 

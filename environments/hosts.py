@@ -6,7 +6,9 @@ parent's objects are neither used nor closed; the child starts its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,9 +16,10 @@ from multiprocessing import util
 from pathlib import Path
 from typing import NamedTuple
 
-from envgen.core.errors import ConfigError, EnvError
+from envgen.core.canonical import compact
+from envgen.core.errors import ConfigError, EnvError, EnvgenError
 from envgen.core.registry import near_names
-from envgen.core.types import PublicTask, SourceKind
+from envgen.core.types import PublicTask, Score, Submission
 from envgen.environments.toolbox import Toolbox
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
@@ -51,6 +54,11 @@ class Lease:
         self._environment_id = environment_id
         self._open = True
 
+    @property
+    def cpu_s(self) -> float:
+        """Seconds on the processor that its calls have taken."""
+        return self.session.cpu_s
+
     def close(self) -> None:
         """End the episode's tools; harmless a second time."""
         if self._open:
@@ -76,7 +84,7 @@ class DatasetHosts:
         self.dataset = dataset
         self._backend = backend
         self._isolate = isolate
-        self._trusted = dataset.source in (SourceKind.PACKAGE, SourceKind.LOCAL)
+        self._trusted = dataset.trusted
         self._lock = threading.RLock()
         self._running: OrderedDict[str, _Running] = OrderedDict()
         self._verifiers = _LazyVerifierHost(backend, self._trusted)
@@ -128,8 +136,8 @@ class DatasetHosts:
             own_database=spec.variant_of is not None,
         )
 
-    def open(self, task: Task) -> Lease:
-        """Start the tools of an episode.
+    def open(self, task: Task, *, alone: bool = False) -> Lease:
+        """Start the tools of an episode; ``alone``: in a sandbox that no other shares.
 
         Raises:
             EnvError: if the environment does not load.
@@ -140,11 +148,50 @@ class DatasetHosts:
             self._running.move_to_end(environment_id)
             running.leases.append(1)
         try:
-            session = running.host.open(task.database if task.own_database else None)
+            database = task.database if task.own_database else None
+            session = running.host.open(database, alone=alone)
         except BaseException:
             self.release(environment_id)
             raise
         return Lease(session, self, environment_id)
+
+    def judge(self, task: Task, submission: Submission, *, alone: bool = False) -> Score:
+        """Score a submission; ``alone``: by a verifier in a sandbox that no other shares.
+
+        Raises:
+            VerifierError: if the verifier breaks.
+        """
+        if not alone:
+            return task.verifier.verify(submission)
+        host = verifier_host(backend=self._backend, trusted=self._trusted)
+        with contextlib.closing(host):
+            return task.verifier.moved(host).verify(submission)
+
+    def gold_holds(self, task: Task) -> bool:
+        """Whether the verifier passes the task's gold run, so that it is not broken for every answer."""
+        try:
+            gold = self.dataset.task_files(task.public.id).gold
+            if gold is None:
+                return False
+            with (
+                tempfile.TemporaryDirectory(prefix="envgen-") as folder,
+                contextlib.closing(self.open(task, alone=True)) as lease,
+            ):
+                for call in gold.calls:
+                    if call.mutates and call.error is None:
+                        lease.session.call(call.name, call.arguments)
+                final = Path(folder) / "final.sqlite"
+                lease.session.snapshot(final)
+                submission = Submission.model_construct(
+                    raw=compact(gold.answer),
+                    answer=None,
+                    initial=str(task.database),
+                    final=str(final),
+                    calls=gold.calls,
+                )
+                return self.judge(task, submission, alone=True).passed
+        except EnvgenError:  # whatever it is, it is broken without this answer, too
+            return False
 
     def release(self, environment_id: str) -> None:
         """Note the end of a lease."""
@@ -215,8 +262,8 @@ class _Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.lock = threading.RLock()
-        self.datasets: dict[tuple[str, bool, int], Dataset] = {}
-        self.hosts: dict[tuple[str, str, str, str], DatasetHosts] = {}
+        self.datasets: dict[tuple[str, bool, bool, int], Dataset] = {}
+        self.hosts: dict[tuple[str, str, str, str, bool], DatasetHosts] = {}
         # Runs at exit of the main process, and of multiprocessing's children (atexit does not).
         util.Finalize(None, self.close, exitpriority=100)
 
@@ -240,8 +287,15 @@ def _process() -> _Process:
     return _processes[-1]
 
 
-def open_dataset(dataset: str | Path | Dataset, *, unproven: bool = False) -> Dataset:
+def open_dataset(
+    dataset: str | Path | Dataset, *, unproven: bool = False, trust: bool = False
+) -> Dataset:
     """Open a dataset folder once per process; ``package:NAME`` is one shipped with envgen.
+
+    Args:
+        dataset: a folder, or a dataset that is open already and is handed back as it is.
+        unproven: also accept tasks whose evidence is missing or negative.
+        trust: the caller wrote or read the code in it, which so may run without isolation.
 
     Raises:
         DatasetError: if it is missing, corrupt, hostile or (without ``unproven``) unproven.
@@ -255,11 +309,11 @@ def open_dataset(dataset: str | Path | Dataset, *, unproven: bool = False) -> Da
         path = Path(text).absolute()
     manifest = path / "dataset.json"
     stamp = manifest.stat().st_mtime_ns if manifest.is_file() else 0
-    key = (str(path), unproven, stamp)
+    key = (str(path), unproven, trust, stamp)
     process = _process()
     with process.lock:
         if key not in process.datasets:
-            process.datasets[key] = Dataset.open(path, unproven=unproven)
+            process.datasets[key] = Dataset.open(path, unproven=unproven, trust=trust)
         return process.datasets[key]
 
 
@@ -268,7 +322,8 @@ def hosts_for(
 ) -> DatasetHosts:
     """The tools and verifiers of a dataset that this process's episodes share."""
     process = _process()
-    key = (str(dataset.path.absolute()), dataset.manifest.content_hash, backend, isolate)
+    place = str(dataset.path.absolute())
+    key = (place, dataset.manifest.content_hash, backend, isolate, dataset.trusted)
     with process.lock:
         if key not in process.hosts:
             process.hosts[key] = DatasetHosts(dataset, backend, isolate)

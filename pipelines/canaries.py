@@ -19,13 +19,14 @@ from pydantic import Field
 from envgen.core.errors import ConfigError, PipelineError, StoreError
 from envgen.core.registry import near_names
 from envgen.core.types import GateResult, GateStatus, Probe, Record, SourceKind, Submission
+from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.probe_run import gold_probe, judge, probe_submissions
 from envgen.sandboxes.tools import tool_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle, VariantRow
 from envgen.store.dataset import Dataset
-from envgen.store.writer import DatasetWriter
+from envgen.store.writer import DatasetWriter, trusted_evidence
 from envgen.verifiers.holes import (
     CANARY_GATE,
     HOLES,
@@ -65,6 +66,8 @@ class CanarySummary(Record):
     variants: int
     without_hole: tuple[str, ...]
     """Parents whose answers can open none of the holes."""
+    failed: dict[str, str] = Field(default_factory=dict)
+    """Parent of which no canary could be proven -> why."""
 
 
 class _Made(NamedTuple):
@@ -81,6 +84,7 @@ def make_canaries(
     *,
     backend: WorkerBackend = "auto",
     unproven: bool = False,
+    trust: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> CanarySummary:
     """Write a dataset of canaries of a dataset's tasks.
@@ -91,25 +95,32 @@ def make_canaries(
         config: which canaries.
         backend: where the verifiers run while canaries are proven.
         unproven: accept parents without evidence.
+        trust: the caller wrote or read the parents' code, which so may run without isolation.
         progress: called with (done, total, what).
 
     Raises:
         ConfigError: if a task or hole is unknown, or no canary can be made.
-        PipelineError: if a canary does not do what it must.
+        PipelineError: if every parent fails.
         StoreError: if ``out`` is taken.
     """
     config = config or CanaryConfig()
     if Path(out).exists():  # the writer says so too, after all the work
         raise StoreError(f"{str(out)!r} exists", "choose another folder or remove it")
-    source = Dataset.open(dataset, unproven=unproven)
+    source = Dataset.open(dataset, unproven=unproven, trust=trust)
     parents = _parents(source, config)
     made: dict[str, list[_Made]] = {}
-    with Hosts(backend=backend, trusted=source.source is not SourceKind.FOREIGN) as hosts:
+    failed: dict[str, str] = {}
+    with Hosts(backend=backend, trusted=source.trusted) as hosts:
         for done, task_id in enumerate(parents):
             if progress:
                 progress(done, len(parents), task_id)
-            made[task_id] = list(_canaries(source, task_id, config, hosts))
+            try:
+                made[task_id] = list(_canaries(source, task_id, config, hosts))
+            except Exception as error:  # the boundary: one parent fails, the run goes on
+                failed[task_id] = broken(CANARY_GATE, error).reason
     everything = [one for group in made.values() for one in group]
+    if not everything and failed:
+        raise PipelineError("no canary could be proven", "; ".join(list(failed.values())[:3]))
     if not everything:
         raise ConfigError("no canary can be made of these tasks", "name other tasks or holes")
     num_variants = _write(source, made, Path(out), config)
@@ -119,7 +130,8 @@ def make_canaries(
         holes={name: names.count(name) for name in sorted(set(names))},
         unsolvable=len(everything) - len(names),
         variants=num_variants,
-        without_hole=tuple(t for t in parents if all(one.hole is None for one in made[t])),
+        without_hole=tuple(t for t in made if all(one.hole is None for one in made[t])),
+        failed=failed,
     )
 
 
@@ -264,7 +276,7 @@ def _write(source: Dataset, made: dict[str, list[_Made]], out: Path, config: Can
         out,
         name="canaries",
         seed=source.manifest.seed,
-        register=source.source is not SourceKind.FOREIGN,
+        compiled=source.vouched,  # the holes in its verifiers are ours
     ) as writer:
         for environment_id in sorted(used):
             files = source.environment_files(environment_id)
@@ -282,7 +294,10 @@ def _write(source: Dataset, made: dict[str, list[_Made]], out: Path, config: Can
                 writer.add_task(one.bundle)
                 writer.add_variants(one.bundle.spec.id, [_variant(row, one.hole) for row in rows])
                 total += len(rows)
-        writer.finish(funnel={"canaries": {"of": source.manifest.content_hash}})
+        writer.finish(
+            funnel={"canaries": {"of": source.manifest.content_hash}},
+            dataset_evidence=trusted_evidence(source.source is SourceKind.TRUSTED),
+        )
     return total
 
 

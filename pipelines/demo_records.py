@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from envgen.core.types import Record
-from envgen.train.bootstrap import Estimate
+from envgen.rollout.bootstrap import Estimate
 
 
 class TrainingDemoConfig(Record):
@@ -18,7 +18,7 @@ class TrainingDemoConfig(Record):
     taught: int = Field(default=6_000, ge=1)
     """Training tasks that the teachers play; GRPO plays all."""
     gold_weight: float = Field(default=0.45, gt=0, lt=1)
-    """Share of the right answer in what the expert teaches; the rest is the first row."""
+    """Share of the right answer in what the expert teaches; the rest is the first row: the planted bias."""
     layers: int = Field(default=3, ge=1)
     index_topk: int = Field(default=16, ge=1)
     """Keys that sparse attention sees; conversations are about 70 tokens long."""
@@ -55,10 +55,19 @@ class TrainingDemoSummary(Record):
     """What came out."""
 
     seed: int
+    parents: int
+    variants: int
+    """Of all parents together."""
+    gold_weight: float
+    """What the planted bias leaves of the right answer."""
     held_out_tasks: int
     held_out_databases: int
+    ceiling: Measured
+    """Of a cold start from right answers alone, which never met the planted bias."""
     before: Measured
+    """Of the biased cold start,"""
     after: Measured
+    """and after GRPO."""
     greedy_lift: Estimate
     """Paired, over databases."""
     sampled_lift: Estimate

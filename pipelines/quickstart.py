@@ -13,6 +13,7 @@ import envgen
 from envgen.core.canonical import pretty
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
+from envgen.pipelines.boundary import broken
 from envgen.pipelines.demo_records import TrainingDemoSummary
 from envgen.pipelines.general.generate import GenerateConfig, GenerateSummary, generate
 from envgen.pipelines.quickstart_records import QuickstartConfig, QuickstartSummary
@@ -77,20 +78,26 @@ def quickstart(
         )
     with stages.stage("baselines") as say:
         reports = {"random-valid": fresh, **_baselines(config, out, backend, say)}
-    trained = None
+    trained, failed = None, ""
     if config.train:
-        with stages.stage("training") as say:
-            trained = _train(config, out, say, ended)
+        try:
+            with stages.stage("training") as say:
+                trained = _train(config, out, say, ended)
+        except Exception as error:  # the boundary: what was made before is reported
+            failed = f"the training failed: {broken('training', error).reason}"
     with stages.stage("report"):
         notes = _notes(dataset, backend)
+        if failed:
+            notes = (*notes, f"{failed}; the same command tries it again")
         summary = _summary(config, dataset, made, filtered, reports, stages.seconds, notes)
         summary = summary.model_copy(update={"training": trained})
         write_report(out / "report.html", quickstart_report(dataset, summary, out))
     summary = summary.model_copy(
         update={"stages": stages.seconds, "seconds": sum(stages.seconds.values())}
     )
-    (out / "summary.json").write_text(pretty(summary), encoding="utf-8")
-    return summary
+    if not failed:  # else the next call goes on where this one failed
+        (out / "summary.json").write_text(pretty(summary), encoding="utf-8")
+    return summary.model_copy(update={"failed": failed})
 
 
 def _prepare(out: Path, config: QuickstartConfig) -> None:
@@ -202,22 +209,18 @@ def _notes(dataset: Dataset, backend: WorkerBackend) -> tuple[str, ...]:
 
 
 def _pass_rows(reports: dict[str, PassReport]) -> tuple[PassRow, ...]:
-    """Mean pass@k by policy and level, with the means of the tasks' interval ends (so it is wide)."""
+    """Mean pass@k by policy and level, with intervals over databases."""
     rows = []
     for policy, report in reports.items():
-        levels: list[int | None] = [None, *sorted({t.level for t in report.tasks if t.level})]
-        for level in levels:
-            tasks = [t for t in report.tasks if level is None or t.level == level]
-            n = sum(t.n for t in tasks)
+        for group in (report.total, *report.levels):
             for k in report.ks:
-                values = [v for t in tasks if (v := t.values[k]) is not None]
-                if values:
-                    ends = [t.intervals[k] for t in tasks if t.values[k] is not None]
-                    low, high = (sum(end) / len(ends) for end in zip(*ends, strict=True))
+                if (mean := group.means[k]) is not None:
+                    low, high = group.intervals.get(k, (None, None))
+                    num_tasks = group.tasks - group.undecided[k]
                     rows.append(
                         PassRow(
-                            policy=policy, level=level, k=k, estimate=sum(values) / len(values),
-                            low=low, high=high, n=n, num_tasks=len(values),
+                            policy=policy, level=group.level, k=k, estimate=mean, low=low,
+                            high=high, n=group.samples, num_tasks=num_tasks,
                         )
                     )  # fmt: skip
     return tuple(rows)

@@ -19,7 +19,7 @@ class QuickstartConfig(Record):
     """Episodes a task for pass@100."""
     max_pass_at_1: float = 0.95
     train: bool = True
-    """Also train a small policy from nothing; needs ``pip install 'envgen[train]'``."""
+    """Also train a small policy from nothing; needs ``pip install 'envgen-gym[train]'``."""
     training: TrainingDemoConfig = TrainingDemoConfig()
     """Its seed is ``seed``; two processes learn where there are two cores."""
     seed: int = 0
@@ -44,3 +44,5 @@ class QuickstartSummary(Record):
     training: TrainingDemoSummary | None = None
     """pass@1 before and after GRPO on held-out tasks, with intervals, steps, speeds and seconds."""
     notes: tuple[str, ...] = ()
+    failed: str = ""
+    """Why a stage failed that the others could do without; empty if none did."""

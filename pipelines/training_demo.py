@@ -1,9 +1,10 @@
-"""From nothing to a policy that measurably improved: cold start, pass@100 filter, GRPO, held-out evaluation.
+"""From nothing to a trained policy: cold start, pass@100 filter, GRPO, evaluation on held-out variants.
 
-Tasks are the generator's own at level 1 (which room has the most seats?), played through real tool calls. The
-expert of the cold start is biased: where the right row is not the first one, it takes the first more often
-than the right one. So the cold start's greedy answer is mostly wrong, what it should say is within its reach,
-and reinforcement learning, which sees the verifier's verdict alone, has something to repair.
+Tasks are the generator's own at level 1 (which room has the most seats?), played through real tool calls.
+The bias that GRPO removes is planted: where the right row is not the first one, the expert of the cold start
+takes the first more often than the right one. So the greedy answer is mostly wrong at first, what it should
+say is within its reach, and rewards have something to repair. The ceiling is told beside it: the same cold
+start from right answers alone, on the same held-out tasks.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from envgen.pipelines.general.variants import VariantsConfig, variants
 from envgen.pipelines.stages import OnEnd, Progress, Stages
 from envgen.policies.new_model import NewModelConfig, new_model
 from envgen.policies.registry import PolicyConfig
+from envgen.rollout.bootstrap import Estimate
 from envgen.rollout.pass_at_k import run_report
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset
-from envgen.train.bootstrap import Estimate
 from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.evaluate_model import EvalConfig, EvalSummary, evaluate_model
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
@@ -34,10 +35,13 @@ from envgen.train.rewards import RewardConfig
 from envgen.train.rollouts import SamplingConfig
 from envgen.train.sft import SFTConfig
 
+PLAYED = {"ceiling": "at_the_ceiling", "sft": "before", "grpo": "after"}
+"""Folder of a model -> folder of its evaluation."""
 MAX_TURNS = 6
 """Two do; a rollout that goes astray is not to take longer than all others of its step together."""
 STAGES = (
-    "tasks", "teachers", "cold start", "indexer", "sparse cold start", "pass@100", "before", "grpo", "after",
+    "tasks", "teachers", "cold start", "indexer", "ceiling", "sparse cold start", "pass@100", "before",
+    "grpo", "after",
 )  # fmt: skip
 
 
@@ -67,6 +71,9 @@ def training_demo(
         dense = train_sft(_dense(config, data, runs, out), out / "dense", progress=say)
     with stages.stage("indexer") as say:
         train_sft(_indexer(config, data, runs, out), out / "indexer", progress=say)
+    with stages.stage("ceiling") as say:
+        train_sft(ceiling_config(config, data, runs, out), out / "ceiling", progress=say)
+        ceiling = evaluate_model(evaluation_config(config, out, data, "ceiling"), progress=say)
     with stages.stage("sparse cold start") as say:
         train_sft(sparse_config(config, data, runs, out), out / "sft", progress=say)
     with stages.stage("pass@100") as say:
@@ -82,8 +89,12 @@ def training_demo(
         )
     summary = TrainingDemoSummary(
         seed=config.seed,
+        parents=config.parents,
+        variants=config.parents * config.variants,
+        gold_weight=config.gold_weight,
         held_out_tasks=after.temperatures[0.0].tasks,
         held_out_databases=after.temperatures[0.0].databases,
+        ceiling=_measured(ceiling),
         before=_measured(before),
         after=_measured(after),
         greedy_lift=_lift(after, 0.0),
@@ -244,6 +255,14 @@ def sparse_config(
     )
 
 
+def ceiling_config(
+    config: TrainingDemoConfig, data: Path, runs: tuple[str, str], out: Path
+) -> ColdStartConfig:
+    """The same from gold alone: what the cold start can do that nobody misled."""
+    biased = sparse_config(config, data, runs, out)
+    return biased.model_copy(update={"rollouts": runs[:1], "weights": ()})
+
+
 def _filter(
     config: TrainingDemoConfig, out: Path, data: Path, say: Progress
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -268,11 +287,11 @@ def _filter(
 
 
 def evaluation_config(config: TrainingDemoConfig, out: Path, data: Path, stage: str) -> EvalConfig:
-    """The held-out tasks, played by what ``stage`` left (``sft`` or ``grpo``), greedily and at 1."""
+    """The held-out tasks, played by what ``stage`` left (a key of ``PLAYED``), greedily and at 1."""
     return EvalConfig(
         data=str(data),
         model=str(out / stage / "last"),
-        out=str(out / ("before" if stage == "sft" else "after")),
+        out=str(out / PLAYED[stage]),
         max_tasks=config.held_out,
         max_new_tokens=48,
         max_turns=MAX_TURNS,

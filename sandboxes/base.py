@@ -28,7 +28,8 @@ class Guarantee(StrEnum):
     CPU_TIME = "cpu_time"
     """A process is ended after ``cpu`` seconds of CPU."""
     WALL_TIME = "wall_time"
-    """An exec ends at its timeout, and everything it started with it."""
+    """An exec ends at its timeout, and everything it started with it. What took less than that on the
+    processor, since others were in its way, goes on until it has (``patience.py``)."""
     OUTPUT = "output"
     """Output is cut at ``output_bytes`` while it streams; the rest is dropped."""
     DISK = "disk"
@@ -121,6 +122,10 @@ class Sandbox(Protocol):
 
     backend: str
     spec: SandboxSpec
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds on the processor that all programs in it have taken so far; never raises."""
 
     def exec(
         self,

@@ -1,4 +1,4 @@
-"""Control groups, version 1 or 2, where this process may make them: total memory and processes.
+"""Control groups, version 1 or 2, where this process may make them: total memory, processes, processor time.
 
 bubblewrap itself sets no such limits. Without them the per-process limits of ``setrlimit`` hold;
 ``docs/sandboxes.md`` says what that means for each guarantee.
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 _PREFIX = "envgen-"
 _OVERHEAD = 48 << 20
@@ -33,6 +34,10 @@ class Group:
         script = f'for f in {files}; do echo $$ > "$f" || exit 125; done; exec "$@"'
         return ["/bin/sh", "-c", script, "sh", *argv]
 
+    def doors(self) -> list[IO[bytes]]:
+        """Open files; a process that writes ``0`` into each is in the group, whoever it has become."""
+        return [open(folder / "cgroup.procs", "wb", buffering=0) for folder in self.folders]
+
     def oom_kills(self) -> int:
         """How many processes of the group were killed for the group's memory."""
         for folder in self.folders:
@@ -42,6 +47,16 @@ class Group:
                         if line.startswith("oom_kill "):
                             return int(line.split()[1])
         return 0
+
+    def cpu_s(self) -> float | None:
+        """Seconds that its processes took on the processor, in all; None where they are not counted."""
+        for folder in self.folders:
+            with contextlib.suppress(OSError):
+                return int((folder / _USAGE_1).read_text()) / 1e9
+            with contextlib.suppress(OSError):
+                usage = (folder / "cpu.stat").read_text().split()
+                return int(usage[usage.index("usage_usec") + 1]) / 1e6
+        return None
 
     def close(self, wait_s: float = 1.0) -> None:
         """Remove the group once its processes are gone."""
@@ -109,7 +124,8 @@ def _works(base: Path) -> bool:
         return False
 
 
-_LIMIT_FILES = ("memory.max", "memory.limit_in_bytes", "pids.max")
+_USAGE_1 = "cpuacct.usage"
+_LIMIT_FILES = ("memory.max", "memory.limit_in_bytes", "pids.max", _USAGE_1)
 
 
 def _version_2() -> tuple[Path, ...]:
@@ -131,11 +147,12 @@ def _version_2() -> tuple[Path, ...]:
 
 def _version_1() -> tuple[Path, ...]:
     bases = []
-    for controller in ("memory", "pids"):
+    for controller in ("memory", "pids", "cpuacct"):
         mount, own = _mount("cgroup", controller), _own(controller)
-        if mount is None or own is None:
+        if mount is not None and own is not None:
+            bases.append(mount / own.lstrip("/"))
+        elif controller != "cpuacct":
             return ()
-        bases.append(mount / own.lstrip("/"))
     return tuple(bases)
 
 

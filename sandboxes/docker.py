@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from envgen.core.errors import SandboxError, SandboxUnavailableError
-from envgen.sandboxes import runtime
+from envgen.core.errors import SandboxError, SandboxUnavailableError, install_hint
+from envgen.sandboxes import docker_seccomp, runtime
 from envgen.sandboxes.base import WORK, ExecResult, Guarantee, Sandbox, SandboxSpec
 from envgen.sandboxes.docker_exec import DockerExec, DockerProcess, close_stream, signalled
 
@@ -34,8 +34,10 @@ HOST_IMAGE = "envgen-host:1"
 LABEL = "envgen.owner"
 NOBODY = 65534
 _ANSWER_S = 30.0
+SH = "/bin/sh"
+"""By its path: a program's ``PATH`` could name another."""
 FIRST = [
-    "sh",
+    SH,
     "-c",
     """while read -r word; do
     { [ "$word" != end ] || while kill -9 -1; do jobs; done; jobs; } >/dev/null 2>&1
@@ -47,7 +49,9 @@ done""",
 At ``end`` it first kills all others, until none is left. It never forks, which it can't while ``pids``
 are used up: its builtin ``jobs`` collects, and killing goes on as long as there is anything to kill.
 """
-_RUN = 'exec "$@"'
+_KILLABLE = "echo 1000 >/proc/self/oom_score_adj || exit 126; "
+"""Programs are killed for the container's memory before its first process is, so that the sandbox stays."""
+_RUN = f'{_KILLABLE}exec "$@"'
 _END = """while kill -9 -1 2>/dev/null; do
     live=
     for entry in /proc/[0-9]*; do
@@ -60,12 +64,12 @@ _END = """while kill -9 -1 2>/dev/null; do
     [ -n "$live" ] || break
 done"""
 """End every process but this shell and the first, and wait until they are dead (-1 means all others)."""
-_RUN_ALONE = f'"$@"; code=$?; {_END}; exit $code'
+_RUN_ALONE = f'{_KILLABLE}"$@"; code=$?; {_END}; exit $code'
 _OOM_KILLS = """cd /sys/fs/cgroup
 for file in memory.events memory/memory.oom_control; do
     [ -r $file ] && while read -r key value; do [ $key = oom_kill ] && echo $value; done < $file
 done"""
-_SPAWN = 'echo $$; exec "$@"'
+_SPAWN = f'{_KILLABLE}echo $$; exec "$@"'
 _FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
 _local = threading.local()
 
@@ -78,7 +82,7 @@ def client() -> Any:
         import docker
     except ImportError:
         raise SandboxUnavailableError(
-            "the docker package is not installed", "pip install 'envgen[docker]'"
+            "the docker package is not installed", install_hint("docker")
         ) from None
     try:
         _knock()
@@ -133,6 +137,8 @@ def unsupported(spec: SandboxSpec) -> str:
         return "takes an image, not a root folder"
     if spec.image is None and sys.platform != "linux":
         return "needs an image on this system"
+    if named := [str(m.source) for m in spec.mounts if ":" in f"{m.source}{m.target}"]:
+        return f"can't show a path with a colon: {named[0]!r}"  # it would end the name
     return ""
 
 
@@ -252,7 +258,7 @@ def _host_config(spec: SandboxSpec, binds: Sequence[str], user: int) -> Any:
         auto_remove=True,
         binds=list(binds),
         cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
+        security_opt=["no-new-privileges", f"seccomp={docker_seccomp.profile()}"],
         network_mode="bridge" if spec.network == "full" else "none",
         mem_limit=spec.memory_bytes,
         memswap_limit=spec.memory_bytes,
@@ -289,6 +295,7 @@ class DockerSandbox:
         self.user = spec.user if spec.user is not None else NOBODY
         reap()
         self._oom_kills = 0
+        self._cpu_s = 0.0
         self._spawned: list[DockerProcess] = []
         self._aborted = False
         self._container: str | None = None
@@ -312,9 +319,20 @@ class DockerSandbox:
     ) -> DockerExec:
         if isinstance(argv, str) or not argv:
             raise SandboxError("argv must be a list of words", 'e.g. ["sh", "-c", "ls"]')
-        words = ["sh", "-c", script, "sh", *argv]
+        words = [SH, "-c", script, "sh", *argv]
         inside = {"HOME": WORK, "LANG": "C.UTF-8", **(env or {})}
         return DockerExec(client().api, self.container, words, inside, cwd, self.user)
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds on the processor, as the engine counts its control group's."""
+        import requests
+
+        with contextlib.suppress(SandboxError, requests.RequestException, KeyError):
+            with engine_errors("stats"):
+                told = client().api.stats(self.container, stream=False, one_shot=True)
+            self._cpu_s = max(self._cpu_s, told["cpu_stats"]["cpu_usage"]["total_usage"] / 1e9)
+        return self._cpu_s
 
     def exec(
         self,
@@ -333,7 +351,7 @@ class DockerSandbox:
         script = _RUN if any(process.running for process in self._spawned) else _RUN_ALONE
         with engine_errors("exec"):
             run = self._exec(argv, env, cwd, script)
-            result = run.run(stdin, limit, self.spec.output_bytes)
+            result = run.run(stdin, limit, self.spec.output_bytes, lambda: self.cpu_s)
             if self._aborted:
                 raise SandboxError("the sandbox was aborted")
             if result.timed_out:
@@ -346,7 +364,7 @@ class DockerSandbox:
 
     def _out_of_memory(self) -> bool:
         """Whether the container's control group has killed a process since the last time."""
-        words = ["sh", "-c", _OOM_KILLS]
+        words = [SH, "-c", _OOM_KILLS]
         result = DockerExec(client().api, self.container, words, {}, "/", self.user).run(
             b"", 10.0, 4096
         )
@@ -385,7 +403,7 @@ class DockerSandbox:
         return process
 
     def _kill_group(self, pid: int) -> None:
-        words = ["sh", "-c", f"kill -9 -{pid} || kill -9 {pid}"]
+        words = [SH, "-c", f"kill -9 -{pid} || kill -9 {pid}"]
         DockerExec(client().api, self.container, words, {}, "/", self.user).run(b"", 10.0, 1024)
 
     def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
@@ -404,7 +422,7 @@ class DockerSandbox:
             raise SandboxError(f"{path!r} is no path below {WORK}")
         chain = [str(pure), *map(str, list(pure.parents)[:-2])]
         guard = 'for p in "$@"; do [ -L "$p" ] && { echo "$p: a link" >&2; exit 1; }; done; '
-        words = ["sh", "-c", guard + script, *([chain[0], *chain])]
+        words = [SH, "-c", guard + script, *([chain[0], *chain])]
         with engine_errors("file"):
             result = DockerExec(client().api, self.container, words, {}, WORK, self.user).run(
                 content, 60.0, keep

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError
 from envgen.sandboxes.base import ExecResult
+from envgen.sandboxes.patience import more_s
 
 _HEADER = struct.Struct(">BxxxI")
 _CHUNK = 1 << 18
@@ -57,22 +58,35 @@ class DockerExec:
         self.sock: socket.socket = getattr(self._stream, "_sock", self._stream)
         self._buffer = b""
 
-    def run(self, stdin: bytes, timeout_s: float, keep: int) -> ExecResult:
-        """Feed it, read it to its end or its time, and close it."""
+    def run(
+        self, stdin: bytes, timeout_s: float, keep: int, cpu_s: Callable[[], float] | None = None
+    ) -> ExecResult:
+        """Feed it, read it to its end or its time, and close it.
+
+        ``cpu_s`` says what the container has taken on the processor; without it, time is the clock's.
+        """
         started = time.monotonic()
+        before_s = cpu_s() if cpu_s is not None else 0.0
         deadline = started + timeout_s
         kept: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
         truncated = timed_out = False
         feeder = threading.Thread(target=self._feed, args=(stdin,), daemon=True)
         feeder.start()
         try:
-            while (piece := self.piece(deadline)) is not None:
+            while not timed_out:
+                try:
+                    piece = self.piece(deadline)
+                except SandboxTimeoutError:
+                    used_s = cpu_s() - before_s if cpu_s is not None else timeout_s
+                    more = more_s(timeout_s, time.monotonic() - started, used_s)
+                    deadline, timed_out = time.monotonic() + more, not more
+                    continue
+                if piece is None:
+                    break
                 kind, data = piece
                 room = keep - len(kept[kind])
                 kept[kind].extend(data[:room])
                 truncated = truncated or len(data) > room
-        except SandboxTimeoutError:
-            timed_out = True
         finally:
             self.close()
             feeder.join(1.0)
@@ -93,14 +107,19 @@ class DockerExec:
             return  # it reads no more
 
     def piece(self, deadline: float | None) -> tuple[int, bytes] | None:
-        """The next piece of output as (1 or 2, bytes); None at the end."""
+        """The next piece of output as (1 or 2, bytes); None at the end.
+
+        Raises SandboxTimeoutError, and may be called again then: it never stops inside of a piece.
+        """
+        if deadline is not None and time.monotonic() >= deadline:
+            raise SandboxTimeoutError("the time is up")
         head = self._take(_HEADER.size, deadline, whole=True)
         if head is None:
             return None
         kind, self._left = _HEADER.unpack(head)
         data = b""
         while len(data) < self._left:
-            part = self._take(self._left - len(data), deadline, whole=False)
+            part = self._take(self._left - len(data), None, whole=False)
             if part is None:
                 return None
             data += part
@@ -161,6 +180,8 @@ class DockerProcess:
             if b"\n" in line:
                 break
         number, _, rest = line.partition(b"\n")
+        if not number.isdigit():
+            raise SandboxError(f"docker: the program did not start: {line!r}")
         self._pid = int(number)
         read, self._write = os.pipe()
         self.stdout: IO[bytes] = os.fdopen(read, "rb", buffering=0)

@@ -74,7 +74,7 @@ def start(
             disk_bytes=settings["disk_bytes"],
         )
         inner = [runtime.python(), *runtime.python_flags(), f"{runtime.INSIDE}/programs/zygote.py"]
-        words = ["sh", "-c", _FIRST, "sh", *inner, f"{runtime.INSIDE}/control/socket"]
+        words = [docker.SH, "-c", _FIRST, "sh", *inner, f"{runtime.INSIDE}/control/socket"]
         docker.reap()
         user = runtime.sandbox_uid() or docker.NOBODY
         container, stdin = docker.make(spec, words, binds, user, runtime.clean_env(hash_seed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from envgen.core.errors import EnvError, SandboxError
+from envgen.core.errors import EnvError, SandboxError, ToolFaultError, ToolsDiedError
 from envgen.core.types import ToolSpec
+from envgen.sandboxes.frames import fault, odd
 from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.tools import ToolReply
 from envgen.sandboxes.verifier import VerifierInput, VerifierReply, read_reply
@@ -34,8 +36,8 @@ class InlineToolHost:
             raise EnvError(f"the environment does not load: {text}") from error
         self.open().close()
 
-    def open(self, database: Path | None = None) -> InlineToolSession:
-        """Start an episode on its own copy of the database."""
+    def open(self, database: Path | None = None, *, alone: bool = False) -> InlineToolSession:
+        """Start an episode on its own copy of the database; there is nothing to be ``alone`` in."""
         content = self._content if database is None else _read(Path(database))
         try:
             return InlineToolSession(self, toolbox.open_database(content))
@@ -51,6 +53,7 @@ class InlineToolSession:
 
     def __init__(self, host: InlineToolHost, db: toolbox.Database) -> None:
         self.changed = False
+        self.cpu_s = 0.0
         self._mutates = host.mutates
         self._call = host.toolbox.call
         self._db: toolbox.Database | None = db
@@ -58,27 +61,34 @@ class InlineToolSession:
     def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolReply:
         """Call a tool; its value goes through JSON, so that no object is shared with it."""
         if self._db is None:
-            raise EnvError("the session is closed")
+            raise ToolsDiedError("the session is closed")
         if name not in self._mutates:
             raise EnvError(f"there is no tool {name!r}")
-        kind, *rest = self._call(self._db, name, arguments)
+        began = time.thread_time()
+        try:
+            kind, *rest = self._call(self._db, name, arguments)
+        finally:
+            self.cpu_s += time.thread_time() - began
         if kind == toolbox.VALUE:
             try:
-                value = wire.decode(wire.encode(rest[0]))
+                text = wire.encode(rest[0])
+                value = wire.decode(text)
+                if odd(text) and (found := fault(value)):
+                    raise ValueError(found)
             except (TypeError, ValueError, RecursionError) as error:
                 self.close()
-                raise EnvError(f"{name}: returned no JSON: {error}") from error
+                raise ToolFaultError(f"{name}: returned no JSON: {error}") from error
             self.changed = self.changed or self._mutates[name]
             return ToolReply(value, None, "")
         if kind == toolbox.ERROR:
             return ToolReply(None, rest[0], rest[1])
         self.close()
-        raise EnvError(f"the environment failed: {rest[0]}")
+        raise ToolFaultError(f"the environment failed: {rest[0]}")
 
     def snapshot(self, path: Path) -> None:
         """Write the database as it is now to ``path``. Raises SandboxError when it can't be written."""
         if self._db is None:
-            raise EnvError("the session is closed")
+            raise ToolsDiedError("the session is closed")
         try:
             Path(path).write_bytes(toolbox.image(self._db))
         except OSError as error:

@@ -16,7 +16,7 @@ _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
 _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
 """Offsets in the ``seccomp_data`` that a filter sees."""
-_NEW_NAMESPACES = 0x7E02_0000
+NEW_NAMESPACES = 0x7E02_0000
 _X32 = 0x4000_0000
 _CLONE3 = 435
 
@@ -30,6 +30,10 @@ _EVERYWHERE = {
     "fsmount": 432,
     "mount_setattr": 442,
 }
+_SOCKETS = {"x86_64": (41, 53), "aarch64": (198, 199)}
+"""``socket`` and ``socketpair``."""
+FAMILIES = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: a network namespace shuts in these, and not vsock."""
 _MACHINES: dict[str, tuple[int, int, dict[str, int], dict[str, int]]] = {
     # machine: (audit number, clone, denied, denied where total memory is not limited)
     "x86_64": (
@@ -93,14 +97,29 @@ def program(*, memory_is_limited: bool) -> bytes | None:
     steps += [_step(_JUMP_EQUAL, _CLONE3, 0, 1), _fail(errno.ENOSYS)]
     for number in sorted(numbers.values()):
         steps += [_step(_JUMP_EQUAL, number, 0, 1), _fail(errno.EPERM)]
+    for number in _SOCKETS[machine]:
+        steps += _only_families(number)
     steps += [
         _step(_JUMP_EQUAL, clone, 0, 3),
         _step(_LOAD, _FIRST_ARGUMENT),
-        _step(_JUMP_BITS, _NEW_NAMESPACES, 0, 1),
+        _step(_JUMP_BITS, NEW_NAMESPACES, 0, 1),
         _fail(errno.EPERM),
         _step(_RETURN, _ALLOW),
     ]
     return b"".join(steps)
+
+
+def _only_families(number: int) -> list[bytes]:
+    """Refuse a call of this number whose first argument is no allowed address family."""
+    count = len(FAMILIES)
+    allowed = [_step(_JUMP_EQUAL, name, count - at, 0) for at, name in enumerate(FAMILIES)]
+    inner = [
+        _step(_LOAD, _FIRST_ARGUMENT),
+        *allowed,
+        _fail(errno.EAFNOSUPPORT),
+        _step(_RETURN, _ALLOW),
+    ]
+    return [_step(_JUMP_EQUAL, number, 0, len(inner)), *inner]
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

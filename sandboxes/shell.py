@@ -19,6 +19,8 @@ from envgen.sandboxes.base import WORK, ExecResult, SandboxSpec
 from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel
 from envgen.sandboxes.folders import PrivateFolder
+from envgen.sandboxes.frames import told
+from envgen.sandboxes.patience import more_s, tree_cpu_s
 from envgen.sandboxes.zygote import Zygote
 
 _CHUNK = 1 << 18
@@ -34,6 +36,7 @@ class ShellSandbox:
         self._folder: PrivateFolder | None = None
         self._work = WORK
         self._aborted = False
+        self._cpu_s = 0.0
         self._lock = threading.Lock()
         if backend == "process":
             self._folder = PrivateFolder()
@@ -71,6 +74,15 @@ class ShellSandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def cpu_s(self) -> float:
+        """Seconds on the processor: its control group's, or those of all processes below its first."""
+        if self._zygote.alive:
+            group = self._zygote.group
+            counted = None if group is None else group.cpu_s()
+            self._cpu_s = tree_cpu_s(self._zygote.pid) if counted is None else counted
+        return self._cpu_s
+
     def exec(
         self,
         argv: Sequence[str],
@@ -84,7 +96,7 @@ class ShellSandbox:
         started = time.monotonic()
         kills = self._oom_kills()
         with _Run(self, argv, env, cwd) as run:
-            run.pump(stdin, started + limit, self.spec.output_bytes)
+            run.pump(stdin, limit, self.spec.output_bytes)
         if self._aborted:
             raise SandboxError("the sandbox was aborted")
         code = run.exit_code
@@ -131,10 +143,14 @@ class ShellSandbox:
                 channel.sock.sendall(content)
             except (BrokenPipeError, ConnectionResetError):
                 pass  # refused before it was read: the reply says why
-            kind, value = channel.recv()
+            kind, value = told(channel.recv())
             if kind != 0:
-                raise SandboxError(str(value))
-            return channel.take(value) if request["kind"] == "read" else b""
+                raise SandboxError(value)
+            if request["kind"] != "read":
+                return b""
+            if type(value) is not int or not 0 <= value <= request["max_bytes"]:
+                raise ValueError(f"a file of {value!r:.40} bytes")
+            return channel.take(value)
         except (ValueError, TypeError) as error:
             raise SandboxError(f"the sandbox answered nonsense: {error}") from error
         finally:
@@ -223,9 +239,11 @@ class _Run:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def pump(self, data: bytes, deadline: float, keep: int) -> None:
+    def pump(self, data: bytes, limit_s: float, keep: int) -> None:
         """Feed stdin and read both outputs until the program and all it started have ended."""
         left = memoryview(data)
+        before_s = self.sandbox.cpu_s
+        deadline = (began := time.monotonic()) + limit_s
         with selectors.DefaultSelector() as selector:
             for index, stream in enumerate((self.stdout, self.stderr)):
                 selector.register(stream, selectors.EVENT_READ, index)
@@ -254,7 +272,9 @@ class _Run:
                     if self.timed_out or self.ended:
                         self.sandbox.kill(self.number)
                         return
-                    deadline = self._expire()
+                    used_s = self.sandbox.cpu_s - before_s
+                    more = more_s(limit_s, time.monotonic() - began, used_s)
+                    deadline = time.monotonic() + more if more else self._expire()
 
     def _expire(self) -> float:
         """The time is up: ask for the end; the time until when it must have come."""
@@ -281,7 +301,9 @@ class _Run:
         """Take the supervisor's word for how it ended."""
         self.ended = True
         try:
-            kind, value = self.channel.recv()
+            kind, value = told(self.channel.recv())
+            if kind == 0 and value is not None and type(value) is not int:
+                raise ValueError(f"an exit code of {value!r:.40}")
         except WorkerDiedError:
             if not self.sandbox.alive:
                 raise SandboxError("the sandbox died") from None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError
 from envgen.sandboxes.base import WORK, Process, Sandbox
+from envgen.sandboxes.patience import more_s
 
 _CHUNK = 1 << 16
 _GRACE_S = 3.0
@@ -71,7 +72,9 @@ class ShellSession:
         self._pid = ""
 
     def run(self, command: str, timeout_s: float) -> ShellResult:
-        """Run a command line and wait for its end; its stdin is empty.
+        """Run a command line and wait for its end, or until its time is up (``patience.py``).
+
+        Its stdin is empty.
 
         Raises:
             SandboxError: if the sandbox is dead.
@@ -87,8 +90,13 @@ class ShellSession:
             self.close()
             return ShellResult(b"", None, restarted=True)
         reader = _Reader(process, mark.encode(), self._keep)
-        if reader.read(time.monotonic() + timeout_s):
-            return self._result(reader, timed_out=False)
+        began, before_s = time.monotonic(), self._sandbox.cpu_s
+        more = timeout_s
+        while more:
+            if reader.read(time.monotonic() + more):
+                return self._result(reader, timed_out=False)
+            used_s = self._sandbox.cpu_s - before_s
+            more = more_s(timeout_s, time.monotonic() - began, used_s)
         self._stop_children()
         if reader.read(time.monotonic() + _GRACE_S):
             return self._result(reader, timed_out=True)

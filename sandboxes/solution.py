@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
 from envgen.core.types import ToolSpec
 from envgen.sandboxes.channel import Channel
+from envgen.sandboxes.frames import called, told
 from envgen.sandboxes.programs.params import split
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
 
@@ -153,18 +154,20 @@ class SolutionWorker:
             self._channel.send(source)
             while True:
                 reply = self._channel.recv()
-                if reply[0] != 1:
+                wanted = called(reply)
+                if wanted is None:
                     break
                 if made >= max_calls:
                     fault = f"more than {max_calls} tool calls"
                     break
-                name, arguments = reply[1], reply[2]
-                if name not in self._orders or not isinstance(arguments, dict):
+                name, arguments = wanted
+                if name not in self._orders:
                     raise ValueError(f"a call of {name!r}")
                 made += 1
                 self._channel.send(call(name, arguments))
             if fault is None:
-                answer, fault = (reply[1], None) if reply[0] == 0 else (None, str(reply[1])[:4000])
+                kind, value = told(reply)
+                answer, fault = (value, None) if kind == 0 else (None, value[:4000])
         except (SandboxTimeoutError, WorkerDiedError) as error:
             limits = f"{self._cpu_s:g} s of CPU and {MEMORY_BYTES >> 20} MB"
             fault = f"{error} (the limits are {limits})"

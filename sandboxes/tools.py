@@ -12,8 +12,17 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
-from envgen.core.errors import EnvError, SandboxError, SandboxTimeoutError, WorkerDiedError
+from envgen.core.errors import (
+    EnvError,
+    SandboxError,
+    SandboxTimeoutError,
+    ToolFaultError,
+    ToolsDiedError,
+    ToolTimeoutError,
+    WorkerDiedError,
+)
 from envgen.core.types import ToolSpec
+from envgen.sandboxes.frames import told
 from envgen.sandboxes.zygote import Isolation, WorkerBackend, Zygote, choose
 
 MAX_DATABASE = 256 << 20
@@ -34,8 +43,16 @@ class ToolSession(Protocol):
     changed: bool
     """Whether a mutating call has succeeded."""
 
+    @property
+    def cpu_s(self) -> float:
+        """Seconds that its calls have taken on the processor, as this machine's kernel counts them."""
+
     def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolReply:
-        """Call a tool. An undocumented exception, a dead or a hung worker raises EnvError."""
+        """Call a tool. All that goes wrong but a documented error closes the session.
+
+        Raises ToolFaultError for an undocumented exception or a reply that is no JSON, ToolTimeoutError
+        for a call past its limit, ToolsDiedError for a worker that has died (these are EnvErrors).
+        """
 
     def snapshot(self, path: Path) -> None:
         """Write the database as it is now to ``path``."""
@@ -50,8 +67,11 @@ class ToolHost(Protocol):
     isolated: bool
     """Whether the tools can't reach this machine."""
 
-    def open(self, database: Path | None = None) -> ToolSession:
-        """Start an episode, on another database of the same schema if one is given."""
+    def open(self, database: Path | None = None, *, alone: bool = False) -> ToolSession:
+        """Start an episode, on another database of the same schema if one is given.
+
+        ``alone`` gives it a sandbox of its own, whatever the others have.
+        """
 
     def close(self) -> None:
         """End every episode and the zygote."""
@@ -67,7 +87,7 @@ def tool_host(
     timeout_s: float = 10.0,
     isolate: Isolation = "environment",
 ) -> ToolHost:
-    """Load a tools.py on a database; ``timeout_s`` bounds each call.
+    """Load a tools.py on a database; ``timeout_s`` bounds each call, on the processor and waiting.
 
     Episodes of one environment share a sandbox, unless ``isolate`` gives each its own (about 60 ms).
     ``inline`` runs trusted tools in this very process, ``process`` in a plain one. Raises EnvError
@@ -131,14 +151,14 @@ class WorkerToolHost:
                 self._zygote = self._start()
             return self._zygote
 
-    def open(self, database: Path | None = None) -> WorkerToolSession:
+    def open(self, database: Path | None = None, *, alone: bool = False) -> WorkerToolSession:
         """Start an episode; a lost zygote is started again."""
-        if self.alone:
+        if self.alone or alone:
             return self._open_alone(database)
         for attempt in (1, 2):
             zygote = self._alive()
             try:
-                return WorkerToolSession(self, zygote, database)
+                return WorkerToolSession(self, zygote, database, owns_zygote=False)
             except WorkerDiedError as error:
                 zygote.close()
                 if attempt == 2:
@@ -149,7 +169,7 @@ class WorkerToolHost:
         self._alive()  # refuses when closed
         zygote = self._start()
         try:
-            return WorkerToolSession(self, zygote, database)
+            return WorkerToolSession(self, zygote, database, owns_zygote=True)
         except WorkerDiedError as error:
             zygote.close()
             raise EnvError(f"no worker: {error}") from error
@@ -168,12 +188,14 @@ class WorkerToolHost:
 class WorkerToolSession:
     """An episode in a forked worker."""
 
-    def __init__(self, host: WorkerToolHost, zygote: Zygote, database: Path | None) -> None:
+    def __init__(
+        self, host: WorkerToolHost, zygote: Zygote, database: Path | None, *, owns_zygote: bool
+    ) -> None:
         self.changed = False
         self._mutates = host.mutates
         self._database = database or host.database
         self._zygote = zygote
-        self._owns_zygote = host.alone
+        self._owns_zygote = owns_zygote
         self._open = True
         if database is None:
             self._number, self._channel = zygote.fork(host.timeout_s)
@@ -185,34 +207,41 @@ class WorkerToolSession:
             except OSError as error:
                 raise EnvError(f"can't read {database}: {error}") from error
 
+    @property
+    def cpu_s(self) -> float:
+        """Seconds on the processor; what its first call finds was used to start it, too."""
+        return self._channel.cpu_s
+
     def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolReply:
-        """Call a tool. Any failure but a documented error closes the session with an EnvError."""
+        """Call a tool. Any failure but a documented error closes the session."""
         if name not in self._mutates:
             raise EnvError(f"there is no tool {name!r}")
         reply = self._ask(name, [name, arguments])
         if reply[0] == 0:
             self.changed = self.changed or self._mutates[name]
             return ToolReply(reply[1], None, "")
-        return ToolReply(None, str(reply[1]), str(reply[2]))
+        return ToolReply(None, reply[1], reply[2])
 
     def _ask(self, name: str, request: object) -> list[Any]:
         if not self._open or self._zygote.closed:
             self.close()
-            raise EnvError("the session is closed")
+            raise ToolsDiedError("the session is closed")
         try:
             self._channel.send(request)
-            reply = self._channel.recv()
+            reply = told(self._channel.recv())
             if reply[0] == 2:
-                raise EnvError(f"the environment failed: {reply[1]}")
-            if reply[0] == 0 or len(reply) > 2:
-                return list(reply)
-            raise EnvError(f"{name}: the worker answered nonsense")
-        except (SandboxTimeoutError, WorkerDiedError) as error:
+                raise ToolFaultError(f"the environment failed: {reply[1]}")
+            return reply
+        except SandboxTimeoutError as error:
             self.close()
-            raise EnvError(f"{name}: {error}") from error
+            raise ToolTimeoutError(f"{name}: {error}") from error
+        except WorkerDiedError as error:
+            self._zygote.blame(self._channel)
+            self.close()
+            raise ToolsDiedError(f"{name}: {error}") from error
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             self.close()
-            raise EnvError(f"{name}: the worker answered nonsense: {error}") from error
+            raise ToolFaultError(f"{name}: the worker answered nonsense: {error}") from error
         except BaseException:  # the stream may stand anywhere in a frame: it can't be used again
             self.close()
             raise
@@ -220,7 +249,7 @@ class WorkerToolSession:
     def snapshot(self, path: Path) -> None:
         """Write the database as it is now to ``path``. Raises SandboxError when it can't be written."""
         if not self._open:
-            raise EnvError("the session is closed")
+            raise ToolsDiedError("the session is closed")
         try:
             if self.changed:
                 self._fetch(path)
@@ -232,16 +261,17 @@ class WorkerToolSession:
             raise SandboxError(f"can't write {path}: {error}") from error
 
     def _fetch(self, path: Path) -> None:
-        size = self._ask("snapshot", "snapshot")[1]
-        if not isinstance(size, int) or not 0 <= size <= MAX_DATABASE:
+        kind, size, *_ = self._ask("snapshot", "snapshot")
+        size = size if kind == 0 else -1
+        if type(size) is not int or not 0 <= size <= MAX_DATABASE:
             self.close()
-            raise EnvError(f"snapshot: a database of {size} bytes")
+            raise ToolFaultError(f"snapshot: a database of {size} bytes")
         try:
             with open(path, "wb") as target:
                 self._channel.take(size, sink=target.write)
         except SandboxError as error:
             self.close()
-            raise EnvError(f"snapshot: {error}") from error
+            raise ToolsDiedError(f"snapshot: {error}") from error
         except BaseException:  # the stream stands inside the database: it can't be used again
             self.close()
             raise

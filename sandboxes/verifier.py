@@ -17,6 +17,7 @@ from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedErro
 from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel
 from envgen.sandboxes.folders import PrivateFolder, overwrite
+from envgen.sandboxes.frames import told
 from envgen.sandboxes.programs.wire import pack
 from envgen.sandboxes.runtime import INSIDE
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
@@ -289,9 +290,11 @@ def _explained(error: Exception) -> str:
 
 def read_reply(reply: Any) -> VerifierReply:
     """What the worker's answer means. Raises ValueError when it means nothing."""
-    kind, value = reply
-    if kind == 0:
-        if not isinstance(value, list) or not all(isinstance(rule, str) for rule in value):
-            raise ValueError("no list of rules")
-        return VerifierReply(tuple(value), None)
-    return VerifierReply(None, str(value)[:4000])
+    kind, value, *_ = told(reply)
+    if kind == 1:
+        raise ValueError("no verdict")
+    if kind == 2:
+        return VerifierReply(None, value[:4000])
+    if not isinstance(value, list) or not all(isinstance(rule, str) for rule in value):
+        raise ValueError("no list of rules")
+    return VerifierReply(tuple(value), None)

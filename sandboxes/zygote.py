@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -16,9 +17,10 @@ from envgen.core.errors import (
     SandboxUnavailableError,
     WorkerDiedError,
 )
-from envgen.sandboxes import bubblewrap, cgroups, runtime
+from envgen.sandboxes import bubblewrap, cgroups, runtime, worker_filter
 from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.folders import PrivateFolder
+from envgen.sandboxes.frames import told
 from envgen.sandboxes.launcher import launch
 from envgen.sandboxes.programs.wire import pack
 
@@ -36,11 +38,14 @@ DEFAULTS: dict[str, Any] = {
     "memory_bytes": 512 << 20,
     "disk_bytes": 64 << 20,
     "pids": 4096,
-    "cpu_s": 120,
+    "cpu_s": 600,
     "total_bytes": 16 << 30,
     "files": 256,
     "confine": True,
 }
+
+
+_SAY_SO = "say --trust (in Python trust=True) if you wrote or read the code"
 
 
 def choose(backend: WorkerBackend, trusted: bool, isolate: Isolation = "environment") -> str:
@@ -63,12 +68,12 @@ def _choose(backend: WorkerBackend, trusted: bool) -> str:
             return "process"
         raise SandboxUnavailableError(
             f"this code is not trusted and no isolating sandbox works here: {reason}",
-            "install bubblewrap (apt install bubblewrap), or use backend='docker'",
+            f"install bubblewrap (apt install bubblewrap), use backend='docker', or {_SAY_SO}",
         )
     if backend in ("process", "inline") and not trusted:
         raise SandboxUnavailableError(
             f"backend {backend!r} isolates nothing and this code is not trusted",
-            "use backend='bubblewrap', or say trusted=True if you wrote or read the code",
+            f"use backend='bubblewrap', or {_SAY_SO}",
         )
     if backend == "bubblewrap" and (reason := bubblewrap.unavailable()):
         raise SandboxUnavailableError(reason, "apt install bubblewrap, or use backend='docker'")
@@ -95,6 +100,10 @@ class Zygote:
     ) -> None:
         """Start it and wait until it has loaded ``files``.
 
+        One that is confined, since it loads what nobody has read, is in its control group itself. Any other
+        stays outside, and its programs enter: whatever uses up the group's memory, it is not the zygote
+        that is killed for it.
+
         Raises SandboxError when the sandbox fails, ValueError when the role refuses its files.
         """
         self._lock = threading.Lock()
@@ -105,6 +114,9 @@ class Zygote:
         self.process: subprocess.Popen[bytes] | DockerWorker
         settings = DEFAULTS | dict(config)
         settings |= {"role": f"role_{role}", "filename": f"{role}.py"}
+        self._greeted = bool(settings["confine"])
+        if self._greeted and (rules := worker_filter.program()):
+            settings |= {"filter": rules.hex(), "own_pid": worker_filter.OWN_PID}
         self._owner = os.getpid()
         self._folder: PrivateFolder | None = None
         layout = layout or bubblewrap.Layout()
@@ -180,13 +192,16 @@ class Zygote:
             settings["address_bytes"] = settings["memory_bytes"]
         with bubblewrap.system_call_filter(self.group is not None) as filters:
             words = bubblewrap.command(words, layout, filters)
-            if self.group is not None:
+            if self.group is not None and settings["confine"]:
                 words = self.group.join_command(words)
             return _launch(words, env, [far.fileno(), *filters])
 
     def _load(self, settings: dict[str, Any], files: Sequence[int]) -> None:
         try:
-            socket.send_fds(self._socket, [pack(settings)], list(files))
+            with contextlib.ExitStack() as stack:
+                if self.group is not None and not settings["confine"]:
+                    files = [stack.enter_context(file).fileno() for file in self.group.doors()]
+                socket.send_fds(self._socket, [pack(settings)], list(files))
             channel = Channel(self._socket, START_TIMEOUT_S)
             reply = channel.recv()
             channel.set_timeout(_SEND_TIMEOUT_S)
@@ -198,8 +213,8 @@ class Zygote:
             raise SandboxError(
                 f"the sandbox did not start: {error}; {self._complaint()}"
             ) from error
-        if not isinstance(reply, list) or reply[:1] != [0]:
-            raise ValueError(str(reply[1]) if isinstance(reply, list) and len(reply) > 1 else reply)
+        if told(reply)[0] != 0:
+            raise ValueError(reply[1])
 
     def _complaint(self) -> str:
         self.process.kill()
@@ -212,6 +227,7 @@ class Zygote:
     ) -> tuple[int, Channel]:
         """A new worker: its number and its channel. Raises WorkerDiedError if the zygote is gone."""
         near, far = socket_pair()
+        channel = Channel(near, timeout_s, greeted=self._greeted)
         with far:
             with self._lock:
                 number = self._next = self._next + 1
@@ -221,7 +237,12 @@ class Zygote:
                 except (OSError, WorkerDiedError) as error:
                     near.close()
                     raise WorkerDiedError(f"the zygote is gone: {error}") from error
-        return number, Channel(near, timeout_s)
+        return number, channel
+
+    def blame(self, channel: Channel) -> None:
+        """End the zygote, too, if it never made the worker of a channel: then it makes no other."""
+        if channel.greeting:
+            self.close()
 
     def kill(self, number: int) -> None:
         """End a worker, whatever it is doing."""
@@ -250,6 +271,11 @@ class Zygote:
         except OSError:  # gone, or it reads no more and may have half a frame
             self.close()
             raise
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started here; 0 for a container's."""
+        return getattr(self.process, "pid", 0)
 
     @property
     def alive(self) -> bool:

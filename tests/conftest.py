@@ -46,6 +46,7 @@ ALONE = frozenset({"docker", "postgres", "ray", "browser", "gpu"})
 """Markers of services that two tests at a time would fight over."""
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist's own hook reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Under ``-n N --dist loadgroup``: a file's tests share its fixtures, and so do its slow ones.
 

@@ -33,7 +33,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def shell_lines(page: Path) -> list[str]:
     """Every ``envgen ...`` command in a page's shell blocks, continued lines joined."""
-    text = "\n".join(blocks(page, "sh") + blocks(page, "console")).replace("\\\n", " ")
+    languages = ("sh", "console", "text")
+    text = "\n".join(block for one in languages for block in blocks(page, one))
+    text = text.replace("\\\n", " ")
     lines = [line.strip().removeprefix("$ ") for line in text.splitlines()]
     return [line for line in lines if line.startswith("envgen ")]
 

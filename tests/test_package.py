@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+import envgen
+from envgen.core.errors import DISTRIBUTION, install_hint
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = (
@@ -49,13 +54,25 @@ def test_importing_envgen_registers_environments() -> None:
     assert {"envgen/General-v0", "envgen/TripPlanning-v0"} <= set(ids.split())
 
 
+def test_hints_name_the_distribution_that_is_installed() -> None:
+    assert metadata.version(DISTRIBUTION) == envgen.__version__
+    extras = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+    hints = 0
+    for path in (path for room in ("envgen", *ROOMS) for path in (ROOT / room).rglob("*.py")):
+        text = path.read_text()
+        assert not re.search(r"pip install '?envgen\b(?!-gym)", text), path
+        for extra in re.findall(r"install_hint\(.(\w+).\)", text):
+            assert extra in extras, path
+            hints += 1
+    assert hints
+    assert install_hint("train") == f"pip install '{DISTRIBUTION}[train]'"
+
+
 def test_public_names_resolve() -> None:
     assert run("import envgen; [getattr(envgen, name) for name in envgen.__all__]; print('ok')")
 
 
 def test_unknown_names_are_attribute_errors() -> None:
-    import envgen
-
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):
         _ = envgen.tarin
 
@@ -95,7 +112,7 @@ def test_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         check=True,
         timeout=240,
     )  # fmt: skip
-    (wheel,) = (tmp_path / "w").glob("envgen-*.whl")
+    (wheel,) = (tmp_path / "w").glob(f"{DISTRIBUTION.replace('-', '_')}-*.whl")
     site = tmp_path / "site"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)],

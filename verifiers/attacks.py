@@ -185,7 +185,14 @@ def raw_texts(gold: JsonValue) -> Iterator[tuple[str, str]]:
             yield "truncated", text[:cut]
     yield "trailing", text + " " + text
     yield "trailing", text + "\N{ZERO WIDTH SPACE}"
-    yield "fenced", f"```json\n{text}\n```"
+    fence = f"```json\n{text}\n```"
+    yield "fenced", f"Here it is:\n{fence}"
+    yield "fenced", f"{fence}\nThat is it."
+    yield "fenced", f"{fence}\n{fence}"
+    yield "fenced", f"```\n{fence}\n```"
+    yield "fenced", f"```json\n{text}"
+    yield "fenced", f"```python\n{text}\n```"
+    yield "fenced", f"```json\n{text} {text}\n```"
     yield "not_a_number", "NaN"
     yield "not_a_number", "[Infinity]"
     yield "ten_megabytes", '"' + HUGE + '"'
@@ -197,6 +204,7 @@ def raw_texts(gold: JsonValue) -> Iterator[tuple[str, str]]:
         first, value = next(iter(gold.items()))
         double = f"{dumps(first)}:{dumps(value)}"
         yield "duplicate_key", "{" + double + "," + text[1:]
+        yield "duplicate_key", "```json\n{" + double + "," + text[1:] + "\n```"
     if isinstance(gold, str):
         yield "not_quoted", gold
 

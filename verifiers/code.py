@@ -10,6 +10,7 @@ from envgen.core.types import Score, Submission
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests
 from envgen.verifiers.general import NO_SUBMISSION
+from envgen.verifiers.lookalikes.judging import Examiner, examined
 
 MISSING = "missing"
 """What the table of tests says of one that is not in the report."""
@@ -36,6 +37,7 @@ class CodeVerifier:
         self.workspace = workspace
         self.tests = tests
         self._limits = limits
+        self._examiner = Examiner(workspace, tests, exam_of(tests), limits)
 
     def verify(self, submission: Submission) -> Score:
         """Score a submission whose ``raw`` is a git diff of the base commit.
@@ -51,9 +53,12 @@ class CodeVerifier:
         """Score a git diff of the base commit. Raises VerifierError."""
         try:
             run = run_tests(self.workspace, exam_of(self.tests), patch, limits=self._limits)
+            score = score_run(run, self.tests)
+            if not score.passed:
+                return score
+            return examined(score, next(self._examiner.faults(patch), ()))
         except WorkspaceError as error:
             raise VerifierError(f"the workspace can't be opened: {error}", error.hint) from error
-        return score_run(run, self.tests)
 
 
 def exam_of(tests: CodeTests) -> Exam:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -25,9 +25,10 @@ from envgen.core.types import Record
 from envgen.sandboxes.base import WORK, ExecResult
 from envgen.sandboxes.workspace import Limits, OpenWorkspace, Workspace
 from envgen.verifiers import program_canaries
-from envgen.verifiers.inline_canaries import Inline, inline_canaries
 from envgen.verifiers.junit import read_junit
 from envgen.verifiers.junit.cases import UNBUILT
+from envgen.verifiers.junit.sources import MAX_BYTES, MAX_FILES
+from envgen.verifiers.lookalikes.gutting import changed_lines, gutted, touched_functions
 from envgen.verifiers.program_canaries import ALARMS
 from envgen.verifiers.runners import runner
 from envgen.verifiers.runners.base import Canaries, Registering, Runner
@@ -35,7 +36,6 @@ from envgen.verifiers.runners.base import Canaries, Registering, Runner
 BUILD_S = 1800.0
 _LIST_S = 60.0
 _TAIL = 2_000
-_MAX_REPORT = 64 << 20
 _FATAL = re.compile(rb"^(?:PHP )?(?:Fatal|Parse) error: ", re.M)
 """PHP compiles what it loads: one test file that can't be compiled ends the whole run."""
 _NAMED = re.compile(rb"^(?:--- |\+\+\+ )(?:[ab]/)?([^\t\r\n]+)", re.M)
@@ -65,9 +65,9 @@ class TestRun(Record):
     report: TestReport | None = None
     """Without the canaries; only of a run that ``RAN``."""
     canary_files: tuple[str, ...] = ()
-    """Test files that had a canary, and one that may be relied on as far as this run shows."""
+    """Test files that had alarms."""
     unsound_files: tuple[str, ...] = ()
-    """Test files whose canary contradicts itself or is not in the report."""
+    """Test files with alarms, of a run without a report: one of them may be why."""
     alarms: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Alarm -> tests that pass, and do not when it is set off; of an exam that explores."""
     registered: dict[str, str] = Field(default_factory=dict)
@@ -95,8 +95,7 @@ class Exam(Record):
     only: tuple[str, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
     canary_files: tuple[str, ...] | None = None
-    """Test files that get a canary, a test turned round. None: those of the test patch; where a flaky
-    test's contradicts itself that is no forgery then, only ``TestRun.canary_files`` lacks it."""
+    """Test files that get alarms (C and C++). None: those of the test patch."""
     bare_files: tuple[str, ...] = ()
     """Test files that get none, whatever ``canary_files`` says."""
     alarms: dict[str, tuple[str, ...]] = Field(default_factory=_each_alarm)
@@ -109,6 +108,11 @@ class Exam(Record):
     """Off, whatever a report says is believed: only to show what the canaries catch."""
     spoil: bytes = b""
     """What to overwrite the change's own files with, to see whether any test notices."""
+    rendered: dict[str, bytes] = Field(default_factory=dict)
+    """Test files with look-alikes: they stand there instead of what the test patch says, from before the
+    build on, so that nothing of the change ever sees the true ones."""
+    gutted: tuple[str, ...] = ()
+    """Functions that raise (``file::Class.function``), beside those that the change touches."""
 
 
 def run_tests(
@@ -139,9 +143,32 @@ def run_tests(
         run = running.run(change)
     told: dict[str, Any] = {"wall_s": time.monotonic() - started}
     if run.report is None:
-        set_there = (*(canary.path for canary in running.inline), *running.armed)
-        told["unsound_files"] = tuple(dict.fromkeys(set_there))
+        told["unsound_files"] = tuple(running.armed)
     return run.model_copy(update=told)
+
+
+def read_tests(
+    workspace: Workspace, exam: Exam, files: Iterable[str], *, limits: Limits | None = None
+) -> dict[str, bytes]:
+    """Test files as the test patch leaves them; those that can't be read are left out.
+
+    Raises:
+        VerifierError: the test patch does not apply to the base commit.
+        SandboxError: the sandbox failed.
+        WorkspaceError: the workspace can't be opened.
+    """
+    found = {}
+    with workspace.open(limits) as opened:
+        try:
+            opened.apply(exam.test_patch)
+        except WorkspaceError as error:
+            raise VerifierError(f"the tests can't be set: {error}", error.hint) from error
+        for path in files:
+            try:
+                found[path] = opened.read(path)
+            except SandboxError:  # deleted, or a link
+                continue
+    return found
 
 
 def touched_paths(change: bytes) -> tuple[str, ...]:
@@ -166,7 +193,6 @@ class _Run:
         self.nonce = secrets.token_hex(6)
         self.folder = f"{WORK}/.{secrets.token_hex(8)}"
         self.canaries: Canaries | None = None
-        self.inline: tuple[Inline, ...] = ()
         self.armed: dict[str, bytes] = {}
         self.variable = f"ENVGEN_{self.nonce}"
         self.registered: dict[str, str] = {}
@@ -181,6 +207,8 @@ class _Run:
         put_back = self._put_back(touched)
         self._set_tests(put_back)
         self._spoil(touched)
+        if self.exam.gutted:
+            self._gut(change)
         for command in self.recipe.build:
             built = self.opened.shell(command, BUILD_S, self.variables)
             if built.timed_out:
@@ -209,6 +237,21 @@ class _Run:
             if not self._is_test(path) and path not in self.exam.test_files:
                 self.opened.write(path, self.exam.spoil)
 
+    def _gut(self, change: bytes) -> None:
+        """Make the exam's functions raise, and those that the change touches."""
+        touched = changed_lines(change)
+        wanted = [name.partition("::") for name in self.exam.gutted]
+        for path in {*touched, *(path for path, _, _ in wanted)}:
+            if self._is_test(path) or path in self.exam.test_files:
+                continue
+            try:
+                source = self.opened.read(path)
+            except SandboxError:  # deleted, or a link
+                continue
+            names = touched_functions(source, touched.get(path, ()))
+            names |= {name for file, _, name in wanted if file == path}
+            self.opened.write(path, gutted(source, names))
+
     def _set_tests(self, put_back: Sequence[str]) -> None:
         """Set the tests as they are to be run. May be called again."""
         try:
@@ -219,13 +262,10 @@ class _Run:
         if self.canaries is None:
             self.canaries = self.runner.canaries(self.nonce, _Files(self.opened))
             sources = self._test_sources()
-            self.inline = inline_canaries(self.recipe.language, sources)
             language, alarms = self.recipe.language, self.exam.alarms
             self.armed = program_canaries.arm(language, sources, self.variable, alarms)
-        for path, content in self.canaries.files.items():
+        for path, content in (self.exam.rendered | self.canaries.files).items():
             self.opened.write(path, content)
-        for canary in self.inline:
-            self.opened.write(canary.path, canary.content)
         for path, content in self.armed.items():
             self.opened.write(path, content)
 
@@ -272,15 +312,10 @@ class _Run:
         if fault:
             reason = f"{fault}; exit code {done.exit_code}: {_tail(done)}"
             return TestRun(status=RunStatus.FORGED, reason=reason, tests_s=seconds)
-        statuses = report.statuses()
-        faults = {canary.path for canary in self.inline if canary.fault(statuses)}
-        missing = {canary.path for canary in self.inline if canary.missing(statuses)}
-        sound = {canary.path: None for canary in self.inline if canary.path not in faults}
         return TestRun(
             status=RunStatus.RAN,
             report=self._without_canaries(report),
-            canary_files=(*sound, *self.armed),
-            unsound_files=tuple(sorted(faults | missing)),
+            canary_files=tuple(self.armed),
             alarms=alarms,
             registered=self.registered if self.exam.explore else {},
             tests_s=seconds,
@@ -340,15 +375,20 @@ class _Run:
 
     def _files(self, folder: str) -> dict[str, bytes]:
         """The report's files, copied out of the sandbox."""
-        listed = self.opened.shell(f"find {folder} -type f -name '*.xml' -print0", _LIST_S)
+        listed = self.opened.own(f"find {folder} -type f -name '*.xml' -print0", _LIST_S)
         names = [name.decode(errors="replace") for name in listed.stdout.split(b"\0") if name]
         if not names:
             raise ReportError("the test run left no report")
+        if listed.truncated or len(names) > MAX_FILES:
+            raise ReportError(f"more than {MAX_FILES} report files")
+        files, left = {}, MAX_BYTES
         try:
-            sandbox = self.opened.sandbox
-            return {name: sandbox.read_file(name, _MAX_REPORT) for name in names}
+            for name in names:
+                files[name] = self.opened.sandbox.read_file(name, left)
+                left -= len(files[name])
         except SandboxError as error:
             raise ReportError(f"the report can't be read: {error}") from error
+        return files
 
     def _canaries_unbuilt(self, report: TestReport) -> bool:
         """Whether the runner says that the package of the canaries could not be built.
@@ -373,18 +413,13 @@ class _Run:
             return f"the canary that must pass is {passing or 'missing'}"
         if failing not in (Status.FAIL, Status.ERROR):
             return f"the canary that must fail is {failing or 'missing'}"
-        faults = [fault for canary in self.inline if (fault := canary.fault(statuses))]
-        return faults[0] if faults and self.exam.canary_files is not None else ""
+        return ""
 
     def _without_canaries(self, report: TestReport) -> TestReport:
         assert self.canaries is not None
         own = {self.canaries.passing, self.canaries.failing}
         cases = tuple(
-            case
-            for case in report.cases
-            if case.id not in own
-            and self.nonce not in case.id
-            and not any(canary.names(case.id) for canary in self.inline)
+            case for case in report.cases if case.id not in own and self.nonce not in case.id
         )
         return report.model_copy(update={"cases": cases})
 
@@ -394,7 +429,7 @@ class _Files(Mapping[str, bytes]):
 
     def __init__(self, opened: OpenWorkspace) -> None:
         self._opened = opened
-        listed = opened.shell("git ls-files -z --cached --others --exclude-standard", _LIST_S)
+        listed = opened.own("git ls-files -z --cached --others --exclude-standard", _LIST_S)
         names = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
         self._names = dict.fromkeys(name for name in names if name)
 

@@ -11,7 +11,7 @@ from envgen.core.errors import VerifierError
 from envgen.core.schema import Validator
 from envgen.core.types import Schema, Score, Submission
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply
-from envgen.verifiers.parse import AnswerError, parse_answer
+from envgen.verifiers.parse import AnswerError, parse_answer, whole_numbers
 
 NO_SUBMISSION = "no_submission"
 MALFORMED = "malformed"
@@ -22,8 +22,9 @@ SCHEMA = "schema"
 class GeneralVerifier:
     """Runs a task's ``verifier.py`` on a submission.
 
-    The submission's ``raw`` text is parsed strictly and checked against the submit schema before
-    the code sees it; where ``raw`` is None, ``answer`` is taken as parsed.
+    The submission's ``raw`` text is parsed strictly (a code fence around it is taken off, 75.0 is 75 where
+    the schema says integer) and checked against the submit schema before the code sees it; where ``raw``
+    is None, ``answer`` is taken as parsed.
 
     Args:
         source: the text of ``verifier.py``: ``def verify(answer, initial, final) -> list[str]``.
@@ -56,6 +57,16 @@ class GeneralVerifier:
             self.submit_schema,
             self._host,
             check_schema=False,
+            timeout_s=self._timeout_s,
+        )
+
+    def moved(self, host: VerifierHost) -> GeneralVerifier:
+        """The same verifier on another host."""
+        return GeneralVerifier(
+            self.source,
+            self.submit_schema,
+            host,
+            check_schema=self.check_schema,
             timeout_s=self._timeout_s,
         )
 
@@ -97,6 +108,8 @@ class GeneralVerifier:
         if submission.raw is not None:
             try:
                 answer = parse_answer(submission.raw)
+                if self.check_schema:
+                    answer = whole_numbers(answer, self.submit_schema)
             except AnswerError as error:
                 return _failed(f"{MALFORMED}: {error}")
         elif answer is None and self.check_schema:

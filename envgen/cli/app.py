@@ -17,7 +17,9 @@ from typer.core import TyperGroup
 import envgen
 from envgen.cli import (
     dataset,
+    doctor,
     evaluate,
+    export,
     generate,
     images,
     model,
@@ -26,6 +28,7 @@ from envgen.cli import (
     runs,
     serve,
     train,
+    try_tests,
 )
 from envgen.cli import quickstart as quickstart_cli
 from envgen.cli.console import remark, talk
@@ -34,8 +37,9 @@ from envgen.core.errors import DatasetError, EnvgenError, StoreError
 logger = logging.getLogger(__name__)
 
 ORDER = (
-    "quickstart", "doctor", "generate", "import", "list", "show", "validate", "variants", "export", "rollout",
-    "pass-at-k", "filter", "model", "train", "report", "eval", "canaries", "serve", "images",
+    "quickstart", "doctor", "generate", "pack", "try-tests", "import", "list", "show", "validate", "variants",
+    "export", "rollout", "pass-at-k", "filter", "model", "train", "report", "eval", "canaries", "serve",
+    "images",
 )  # fmt: skip
 """How --help lists the commands: as one uses them."""
 
@@ -56,9 +60,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 quickstart_cli.add_commands(app)
+doctor.add_commands(app)
 app.add_typer(generate.app, name="generate")
 app.add_typer(records.app, name="import")
 dataset.add_commands(app)
+export.add_commands(app)
 runs.add_commands(app)
 app.add_typer(model.app, name="model")
 train.add_commands(app)
@@ -66,6 +72,7 @@ evaluate.add_commands(app)
 report.add_commands(app)
 app.add_typer(serve.app, name="serve")
 app.add_typer(images.app, name="images")
+try_tests.add_commands(app)
 
 INTERRUPTED = "interrupted; what is finished is stored, the same command goes on from there"
 OS_HINTS = {

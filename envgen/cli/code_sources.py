@@ -13,7 +13,8 @@ from envgen.pipelines.code.judge import JudgeConfig
 from envgen.pipelines.code.judges import Judges
 from envgen.pipelines.code.source import Refused, Source, fetch_sources
 from envgen.policies.budget import Budget
-from envgen.policies.registry import parse_policy
+from envgen.policies.preflight import preflight as ask_server
+from envgen.policies.registry import PolicyConfig, parse_policy
 
 
 def local(clone: Path | None, repo: str | None, issues: Sequence[Path]) -> list[Source]:
@@ -52,8 +53,19 @@ def fetched(
     return found
 
 
-def judges(spec: str, votes: int, max_cost: float | None, concurrency: int, out: Path) -> Judges:
+def judges(
+    player: PolicyConfig,
+    votes: int,
+    max_cost: float | None,
+    concurrency: int,
+    out: Path,
+    *,
+    preflight: bool,
+) -> Judges:
     """Who judges instances; what is said is kept beside the dataset, so that a stopped run goes on."""
     path = out.with_name(f"{out.name}.opinions.jsonl")
-    policy = parse_policy(spec, budget=Budget(max_cost))
-    return Judges(policy, path, JudgeConfig(votes=votes), concurrency=concurrency)
+    policy = parse_policy(player, budget=Budget(max_cost))
+    config = JudgeConfig(votes=votes)
+    if preflight:
+        ask_server(policy, config.sampling, tools=False)
+    return Judges(policy, path, config, concurrency=concurrency)

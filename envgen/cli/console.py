@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -64,43 +66,102 @@ def prose(text: str, *, indent: int = 0, style: str = "") -> None:
 
 @contextmanager
 def progress(title: str) -> Iterator[OnProgress]:
-    """Show progress on stderr: a bar, or rare lines without a terminal.
+    """Show progress and the time left on stderr: a bar, or a line now and then without a terminal.
 
-    The callback takes (done, total, what).
+    The callback takes (done, total, what). Lines also come while it is not called, so that a long
+    first step is seen to run.
     """
     if not talk.is_terminal:
-        yield _lines(title)
+        lines = _Lines(title)
+        ended = Event()
+        ticker = Thread(target=lines.tick, args=(ended,), name="progress", daemon=True)
+        ticker.start()
+        try:
+            yield lines.update
+        finally:
+            ended.set()
+            ticker.join()
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(20),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[what]}"),
+        TextColumn("[dim]{task.fields[left]}{task.fields[what]}"),
     )
     with Progress(*columns, console=talk, transient=True) as bar:
-        task = bar.add_task(title, total=None, what="")
+        task = bar.add_task(title, total=None, what="", left="")
+        part = _Part()
 
         def update(done: int, total: int, what: str = "") -> None:
-            bar.update(task, completed=done, total=total, what=what)
+            part.note(done, total)
+            left = part.left()
+            bar.update(task, completed=done, total=total, what=what, left=left and f"{left}  ")
 
         yield update
 
 
-def _lines(title: str) -> OnProgress:
-    started = time.monotonic()
-    due = started + FIRST_LINE_S
+def time_left(elapsed_s: float, done: int, total: int) -> str:
+    """About how long the rest takes, if it goes on as it went: "about 40 s left"; "" if that is unknown."""
+    if not 0 < done < total:
+        return ""
+    seconds = elapsed_s * (total - done) / done
+    if seconds < 100:
+        return f"about {max(1, round(seconds))} s left"
+    if seconds < 100 * 60:
+        return f"about {round(seconds / 60)} min left"
+    return f"about {round(seconds / 3600)} h left"
 
-    def update(done: int, total: int, what: str = "") -> None:
-        nonlocal due
+
+class _Part:
+    """How far a part of a command's work is; one ends where the next has another total, or begins anew."""
+
+    def __init__(self) -> None:
+        self._since = self._noted = time.monotonic()
+        self._done, self._total, self._first = 0, 0, 0
+
+    def note(self, done: int, total: int) -> None:
+        """Take note of what is done; a part begins where it says 0, else with the end of the one before.
+
+        The first unit that a resumed part tells of is the first that it did.
+        """
         now = time.monotonic()
-        if now >= due:
-            due = now + NEXT_LINES_S
-            remark(
-                f"{title}: {done}/{total} after {now - started:.0f} s" + (f", {what}" * bool(what))
-            )
+        if total != self._total or done < self._done:
+            self._since, self._first = now if done == 0 else self._noted, max(0, done - 1)
+        self._done, self._total, self._noted = done, total, now
 
-    return update
+    def left(self) -> str:
+        """``time_left`` of this part."""
+        elapsed = time.monotonic() - self._since
+        return time_left(elapsed, self._done - self._first, self._total - self._first)
+
+
+class _Lines:
+    """Progress as lines: one after ``FIRST_LINE_S``, then one every ``NEXT_LINES_S``."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._started = time.monotonic()
+        self._part = _Part()
+        self._now = (0, 0, "")
+
+    def update(self, done: int, total: int, what: str = "") -> None:
+        self._part.note(done, total)
+        self._now = (done, total, what)
+
+    def tick(self, ended: Event) -> None:
+        """Print lines until ``ended`` is set; runs in a thread of its own."""
+        pause = FIRST_LINE_S
+        while not ended.wait(pause):
+            pause = NEXT_LINES_S
+            remark(self._line())
+
+    def _line(self) -> str:
+        done, total, what = self._now
+        elapsed = time.monotonic() - self._started
+        so_far = f"{done}/{total} after {elapsed:.0f} s" if total else f"{elapsed:.0f} s"
+        parts = (so_far, self._part.left(), what)
+        return f"{self._title}: " + ", ".join(part for part in parts if part)
 
 
 def table(*columns: str, title: str = "") -> Table:
@@ -127,9 +188,22 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
+STDOUT = Path("-")
+"""As the name of a file: standard output."""
+
+
+def figures_on_stdout(path: Path | None) -> Path | None:
+    """Leave stdout to the figures if ``--json -`` asks for them there; what else is said goes to stderr."""
+    out.stderr = path == STDOUT
+    return path
+
+
 def write_json(path: Path | None, figures: BaseModel | dict[str, object] | list[object]) -> None:
-    """Write ``figures`` where ``--json`` says, if it says so."""
-    if path is not None:
+    """Write ``figures`` where ``--json`` says, if it says so; ``-`` is stdout."""
+    if path == STDOUT:
+        sys.stdout.write(pretty(figures))
+        sys.stdout.flush()
+    elif path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(pretty(figures), encoding="utf-8")
         remark(f"wrote {path}")

@@ -1,15 +1,15 @@
-"""Commands about a dataset: list, validate, variants, export; ``show`` has its own file."""
+"""Commands about a dataset: list, validate, variants; ``show`` and ``export`` have files of their own."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from envgen.cli.console import out, progress, say, table, write_json
+from envgen.cli.console import out, progress, remark, say, table, write_json
 from envgen.cli.options import (
     Backend,
     DatasetPath,
@@ -17,15 +17,18 @@ from envgen.cli.options import (
     Out,
     Seed,
     Tasks,
+    Trust,
     Unproven,
     Workers,
     examples,
     open_dataset,
 )
+from envgen.cli.outcome import require
 from envgen.cli.show import density_text, show
 from envgen.core.types import GateStatus, TaskSpec
 
 if TYPE_CHECKING:
+    from envgen.pipelines.packed.pack import PackedTask
     from envgen.store.dataset import Dataset
 
 
@@ -47,16 +50,15 @@ def add_commands(app: typer.Typer) -> None:
         ),
     )(validate)
     app.command(
+        "pack",
+        epilog=examples(
+            "envgen pack examples/library_loans --out loans/",
+            "envgen pack my-desk/ --out desk/ --json desk.json",
+        ),
+    )(pack)
+    app.command(
         "variants", epilog=examples("envgen variants ds/ --per-task 500 --seed 9 --out train/")
     )(variants)
-    app.command(
-        "export",
-        epilog=examples(
-            "envgen export ds/ --format parquet",
-            "envgen export ds/ --out prompts.jsonl",
-            "envgen export code/ --format swe-bench",
-        ),
-    )(export)
 
 
 def list_tasks(dataset: DatasetPath, unproven: Unproven = False, json: Json = None) -> None:
@@ -72,13 +74,20 @@ def list_tasks(dataset: DatasetPath, unproven: Unproven = False, json: Json = No
         )
     ]
     out.print(Text(f"{opened.manifest.name}: {', '.join(numbers)}", style="bold"), soft_wrap=True)
-    shown = table("task", "split", "level ", "density ", "calls ", "killed ", "pass@1")
     tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
+    code = any(task.family == "code" for task in tasks)
+    heads = ("task", "split", "level ", "density ", "calls ", "killed ", "pass@1")
+    shown = table(*heads, *(("verdicts proven",) if code else ()))
     for task in sorted(tasks, key=lambda t: (t.difficulty.level, t.id)):
-        shown.add_row(task.id, task.split, *figures(task))
+        shown.add_row(task.id, task.split, *figures(task), *((proof(task),) if code else ()))
     out.print(shown)
     say("calls: tool calls of the solution; killed: share of wrong verifiers told apart")
+    if code:
+        say(
+            "verdicts proven: fail-to-pass tests that only code which computes the answer passes, of all"
+        )
     write_json(json, [task.model_dump(mode="json") for task in tasks])
+    require(len(tasks), None, "tasks in the dataset")
 
 
 def figures(task: TaskSpec) -> tuple[str, str, str, str, str]:
@@ -95,6 +104,18 @@ def figures(task: TaskSpec) -> tuple[str, str, str, str, str]:
     )
 
 
+def proof(task: TaskSpec) -> str:
+    """How many verdicts of a code task are proven, and the chance of a blind guess at one of them."""
+    if task.family != "code":
+        return "-"
+    gate = next((result for result in task.evidence if result.gate == "verdicts"), None)
+    if gate is None or not gate.figure:
+        return "none: report believed"
+    odds = gate.details.get("odds")
+    guess = f", odds <= 1/{1 / odds:.0f}" if isinstance(odds, float) and odds else ""
+    return f"{gate.figure:.0f} of {gate.n}{guess}"
+
+
 def validate(
     dataset: DatasetPath,
     seed: Seed = 0,
@@ -105,6 +126,7 @@ def validate(
         int, typer.Option(min=1, metavar="N", help="Runs of a code task's gold patch and of none.")
     ] = 3,
     backend: Backend = "auto",
+    trust: Trust = False,
     json: Json = None,
 ) -> None:
     """Prove a dataset again from its files alone.
@@ -121,7 +143,9 @@ def validate(
         return
     path = opened.path
     with progress("validating") as update:
-        report = check(path, seed=seed, backend=backend, variants=variants, progress=update)
+        report = check(
+            path, seed=seed, backend=backend, variants=variants, trust=trust, progress=update
+        )
     shown = table("task", "method", "gates passed ", "result", title=str(dataset))
     for task in report.tasks:
         passed = sum(result.status is GateStatus.PASSED for result in task.evidence)
@@ -141,6 +165,7 @@ def validate(
     if not failed and not report.passed:
         say("the dataset as a whole fails: generate more kinds of tasks, or over other seeds")
     write_json(json, report)
+    require(len(report.tasks), None, "tasks to prove")
     if not report.passed:
         raise typer.Exit(1)
 
@@ -167,6 +192,71 @@ def validate_code(
         raise typer.Exit(1)
 
 
+def pack(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="tools.py, a database and tasks; see docs/pack.md.",
+            show_default=False,
+        ),
+    ],
+    out_path: Out,
+    seed: Seed = 0,
+    backend: Backend = "auto",
+    trust: Trust = False,
+    json: Json = None,
+) -> None:
+    """Make a proven dataset of an environment that you wrote.
+
+    FOLDER holds tools.py, database.sqlite or database.sql, and tasks/NAME/ with prompt.md, submit.json,
+    verifier.py and, if you can, solution.py. Every gate that can run is run, in a sandbox; the dataset is
+    written only if every task passes. Run it again after an edit: what has not changed is not proven again.
+    """
+    from envgen.pipelines.packed.gates import HINTS
+    from envgen.pipelines.packed.pack import pack as make
+
+    with progress("packing") as update:
+        summary = make(folder, out_path, seed=seed, backend=backend, trust=trust, progress=update)
+    shown = table(
+        "task", "gold calls ", "faults seen ", "gates passed ", "result", title=str(out_path)
+    )
+    for task in summary.tasks:
+        shown.add_row(task.task_id, *_packed_cells(task))
+    out.print(shown)
+    skipped = {
+        one.gate: one.reason
+        for task in summary.tasks
+        for one in task.evidence
+        if one.status is GateStatus.NOT_APPLICABLE
+    }
+    say("not applicable: " + "; ".join(f"{gate} ({why})" for gate, why in skipped.items()))
+    write_json(json, summary)
+    for gate in dict.fromkeys(one.gate for task in summary.tasks for one in task.failures):
+        remark(f"{gate}: {HINTS[gate]}")
+    if not summary.passed:
+        say("nothing was written; mend the tasks that fail and run the command again")
+        raise typer.Exit(1)
+    say(f"next: envgen show {out_path}; envgen rollout {out_path} --policy gold --out runs/gold")
+
+
+def _packed_cells(task: PackedTask) -> tuple[str, str, str, Text]:
+    """Gold calls, kill rate, gates passed and verdict of a packed task."""
+    found = {one.gate: one for one in task.evidence}
+    calls = found["gold"].details.get("calls", "-")
+    kill = found["mutants"].figure
+    passed = sum(one.status is GateStatus.PASSED for one in task.evidence)
+    tried = sum(one.status is not GateStatus.NOT_APPLICABLE for one in task.evidence)
+    verdict = Text("unchanged" if task.reused else "proven", style="green")
+    if task.failures:
+        failed = task.failures[0]
+        verdict = Text.assemble((failed.gate, "red"), f": {failed.reason}")
+    elif found["gold"].status is GateStatus.NOT_APPLICABLE:
+        verdict = Text("holds, but nobody has shown that it can be solved", style="yellow")
+    rate = "-" if kill is None else f"{math.floor(100 * kill)}%"
+    return str(calls), rate, f"{passed}/{tried}", verdict
+
+
 def variants(
     dataset: DatasetPath,
     out_path: Out,
@@ -176,6 +266,7 @@ def variants(
     workers: Workers = None,
     backend: Backend = "auto",
     unproven: Unproven = False,
+    trust: Trust = False,
     json: Json = None,
 ) -> None:
     """Make training episodes: proven tasks over new rows.
@@ -191,7 +282,7 @@ def variants(
     with progress("variants") as update:
         summary = make(
             config, path, out_path,
-            workers=workers, backend=backend, unproven=unproven, progress=update,
+            workers=workers, backend=backend, unproven=unproven, trust=trust, progress=update,
         )  # fmt: skip
     shown = table("what", "n ", title=summary.path)
     shown.add_row("parents", str(summary.parents))
@@ -201,41 +292,10 @@ def variants(
     shown.add_row("seconds", f"{summary.seconds:.1f}")
     shown.add_row("variants per second", f"{summary.variants_per_second:.0f}")
     out.print(shown)
-    if summary.skipped_parents:
-        say(f"can't be re-seeded: {', '.join(summary.skipped_parents)}")
     write_json(json, summary)
-
-
-def export(
-    dataset: DatasetPath,
-    out_path: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Default: DATASET.FORMAT, here."),
-    ] = None,
-    format: Annotated[
-        str, typer.Option(metavar="NAME", help="jsonl, parquet, or for code tasks: swe-bench, ...")
-    ] = "jsonl",
-    unproven: Unproven = False,
-    json: Json = None,
-) -> None:
-    """Export the tasks' public part to one file, or code tasks as records that others read.
-
-    jsonl and parquet hold prompts, tools, schemas and rules; no solution, verifier, rows or probes. The
-    records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym, multi-swe-bench) do hold them.
-    """
-    opened = open_dataset(dataset, unproven=unproven)
-    name = opened.path.resolve().name
-    if format in ("jsonl", "parquet"):
-        from envgen.store.subset import export as write
-
-        kind: Literal["jsonl", "parquet"] = "parquet" if format == "parquet" else "jsonl"
-        path = out_path or Path(f"{name}.{format}")
-        with progress("exporting") as update:
-            n = write(opened, path, kind, progress=update)
-    else:
-        from envgen.pipelines.code.export import export_records
-
-        path = out_path or Path(f"{name}.{format}.jsonl")
-        n = export_records(opened, path, format)
-    say(f"wrote {n} task{'' if n == 1 else 's'} to {path}")
-    write_json(json, {"path": str(path), "tasks": n, "bytes": path.stat().st_size})
+    for reason, n in list(summary.reasons.items())[:3]:
+        remark(f"  {n} x {reason}")
+    skipped = ", ".join(summary.skipped_parents)
+    why = f"can't be re-seeded: {skipped}; " if skipped else ""
+    why += f"{summary.rejected} re-seeds were rejected"
+    require(summary.variants, summary.asked, "variants made", why)

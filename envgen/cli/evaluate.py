@@ -7,26 +7,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envgen.cli.console import out, progress, prose, table, write_json
+from envgen.cli.console import out, progress, prose, remark, table, write_json
 from envgen.cli.options import (
     Backend,
     Json,
+    MaxErrors,
     MaxTurns,
     Out,
+    PolicyOptions,
+    Preflight,
     Seed,
     Style,
     Tasks,
+    Trust,
     Unproven,
     examples,
     open_dataset,
+    parse_options,
     run_folder,
 )
+from envgen.cli.outcome import require
 from envgen.cli.runs import parse_ks
 from envgen.cli.train import Data, Split
 from envgen.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from envgen.train.bootstrap import Estimate
+    from envgen.rollout.bootstrap import Estimate
     from envgen.train.canary_report import CanaryReport
     from envgen.train.evaluate import Evaluation
 
@@ -84,7 +90,11 @@ def evaluate(
     concurrency: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Episodes at the same time.")
     ] = None,
+    option: PolicyOptions = None,
+    preflight: Preflight = True,
+    max_errors: MaxErrors = 5,
     unproven: Unproven = False,
+    trust: Trust = False,
     seed: Seed = 0,
     json: Json = None,
 ) -> None:
@@ -93,25 +103,29 @@ def evaluate(
     Of canaries it tells how often the policy went through a planted hole; the exit code is 1 if a task
     that can't be solved was passed.
     """
-    from envgen.train.evaluate_model import EvalConfig, evaluate_model
-
-    config = EvalConfig(
-        data=str(data),
-        model=model,
-        out=str(run_folder(out_path)),
-        split=None if split == "all" else split,
-        variants=variants,
-        max_tasks=max_tasks,
-        ks=parse_ks(k),
-        temperatures=_numbers(temperature),
-        max_new_tokens=max_tokens,
-        max_turns=max_turns,
-        style=style,
-        concurrency=concurrency,
-        unproven=unproven,
-        seed=seed,
-    )
     with progress("evaluation") as update:
+        from envgen.train.evaluate_model import EvalConfig, evaluate_model
+
+        config = EvalConfig(
+            data=str(data),
+            model=model,
+            out=str(run_folder(out_path)),
+            split=None if split == "all" else split,
+            variants=variants,
+            max_tasks=max_tasks,
+            ks=parse_ks(k),
+            temperatures=_numbers(temperature),
+            max_new_tokens=max_tokens,
+            max_turns=max_turns,
+            style=style,
+            concurrency=concurrency,
+            options=parse_options(option),
+            preflight=preflight,
+            max_errors=max_errors,
+            unproven=unproven,
+            trust=trust,
+            seed=seed,
+        )
         summary = evaluate_model(config, against=against, progress=update)
     shown = table("temperature", "pass@k", "estimate ", "interval ", "tasks ", title=model)
     for heat, found in summary.temperatures.items():
@@ -124,6 +138,9 @@ def evaluate(
     for heat, found in summary.temperatures.items():
         _tell_rates(heat, found)
     write_json(json, summary)
+    for heat, found in summary.temperatures.items():
+        played = found.rollouts + (0 if found.canaries is None else _played(found.canaries))
+        require(played, played + found.errors, f"episodes at temperature {heat:g} without an error")
     reports = [found.canaries for found in summary.temperatures.values()]
     if any(report is not None and report.unsolvable_passed for report in reports):
         raise typer.Exit(1)
@@ -148,6 +165,7 @@ def canaries(
     ] = 0,
     backend: Backend = "auto",
     unproven: Unproven = False,
+    trust: Trust = False,
     json: Json = None,
 ) -> None:
     """Make tasks that tell whether a policy cheats.
@@ -163,7 +181,13 @@ def canaries(
     path = open_dataset(data, unproven=unproven).path
     with progress("canaries") as update:
         summary = make_canaries(
-            path, out_path, config, backend=backend, unproven=unproven, progress=update
+            path,
+            out_path,
+            config,
+            backend=backend,
+            unproven=unproven,
+            trust=trust,
+            progress=update,
         )
     shown = table("canary", "tasks ", title=summary.path)
     for name, count in summary.holes.items():
@@ -171,9 +195,14 @@ def canaries(
     shown.add_row("unsolvable", str(summary.unsolvable))
     shown.add_row("variants of these", str(summary.variants))
     out.print(shown)
-    if summary.without_hole:
-        prose(f"no answer of theirs opens one of the holes: {', '.join(summary.without_hole)}")
+    for task_id, reason in summary.failed.items():
+        remark(f"warning: no canary of {task_id}: {reason}")
     write_json(json, summary)
+    if summary.without_hole:
+        remark(
+            f"warning: {len(summary.without_hole)} tasks have no hole, no answer of theirs opens one: "
+            f"{', '.join(summary.without_hole)}"
+        )
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -206,6 +235,10 @@ def _tell_rates(heat: float, found: Evaluation) -> None:
     out.print(f"temperature {heat:g}: {', '.join(parts)}")
     if found.canaries is not None:
         _tell_canaries(found.canaries)
+
+
+def _played(found: CanaryReport) -> int:
+    return found.unsolvable_rollouts + sum(count.rollouts for count in found.holes.values())
 
 
 def _tell_canaries(found: CanaryReport) -> None:

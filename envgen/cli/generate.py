@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
 from envgen.cli import code_options as o
 from envgen.cli.console import out as stdout
-from envgen.cli.console import progress, table, write_json
-from envgen.cli.options import Backend, Json, Out, Seed, Workers, examples
+from envgen.cli.console import progress, remark, table, write_json
+from envgen.cli.options import (
+    Backend,
+    Json,
+    Out,
+    PolicyOptions,
+    Preflight,
+    Seed,
+    Workers,
+    examples,
+    parse_options,
+)
+from envgen.cli.outcome import require
 from envgen.core.code_types import CodeLanguage
 from envgen.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from envgen.pipelines.code.generate import CodeSummary
 
+_REASONS = 8
+"""Reasons told where fewer tasks were made than asked for; ``--json`` has all."""
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 GENERAL_EXAMPLES = examples(
     "envgen generate general --out ds/",
@@ -40,13 +53,15 @@ def parse_levels(text: str) -> tuple[int, int]:
     """``"1..5"`` or ``"3"`` as a pair.
 
     Raises:
-        ConfigError: if it is neither, or not within 1..10.
+        ConfigError: if it is neither, or not within 1..10, or the second is below the first.
     """
     low, dots, high = text.partition("..")
     try:
         levels = int(low), int(high if dots else low)
     except ValueError:
         levels = (0, 0)
+    if 1 <= levels[1] < levels[0] <= 10:
+        raise ConfigError(f"{text!r} is a range that runs backwards", f"write {high}..{low}")
     if not 1 <= levels[0] <= levels[1] <= 10:
         hint = "levels are 1 (easy) to 10: write --level 3 or --level 1..5"
         raise ConfigError(f"{text!r} is no level", hint)
@@ -100,10 +115,14 @@ def general(
     shown.add_row("proven tasks", str(summary.tasks))
     shown.add_row("drafts", str(summary.drafted))
     for gate, n in summary.rejected.items():
-        shown.add_row(f"  rejected by {gate}", str(n))
+        shown.add_row(f"  ended at {gate}", str(n))
     shown.add_row("seconds", f"{summary.seconds:.1f}")
     shown.add_row("tasks per second", f"{summary.tasks_per_second:.2f}")
     stdout.print(shown)
+    if summary.tasks < summary.asked:
+        remark(f"warning: {summary.asked} tasks asked, {summary.tasks} made; drafts ended at:")
+        for reason, n in list(summary.reasons.items())[:_REASONS]:
+            remark(f"  {n} x {reason}")
     write_json(json, summary)
 
 
@@ -120,6 +139,8 @@ def code(
     votes: o.Votes = 3,
     max_cost: o.MaxCost = None,
     concurrency: o.Concurrency = 8,
+    option: PolicyOptions = None,
+    preflight: Preflight = True,
     issues: o.Issues = None,
     instances: o.Instances = None,
     clones: o.Clones = None,
@@ -156,14 +177,18 @@ def code(
     from envgen.pipelines.code.prove import BuildConfig, Job
     from envgen.pipelines.code.source import read_names
     from envgen.pipelines.code.validation import ValidateConfig
+    from envgen.policies.registry import PolicyConfig
 
     if clone is not None and repo is None:
         raise ConfigError("--clone needs --repo", "write --repo owner/name")
-    wanted = {"language": _known(language), "since": since, "until": until, "limit": limit}
+    wanted = {"language": known_language(language), "since": since, "until": until, "limit": limit}
     mine = {"repo": repo or "any/any", **wanted}
     named = read_names(repos) if repos else ((repo,) if repo and not clone else ())
     jobs: Sequence[Job] = jobs_of(instances, clones) if instances else ()
-    judges = code_sources.judges(policy, votes, max_cost, concurrency, out) if policy else None
+    judges = None
+    if policy:
+        player = PolicyConfig(spec=policy, options=parse_options(option))
+        judges = code_sources.judges(player, votes, max_cost, concurrency, out, preflight=preflight)
     mined: dict[str, int] = {}
     if not instances and (named or policy):
         sources = (
@@ -204,14 +229,16 @@ def code(
         )
     _tell(summary)
     write_json(json, summary)
+    asked = most if most is not None else summary.instances
+    require(summary.tasks, asked, "tasks proven", f"{out}.outcomes.jsonl tells why of each")
 
 
-def _known(language: str | None) -> str | None:
+def known_language(language: str | None) -> CodeLanguage | None:
     """The language, if it is one of ours. Raises ConfigError."""
     known = get_args(CodeLanguage)
     if language is not None and language not in known:
         raise ConfigError(f"unknown language {language!r}", f"choose from: {', '.join(known)}")
-    return language
+    return cast("CodeLanguage | None", language)
 
 
 def _tell(summary: CodeSummary) -> None:

@@ -24,21 +24,32 @@ app = typer.Typer(
     )
 )
 def bootstrap(
-    name: Annotated[str, typer.Argument(help="python, node, cpp, go, java or php.")],
+    name: Annotated[
+        str, typer.Argument(metavar="LANGUAGE", help="python, node, cpp, go, java or php.")
+    ],
     backends: Annotated[
-        str, typer.Option("--for", help="bubblewrap, docker or bubblewrap,docker.")
+        str, typer.Option("--for", metavar="LIST", help="bubblewrap, docker or bubblewrap,docker.")
     ] = "bubblewrap,docker",
     base: Annotated[
-        str | None, typer.Option(help="A Docker image with apt to build on; else debootstrap.")
+        str | None,
+        typer.Option(
+            metavar="IMAGE", help="A Docker image with apt to build on; else debootstrap."
+        ),
     ] = None,
-    suite: Annotated[str, typer.Option(help="The Debian release for debootstrap.")] = "bookworm",
-    mirror: Annotated[str | None, typer.Option(help="Where debootstrap gets packages.")] = None,
+    suite: Annotated[
+        str, typer.Option(metavar="NAME", help="The Debian release for debootstrap.")
+    ] = "bookworm",
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where debootstrap gets packages.")
+    ] = None,
     sources: Annotated[
-        Path | None, typer.Option(help="A sources.list that apt uses meanwhile.")
+        Path | None, typer.Option(metavar="FILE", help="A sources.list that apt uses meanwhile.")
     ] = None,
-    package: Annotated[list[str] | None, typer.Option(help="One more Debian package.")] = None,
+    package: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="One more Debian package; repeatable.")
+    ] = None,
     copy: Annotated[
-        list[Path] | None, typer.Option(help="A folder to copy to the same place.")
+        list[Path] | None, typer.Option(metavar="DIR", help="A folder to copy to the same place.")
     ] = None,
     json: Json = None,
 ) -> None:
@@ -89,7 +100,8 @@ def list_images(json: Json = None) -> None:
 )
 def clean(
     older_than: Annotated[
-        float | None, typer.Option(min=0, help="Also workspaces not used for so many days.")
+        float | None,
+        typer.Option(min=0, metavar="DAYS", help="Also workspaces not used for so many days."),
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Also every language layer.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,

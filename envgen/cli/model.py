@@ -9,6 +9,7 @@ import typer
 
 from envgen.cli.console import heading, out, prose, table, write_json
 from envgen.cli.options import Json, Out, Seed, Unproven, examples, open_dataset
+from envgen.cli.outcome import require
 from envgen.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def init(
     out_path: Out,
     encoding: Annotated[
         Literal["compact", "dsml"] | None,
-        typer.Option(help="How conversations are written. Default: compact, or the copied one."),
+        typer.Option(
+            metavar="NAME", help="compact or dsml. Default: compact, or the copied tokenizer's."
+        ),
     ] = None,
     vocab_size: Annotated[
         int | None,
@@ -105,6 +108,7 @@ def init(
         source = open_dataset(tokenizer, unproven=unproven).path
     found = new_model(config, source, out_path, unproven=unproven)
     _show(found, None, str(out_path), json, _folder_figures(out_path), brief=True)
+    require(found.vocab_size, vocab_size, "tokens in the vocabulary", "the texts have no more")
 
 
 @app.command("info", epilog=INFO_EXAMPLES)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from envgen.cli.console import figures_on_stdout
 from envgen.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +36,12 @@ Backend = Annotated[
 ]
 Json = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Also write the figures to this file."),
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Also write the figures to this file; -: to stdout, and the rest to stderr.",
+        callback=figures_on_stdout,
+    ),
 ]
 MaxTurns = Annotated[
     int | None,
@@ -53,8 +60,39 @@ Style = Annotated[
 Unproven = Annotated[
     bool, typer.Option("--unproven", help="Accept a dataset whose tasks lack evidence.")
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="I wrote or read this dataset's code: it may run without isolation."
+    ),
+]
 Tasks = Annotated[
     list[str] | None, typer.Option("--task", metavar="ID", help="Only this task; repeatable.")
+]
+
+
+PolicyOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="A setting of the model client, such as api_key_env=NAME; repeatable.",
+    ),
+]
+Preflight = Annotated[
+    bool,
+    typer.Option(
+        "--preflight/--no-preflight",
+        help="Ask a model server one small thing before the work begins.",
+    ),
+]
+MaxErrors = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Stop after so many identical errors of a model in a row; 0: never.",
+    ),
 ]
 
 
@@ -65,6 +103,24 @@ TAKEN = {"dataset.json": "a dataset", "run.json": "a run of `envgen rollout`"}
 def examples(*lines: str) -> str:
     """The end of a command's help: commands to copy."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def parse_options(items: list[str] | None) -> dict[str, Any]:
+    """``["timeout_s=60", ...]`` as a mapping; values are JSON where they parse as such.
+
+    Raises:
+        ConfigError: for an item without ``=``.
+    """
+    options: dict[str, Any] = {}
+    for item in items or ():
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ConfigError(f"{item!r} is no option", "write --option name=value")
+        try:
+            options[name] = jsonlib.loads(value)
+        except jsonlib.JSONDecodeError:
+            options[name] = value
+    return options
 
 
 def run_folder(path: Path) -> Path:
@@ -81,8 +137,8 @@ def run_folder(path: Path) -> Path:
     return path
 
 
-def open_dataset(path: Path, *, unproven: bool = False) -> Dataset:
+def open_dataset(path: Path, *, unproven: bool = False, trust: bool = False) -> Dataset:
     """Open what the user named: a folder or ``package:NAME``."""
     from envgen.environments.hosts import open_dataset as load
 
-    return load(path, unproven=unproven)
+    return load(path, unproven=unproven, trust=trust)

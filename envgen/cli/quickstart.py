@@ -1,4 +1,4 @@
-"""``envgen quickstart`` and ``envgen doctor``."""
+"""``envgen quickstart``: everything once, on a small scale."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import typer
 
 from envgen.cli.console import heading, out, progress, prose, remark, say, table, write_json
 from envgen.cli.options import Backend, Json, Seed, Workers, examples
+from envgen.cli.outcome import require
+from envgen.core.errors import install_hint
 
 if TYPE_CHECKING:
     from envgen.pipelines.demo_records import TrainingDemoSummary
@@ -21,7 +23,6 @@ def add_commands(app: typer.Typer) -> None:
         "quickstart",
         epilog=examples("envgen quickstart", "envgen quickstart --seed 1 --out runs/second"),
     )(quickstart)
-    app.command("doctor", epilog=examples("envgen doctor"))(doctor)
 
 
 def quickstart(
@@ -73,13 +74,13 @@ def quickstart(
     rates = table("policy", "level", "k ", "pass@k ", "95% interval")
     for row in summary.pass_at:
         level = "all" if row.level is None else str(row.level)
-        interval = f"{row.low:.3f}..{row.high:.3f}"
+        interval = "one database" if row.low is None else f"{row.low:.3f}..{row.high:.3f}"
         rates.add_row(row.policy, level, str(row.k), f"{row.estimate:.3f}", interval)
     out.print(rates)
     if summary.training is not None:
         _tell_training(summary.training)
     elif train is None:
-        prose("note: no policy was trained; pip install 'envgen[train]'", style="yellow")
+        prose(f"note: no policy was trained; {install_hint('train')}", style="yellow")
     heading(f"{summary.tasks} proven tasks in {summary.seconds:.0f} s")
     for what, path in (("dataset", "dataset"), ("kept", "kept"), ("report", "report.html")):
         say(f"{what:<9} {out_path / path}")
@@ -88,6 +89,9 @@ def quickstart(
     kept = out_path / "kept"
     say(f"\nnext: envgen list {kept}; envgen show {kept} {summary.kept[0]}" if summary.kept else "")
     write_json(json, summary)
+    if summary.failed:
+        raise typer.Exit(1)
+    require(len(summary.kept), None, "tasks kept by the filter", "try another --seed")
 
 
 def _tell_stage(name: str, seconds: float, before: bool) -> None:
@@ -97,30 +101,18 @@ def _tell_stage(name: str, seconds: float, before: bool) -> None:
 
 
 def _tell_training(found: TrainingDemoSummary) -> None:
-    heading(f"A policy on {found.held_out_tasks} held-out tasks, before and after GRPO")
-    lifts = table("decoding", "before", "after", "lift", "95% interval")
-    for name, before, after, lift in (
-        ("greedy", found.before.greedy, found.after.greedy, found.greedy_lift),
-        ("temperature 1", found.before.sampled, found.after.sampled, found.sampled_lift),
+    heading(f"A policy on {found.held_out_tasks} held-out variants, before and after GRPO")
+    lifts = table("decoding", "ceiling ", "before ", "after ", "after - before ", "95% interval")
+    compared = found.ceiling, found.before, found.after
+    for name, shown, lift in (
+        ("greedy", [one.greedy for one in compared], found.greedy_lift),
+        ("temperature 1", [one.sampled for one in compared], found.sampled_lift),
     ):
         ends = "" if lift.low is None else f"{lift.low:+.3f}..{lift.high:+.3f}"
-        lifts.add_row(name, f"{before.value:.3f}", f"{after.value:.3f}", f"{lift.value:+.3f}", ends)
+        values = [f"{one.value:.3f}" for one in shown]
+        lifts.add_row(name, *values, f"{lift.value:+.3f}", ends)
     out.print(lifts)
-
-
-def doctor(json: Json = None) -> None:
-    """Say which sandboxes work here, and why others don't."""
-    from envgen.sandboxes.base import available
-
-    found = available()
-    shown = table("sandbox", "works", "why not")
-    for backend, reason in found.items():
-        shown.add_row(backend, "no" if reason else "yes", reason)
-    out.print(shown)
-    isolated = not (found.get("bubblewrap", "") and found.get("docker", ""))
-    say(
-        "code from elsewhere runs isolated"
-        if isolated
-        else "only trusted code runs here; for isolation: apt install bubblewrap"
+    prose(
+        "before: a cold start with a planted bias, for GRPO to undo; ceiling: the same cold start from right "
+        "answers alone"
     )
-    write_json(json, dict(found))

@@ -11,6 +11,7 @@ from envgen.cli import code_options as o
 from envgen.cli.console import out as stdout
 from envgen.cli.console import progress, remark, table, write_json
 from envgen.cli.options import Json, Out, examples
+from envgen.cli.outcome import require
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 IMPORT_EXAMPLES = examples(
@@ -41,14 +42,19 @@ def code(
     repeats: o.Repeats = 3,
     more: o.More = 10,
     only_touched: o.OnlyTouched = False,
+    layer: o.Layer = "host",
+    certificates: o.Certificates = None,
     workers: o.Proving = 1,
     backend: o.CodeBackend = "auto",
+    downloads: o.Downloads = None,
+    allow_missing: o.AllowMissing = False,
     json: Json = None,
 ) -> None:
     """Prove published instances again, and tell every difference from what they claim.
 
     The proven ones become a dataset; OUT.published.jsonl holds one comparison per record.
     """
+    from envgen.core.environ import cache_folder
     from envgen.environments.code_hosts import host_certificates
     from envgen.pipelines.code.import_records import ImportConfig, import_code
     from envgen.pipelines.code.prove import BuildConfig
@@ -59,7 +65,13 @@ def code(
         only=tuple(only or ()),
         validation=ValidateConfig(repeats=repeats, more=more, only_touched=only_touched),
     )
-    build = BuildConfig(backend=backend, certificates=host_certificates())
+    build = BuildConfig(
+        backend=backend,
+        layer=layer,
+        certificates=certificates or host_certificates(),
+        downloads=downloads or cache_folder() / "downloads",
+        allow_missing=allow_missing,
+    )
     with progress("proving") as update:
         summary = import_code(
             file, clones, out, config, workers=workers, build=build, progress=update
@@ -73,8 +85,19 @@ def code(
             one.claimed_passing,
             one.kept_passing,
         )
-        shown.add_row(one.instance_id, "yes" if one.kept else one.reason[:40], *map(str, figures))
+        shown.add_row(
+            one.instance_id, "yes" if one.kept else one.reason.partition(":")[0], *map(str, figures)
+        )
     stdout.print(shown)
+    for one in summary.agreements:
+        if not one.kept:
+            remark(f"{one.instance_id}: {one.reason}")
     for refused in summary.refused:
         remark(f"{refused.id}: {'; '.join(refused.reasons)}")
     write_json(json, summary)
+    require(
+        sum(one.kept for one in summary.agreements),
+        len(summary.agreements) + len(summary.refused),
+        "records reproduced and kept",
+        f"{out}.published.jsonl and {out}.outcomes.jsonl tell why of each",
+    )

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from envgen.cli.console import out, progress, remark, say, table, write_json
+from envgen.cli.console import out, progress, remark, say, table, time_left, write_json
 from envgen.cli.options import (
     Backend,
     DatasetPath,
     Json,
+    MaxErrors,
     MaxTurns,
     Out,
+    PolicyOptions,
+    Preflight,
     Seed,
     Style,
     Tasks,
+    Trust,
     Unproven,
     examples,
+    parse_options,
 )
+from envgen.cli.outcome import require
 from envgen.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,6 +65,7 @@ def add_commands(app: typer.Typer) -> None:
         epilog=examples(
             "envgen filter ds/ --rollouts runs/x --max-pass-at-1 0.95 --out kept/",
             "envgen filter ds/ --rollouts runs/m --pass-at 8 --min 0.1 --inclusive --out kept/",
+            "envgen filter code/ --proof strict --out proven/",
         ),
     )(filter_dataset)
 
@@ -77,26 +85,6 @@ def parse_ks(text: str) -> tuple[int, ...]:
     return ks
 
 
-def parse_options(items: list[str] | None) -> dict[str, Any]:
-    """``["timeout_s=60", ...]`` as a mapping; values are JSON where they parse as such.
-
-    Raises:
-        ConfigError: for an item without ``=``.
-    """
-    import json
-
-    options: dict[str, Any] = {}
-    for item in items or ():
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise ConfigError(f"{item!r} is no option", "write --option name=value")
-        try:
-            options[name] = json.loads(value)
-        except json.JSONDecodeError:
-            options[name] = value
-    return options
-
-
 def rollout(
     dataset: DatasetPath,
     out_path: Out,
@@ -105,7 +93,7 @@ def rollout(
         typer.Option(
             metavar="POLICY",
             help="random, random-valid, greedy, gold, noisy-gold:P, hasty:P, replay:PATH, "
-            "record:PATH:POLICY, "
+            "record:PATH:POLICY, scripted:PATH, "
             "dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL.",
         ),
     ],
@@ -133,10 +121,9 @@ def rollout(
     variants: Annotated[bool, typer.Option("--variants", help="Play the variants, too.")] = False,
     max_turns: MaxTurns = None,
     style: Style = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting of the model client; repeatable."),
-    ] = None,
+    option: PolicyOptions = None,
+    preflight: Preflight = True,
+    max_errors: MaxErrors = 5,
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors", help="Play a stored run's errored episodes again.")
     ] = False,
@@ -147,6 +134,7 @@ def rollout(
     ] = "environment",
     db: Db = None,
     unproven: Unproven = False,
+    trust: Trust = False,
     json: Json = None,
 ) -> None:
     """Play episodes and store them.
@@ -174,13 +162,20 @@ def rollout(
         isolate=isolate,
         max_cost_usd=max_cost,
         unproven=unproven,
+        trust=trust,
         retry_errors=retry_errors,
+        preflight=preflight,
+        max_errors=max_errors,
         db_url=db,
     )
     with progress(f"rollouts of {policy}") as update:
 
         def on_progress(now: Progress) -> None:
-            update(now.done, now.total, f"{now.passed} passed, {now.errors} errors")
+            said = f"{now.passed} passed, {now.errors} errors"
+            if now.replies and not now.done:  # its episodes may all end at once
+                left = time_left(now.seconds, now.replies, now.replies + now.replies_left)
+                said = f"{now.replies} replies, {left or 'nothing left'} if all use their turns up"
+            update(now.done, now.total, said)
 
         summary = run(config, progress=on_progress)
     shown = table("what", "value ", title=str(out_path))
@@ -201,12 +196,20 @@ def rollout(
     out.print(shown)
     for fault, count in summary.faults.items():
         remark(f"{count} x {fault}")
+    for fault, count in summary.tool_faults.items():
+        remark(
+            f"{count} x a fault of the environment, which the agent was told of or not paid for: {fault}"
+        )
     for why, count in summary.misfits.items():
         remark(f"{count} x no {style} record, `train sft` leaves it out: {why}")
     write_json(json, summary)
     if summary.ended != "complete":
         why = "the budget is spent" if summary.ended == "cost" else "interrupted"
         remark(f"stopped: {why}; the same command goes on from here")
+    again = "--retry-errors plays what errors have spoiled again" if summary.errors else ""
+    require(summary.samples - summary.errors, summary.wanted, "episodes played", again)
+    if summary.new:
+        require(summary.new - summary.spoiled, None, "new episodes played", again)
 
 
 def pass_at_k(
@@ -223,7 +226,8 @@ def pass_at_k(
 ) -> None:
     """Estimate pass@k per task and level, with intervals.
 
-    The estimate is unbiased; the interval is Clopper-Pearson's on pass@1, mapped by 1 - (1 - p)^k.
+    The estimate is unbiased. A task's interval is about that task (more episodes narrow it); that of a
+    level, or of all, is over databases (more databases narrow it), as `envgen eval` tells it.
     A task with fewer than k error-free episodes is undecided (-).
     """
     from envgen.rollout.pass_at_k import run_report
@@ -232,37 +236,59 @@ def pass_at_k(
     ks = report.ks
     if tasks:
         _task_table(report, run)
-    means = table(
-        report.policy, "tasks ", "solved ", "episodes ", "errors ", *(f"pass@{i} " for i in ks)
-    )
+    heads, with_interval = _heads(report)
+    means = table(report.policy, "tasks ", "solved ", "episodes ", "errors ", *heads)
     for group in (*report.levels, report.total):
-        cells = [_rate(group.means[i]) for i in ks]
+        cells = []
+        for i in ks:
+            cells.append(_rate(group.means[i]))
+            if i in with_interval:
+                cells.append(_ends(group.intervals.get(i)))
         counts = (group.tasks, group.solved, group.samples, group.errors)
         means.add_row(group.group, *map(str, counts), *cells)
     out.print(means)
+    if len(with_interval) < len(ks):
+        say("the other intervals: a wider terminal, or --json FILE")
     write_json(json, report)
+    require(
+        report.total.samples, None, "error-free episodes", "see `envgen rollout --retry-errors`"
+    )
+    for one in ks:
+        decided = report.total.tasks - report.total.undecided[one]
+        least = (
+            f"pass@{one} needs {one} error-free episodes of a task: a smaller --k, or more of them"
+        )
+        require(
+            decided, report.total.tasks, f"tasks have a pass@{one}", least, fatal=one == min(ks)
+        )
+
+
+def _heads(report: PassReport) -> tuple[list[str], Sequence[int]]:
+    """Columns of estimates; a narrow terminal gets the first k's interval only."""
+    with_interval = report.ks if out.width >= WIDE else report.ks[:1]
+    heads: list[str] = []
+    for k in report.ks:
+        heads += [f"pass@{k} ", f"{report.confidence:.0%} "][: 1 + (k in with_interval)]
+    return heads, with_interval
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "-" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}"
 
 
 def _task_table(report: PassReport, run: Path) -> None:
-    """Estimates and intervals per task; a narrow terminal gets the first k's interval only."""
-    ks = report.ks
-    with_interval = ks if out.width >= WIDE else ks[:1]
-    heads: list[str] = []
-    for k in ks:
-        heads += [f"pass@{k} ", f"{report.confidence:.0%} "][: 1 + (k in with_interval)]
+    """Estimates and intervals per task."""
+    heads, with_interval = _heads(report)
     shown = table("task", "level ", "n ", "passed ", "errors ", *heads, title=str(run))
     for one in report.tasks:
         cells: list[str] = []
-        for k in ks:
+        for k in report.ks:
             cells.append(_rate(one.values[k]))
             if k in with_interval:
-                interval = one.intervals.get(k)
-                cells.append("" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}")
+                cells.append(_ends(one.intervals.get(k)))
         level = "-" if one.level is None else str(one.level)
         shown.add_row(one.task_id, level, str(one.n), str(one.c), str(one.errors), *cells)
     out.print(shown)
-    if len(with_interval) < len(ks):
-        say("the other intervals: a wider terminal, or --json FILE")
     out.print()
 
 
@@ -274,8 +300,15 @@ def filter_dataset(
     dataset: DatasetPath,
     out_path: Out,
     rollouts: Annotated[
-        Path, typer.Option(metavar="RUN", help="A run folder of rollouts on this dataset.")
-    ],
+        Path | None, typer.Option(metavar="RUN", help="A run folder of rollouts on this dataset.")
+    ] = None,
+    proof: Annotated[
+        Literal["any", "strict"],
+        typer.Option(
+            metavar="NAME",
+            help="any, or strict: drop code tasks with a verdict that is not proven.",
+        ),
+    ] = "any",
     pass_at: Annotated[int, typer.Option(min=1, metavar="K", help="The k of pass@k.")] = 100,
     minimum: Annotated[
         float, typer.Option("--min", min=0, max=1, metavar="X", help="Keep pass@k above this.")
@@ -293,7 +326,7 @@ def filter_dataset(
     unproven: Unproven = False,
     json: Json = None,
 ) -> None:
-    """Keep what is possible but not too easy, by pass@k.
+    """Keep what is possible but not too easy, by pass@k, or what is proven.
 
     The kept tasks' rates on these rollouts are flattering (winner's curse): roll out again with
     another --seed on the kept dataset before you report a number.
@@ -304,7 +337,8 @@ def filter_dataset(
     report = run_filter(
         FilterConfig(
             dataset=str(dataset),
-            rollouts=str(rollouts),
+            rollouts=None if rollouts is None else str(rollouts),
+            proof=proof,
             out=str(out_path),
             pass_at=pass_at,
             min=minimum,
@@ -315,10 +349,18 @@ def filter_dataset(
         )
     )
     title = f"{out_path}: {len(report.kept)} of {len(report.decisions)} tasks kept"
-    shown = table("level ", "kept ", "too hard ", "too easy ", "undecided ", title=title)
+    heads = ("level ", "kept ", "too hard ", "too easy ", "undecided ", "unproven ")
+    shown = table(*heads, title=title)
     for row in report.levels:
         level = "-" if row.level is None else str(row.level)
-        figures = (row.kept, row.too_hard, row.too_easy, row.undecided)
+        figures = (row.kept, row.too_hard, row.too_easy, row.undecided, row.unproven)
         shown.add_row(level, *map(str, figures))
     out.print(shown)
     write_json(json, report)
+    undecided = sum(row.undecided for row in report.levels)
+    require(
+        len(report.decisions) - undecided,
+        len(report.decisions),
+        "tasks could be judged",
+        f"pass@{pass_at} needs {pass_at} error-free episodes of a task",
+    )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from envgen.cli.console import remark, say, write_json
-from envgen.cli.options import examples
+from envgen.cli.options import Json, examples
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 POLICY_EXAMPLES = examples(
@@ -36,6 +36,12 @@ def policy(
     api_key_env: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Environment variable with the key clients must send."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Without a key: one more name that clients call it by. Repeatable."
+        ),
     ] = None,
     model_name: Annotated[
         str | None,
@@ -72,12 +78,7 @@ def policy(
         bool | None,
         typer.Option("--thinking/--no-thinking", help="Instead of what encoding.json says."),
     ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", metavar="FILE", help="Also write address, name and process id to this file."
-        ),
-    ] = None,
+    json: Json = None,
 ) -> None:
     """Answer OpenAI's API with a model folder, until Ctrl-C.
 
@@ -92,6 +93,7 @@ def policy(
         host=host,
         port=port,
         api_key_env=api_key_env,
+        allow_hosts=tuple(allow_host or ()),
         model_name=model_name,
         max_batch=max_batch,
         max_waiting=max_waiting,

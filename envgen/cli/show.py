@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from envgen.cli.console import heading, out, prose, say, table, write_json
+from envgen.cli.console import heading, out, prose, remark, say, table, write_json
 from envgen.cli.options import DatasetPath, Json, Unproven, open_dataset
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
@@ -31,9 +31,13 @@ COLOURS = {
 def show(
     dataset: DatasetPath,
     task: Annotated[
-        str,
-        typer.Argument(metavar="TASK", help="A task id, or its beginning.", show_default=False),
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[TASK]",
+            help="A task id, or its beginning; else the first.",
+            show_default=False,
+        ),
+    ] = None,
     secrets: Annotated[
         bool, typer.Option("--secrets", help="Also show the answer, solution and verifier.")
     ] = False,
@@ -42,7 +46,7 @@ def show(
 ) -> None:
     """Read one task: prompt, tools, rules and evidence."""
     opened = open_dataset(dataset, unproven=unproven)
-    spec = find_task(opened, task)
+    spec = find_task(opened, task) if task is not None else _first(opened)
     environment = opened.environments[spec.environment_id]
     out.print(Text.assemble((spec.id, "bold"), f"  {environment.title}"), soft_wrap=True)
     prose(
@@ -75,6 +79,14 @@ def show(
     if secrets:
         _secrets(opened, spec.id)
     write_json(json, spec)
+
+
+def _first(dataset: Dataset) -> TaskSpec:
+    ids = dataset.own_task_ids or tuple(dataset.tasks)
+    if not ids:
+        raise ConfigError(f"there is no task in {str(dataset.path)!r}")
+    remark(f"the first of {len(ids)} tasks; `envgen list {dataset.path}` names them all")
+    return dataset.tasks[ids[0]]
 
 
 def find_task(dataset: Dataset, task_id: str) -> TaskSpec:

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from envgen.cli.console import out, progress, say, table, write_json
-from envgen.cli.options import Json, Out, Seed, examples, run_folder
+from envgen.cli.console import OnProgress, out, progress, remark, say, table, write_json
+from envgen.cli.options import Json, Out, Seed, Trust, examples, run_folder
+from envgen.cli.outcome import require
 from envgen.cli.step_rows import StepRows
-from envgen.core.errors import ConfigError, MissingExtraError
+from envgen.core.errors import ConfigError, MissingExtraError, install_hint
 from envgen.core.registry import near_names
 
 if TYPE_CHECKING:
-    from envgen.train.cold_start import ColdStartConfig
+    from envgen.train.cold_start import ColdStartConfig, ColdStartSummary
 
 C = TypeVar("C", bound=BaseModel)
+HARDLY = 0.9
+"""A loss that keeps more than this share of its first value tells that next to nothing was learnt."""
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Data = Annotated[
@@ -91,38 +94,43 @@ def sft(
     attention: Annotated[
         Literal["sparse", "dense"],
         typer.Option(
-            metavar="HOW", help="sparse, or dense: no key is left out, a model's first stage."
+            metavar="HOW",
+            help="sparse, or dense: no key is left out and the indexer waits, a model's first stage.",
         ),
     ] = "sparse",
     override: Override = None,
     seed: Seed = 0,
     threads: Threads = None,
     device: Device = "cpu",
+    trust: Trust = False,
     json: Json = None,
 ) -> None:
     """Cold-start a policy: learn what teachers did, token by token.
 
     OUT/last is the model. The same command goes on where a stopped run left off.
     """
-    require_extra()
-    from envgen.train.cold_start import ColdStartConfig
-    from envgen.train.optimize import OptimizerConfig
+    with progress("cold start") as update:
+        require_extra()
+        from envgen.train.cold_start import ColdStartConfig
+        from envgen.train.optimize import OptimizerConfig
 
-    config = ColdStartConfig(
-        data=str(data),
-        model=str(model),
-        rollouts=tuple(map(str, rollouts or ())),
-        teachers=tuple(teacher or (() if rollouts else ("gold",))),
-        split=None if split == "all" else split,
-        episodes=episodes,
-        passed_only=passed_only,
-        epochs=epochs,
-        attention=attention,
-        optimizer=OptimizerConfig(lr=lr),
-        seed=seed,
-        device=device,
-    )
-    _teach(overridden(config, override), out_path, threads, "cold start", json)
+        config = ColdStartConfig(
+            data=str(data),
+            model=str(model),
+            rollouts=tuple(map(str, rollouts or ())),
+            teachers=tuple(teacher or (() if rollouts else ("gold",))),
+            split=None if split == "all" else split,
+            episodes=episodes,
+            passed_only=passed_only,
+            epochs=epochs,
+            attention=attention,
+            optimizer=OptimizerConfig(lr=lr, indexer="frozen" if attention == "dense" else "eq4"),
+            seed=seed,
+            device=device,
+            trust=trust,
+        )
+        summary = _taught(overridden(config, override), out_path, threads, update)
+    _tell_taught(summary, out_path, json)
 
 
 @app.command(
@@ -155,30 +163,34 @@ def indexer(
     seed: Seed = 0,
     threads: Threads = None,
     device: Device = "cpu",
+    trust: Trust = False,
     json: Json = None,
 ) -> None:
     """Teach the lightning indexer where attention looks.
 
     Learns from what teachers did, like the cold start. OUT/last is the model.
     """
-    require_extra()
-    from envgen.train.cold_start import ColdStartConfig
-    from envgen.train.optimize import OptimizerConfig
+    with progress(f"indexer, {stage}") as update:
+        require_extra()
+        from envgen.train.cold_start import ColdStartConfig
+        from envgen.train.optimize import OptimizerConfig
 
-    config = ColdStartConfig(
-        data=str(data),
-        model=str(model),
-        rollouts=tuple(map(str, rollouts or ())),
-        teachers=tuple(teacher or (() if rollouts else ("gold",))),
-        split=None if split == "all" else split,
-        epochs=epochs,
-        attention="dense" if stage == "warmup" else "sparse",
-        trunk="frozen" if stage == "warmup" else "learns",
-        optimizer=OptimizerConfig(indexer_lr=lr),
-        seed=seed,
-        device=device,
-    )
-    _teach(overridden(config, override), out_path, threads, f"indexer, {stage}", json)
+        config = ColdStartConfig(
+            data=str(data),
+            model=str(model),
+            rollouts=tuple(map(str, rollouts or ())),
+            teachers=tuple(teacher or (() if rollouts else ("gold",))),
+            split=None if split == "all" else split,
+            epochs=epochs,
+            attention="dense" if stage == "warmup" else "sparse",
+            trunk="frozen" if stage == "warmup" else "learns",
+            optimizer=OptimizerConfig(indexer_lr=lr),
+            seed=seed,
+            device=device,
+            trust=trust,
+        )
+        summary = _taught(overridden(config, override), out_path, threads, update)
+    _tell_taught(summary, out_path, json)
 
 
 @app.command(
@@ -188,6 +200,7 @@ def indexer(
         "envgen train grpo --data ds/ --model m/ --groups 32 --steps 200 --out g",
         "envgen train grpo --data ds/ --model m/ -c objective.kl_coef=0.01 -o g",
         "envgen train grpo --data ds/ --model m/ -c tasks.kind=band --out g",
+        "envgen train grpo --data ds/ --model m/ -c eval.every=10 --out g",
     ),
 )
 def grpo(
@@ -205,38 +218,42 @@ def grpo(
     seed: Seed = 0,
     threads: Threads = None,
     device: Device = "cpu",
+    trust: Trust = False,
     json: Json = None,
 ) -> None:
-    """Train a policy in the environments of a dataset, by GRPO as in DeepSeek-V3.2.
+    """Train a policy in the environments of a dataset, by GRPO after DeepSeek-V3.2.
 
     OUT/last is the model, OUT/metrics.jsonl the curves (OUT/tensorboard, too), OUT/report.html shows
     them. The same command goes on where a stopped run left off, with the same steps to the bit.
     """
-    require_extra()
-    from envgen.report.html import write_report
-    from envgen.report.training import training_report
-    from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
-    from envgen.train.rollouts import SamplingConfig
-
-    plain = TrainGRPOConfig(
-        data=str(data),
-        model=str(model),
-        split=None if split == "all" else split,
-        steps=steps,
-        sampling=SamplingConfig(
-            groups=groups, group_size=group_size, temperature=temperature, top_p=top_p
-        ),
-        seed=seed,
-        device=device,
-    )
-    plain = plain.model_copy(update={"optimizer": plain.optimizer.model_copy(update={"lr": lr})})
-    config = overridden(plain, override)
-    run_folder(out_path)
-    _use(threads, config.device)
     with progress("GRPO") as update:
+        require_extra()
+        from envgen.report.html import write_report
+        from envgen.report.training import training_report
+        from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+        from envgen.train.rollouts import SamplingConfig
+
+        plain = TrainGRPOConfig(
+            data=str(data),
+            model=str(model),
+            split=None if split == "all" else split,
+            steps=steps,
+            sampling=SamplingConfig(
+                groups=groups, group_size=group_size, temperature=temperature, top_p=top_p
+            ),
+            seed=seed,
+            device=device,
+            trust=trust,
+        )
+        plain = plain.model_copy(
+            update={"optimizer": plain.optimizer.model_copy(update={"lr": lr})}
+        )
+        config = overridden(plain, override)
+        run_folder(out_path)
+        _use(threads, config.device)
         rows = StepRows(config.steps)
         summary = train_grpo(config, out_path, progress=update, watch=rows.show)
-    report = write_report(out_path / "report.html", training_report(out_path))
+        report = write_report(out_path / "report.html", training_report(out_path))
     shown = table("what", "value ", title=str(out_path))
     rate = "-" if summary.pass_rate is None else f"{summary.pass_rate:.3f}"
     for what, value in (
@@ -302,7 +319,7 @@ def require_extra() -> None:
             import_module(name)
         except ImportError as error:
             raise MissingExtraError(
-                f"training needs {name}, which is not installed", "pip install 'envgen[train]'"
+                f"training needs {name}, which is not installed", install_hint("train")
             ) from error
 
 
@@ -317,20 +334,23 @@ def _within(place: Any, name: str, key: str) -> Any:
     )
 
 
-def _teach(
-    config: ColdStartConfig, out_path: Path, threads: int | None, title: str, json: Path | None
-) -> None:
+def _taught(
+    config: ColdStartConfig, out_path: Path, threads: int | None, update: OnProgress
+) -> ColdStartSummary:
     from envgen.train.cold_start import train_sft
 
     run_folder(out_path)
     _use(threads, config.device)
-    with progress(title) as update:
-        summary = train_sft(config, out_path, progress=update)
+    return train_sft(config, out_path, progress=update)
+
+
+def _tell_taught(summary: ColdStartSummary, out_path: Path, json: Path | None) -> None:
     shown = table("what", "value ", title=str(out_path))
     held = "-" if summary.validation_loss is None else f"{summary.validation_loss:.4f}"
     for what, value in (
         ("rows", str(summary.rows)),
         ("steps", str(summary.steps)),
+        ("loss, first step", f"{summary.first_loss:.4f}"),
         ("loss, last step", f"{summary.loss:.4f}"),
         ("loss on rows set aside", held),
         ("tokens per second", f"{summary.tokens_per_second:.0f}"),
@@ -339,6 +359,13 @@ def _teach(
         shown.add_row(what, value)
     out.print(shown)
     write_json(json, summary)
+    require(summary.steps, None, "steps: nothing was learnt", "--epochs is above 0")
+    if summary.loss > HARDLY * summary.first_loss > 0:
+        remark(
+            f"warning: {summary.steps} steps on {summary.rows} rows took the loss from "
+            f"{summary.first_loss:.2f} to {summary.loss:.2f}: hardly anything was learnt; more rows "
+            "(--episodes, variants) or --epochs"
+        )
 
 
 def _percent(share: float | None) -> str:

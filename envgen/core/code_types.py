@@ -7,10 +7,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from envgen.core.types import Record
+from envgen.core.limits import Count, Label, Seconds, Text, Whole
+from envgen.core.types import Name, Record
 
 CodeLanguage = Literal["python", "javascript", "typescript", "c", "cpp", "go", "java", "php"]
-TestId = str
+TestId = Text
 """``file?::classname::name``, without times, addresses and temporary paths (``read_junit``)."""
 REPOSITORY = "/work/repo"
 """Where the repository lies in a workspace."""
@@ -22,27 +23,27 @@ class Recipe(Record):
     """How to build a repository at one commit and run its tests; commands run in ``REPOSITORY``."""
 
     language: CodeLanguage
-    version: str = ""
+    version: Label = ""
     """Of the language, e.g. ``3.11``; empty: the layer's."""
-    runner: str
+    runner: Label
     """A name in ``envgen.verifiers.runners``."""
-    layer: str = "host"
+    layer: Name = "host"
     """The language layer: ``host`` or a name that ``envgen images list`` shows."""
-    packages: tuple[str, ...] = ()
+    packages: tuple[Label, ...] = ()
     """Distribution packages that the layer must have."""
-    install: tuple[str, ...] = ()
+    install: tuple[Text, ...] = ()
     """Shell commands that fill ``DEPENDENCIES``; the network is open."""
-    build: tuple[str, ...] = ()
+    build: tuple[Text, ...] = ()
     """Shell commands after every change of the tree; the network is closed."""
-    variables: dict[str, str] = Field(default_factory=dict)
+    variables: dict[Label, Label] = Field(default_factory=dict)
     """Environment variables of install, build and tests."""
-    options: str = ""
+    options: Label = ""
     """Words added to the runner's command line."""
-    cutoff: str | None = None
+    cutoff: Label | None = None
     """Dependencies are of this day or older (ISO date): that of the base commit."""
-    pins: tuple[str, ...] = ()
+    pins: tuple[Label, ...] = ()
     """What the install resolved to; with it a later build installs the same."""
-    author: str = "rules"
+    author: Label = "rules"
     """``rules``, or the name of the model that wrote it."""
     test_s: float = Field(default=1800.0, gt=0)
     """Seconds the tests may take."""
@@ -67,8 +68,8 @@ class TestCase(Record):
 
     id: TestId
     status: Status
-    seconds: float = 0.0
-    message: str = ""
+    seconds: Seconds = 0.0
+    message: Text = ""
 
 
 class TestReport(Record):
@@ -80,7 +81,7 @@ class TestReport(Record):
     """One per id, in order of first appearance; duplicates are merged, the worst status wins."""
     repaired: bool = False
     """The XML was invalid and was mended before it could be read."""
-    files: tuple[str, ...] = ()
+    files: tuple[Label, ...] = ()
     """The files it was read from."""
 
     def statuses(self) -> dict[TestId, Status]:
@@ -88,64 +89,142 @@ class TestReport(Record):
         return {case.id: case.status for case in self.cases}
 
 
+class VerdictKind(StrEnum):
+    """What an answer to a look-alike shows."""
+
+    MANY = "many"
+    """One of many values was expected, and the code knew which."""
+    EXCEPTION = "exception"
+    """One of several types of exception was."""
+    ONE_BIT = "one bit"
+    """One of two: the opposite of what broken code says is right."""
+    GUTTED_ONLY = "gutted only"
+    """It was merely seen to fail without the functions of the change."""
+    NONE = "none"
+    """What the report says is believed."""
+
+
 class Instance(Record):
     """An issue-PR pair before it is built: what mining and imports produce."""
 
-    id: str
+    id: Label
     """``owner__name-number``, as SWE-bench names them."""
-    repo: str
+    repo: Label
     """``owner/name``."""
-    base_commit: str
-    base_patch: str = ""
+    base_commit: Label
+    base_patch: Text = ""
     """Applied to the base commit before anything else: the bug, where a data set made one."""
-    head_commit: str | None = None
+    head_commit: Label | None = None
     language: CodeLanguage
     kind: Literal["issue", "pull_request", "commit"]
     """Where the problem statement comes from."""
-    pull_number: int | None = None
-    issue_numbers: tuple[int, ...] = ()
-    problem_statement: str
-    hints: str = ""
+    pull_number: Count | None = None
+    issue_numbers: tuple[Whole, ...] = ()
+    problem_statement: Text
+    hints: Text = ""
     """What was said under the issue before the first commit."""
-    gold_patch: str
+    gold_patch: Text
     """A git diff, encoded as UTF-8; binary files, and files whose text is no UTF-8, come as git's
     binary patches (a lone surrogate could not be stored as JSON)."""
-    test_patch: str
-    neutral_files: tuple[str, ...] = ()
+    test_patch: Text
+    neutral_files: tuple[Label, ...] = ()
     """Files of the change that are in neither patch (documentation, change log, lock files)."""
-    created_at: str = ""
+    created_at: Label = ""
     """ISO 8601, UTC."""
-    version: str = ""
-    licence: str = ""
-    expected_fail_to_pass: tuple[str, ...] = ()
+    version: Label = ""
+    licence: Label = ""
+    expected_fail_to_pass: tuple[Text, ...] = ()
     """What a published record claims; ids as it writes them."""
-    expected_pass_to_pass: tuple[str, ...] = ()
+    expected_pass_to_pass: tuple[Text, ...] = ()
     recipe: Recipe | None = None
     """Known when the record brings it."""
-    extra: dict[str, str] = Field(default_factory=dict)
+    extra: dict[Label, Text] = Field(default_factory=dict)
     """Fields of a published record that nothing here reads, as JSON; exports give them back."""
+
+
+class Leaf(Record):
+    """A literal that an expectation is made of, by its place in the bytes of a test file."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    kind: Literal["text", "pattern", "number", "boolean", "exception", "condition"]
+
+
+class Site(Record):
+    """An expectation of a test that can be varied."""
+
+    leaves: tuple[Leaf, ...] = Field(min_length=1)
+    kind: VerdictKind
+    at: int = Field(ge=0)
+    """Where the assertion begins."""
+    wrong: tuple[Label, ...] = ()
+    """Of an exception: the types, as source, that the gold patch is known not to raise."""
+
+
+class Cut(Record):
+    """A stretch of a test file that a look-alike has another text for."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    text: Label = ""
+
+
+class Question(Record):
+    """A test, or one case of a parametrised test, that look-alikes are made of."""
+
+    file: Label
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    """Where the test stands in the bytes of its file; look-alikes take that place."""
+    name: Label
+    name_at: int = Field(ge=0)
+    cuts: tuple[Cut, ...] = ()
+    """What takes the other cases out of a table of parameters."""
+    tests: tuple[TestId, ...] = Field(min_length=1)
+    """Its cases; more than one where a table can't be cut: they share an answer."""
+    sites: tuple[Site, ...] = ()
+    """In the order of the source. Of a verifier: each was proven on the gold patch."""
+
+
+class Verdict(Record):
+    """How well the verdict on a fail-to-pass test is proven."""
+
+    kind: VerdictKind
+    runs: int = Field(default=0, ge=0)
+    """Runs in which its look-alikes are judged."""
+    odds: float = Field(default=1.0, ge=0, le=1)
+    """The chance of a blind guess."""
 
 
 class CodeTests(Record):
     """A code task's verifier: the tests a submission must pass. ``verifier.json`` holds it."""
 
-    runner: str
-    test_patch: str
+    runner: Name
+    test_patch: Text
     """As in ``Instance``."""
-    test_files: tuple[str, ...]
+    test_files: tuple[Label, ...]
     """Test files of the base commit and of the patch: restored before the patch is applied."""
-    test_paths: tuple[str, ...] = ()
+    test_paths: tuple[Label, ...] = ()
     """Regular expressions of test paths; what a submission changes or adds there is put back, too."""
-    canary_files: tuple[str, ...] = ()
-    """Test files that get a canary: a copy of one of their tests, turned round."""
-    alarms: dict[str, tuple[TestId, ...]] = Field(default_factory=dict)
+    canary_files: tuple[Label, ...] = ()
+    """Test files of C and C++ that get alarms."""
+    alarms: dict[Label, tuple[TestId, ...]] = Field(default_factory=dict)
     """Alarms of C and C++ test programs (``main``, ``assertions``) -> tests that can't pass when it is set
     off."""
-    registered: dict[TestId, str] = Field(default_factory=dict)
+    registered: dict[TestId, Label] = Field(default_factory=dict)
     """Test -> a digest of what the build files register as it, where they do (CTest, Meson)."""
-    only: tuple[str, ...] = ()
+    only: tuple[Label, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
     fail_to_pass: tuple[TestId, ...] = Field(min_length=1)
     pass_to_pass: tuple[TestId, ...] = ()
     unstable: tuple[TestId, ...] = ()
     """Tests whose status changed between runs of the same tree; nobody is judged by them."""
+    questions: tuple[Question, ...] = ()
+    """What look-alikes are made of: fail-to-pass tests, and a sample of others."""
+    copies: int = Field(default=16, ge=2, le=64)
+    """Most look-alikes of one question in a run."""
+    gutted: tuple[Label, ...] = ()
+    """Functions of the gold patch (``file::Class.function``) without which the tests of kind
+    ``gutted only`` fail."""
+    verdicts: dict[TestId, Verdict] = Field(default_factory=dict)
+    """Of each fail-to-pass test."""

@@ -7,9 +7,13 @@
     - SandboxTimeoutError            a sandboxed worker did not answer in time
     - WorkerDiedError                a sandboxed worker ended without an answer
   x WorkspaceError                   a repository can't be taken, built, opened or patched
+    - MissingToolError               this machine lacks a program, an interpreter or a language layer
   x VerifierError                    the verifier itself is broken
     - ReportError                    a test run left no JUnit XML, or none that can be read
-  x EnvError                         the environment itself is broken (never the agent's fault)
+  x EnvError                         the environment itself is broken
+    - ToolFaultError                 a tool raised what its spec does not document
+    - ToolTimeoutError               a tool call went past its own limit of time
+    - ToolsDiedError                 what an episode's tools run in died; who caused it is not known yet
   x PipelineError                    a stage could not run
   x StoreError
     - DatasetError                   a dataset folder is corrupt, hostile or unproven
@@ -24,6 +28,9 @@ Subclasses define no ``__init__``, so every error survives pickling.
 """
 
 from __future__ import annotations
+
+DISTRIBUTION = "envgen-gym"
+"""What ``pip`` installs; on PyPI the name ``envgen`` belongs to another project."""
 
 
 class EnvgenError(Exception):
@@ -62,6 +69,10 @@ class WorkspaceError(EnvgenError):
     """Raised when a repository can't be taken from its clone, built, opened or patched."""
 
 
+class MissingToolError(WorkspaceError):
+    """Raised when this machine lacks what a workspace needs: no fault of the repository."""
+
+
 class VerifierError(EnvgenError):
     """Raised when a verifier crashes, hangs or breaks its contract."""
 
@@ -72,6 +83,18 @@ class ReportError(VerifierError):
 
 class EnvError(EnvgenError):
     """Raised when an environment breaks through no fault of the agent."""
+
+
+class ToolFaultError(EnvError):
+    """Raised when a tool fails in a way that its spec does not document; its worker has been ended."""
+
+
+class ToolTimeoutError(EnvError):
+    """Raised when a tool call goes past its own limit of time; its worker has been ended."""
+
+
+class ToolsDiedError(EnvError):
+    """Raised when the worker or workspace of an episode's tools has died."""
 
 
 class PipelineError(EnvgenError):
@@ -97,6 +120,11 @@ class CheckpointError(StoreError):
 class PolicyError(EnvgenError):
     """Raised when a policy can't answer (server down, budget spent, nonsense replies)."""
 
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of a model server's refusal: the third argument, if there is one."""
+        return int(self.args[2]) if len(self.args) > 2 else None
+
 
 class ContractError(EnvgenError):
     """Raised by the checkers when an implementation breaks its contract."""
@@ -104,3 +132,8 @@ class ContractError(EnvgenError):
 
 class MissingExtraError(EnvgenError, ImportError):
     """Raised when a package that one of envgen's extras brings is not installed."""
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs what ``extra`` needs, for the hint of an error."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"

@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, JsonValue, Tag
+from pydantic import Discriminator, Field, Tag
 
+from envgen.core.limits import Json, Label, Text, Whole, Word
 from envgen.core.types import Record
 
 Scalar = bool | int | str | None
+_Scalar = bool | Whole | Text | None
 
 
 class Node(Record, defer_build=True):
@@ -46,36 +48,36 @@ class Const(Node):
     """A literal; ``unit`` only matters to the prompt. A tuple is allowed on the right of ``in``."""
 
     op: Literal["const"] = "const"
-    value: Scalar | tuple[Scalar, ...]
-    unit: str | None = None
+    value: _Scalar | tuple[_Scalar, ...]
+    unit: Label | None = None
 
 
 class Param(Node):
     """A tunable constant, ``Problem.params[name]``; it is stated in the prompt."""
 
     op: Literal["param"] = "param"
-    name: str
+    name: Word
 
 
 class Var(Node):
     """A variable bound by a Query (an entity) or by Sum/Count/All/Any (element of what ``over`` gives)."""
 
     op: Literal["var"] = "var"
-    name: str
+    name: Word
 
 
 class Arg(Node):
     """An argument of the tool call (only in ``Access.pre`` and ``Access.effects``)."""
 
     op: Literal["arg"] = "arg"
-    name: str
+    name: Word
 
 
 class SlotRef(Node):
     """The submitted value of a slot; ``index`` picks an element of a sequence or a map's value at a key."""
 
     op: Literal["slot"] = "slot"
-    slot: str
+    slot: Word
     index: Expr | None = None
 
 
@@ -86,9 +88,9 @@ class Get(Node):
     """
 
     op: Literal["get"] = "get"
-    relation: str
+    relation: Word
     entity: Expr
-    column: str
+    column: Word
 
 
 class Arith(Node):
@@ -152,12 +154,12 @@ class Query(Node):
     """
 
     op: Literal["query"] = "query"
-    var: str
-    relation: str
+    var: Word
+    relation: Word
     where: Expr = Const(value=True)
     select: Expr | None = None
     order: tuple[Order, ...] = ()
-    limit: int | None = None
+    limit: Whole | None = None
     agg: Literal["none", "count", "sum", "min", "max", "mean"] = "none"
 
 
@@ -175,14 +177,14 @@ class Range(Node):
     op: Literal["range"] = "range"
     low: Expr
     high: Expr
-    step: int = 1
+    step: Whole = 1
 
 
 class Sum(Node):
     """Sum of ``body`` over the elements of ``over``; 0 when empty, unknown if any body is."""
 
     op: Literal["sum"] = "sum"
-    var: str
+    var: Word
     over: Over
     body: Expr
 
@@ -191,7 +193,7 @@ class Count(Node):
     """How many elements of ``over`` make ``body`` true; unknown if any body is."""
 
     op: Literal["count"] = "count"
-    var: str
+    var: Word
     over: Over
     body: Expr
 
@@ -200,7 +202,7 @@ class All(Node):
     """``body`` for every element: false if one is false, else unknown if one is unknown, else true."""
 
     op: Literal["all"] = "all"
-    var: str
+    var: Word
     over: Over
     body: Expr
 
@@ -209,7 +211,7 @@ class Any(Node):
     """``body`` for some element: true if one is true, else unknown if one is unknown, else false."""
 
     op: Literal["any"] = "any"
-    var: str
+    var: Word
     over: Over
     body: Expr
 
@@ -326,17 +328,17 @@ EXPR_NODES: tuple[type[Node], ...] = (
 class Column(Record, defer_build=True):
     """A column. ``type``: entity:RELATION | int | decimal:SCALE | str | bool | date | datetime | minutes."""
 
-    name: str
-    type: str
-    unit: str | None = None
+    name: Word
+    type: Label
+    unit: Label | None = None
     nullable: bool = False
 
 
 class Relation(Record, defer_build=True):
     """A table with a one-column text key. Hidden relations (``visible=False``) have no tools."""
 
-    name: str
-    key: str
+    name: Word
+    key: Word
     columns: tuple[Column, ...]
     visible: bool = True
 
@@ -352,8 +354,8 @@ class Precondition(Record, defer_build=True):
     """What a write tool enforces; a call that breaks it returns the error ``code``."""
 
     expr: Expr
-    code: str
-    text: str
+    code: Label
+    text: Text
 
 
 class Write(Record, defer_build=True):
@@ -364,9 +366,9 @@ class Write(Record, defer_build=True):
     """
 
     kind: Literal["insert", "update", "delete"]
-    relation: str
+    relation: Word
     key: Expr
-    set: dict[str, Expr] = Field(default_factory=dict)
+    set: dict[Word, Expr] = Field(default_factory=dict)
 
 
 class Access(Record, defer_build=True):
@@ -386,14 +388,14 @@ class Access(Record, defer_build=True):
     column it names ("orders.id") or to a bare type ("int", "str", "date").
     """
 
-    tool: str
-    relation: str
+    tool: Word
+    relation: Word
     mode: Literal["list", "inverse", "info", "range", "page", "write"]
-    description: str
-    args: dict[str, str] = Field(default_factory=dict)
-    projection: str | None = None
-    returned_columns: tuple[str, ...] = ()
-    page_size: int = 10
+    description: Text
+    args: dict[Word, Label] = Field(default_factory=dict)
+    projection: Label | None = None
+    returned_columns: tuple[Word, ...] = ()
+    page_size: Whole = 10
     pre: tuple[Precondition, ...] = ()
     effects: tuple[Write, ...] = ()
 
@@ -402,26 +404,26 @@ class Choice(Record, defer_build=True):
     """A finite type of values."""
 
     kind: Literal["choice"] = "choice"
-    values: tuple[Scalar, ...]
+    values: tuple[_Scalar, ...]
 
 
 class IntRange(Record, defer_build=True):
     """The ints low..high."""
 
     kind: Literal["int_range"] = "int_range"
-    low: int
-    high: int
-    step: int = 1
+    low: Whole
+    high: Whole
+    step: Whole = 1
 
 
 class Intervals(Record, defer_build=True):
     """Intervals [s, s + length) with s = low, low + step, ... and s + length <= high, in minutes."""
 
     kind: Literal["intervals"] = "intervals"
-    low: int
-    high: int
-    step: int
-    length: int
+    low: Whole
+    high: Whole
+    step: Whole
+    length: Whole
 
 
 ValueType = Annotated[Choice | IntRange | Intervals, Discriminator("kind")]
@@ -436,10 +438,10 @@ class Slot(Record, defer_build=True):
     elements of ``domain``.
     """
 
-    name: str
+    name: Word
     kind: Literal["entity", "value", "interval", "set", "map", "sequence"]
     domain: Query | ValueType
-    length: int | None = None
+    length: Whole | None = None
     key_domain: Query | None = None
 
 
@@ -449,13 +451,13 @@ class Clause(Record, defer_build=True):
     ``fields`` fill the lexicon's template ``text_key``; the template's own builder gives the clause back.
     """
 
-    id: str
-    family: str
+    id: Label
+    family: Label
     expr: Expr
     guard: Expr | None = None
     source: Literal["prompt", "policy"] = "prompt"
-    text_key: str
-    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    text_key: Label
+    fields: dict[Label, Json] = Field(default_factory=dict)
 
 
 class Satisfy(Record, defer_build=True):
@@ -468,10 +470,10 @@ class Equals(Record, defer_build=True):
     """``slot`` must equal the value of ``query`` (as a set for a set slot)."""
 
     kind: Literal["equals"] = "equals"
-    slot: str
+    slot: Word
     query: Query
-    text_key: str
-    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    text_key: Label
+    fields: dict[Label, Json] = Field(default_factory=dict)
 
 
 class Optimise(Record, defer_build=True):
@@ -480,11 +482,11 @@ class Optimise(Record, defer_build=True):
     kind: Literal["optimise"] = "optimise"
     sense: Literal["min", "max"]
     expr: Expr
-    bound: int
-    eps: int = 0
-    proof: JsonValue = None
-    text_key: str
-    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    bound: Whole
+    eps: Whole = 0
+    proof: Json = None
+    text_key: Label
+    fields: dict[Label, Json] = Field(default_factory=dict)
 
 
 class WriteSet(Record, defer_build=True):
@@ -493,9 +495,9 @@ class WriteSet(Record, defer_build=True):
     ``inserts`` allows new rows in ``relation``. A row may be deleted iff its key is among ``columns``.
     """
 
-    relation: str
+    relation: Word
     rows: Query
-    columns: tuple[str, ...]
+    columns: tuple[Word, ...]
     inserts: bool = False
 
 
@@ -511,20 +513,20 @@ class Reach(Record, defer_build=True):
     effects: tuple[Clause, ...]
     write_set: tuple[WriteSet, ...]
     escalate_when: Expr | None = None
-    escalate_text_key: str | None = None
-    max_calls: int = 6
+    escalate_text_key: Label | None = None
+    max_calls: Whole = 6
 
 
 Goal = Annotated[Satisfy | Equals | Optimise | Reach, Discriminator("kind")]
 
-Layout = JsonValue
+Layout = Json
 """A JSON template; ``{"$slot": name}`` marks a slot, everything else is constant."""
 
 
 class Problem(Record, defer_build=True):
     """A task in full. ``params`` holds every tunable bound; the prompt's constants come from it."""
 
-    id: str
+    id: Label
     shape: Literal["A", "B", "C", "D", "E", "F", "G", "H"]
     relations: tuple[Relation, ...]
     access: tuple[Access, ...]
@@ -532,9 +534,9 @@ class Problem(Record, defer_build=True):
     clauses: tuple[Clause, ...] = ()
     goal: Goal = Satisfy()
     layout: Layout
-    params: dict[str, Scalar] = Field(default_factory=dict)
-    lexicon: str
-    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    params: dict[Word, _Scalar] = Field(default_factory=dict)
+    lexicon: Label
+    fields: dict[Label, Json] = Field(default_factory=dict)
     """Fill the lexicon's opening and layout sentences."""
 
     def relation(self, name: str) -> Relation:

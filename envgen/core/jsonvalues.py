@@ -40,14 +40,25 @@ def strict_loads(text: str, *, max_bytes: int, max_string: int = MAX_STRING) -> 
         raise JsonError(f"is longer than {max_bytes} bytes")
     if _nesting(text) > MAX_DEPTH:
         raise JsonError(f"is nested deeper than {MAX_DEPTH} levels")
-    try:
-        value: JsonValue = _DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        raise JsonError(f"is no JSON: {error}") from error
+    value = loads(text)
     found = unsafe(value, max_string)
     if found is not None:
         path, _, message = found.rpartition("\0")
         raise JsonError(f"{'at ' + path[1:101] + ' ' if path else ''}{message}")
+    return value
+
+
+def loads(text: str) -> JsonValue:
+    """Parse JSON that is bounded elsewhere: refused are NaN, infinities and duplicate keys.
+
+    Raises:
+        JsonError: with the reason.
+        RecursionError: if it is nested too deep.
+    """
+    try:
+        value: JsonValue = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise JsonError(f"is no JSON: {error}") from error
     return value
 
 
@@ -183,6 +194,16 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise JsonError(f"contains {shown(digits)}, which is not a finite number")
+    return value
+
+
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_int=_integer
+    object_pairs_hook=_no_duplicates,
+    parse_constant=_no_constant,
+    parse_float=_float,
+    parse_int=_integer,
 )

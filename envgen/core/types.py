@@ -6,14 +6,28 @@ Long texts and binaries stand beside them as files, named by ``FileRef``.
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Schema = dict[str, JsonValue]
+from envgen.core.limits import (
+    Count,
+    Json,
+    Label,
+    Money,
+    Real,
+    RelativePath,
+    Seconds,
+    Text,
+    Whole,
+)
+from envgen.core.limits import Id as Id
+from envgen.core.limits import Name as Name
+from envgen.core.limits import Sha256 as Sha256
+
+Schema = dict[Label, Json]
 """A JSON Schema. Leaves may carry the public hints ``x-source`` and ``x-where`` (``docs/ir.md``)."""
 
 Family = Literal["general", "code", "search", "interpreter", "proof"]
@@ -31,42 +45,61 @@ class Record(BaseModel):
 class ToolCall(Record):
     """One call of a tool as the model wrote it."""
 
-    id: str
-    name: str
-    arguments: dict[str, JsonValue] | None = None
+    id: Text
+    name: Text
+    arguments: dict[Text, Json] | None = None
     """None when the model's text was no JSON object; then ``arguments_text`` holds it."""
-    arguments_text: str | None = None
+    arguments_text: Text | None = None
+
+
+def written_call(call_id: str, name: str, arguments: object, text: str | None = None) -> ToolCall:
+    """A call as a model wrote it; arguments that are no JSON object (NaN is none) stay text.
+
+    Args:
+        call_id: of the call.
+        name: of the tool.
+        arguments: what was read; None where nothing could be.
+        text: what was written.
+    """
+    try:
+        return ToolCall.model_validate({"id": call_id, "name": name, "arguments": arguments})
+    except ValidationError:
+        said = json.dumps(arguments) if text is None else text
+        return ToolCall(id=call_id, name=name, arguments_text=said)
 
 
 class Message(Record):
     """One message of a conversation."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: str = ""
-    reasoning: str | None = None
+    content: Text = ""
+    reasoning: Text | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
+    tool_call_id: Text | None = None
 
 
 class FileRef(Record):
     """A file beside a record: its path below the record's folder and its hash."""
 
-    path: str
+    path: RelativePath
     sha256: Sha256
+
+
+ToolName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
 
 class ToolErrorSpec(Record):
     """A documented error of a tool."""
 
-    code: str
-    when: str
+    code: Label
+    when: Text
 
 
 class ToolSpec(Record):
     """What an agent is told about one tool."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-    description: str
+    name: ToolName
+    description: Text
     parameters: Schema
     returns: Schema = Field(default_factory=dict)
     mutates: bool = False
@@ -91,23 +124,23 @@ class EnvironmentSpec(Record):
 
     id: Id
     category: Id
-    title: str
-    description: str = ""
-    language: str = "en"
+    title: Label
+    description: Text = ""
+    language: Label = "en"
     tools: tuple[ToolSpec, ...]
     """Without the submit tool, which the environment adds when ``submit_tool`` is set."""
-    submit_tool: str | None = SUBMIT_TOOL
-    policy_text: str = ""
+    submit_tool: ToolName | None = SUBMIT_TOOL
+    policy_text: Text = ""
     database: FileRef | None = None
     tools_source: FileRef | None = None
     blueprint: FileRef | None = None
-    author: str = "procedural"
-    seed: int = 0
+    author: Label = "procedural"
+    seed: Whole = 0
     parents: tuple[Id, ...] = ()
-    licence: str = "CC0-1.0"
-    sources: tuple[str, ...] = ()
+    licence: Label = "CC0-1.0"
+    sources: tuple[Label, ...] = ()
     """Where rows come from, with each source's licence."""
-    version: int = 1
+    version: Count = 1
 
 
 class Limits(Record):
@@ -121,21 +154,21 @@ class Limits(Record):
 class Density(Record):
     """The share of a task's answer space that its verifier accepts."""
 
-    value: float
-    low: float
-    high: float
-    method: str
-    space: float
+    value: Real
+    low: Real
+    high: Real
+    method: Label
+    space: Real
     """Number of structurally valid answers (1 walk = 1 answer for workflows)."""
-    n: int = 0
+    n: Count = 0
     """Samples drawn; 0 for an exact count."""
 
 
 class LineageStep(Record):
     """One hardening step."""
 
-    operator: str
-    problem_id: str
+    operator: Label
+    problem_id: Label
     density: Density | None = None
 
 
@@ -145,9 +178,9 @@ class Difficulty(Record):
     level: int = Field(ge=1, le=10)
     lineage: tuple[LineageStep, ...] = ()
     density: Density | None = None
-    minimum_calls: int = 0
+    minimum_calls: Count = 0
     """Tool calls of the gold run."""
-    distinct_tools: int = 0
+    distinct_tools: Count = 0
 
 
 class GateStatus(StrEnum):
@@ -162,15 +195,15 @@ class GateStatus(StrEnum):
 class GateResult(Record):
     """What one gate found."""
 
-    gate: str
+    gate: Label
     status: GateStatus
-    n: int = 0
+    n: Count = 0
     """Trials made; a gate with n = 0 never passes."""
-    figure: float | None = None
-    reason: str = ""
-    inherited_from: str | None = None
+    figure: Real | None = None
+    reason: Text = ""
+    inherited_from: Label | None = None
     """Task id of the parent on which the gate was run (variants)."""
-    details: dict[str, JsonValue] = Field(default_factory=dict)
+    details: dict[Label, Json] = Field(default_factory=dict)
 
 
 Evidence = tuple[GateResult, ...]
@@ -184,23 +217,23 @@ class PublicRule(Record):
     ``other``: only ``text`` says it.
     """
 
-    text: str
+    text: Text
     kind: Literal["compare", "different", "other"] = "other"
-    slots: tuple[str, ...] = ()
+    slots: tuple[Label, ...] = ()
     """JSON pointers into the submission, e.g. ``/0/hotel``."""
-    column: str | None = None
+    column: Label | None = None
     """A field that tools return for the entity, or None for the value itself."""
     cmp: Literal["=", "!=", "<", "<=", ">", ">=", "in"] | None = None
-    value: JsonValue = None
+    value: Json = None
 
 
 class PassAt(Record):
     """Measured pass rates of one policy on one task."""
 
-    policy: str
-    n: int
-    c: int
-    seed: int
+    policy: Label
+    n: Count
+    c: Count
+    seed: Whole
 
 
 class PublicTask(Record):
@@ -209,14 +242,14 @@ class PublicTask(Record):
     id: Id
     environment_id: Id
     family: Family
-    prompt: str
-    policy_text: str = ""
+    prompt: Text
+    policy_text: Text = ""
     submit_schema: Schema | None = None
     rules: tuple[PublicRule, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     limits: Limits = Limits()
-    split: str = "train"
-    level: int | None = None
+    split: Label = "train"
+    level: Whole | None = None
 
 
 class TaskSpec(Record):
@@ -225,7 +258,7 @@ class TaskSpec(Record):
     id: Id
     environment_id: Id
     family: Family = "general"
-    prompt: str
+    prompt: Text
     submit_schema: Schema | None = None
     rules: tuple[PublicRule, ...] = ()
     solution: FileRef | None = None
@@ -260,10 +293,10 @@ class TaskSpec(Record):
 class CallRecord(Record):
     """One tool call as the host logged it."""
 
-    name: str
-    arguments: dict[str, JsonValue]
-    result: JsonValue = None
-    error: str | None = None
+    name: Text
+    arguments: dict[Text, Json]
+    result: Json = None
+    error: Label | None = None
     """The code of a documented tool error, else None."""
     mutates: bool = False
 
@@ -271,12 +304,12 @@ class CallRecord(Record):
 class Submission(Record):
     """What an episode produced, as a verifier gets it."""
 
-    answer: JsonValue = None
-    raw: str | None = None
+    answer: Json = None
+    raw: Text | None = None
     """The submitted text; None when nothing was submitted."""
-    initial: str | None = None
+    initial: Label | None = None
     """Path of the database before the episode."""
-    final: str | None = None
+    final: Label | None = None
     """Path of the database after it; equal to ``initial`` when nothing was written."""
     calls: tuple[CallRecord, ...] = ()
 
@@ -286,8 +319,8 @@ class Score(Record):
 
     value: float = Field(ge=0.0, le=1.0)
     passed: bool
-    reasons: tuple[str, ...] = ()
-    tests: dict[str, str] = Field(default_factory=dict)
+    reasons: tuple[Text, ...] = ()
+    tests: dict[Text, Label] = Field(default_factory=dict)
     """Of code tasks: how each test ended that the submission is judged by."""
 
 
@@ -296,17 +329,17 @@ class Sampling(Record):
 
     temperature: float = Field(default=1.0, ge=0.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    top_k: int = Field(default=-1)
+    top_k: Whole = Field(default=-1)
     max_tokens: int | None = Field(default=None, ge=1)
-    seed: int | None = None
+    seed: Whole | None = None
 
 
 class Usage(Record):
     """What replies cost."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float = 0.0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    cost_usd: Money = 0.0
     estimated: bool = False
     """True when the server did not report tokens and they were estimated."""
 
@@ -323,7 +356,7 @@ class Usage(Record):
 class Turn(Record):
     """One model reply in a trajectory: where its message and its token arrays are."""
 
-    message_index: int
+    message_index: Count
     usage: Usage = Usage()
     capture: Literal["exact", "text"] = "text"
     tokens: FileRef | None = None
@@ -333,12 +366,12 @@ class Turn(Record):
 class ContextEvent(Record):
     """One context-management step."""
 
-    strategy: str
-    at_message: int
-    tokens_before: int
-    tokens_after: int
-    dropped_pairs: int = 0
-    summary_tokens: int = 0
+    strategy: Label
+    at_message: Count
+    tokens_before: Count
+    tokens_after: Count
+    dropped_pairs: Count = 0
+    summary_tokens: Count = 0
 
 
 class StopReason(StrEnum):
@@ -351,6 +384,8 @@ class StopReason(StrEnum):
     """Plain text twice in a row where a submit tool was expected."""
     TOKEN_LIMIT = "token_limit"
     TIME_LIMIT = "time_limit"
+    SANDBOX_DIED = "sandbox_died"
+    """The agent's actions killed what its tools ran in, alone and again; scored 0."""
     CANCELLED = "cancelled"
     ERROR = "error"
 
@@ -358,19 +393,19 @@ class StopReason(StrEnum):
 class TrajectoryError(Record):
     """An error that spoiled an episode; such an episode counts neither way."""
 
-    kind: str
+    kind: Label
     """Class name: EnvError, VerifierError, PolicyError, ..."""
-    text: str
+    text: Text
 
 
 class Trajectory(Record):
     """The record of one rollout."""
 
     task_id: Id
-    sample: int
-    policy: str
-    policy_version: str = ""
-    seed: int
+    sample: Count
+    policy: Label
+    policy_version: Label = ""
+    seed: Whole
     style: Style | None = None
     """What the model was asked for in its system message; whether it did so is another matter."""
     messages: tuple[Message, ...]
@@ -378,11 +413,15 @@ class Trajectory(Record):
     context_events: tuple[ContextEvent, ...] = ()
     score: Score | None = None
     stop: StopReason
-    num_calls: int = 0
+    num_calls: Count = 0
     reached_verifier: bool = False
     usage: Usage = Usage()
-    started_at: float = 0.0
-    wall_s: float = 0.0
+    started_at: Seconds = 0.0
+    wall_s: Seconds = 0.0
+    agent_s: Seconds = 0.0
+    """Of ``limits.seconds``: the tools' time on the processor, and that of the tokens at their rate."""
+    faults: tuple[Text, ...] = ()
+    """What tools and verifier did that no spec documents; they count against the environment."""
     error: TrajectoryError | None = None
 
 
@@ -391,23 +430,26 @@ class SourceKind(StrEnum):
 
     PACKAGE = "package"
     LOCAL = "local"
+    """Compiled on this machine from a domain in the wheel."""
     FOREIGN = "foreign"
+    TRUSTED = "trusted"
+    """Foreign, and the user says so (``--trust``)."""
 
 
 class GoldRun(Record):
     """The host's log of the gold solution's run, and its answer."""
 
     calls: tuple[CallRecord, ...]
-    answer: JsonValue
+    answer: Json
 
 
 class Probe(Record):
     """A submission with a known verdict. Workflows are probed by calls, the rest by an answer."""
 
-    answer: JsonValue = None
+    answer: Json = None
     calls: tuple[CallRecord, ...] | None = None
     """Tool calls to make on the initial database before submitting; None: no calls."""
     expected: bool
     origin: Literal["gold", "alternative", "near_miss", "attack", "mutant", "other"]
-    clause: str | None = None
+    clause: Label | None = None
     """The one clause that a near-miss breaks."""

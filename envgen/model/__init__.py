@@ -1,6 +1,6 @@
 """The sparse-attention language model: architecture, cache, engine, checkpoints, tokenizer.
 
-Needs PyTorch: ``pip install 'envgen[train]'``. Names load their module on first use.
+Needs PyTorch: ``pip install 'envgen-gym[train]'``. Names load their module on first use.
 """
 
 from __future__ import annotations

@@ -89,6 +89,7 @@ class Batch:
     def _completion(self, sequence: Sequence, reason: FinishReason) -> Completion:
         params, store = sequence.request.params, self._scheduler.store
         rows = pool_rows(sequence.pages, store.cache.page_tokens, sequence.computed)
+        start = min(params.capture_from, sequence.num_prompt - 1)
         ids = np.array(sequence.ids, np.int32)
         offsets, kept_ids = _mask(sequence.kept, self._config.vocab_size)
         routed = params.capture_routing and self._config.has_experts
@@ -99,8 +100,9 @@ class Batch:
             full_logprobs=np.array(sequence.full_logprobs, np.float32),
             mask_offsets=offsets,
             mask_ids=kept_ids,
-            routing=store.routing(rows) if routed else None,
-            topk=store.topk(rows) if params.capture_topk else None,
+            routing=store.routing(rows[start:]) if routed else None,
+            topk=store.topk(rows, start) if params.capture_topk else None,
+            captured_from=start,
             finish_reason=reason,
             policy_version=self._scheduler.policy_version,
             cached_tokens=sequence.reused,

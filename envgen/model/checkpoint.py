@@ -26,6 +26,7 @@ from envgen.core.errors import CheckpointError, ConfigError
 from envgen.model.config import DSAConfig
 from envgen.model.quantize import dequantize_blocks
 from envgen.model.weight_files import GET_AGAIN, Stored, WeightFiles, some, write_weights
+from envgen.store.folders import told_of
 
 if TYPE_CHECKING:
     from envgen.model.modeling import DSAForCausalLM
@@ -126,7 +127,7 @@ def _raw_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is no folder"
         raise CheckpointError(
-            f"the model {str(folder)!r} {what}",
+            f"the model {str(folder)!r} {what}{told_of(folder)}",
             "give a model folder; `envgen model init` makes one",
         )
     try:

@@ -164,20 +164,22 @@ class PageStore:
             self._topk[page] = np.full(shape, HIDDEN, np.int32)
         self._topk[page][place, :, : kept_LK.shape[1]] = kept_LK
 
-    def topk(self, rows_N: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Key sets of a sequence's tokens, given its pool rows in order: [N, L, min(index_topk, N)].
+    def topk(self, rows_N: NDArray[np.int64], start: int = 0) -> NDArray[np.int32]:
+        """Key sets of a sequence's tokens, given its pool rows in order, from one on: [N - start, L, K].
 
-        A token at a slot below index_topk sees everything before it; that is not stored.
+        K is min(index_topk, N). A token at a slot below index_topk sees everything before it; that is not
+        stored.
         """
-        size, limit = self.cache.page_tokens, self.index_topk
-        width = min(limit, len(rows_N))
+        size, width = self.cache.page_tokens, min(self.index_topk, len(rows_N))
         slots = np.arange(width, dtype=np.int32)
-        found = np.empty((len(rows_N), self._num_layers, width), np.int32)
-        early = np.where(slots <= np.arange(width)[:, None], slots, HIDDEN)
-        found[:width] = early[:, None]
-        for slot in range(width, len(rows_N)):
-            page, place = divmod(int(rows_N[slot]), size)
-            found[slot] = self._topk[page][place]
+        early = np.where(slots <= np.arange(start, max(start, width))[:, None], slots, HIDDEN)
+        first = max(start, width)
+        found = np.empty((len(rows_N) - start, self._num_layers, width), np.int32)
+        found[: len(early)] = early[:, None]
+        if first < len(rows_N):  # a sequence's rows fill its pages in order
+            pages = [self._topk[int(row) // size] for row in rows_N[first // size * size :: size]]
+            stored = np.concatenate(pages)[first % size :]
+            found[len(early) :] = stored[: len(rows_N) - first]
         return found
 
 

@@ -1,6 +1,7 @@
 """What goes into the engine and what comes out of it.
 
-Shapes: P prompt tokens, T completion tokens, X mixture layers, A experts per token, L layers, K kept keys.
+Shapes: P prompt tokens, T completion tokens, X mixture layers, A experts per token, L layers, K kept keys,
+C tokens before those that are recorded.
 """
 
 from __future__ import annotations
@@ -55,12 +56,14 @@ class Completion:
     None when truncation left nothing out at any token; the support is then the whole vocabulary."""
     mask_ids: NDArray[np.int32] | None
     routing: NDArray[np.uint16] | None
-    """Chosen experts [P + T - 1, X, A]: the last token was never run. None if not asked for, or X is 0."""
+    """Chosen experts [P + T - 1 - C, X, A]: the last token was never run. None: not asked for, or X is 0."""
     topk: NDArray[np.int32] | None
-    """Slots the sparse attention chose, [P + T - 1, L, K] with K = min(index_topk, P + T - 1), in no
+    """Slots the sparse attention chose, [P + T - 1 - C, L, K] with K = min(index_topk, P + T - 1), in no
     order; -1 fills the places left. None if not asked for."""
     finish_reason: FinishReason
     """``stop``: a stop id came. ``length``: max_new_tokens or the context is used up."""
     policy_version: str
     cached_tokens: int
     """Prompt tokens that were not computed for this request."""
+    captured_from: int = 0
+    """C, the first token that ``routing`` and ``topk`` are of."""

@@ -29,6 +29,8 @@ from torch import Tensor
 from envgen.core.errors import ConfigError, PolicyError
 
 UNIFORMS_AT_ONCE = 64
+MIN_TEMPERATURE = 1e-5
+"""Below it, 0 aside, logits divided by it would soon be infinite in 32 bits."""
 FIRST_CANDIDATES = 64
 """How many of the most likely tokens a nucleus is looked for in before more are fetched."""
 
@@ -42,7 +44,7 @@ class SamplingParams:
     """
 
     temperature: float = 1.0
-    """0: greedy."""
+    """0: greedy; else at least ``MIN_TEMPERATURE``."""
     top_p: float = 1.0
     """Keep the shortest prefix with this share of the mass; in (0, 1]."""
     top_k: int = -1
@@ -56,14 +58,22 @@ class SamplingParams:
     """Keep as many at most, so that recorded masks stay small; None: no limit."""
     capture_routing: bool = True
     capture_topk: bool = False
+    capture_from: int = 0
+    """First token whose routing and key sets are recorded; another reply has those before."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop_ids", tuple(self.stop_ids))
+        warm = MIN_TEMPERATURE <= self.temperature < math.inf
         for broken, name, wanted in (
-            (not 0 <= self.temperature < math.inf, "temperature", "a finite number from 0 on"),
+            (
+                not (warm or self.temperature == 0),
+                "temperature",
+                f"0, or a finite number from {MIN_TEMPERATURE} on",
+            ),
             (not 0 < self.top_p <= 1, "top_p", "above 0, and at most 1"),
             (self.max_new_tokens < 1, "max_new_tokens", "at least 1"),
             (not 0 <= self.seed < 1 << 64, "seed", "from 0 to 2**64 - 1"),
+            (self.capture_from < 0, "capture_from", "at least 0"),
             (self.max_kept is not None and self.max_kept < 1, "max_kept", "at least 1, or None"),
         ):
             if broken:

@@ -19,6 +19,7 @@ token, also where the file does not call it special (DeepSeek's ``<think>``).
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from envgen.core.errors import ConfigError, MissingExtraError
+from envgen.core.errors import ConfigError, MissingExtraError, install_hint
 from envgen.core.types import Record
 from envgen.model.texts import dataset_lines, dataset_names, dataset_texts, dataset_values
 
@@ -35,7 +36,7 @@ try:
     from tokenizers import decoders, models, pre_tokenizers, trainers
 except ImportError as error:
     raise MissingExtraError(
-        "the tokenizers package is not installed", "pip install 'envgen[train]'"
+        "the tokenizers package is not installed", install_hint("train")
     ) from error
 
 __all__ = [
@@ -96,6 +97,10 @@ class TokenizerConfig(Record):
         return self
 
 
+class TextTooLongError(ConfigError):
+    """Raised by a tokenizer made by ``Tokenizer.limited``."""
+
+
 class Tokenizer:
     """Texts to ids and back; safe to share between threads, and survives pickling.
 
@@ -122,9 +127,22 @@ class Tokenizer:
         self._plain = _build(json.dumps(_without(description, self.control), ensure_ascii=False))
         self._bytes = _token_bytes(self._full, {**self.words, **self.control})
         self.vocab_size = len(self._bytes)
+        self._longest = max(map(len, self._bytes))
+        self._bytes_left: float = math.inf
 
     def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
         return Tokenizer, (self._text,)
+
+    def limited(self, max_tokens: int) -> Tokenizer:
+        """A copy for one prompt, which refuses what must have more than ``max_tokens`` before it looks at it.
+
+        No token stands for more bytes than the longest one, so that no prompt which fits is refused.
+        ``encode`` and ``encode_plain`` raise ``TextTooLongError`` once all their texts together are too long.
+        """
+        made = object.__new__(Tokenizer)
+        made.__dict__.update(self.__dict__)
+        made._bytes_left = max_tokens * self._longest
+        return made
 
     @classmethod
     def load(cls, folder: str | Path) -> Tokenizer:
@@ -153,7 +171,7 @@ class Tokenizer:
         Raises:
             ConfigError: if the text holds a lone surrogate, which has no UTF-8.
         """
-        return _encode(self._full, text)
+        return self._encode(self._full, text)
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of any text; none is a control token's, whatever the text says.
@@ -161,7 +179,18 @@ class Tokenizer:
         Raises:
             ConfigError: if the text holds a lone surrogate, which has no UTF-8.
         """
-        return _encode(self._plain, text)
+        return self._encode(self._plain, text)
+
+    def _encode(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+        if self._bytes_left < math.inf:
+            self._bytes_left -= len(text.encode(errors="surrogatepass"))
+            if self._bytes_left < 0:
+                raise TextTooLongError("the text is too long for the model", "make it shorter")
+        try:
+            ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        except TypeError as error:
+            raise ConfigError(f"{text[:40]!a} holds a lone surrogate, or is no text") from error
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``, control tokens included; bytes that are no UTF-8 become U+FFFD."""
@@ -253,14 +282,6 @@ def _build(text: str) -> tokenizers.Tokenizer:
         return tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises bare Exception
         raise ConfigError(f"this is no tokenizer.json: {error}") from error
-
-
-def _encode(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
-    try:
-        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-    except TypeError as error:
-        raise ConfigError(f"{text[:40]!a} holds a lone surrogate, or is no text") from error
-    return ids
 
 
 def _is_word(added: dict[str, Any]) -> bool:

@@ -18,14 +18,14 @@ from uuid import uuid4
 from torch import Tensor
 
 from envgen.core.canonical import pretty
-from envgen.core.errors import CheckpointError, ConfigError, MissingExtraError
+from envgen.core.errors import CheckpointError, ConfigError, MissingExtraError, install_hint
 
 try:
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import save_file
 except ImportError as error:
     raise MissingExtraError(
-        "the safetensors package is not installed", "pip install 'envgen[train]'"
+        "the safetensors package is not installed", install_hint("train")
     ) from error
 
 WEIGHTS_FILE = "model.safetensors"

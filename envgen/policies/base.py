@@ -72,9 +72,11 @@ class Tokens:
     """Log-probabilities over the whole vocabulary, before truncation: float32 [T]."""
     mask: SamplingMask | None = None
     routing: NDArray[np.uint16] | None = None
-    """Chosen experts, uint16 [P + T - 1, layers, k]: the last token was never run forward."""
+    """Chosen experts, uint16 [P + T - 1 - C, layers, k]: the last token was never run forward."""
     topk: NDArray[np.int32] | None = None
-    """Positions the sparse attention chose, int32 [P + T - 1, layers, k]."""
+    """Positions the sparse attention chose, int32 [P + T - 1 - C, layers, k]."""
+    captured_from: int = 0
+    """C: ``routing`` and ``topk`` are of the tokens from this one on; the turns before have the others."""
     policy_version: str = ""
     raw_logprobs: bool = False
     stopped: bool = True
@@ -91,6 +93,7 @@ class Tokens:
             "mask_ids": self.mask.ids if self.mask else None,
             "routing": self.routing,
             "topk": self.topk,
+            "captured_from": np.array(self.captured_from) if self.captured_from else None,
             "raw_logprobs": np.array(self.raw_logprobs),
             "policy_version": np.array(self.policy_version),
         }

@@ -43,6 +43,11 @@ class Budget:
         with self._lock:
             return self._spent
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left to spend."""
+        return self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd
+
     def charge(self, usage: Usage) -> None:
         """Count what a reply cost."""
         with self._lock:
@@ -54,7 +59,7 @@ class Budget:
         Raises:
             BudgetExceededError: when nothing is left.
         """
-        if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd:
+        if self.empty:
             raise BudgetExceededError(
                 f"the budget of {self.max_cost_usd:g} USD is spent ({self.spent_usd:.4f} USD)",
                 "raise --max-cost and run again: stored rollouts are kept",

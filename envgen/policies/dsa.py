@@ -8,7 +8,7 @@ wrote is ever tokenized again. A new user message (for a thinking model) or a ma
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -52,7 +52,12 @@ class DSAPolicy:
         config: the model and its settings.
         local: an engine that already runs, such as a trainer's; the caller closes it. None: opened from
             the folder.
+
+    Attributes:
+        on_reply: called after each reply, by the thread that asked for it; None: nobody is told.
     """
+
+    on_reply: Callable[[], None] | None = None
 
     def __init__(self, config: DSAPolicyConfig, *, local: LocalModel | None = None) -> None:
         self.name = f"dsa:{Path(config.model).name or config.model}"
@@ -87,26 +92,33 @@ class DSAPolicy:
         turn = assistant_turns(messages)
         # Rollouts of a group share the episode's seed, so theirs is what tells conversations apart.
         base = sampling.seed if sampling.seed is not None else seed
-        prompt = self._prompt(messages, tools, base)
-        done = self._sample(prompt, sampling, seeding.derive(base, turn), deadline, cancel)
+        prompt, known = self._prompt(messages, tools, base)
+        draws = seeding.derive(base, turn)
+        done = self._sample(prompt, known, sampling, draws, deadline, cancel)
         ids = done.ids.tolist()
         message = encoding.parse(ids, tools, turn, lenient=True)
         self._conversations.remember(messages, message, tools, base, [*prompt, *ids])
         usage = Usage(prompt_tokens=len(prompt), completion_tokens=len(ids))
+        if self.on_reply is not None:
+            self.on_reply()
         return PolicyReply(message, usage, reply_tokens(done))
 
-    def _prompt(self, messages: Sequence[Message], tools: Sequence[Tool], seed: int) -> list[int]:
+    def _prompt(
+        self, messages: Sequence[Message], tools: Sequence[Tool], seed: int
+    ) -> tuple[list[int], int]:
+        """The prompt, and how many of its first tokens the records of the turns before are of."""
         encoding = self.local.encoding
         past = self._conversations.past(messages, tools, seed)
         if past is None or not encoding.extends(messages, past.start):
-            return encoding.prompt(messages, tools)
+            return encoding.prompt(messages, tools), 0
         closed = past.ids[-1] in encoding.stop_ids
         new = encoding.extension(messages, tools, past.start, closed=closed)
-        return [*past.ids, *new]
+        return [*past.ids, *new], len(past.ids) - 1
 
     def _sample(
         self,
         prompt: list[int],
+        known: int,
         sampling: Sampling,
         seed: int,
         deadline: float | None,
@@ -131,6 +143,7 @@ class DSAPolicy:
             max_kept=self._config.max_kept,
             capture_routing=self._config.capture_routing,
             capture_topk=self._config.capture_topk,
+            capture_from=known,
         )
         ticket = self.local.engine.submit(Request(prompt, params))
         try:
@@ -166,6 +179,7 @@ def reply_tokens(done: Completion) -> Tokens:
         mask=mask,
         routing=done.routing,
         topk=done.topk,
+        captured_from=done.captured_from,
         policy_version=done.policy_version,
         stopped=done.finish_reason == "stop",
     )

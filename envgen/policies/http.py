@@ -196,7 +196,7 @@ class Http:
         for attempt in itertools.count():
             waiter.check()
             try:
-                return self._once(path, content, parse, waiter)
+                return self._once("POST", path, content, parse, waiter)
             except TransientError as error:
                 if attempt >= self._config.max_retries:
                     raise PolicyError(
@@ -211,8 +211,21 @@ class Http:
                 waiter.sleep(wait)
         raise AssertionError("unreachable")
 
+    def get(self, path: str, *, within_s: float) -> dict[str, Any] | None:
+        """GET a JSON object, once; None where there is none to be had in that time."""
+        waiter = Waiter(time.monotonic() + within_s, None, within_s)
+        try:
+            return self._once("GET", path, b"", parse_json, waiter)
+        except (TransientError, PolicyError):
+            return None
+
     def _once(
-        self, path: str, content: bytes, parse: Callable[[Iterable[bytes]], T], waiter: Waiter
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        parse: Callable[[Iterable[bytes]], T],
+        waiter: Waiter,
     ) -> T:
         _current.waiter = waiter
         limits = {"connect": self._config.connect_timeout_s, "write": 60.0, "pool": 60.0}
@@ -221,14 +234,14 @@ class Http:
             limits = {name: min(limit, left) for name, limit in limits.items()}
         try:
             with self._pool().stream(
-                "POST",
+                method,
                 self._url(path),
                 headers=self._headers,
                 content=content,
                 extensions={"timeout": limits},
             ) as response:
                 if response.status != 200:
-                    self._refuse(response)
+                    self._refuse(response, path)
                 return parse(_capped(response.iter_stream()))
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
             waiter.check()
@@ -241,7 +254,7 @@ class Http:
             return urllib.parse.urljoin(self._base, path)
         return f"{self._base}/{path}"
 
-    def _refuse(self, response: httpcore.Response) -> None:
+    def _refuse(self, response: httpcore.Response, path: str) -> None:
         body = b"".join(itertools.islice(response.iter_stream(), 16))[:2_000]
         text = body.decode("utf-8", "replace").strip()
         headers = {name.lower(): value for name, value in response.headers}
@@ -253,7 +266,7 @@ class Http:
         hint = _HINTS.get(response.status, "see the reply")
         if response.status in (301, 302, 303, 307, 308):
             hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
-        raise PolicyError(f"{self._base}: {said}", hint)
+        raise PolicyError(f"{self._url(path)}: {said}", hint, response.status)
 
     def _pool(self) -> httpcore.ConnectionPool:
         """This thread's pool."""
@@ -338,7 +351,7 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
         raise TransientError(f"the reply is no JSON: {start!r}") from None
     if not isinstance(value, dict):
         raise TransientError("the reply is no JSON object")
-    if isinstance(value.get("error"), dict | str) and "choices" not in value:
+    if isinstance(value.get("error"), dict | str) and value["error"]:
         raise TransientError(f"the server reports: {str(value['error'])[:300]}")
     return value
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from envgen.core.errors import ConfigError, MissingExtraError
+from envgen.core.errors import ConfigError, MissingExtraError, install_hint
+from envgen.core.limits import Label
 from envgen.core.types import Record
 from envgen.policies.encoding import Encoding, load_encoding, make_encoding
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class LocalModelConfig(Record):
     """Which model, and how much of the machine it gets."""
 
-    model: str
+    model: Label
     """Model folder: config.json, weights, tokenizer.json, encoding.json."""
     thinking: bool | None = None
     """Whether the model reasons before it answers; None: as encoding.json says."""
@@ -35,8 +36,8 @@ class LocalModelConfig(Record):
     """Of PyTorch, in the whole process; None: as it is."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: as the weights are stored."""
-    device: str = "cpu"
-    policy_version: str = ""
+    device: Label = "cpu"
+    policy_version: Label = ""
     """Stamped on every reply; empty: a hash of the weights."""
 
 
@@ -85,7 +86,7 @@ def open_model(config: LocalModelConfig) -> LocalModel:
         import torch
     except ImportError as error:
         raise MissingExtraError(
-            "a model in this process needs PyTorch", "pip install 'envgen[train]'"
+            "a model in this process needs PyTorch", install_hint("train")
         ) from error
     from envgen.model.engine import Engine, EngineConfig
     from envgen.model.modeling import DSAForCausalLM

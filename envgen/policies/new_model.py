@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -199,7 +200,13 @@ def _trained(
         raise ConfigError(
             f"vocab_size {size}: {error.errors()[0]['msg']}", "give a larger --vocab-size"
         ) from error
-    return train_tokenizer(dataset_texts(source, unproven=unproven), settings)
+    texts = dataset_texts(source, unproven=unproven)
+    first = next(texts, None)
+    if first is None:
+        raise ConfigError(
+            f"{str(source)!r} has no text to train a tokenizer on", "see `envgen list`"
+        )
+    return train_tokenizer(itertools.chain((first,), texts), settings)
 
 
 def _from_tokenizer(config: NewModelConfig, encoding: Encoding, *, trained: bool) -> dict[str, Any]:

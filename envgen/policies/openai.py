@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from threading import Event
 from typing import Any, Literal
 
@@ -12,11 +14,12 @@ from pydantic import Field, JsonValue
 from envgen.core import seeding
 from envgen.core.environ import secret
 from envgen.core.errors import ConfigError
-from envgen.core.types import Message, PublicTask, Sampling, ToolCall, Usage
+from envgen.core.types import Message, PublicTask, Sampling, ToolCall, Usage, written_call
 from envgen.policies.base import PolicyReply, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget, Price, estimated_tokens
 from envgen.policies.context import retain_thinking
 from envgen.policies.http import Http, HttpConfig, TransientError, parse_events, parse_json
+from envgen.policies.preflight import ask_server, hasty
 from envgen.policies.text_tools import instructions, parse_text, split_thinking
 
 
@@ -47,11 +50,17 @@ class OpenAIPolicy:
         self._config = config
         self._budget = budget or Budget()
         require_price(config.price, self._budget)
-        self._http = Http(config, secret(config.api_key_env))
+        self._http = Http(config, api_key(config))
 
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
+
+    def preflight(self, sampling: Sampling, *, tools: bool) -> None:
+        """Ask the server one small thing; see ``policies.preflight``."""
+        asked = OpenAIPolicy(self._config.model_copy(update=hasty(self._config)))
+        with closing(asked):
+            ask_server(asked, self._config, self._budget, sampling, tools=tools)
 
     def respond(
         self,
@@ -71,7 +80,7 @@ class OpenAIPolicy:
         choice, usage = self._http.post(
             "chat/completions",
             body,
-            parse_stream if self._config.stream else parse_whole,
+            parse_reply if self._config.stream else parse_whole,
             deadline=deadline,
             cancel=cancel,
         )
@@ -109,6 +118,12 @@ class OpenAIPolicy:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
         return {**body, **config.extra_body}
+
+
+def api_key(config: OpenAIConfig) -> str | None:
+    """The key; a variable that the user has named must be set, the usual one need not be."""
+    named = config.api_key_env is not None and "api_key_env" in config.model_fields_set
+    return secret(config.api_key_env, required=named)
 
 
 def require_price(price: Price | None, budget: Budget) -> None:
@@ -196,9 +211,29 @@ def first_choice(value: Mapping[str, Any]) -> dict[str, Any]:
     choices = value.get("choices")
     if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
         raise TransientError("the reply has no choices")
+    _no_failure(choices[0])
     if not isinstance(choices[0].get("message"), dict):
         raise TransientError("the choice has no message")
     return dict(choices[0])
+
+
+def _no_failure(choice: Mapping[str, Any]) -> None:
+    """Refuse a choice that a broken server closed: what it holds is no reply of the model."""
+    if choice.get("error") or choice.get("finish_reason") == "error":
+        told = str(choice.get("error") or "finish_reason 'error'")[:300]
+        raise TransientError(f"the server reports: {told}")
+
+
+def parse_reply(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(choice, usage) of a reply that was to be streamed; some servers answer in one piece all the same."""
+    waiting = iter(chunks)
+    head = b""
+    for chunk in waiting:
+        head += chunk
+        if head.strip():
+            break
+    parse = parse_whole if head.lstrip()[:1] == b"{" else parse_stream
+    return parse(itertools.chain((head,), waiting))
 
 
 def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -212,6 +247,7 @@ def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any
         for choice in event.get("choices") or ():
             if choice.get("index", 0) != 0:
                 continue
+            _no_failure(choice)
             delta = choice.get("delta") or choice.get("message") or {}
             finish = choice.get("finish_reason") or finish
             message["content"] += _text(delta.get("content"))
@@ -279,7 +315,7 @@ def _read_call(item: Any, fallback_id: str, taken: set[str]) -> ToolCall:
         call_id = fallback_id
     given = function.get("arguments")
     if isinstance(given, dict):
-        return ToolCall(id=call_id, name=name, arguments=given)
+        return written_call(call_id, name, given)
     text = given if isinstance(given, str) else ""
     try:
         arguments = json.loads(text) if text.strip() else {}
@@ -287,7 +323,7 @@ def _read_call(item: Any, fallback_id: str, taken: set[str]) -> ToolCall:
         arguments = None
     if not isinstance(arguments, dict):
         return ToolCall(id=call_id, name=name, arguments_text=text)
-    return ToolCall(id=call_id, name=name, arguments=arguments)
+    return written_call(call_id, name, arguments, text)
 
 
 def _text(content: Any) -> str:

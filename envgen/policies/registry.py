@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, ValidationError
 from envgen.core.errors import ConfigError
 from envgen.core.types import Record
 from envgen.policies.base import Policy
-from envgen.policies.budget import Budget
+from envgen.policies.budget import Budget, Price
 
 OFFLINE = ("random", "random-valid", "greedy")
 KINDS = (*OFFLINE, "dsa", "openai", "vllm", "sglang", "replay", "record", "scripted")
@@ -36,6 +36,8 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
     if isinstance(config, str):
         config = PolicyConfig(spec=config)
     kind, _, rest = config.spec.partition(":")
+    if kind in (*OFFLINE, "replay", "scripted"):
+        refuse_options(config)
     if kind in OFFLINE:
         return _offline(kind)
     if kind in ("openai", "vllm", "sglang"):
@@ -51,6 +53,19 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
         made = parse_policy(config.model_copy(update={"spec": inner}), budget=budget)
         return RecordPolicy(made, Path(path))
     raise unknown_policy(config.spec)
+
+
+def refuse_options(config: PolicyConfig) -> None:
+    """Refuse settings of a policy that has none.
+
+    Raises:
+        ConfigError: if there are any.
+    """
+    if config.options:
+        raise ConfigError(
+            f"policy {config.spec!r} has no option {next(iter(config.options))!r}",
+            "it has none; models have: openai:, vllm:, sglang: and dsa:",
+        )
 
 
 def unknown_policy(spec: str) -> ConfigError:
@@ -120,6 +135,7 @@ def _refused(error: ValidationError, config: type[Record]) -> ConfigError:
     where = ".".join(map(str, first["loc"]))
     if first["type"] != "extra_forbidden":
         return ConfigError(f"policy option {where!r}: {first['msg']}")
-    near = difflib.get_close_matches(where, config.model_fields, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(config.model_fields)}"
+    known = Price.model_fields if first["loc"][:-1] == ("price",) else config.model_fields
+    near = difflib.get_close_matches(str(first["loc"][-1]), known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
     return ConfigError(f"there is no policy option {where!r}", hint)

@@ -16,11 +16,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import ConfigError, PolicyError
-from envgen.core.types import Message, PublicTask, Sampling, Usage
+from envgen.core.limits import Label, Sha256, Text
+from envgen.core.types import Message, PublicTask, Record, Sampling, Usage
 from envgen.policies.base import Policy, PolicyReply, SamplingMask, Tokens, Tool
+from envgen.policies.preflight import preflight
 
 
 def request_key(
@@ -37,6 +40,18 @@ def request_key(
     )
 
 
+class RecordedLine(Record):
+    """A line of a recording."""
+
+    key: Sha256
+    policy: Label = "replay"
+    version: Label = ""
+    task: Label = ""
+    message: Message
+    usage: Usage
+    tokens: Text | None = None
+
+
 class RecordPolicy:
     """Passes requests on to ``policy`` and appends each reply to a JSONL file."""
 
@@ -47,6 +62,14 @@ class RecordPolicy:
         self._path = path
         self._lock = Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
+
+    def close(self) -> None:
+        """Close what the inner policy holds open."""
+        getattr(self._policy, "close", lambda: None)()
+
+    def preflight(self, sampling: Sampling, *, tools: bool) -> None:
+        """Let the inner policy ask its server; nothing of it is recorded."""
+        preflight(self._policy, sampling, tools=tools)
 
     def respond(
         self,
@@ -84,11 +107,10 @@ class ReplayPolicy:
         self.name = "replay"
         self.version = ""
         self._path = path
-        self._lines: dict[str, dict[str, Any]] = {}
+        self._lines: dict[str, RecordedLine] = {}
         for line in _lines(path):
-            self._lines[str(line["key"])] = line
-            self.name = str(line.get("policy", self.name))
-            self.version = str(line.get("version", self.version))
+            self._lines[line.key] = line
+            self.name, self.version = line.policy, line.version
 
     def respond(
         self,
@@ -109,13 +131,11 @@ class ReplayPolicy:
                 "record again: prompt, tools, sampling or seed differ from the recording",
             )
         return PolicyReply(
-            Message.model_validate(line["message"]),
-            Usage.model_validate(line["usage"]),
-            _unpacked(line["tokens"]) if line["tokens"] else None,
+            line.message, line.usage, _unpacked(line.tokens) if line.tokens else None
         )
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path) -> list[RecordedLine]:
     """The recording's lines; a last one that was cut off is left out."""
     try:
         texts = path.read_text(encoding="utf-8").splitlines()
@@ -124,11 +144,17 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     lines = []
     for i, text in enumerate(texts):
         try:
-            lines.append(json.loads(text))
-        except ValueError as error:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
             if i == len(texts) - 1:
                 break
             raise ConfigError(f"line {i + 1} of {str(path)!r} is no JSON") from error
+        try:
+            lines.append(RecordedLine.model_validate(content))
+        except ValidationError as error:
+            raise ConfigError(
+                f"line {i + 1} of {str(path)!r} is no recorded reply: {error}"
+            ) from error
     return lines
 
 
@@ -160,6 +186,7 @@ def unpack_tokens(arrays: Mapping[str, NDArray[Any]]) -> Tokens:
         mask=mask,
         routing=arrays.get("routing"),
         topk=arrays.get("topk"),
+        captured_from=int(arrays.get("captured_from", 0)),
         policy_version=str(arrays["policy_version"]) if "policy_version" in arrays else "",
         raw_logprobs=bool(arrays.get("raw_logprobs", False)),
         stopped=bool(arrays.get("stopped", True)),

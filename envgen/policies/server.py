@@ -23,7 +23,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from envgen.core.environ import secret
-from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError
+from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError, install_hint
+from envgen.core.jsonvalues import JsonError, loads
 from envgen.policies.local_model import LocalModel, open_model
 
 try:
@@ -36,14 +37,16 @@ try:
     from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError(
-        "serving a model needs PyTorch, Starlette and uvicorn", "pip install 'envgen[serve]'"
+        "serving a model needs PyTorch, Starlette and uvicorn", install_hint("serve")
     ) from error
 
 from envgen.model.requests import EngineClosedError, PromptTooLongError, RequestCancelledError
+from envgen.model.tokenizer import TextTooLongError
 from envgen.policies.serving.chat import Chat
 from envgen.policies.serving.clients import ClientGoneError, EventStream, unless_gone
 from envgen.policies.serving.completions import Ids, Text
-from envgen.policies.serving.errors import ApiError, invalid
+from envgen.policies.serving.doors import TimedProtocol, require_host
+from envgen.policies.serving.errors import ApiError, invalid, too_long
 from envgen.policies.serving.fields import (
     ChatBody,
     CompletionBody,
@@ -67,8 +70,6 @@ Handler = Callable[[Request], Awaitable[Response]]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CLIENT_GONE = 499
 _SHUTDOWN_S = 5
-_KEEP_ALIVE_S = 75
-"""Longer than clients keep idle connections, or they would use one that is just being closed."""
 _BACKLOG = 1_024
 
 
@@ -118,7 +119,7 @@ class _Front:
 
         async def answer(request: Request) -> Response:
             try:
-                self._require_key(request)
+                self._require_welcome(request)
                 return await handler(request)
             except (ClientGoneError, ClientDisconnect):
                 return Response(status_code=_CLIENT_GONE)
@@ -126,6 +127,8 @@ class _Front:
                 return _error_response(error)
             except (EngineClosedError, RequestCancelledError):
                 return _error_response(_stopped())
+            except TextTooLongError:
+                return _error_response(too_long(self._service.local.window))
             except (ConfigError, PromptTooLongError) as error:
                 return _error_response(ApiError(f"Invalid request: {error}.", code="invalid_value"))
             except (
@@ -144,8 +147,11 @@ class _Front:
 
         return call
 
-    def _require_key(self, request: Request) -> None:
+    def _require_welcome(self, request: Request) -> None:
         if self._key is None:
+            config = self._service.config
+            names = {name.lower() for name in (config.host, *config.allow_hosts)}
+            require_host(request.headers.get("host", ""), names)
             return
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {self._key}".encode()):
@@ -244,16 +250,16 @@ async def _read(request: Request, limit: int) -> bytes:
 
 def _json(content: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(content, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ApiError(f"The body is no JSON: {error}.", code="invalid_json") from error
+        value = loads(content.decode(json.detect_encoding(content), "surrogatepass"))
+    except (JsonError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(f"The body {_said(error)}.", code="invalid_json") from error
     if not isinstance(value, dict):
         raise ApiError("The body is no JSON object.", code="invalid_json")
     return value
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, JsonError) else f"is no JSON: {error}"
 
 
 async def _events(work: Chat | Text, generation: Generation) -> AsyncIterator[bytes]:
@@ -331,13 +337,13 @@ class PolicyServer:
         self._server = _Uvicorn(
             uvicorn.Config(
                 make_app(self.service, api_key),
-                http="h11",
+                http=TimedProtocol,
                 ws="none",
                 loop="asyncio",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
-                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_keep_alive=config.idle_s,
                 timeout_graceful_shutdown=_SHUTDOWN_S,
             ),
             self.service,

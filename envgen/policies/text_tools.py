@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from envgen.core.types import Message, ToolCall
+from envgen.core.types import Message, ToolCall, written_call
 from envgen.policies.base import Tool
 
 _THINK = re.compile(r"^\s*(?:<think>)?(.*?)</think>", re.DOTALL)
@@ -90,12 +90,9 @@ def parse_text(
             content, written = found
             break
     calls = tuple(
-        ToolCall(
-            id=f"call_{turn}_{i}",
-            name=call.name,
-            arguments=call.arguments,
-            arguments_text=None if call.arguments is not None else call.text,
-        )
+        written_call(f"call_{turn}_{i}", call.name, call.arguments, call.text)
+        if call.arguments is not None
+        else ToolCall(id=f"call_{turn}_{i}", name=call.name, arguments_text=call.text)
         for i, call in enumerate(written)
     )
     content = content.strip() if calls else content

@@ -17,6 +17,7 @@ Wire formats:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any, Literal, Protocol
@@ -26,14 +27,14 @@ import numpy as np
 from pydantic import Field
 
 from envgen.core import seeding
-from envgen.core.environ import secret
 from envgen.core.errors import ConfigError, PolicyError
 from envgen.core.types import Message, PublicTask, Sampling, Usage
 from envgen.policies.base import PolicyReply, Tokens, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget
 from envgen.policies.conversations import Conversations
 from envgen.policies.http import Http, parse_json
-from envgen.policies.openai import OpenAIConfig, require_price, wire_messages
+from envgen.policies.openai import OpenAIConfig, api_key, require_price, wire_messages
+from envgen.policies.preflight import ask_server, hasty
 from envgen.policies.text_tools import parse_text
 from envgen.policies.token_wire import Completion, sglang_completion, vllm_completion
 
@@ -89,7 +90,7 @@ class VllmRenderer:
         }
         if tools:
             body["tools"] = list(tools)
-        return [int(i) for i in self._http.post("/tokenize", body, parse_json)["tokens"]]
+        return _token_ids(self._http.post("/tokenize", body, parse_json))
 
     def decode(self, ids: Sequence[int]) -> str:
         """``POST /detokenize``."""
@@ -118,7 +119,7 @@ class TemplateRenderer:
             add_generation_prompt=generate,
         )
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        return [int(i) for i in self._http.post("/tokenize", body, parse_json)["tokens"]]
+        return _token_ids(self._http.post("/tokenize", body, parse_json))
 
     def decode(self, ids: Sequence[int]) -> str:
         """``POST /detokenize``."""
@@ -140,13 +141,19 @@ class TokenPolicy:
         self._config = config
         self._budget = budget or Budget()
         require_price(config.price, self._budget)
-        self._http = Http(config, secret(config.api_key_env))
+        self._http = Http(config, api_key(config))
         self._renderer = renderer or _renderer(config, self._http)
         self._conversations = Conversations()
 
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
+
+    def preflight(self, sampling: Sampling, *, tools: bool) -> None:
+        """Ask the server one small thing; see ``policies.preflight``."""
+        asked = TokenPolicy(self._config.model_copy(update=hasty(self._config)))
+        with closing(asked):
+            ask_server(asked, self._config, self._budget, sampling, tools=tools)
 
     def respond(
         self,
@@ -281,6 +288,14 @@ def _renderer(config: TokenConfig, http: Http) -> Renderer:
         return TemplateRenderer(http, config.model, template)
     except (OSError, UnicodeDecodeError, jinja2.TemplateSyntaxError) as error:
         raise ConfigError(f"no chat template at {config.chat_template!r}: {error}") from error
+
+
+def _token_ids(reply: dict[str, Any]) -> list[int]:
+    """The ids that ``/tokenize`` gives."""
+    ids = reply.get("tokens")
+    if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
+        raise PolicyError("the server's /tokenize gives no token ids", "see docs/rollouts.md")
+    return ids
 
 
 def _flags(config: TokenConfig) -> dict[str, Any]:

@@ -43,8 +43,9 @@ class PassRow(Record):
     """None: all levels."""
     k: int = Field(ge=1)
     estimate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    """None where the tasks have one database only."""
     n: int
     """Error-free samples."""
     num_tasks: int
@@ -72,6 +73,8 @@ class GateRow(Record):
     """What one gate found over all tasks."""
 
     gate: str
+    meaning: str = ""
+    """What it holds of a task that passes."""
     passed: int = 0
     failed: int = 0
     not_applicable: int = 0
@@ -86,20 +89,39 @@ class LiftRow(Record):
     """What training changed: one way of decoding, with 95 % intervals."""
 
     decoding: str
+    ceiling: tuple[float, float, float]
+    """Of a cold start that nobody misled: value, low, high."""
     before: tuple[float, float, float]
-    """Value, low, high."""
     after: tuple[float, float, float]
     lift: tuple[float, float, float]
     """Paired over databases."""
 
 
 class TrainingPart(Record):
-    """How a policy was trained."""
+    """The result of a training, which the page begins with."""
 
+    headline: str
+    """In a sentence, the ceiling included."""
     text: str
-    """What it was judged by."""
+    """What was judged, and what was planted."""
     lifts: tuple[LiftRow, ...]
     facts: dict[str, str] = Field(default_factory=dict)
+
+
+class Played(Record):
+    """An episode that is shown turn by turn."""
+
+    title: str
+    episode: Trajectory
+
+
+class TaskPath(Record):
+    """What tasks go through, step by step, and what comes of them."""
+
+    title: str
+    steps: tuple[str, ...]
+    end: str
+    """What the last step's tasks are used for."""
 
 
 class Curve(Record):
@@ -140,7 +162,11 @@ class ReportData(Record):
     """The commands that make this run again."""
     counts: dict[str, int | float] = Field(default_factory=dict)
     """The big numbers, by what they count."""
+    paths: tuple[TaskPath, ...] = ()
+    """From generation to where tasks are used."""
     funnel: tuple[FunnelStage, ...] = ()
+    funnel_hint: str = ""
+    """What the names of reasons mean."""
     tasks: tuple[TaskPoint, ...] = ()
     pass_at: tuple[PassRow, ...] = ()
     filtered: tuple[FilterRow, ...] = ()
@@ -151,8 +177,9 @@ class ReportData(Record):
     timings: tuple[StageTime, ...] = ()
     timings_title: str = "Seconds per stage"
     gates: tuple[GateRow, ...] = ()
-    episode: Trajectory | None = None
-    episode_task: PublicTask | None = None
+    played: tuple[Played, ...] = ()
+    """Of one task; two stand side by side, at the page's top if there is a training."""
+    played_task: PublicTask | None = None
     notes: tuple[str, ...] = ()
     """What a reader should know: what is not isolated, what was not run and why."""
 
@@ -179,8 +206,15 @@ def task_points(tasks: Iterable[TaskSpec]) -> tuple[TaskPoint, ...]:
     return tuple(points)
 
 
-def gate_rows(tasks: Iterable[TaskSpec]) -> tuple[GateRow, ...]:
-    """The evidence of these tasks, one row a gate, in the order the gates were run."""
+def gate_rows(
+    tasks: Iterable[TaskSpec], meanings: Mapping[str, str] | None = None
+) -> tuple[GateRow, ...]:
+    """The evidence of these tasks, one row a gate, in the order the gates were run.
+
+    Args:
+        tasks: whose.
+        meanings: gate -> what it holds of a task that passes.
+    """
     rows: dict[str, Counter[str]] = {}
     figures: dict[str, list[float]] = {}
     reasons: dict[str, Counter[str]] = {}
@@ -198,7 +232,10 @@ def gate_rows(tasks: Iterable[TaskSpec]) -> tuple[GateRow, ...]:
         common = reasons[name].most_common(1)[0][0] if name in reasons else ""
         lowest = min(figures[name]) if name in figures else None
         counts = {key: row[key] for key in row}
-        result.append(GateRow(gate=name, lowest_figure=lowest, reason=common, **counts))
+        meaning = (meanings or {}).get(name, "")
+        result.append(
+            GateRow(gate=name, meaning=meaning, lowest_figure=lowest, reason=common, **counts)
+        )
     return tuple(result)
 
 

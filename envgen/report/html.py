@@ -7,7 +7,6 @@ direction-changing characters are made visible, and a content security policy fo
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import unicodedata
 from itertools import count
@@ -19,33 +18,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from envgen.core.errors import StoreError
-from envgen.core.types import Message, Trajectory
 from envgen.report.data import Panel, PassRow, ReportData
-from envgen.report.plots import (
-    density_plot,
-    difficulty_plot,
-    lift_plot,
-    panel_plot,
-    pass_plot,
-)
-
-_MAX_TEXT = 20_000
-_FOLD_LINES = 14
-
-
-class Step(NamedTuple):
-    """One message of the episode, ready to show."""
-
-    number: int
-    role: str
-    tool: str | None
-    """The tool whose result it is."""
-    reasoning: str
-    text: str
-    calls: list[tuple[str, str]]
-    """(tool, arguments)"""
-    folded: bool
-    """Long: shown closed."""
+from envgen.report.plots import density_plot, difficulty_plot, panel_plot, pass_plot
+from envgen.report.transcript import steps_of
 
 
 class PassCell(NamedTuple):
@@ -94,13 +69,12 @@ def render_report(data: ReportData) -> str:
             for p in (pass_plot(data.pass_at, k) for k in sorted({*ks[:1], *ks[-1:]}))
             if p
         ],
-        "lift_plot": None if data.training is None else Markup(lift_plot(data.training)),
         "curve_groups": _curve_groups(data),
         "ks": ks,
         "pass_lines": _pass_lines(data.pass_at, ks),
         "total_s": sum(time.seconds for time in data.timings),
         "longest_s": max([1e-9, *(time.seconds for time in data.timings)]),
-        "steps": [] if data.episode is None else _steps(data.episode),
+        "transcripts": [(one, steps_of(one.episode)) for one in data.played],
         "kill_rates": _kill_rates(data),
     }
     return environment.get_template("report.html.j2").render(view)
@@ -139,63 +113,6 @@ def _curve_groups(data: ReportData) -> list[tuple[str, list[tuple[Panel, Markup]
     ]
 
 
-def _steps(episode: Trajectory) -> list[Step]:
-    names = {call.id: call.name for message in episode.messages for call in message.tool_calls}
-    return [_step(i, message, names) for i, message in enumerate(episode.messages)]
-
-
-def _step(number: int, message: Message, names: dict[str, str]) -> Step:
-    tool = None
-    text = message.content
-    if message.role == "tool":
-        tool = names.get(message.tool_call_id or "", "a call")
-        text = _pretty_json(text)
-    calls = []
-    for call in message.tool_calls:
-        if call.arguments is None:
-            calls.append((call.name, call.arguments_text or ""))
-        else:
-            calls.append((call.name, _arguments(call.arguments)))
-    folded = (
-        message.role in ("tool", "system") and text.count("\n") + len(text) // 100 > _FOLD_LINES
-    )
-    return Step(
-        number, message.role, tool, _cut(message.reasoning or ""), _cut(text),
-        [(name, _cut(arguments)) for name, arguments in calls], folded,
-    )  # fmt: skip
-
-
-def _arguments(arguments: dict[str, Any]) -> str:
-    return "\n".join(f"{name} = {_argument(value)}" for name, value in arguments.items())
-
-
-def _argument(value: Any) -> str:
-    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
-        pretty = _pretty_json(value)
-        if pretty != value:
-            return pretty
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _pretty_json(text: str) -> str:
-    if text.strip()[:1] not in ("{", "["):
-        return text
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    if isinstance(value, list) and value and all(isinstance(x, dict) for x in value):
-        return "[\n" + ",\n".join("  " + json.dumps(x, ensure_ascii=False) for x in value) + "\n]"
-    line = json.dumps(value, ensure_ascii=False)
-    return line if len(line) <= 90 else json.dumps(value, ensure_ascii=False, indent=2)
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _MAX_TEXT:
-        return text
-    return f"{text[:_MAX_TEXT]}\n[... {len(text) - _MAX_TEXT:,} more characters]"
-
-
 def _pass_lines(rows: tuple[PassRow, ...], ks: list[int]) -> list[PassLine]:
     groups: dict[tuple[str, int | None], dict[int, PassRow]] = {}
     for row in rows:
@@ -214,10 +131,15 @@ def _pass_lines(rows: tuple[PassRow, ...], ks: list[int]) -> list[PassLine]:
 
 
 def _cell(row: PassRow) -> PassCell:
-    low, high = max(0.0, min(1.0, row.low)), max(0.0, min(1.0, row.high))
+    if row.low is None or row.high is None:
+        low = high = row.estimate
+        interval = "one database"
+    else:
+        low, high = max(0.0, min(1.0, row.low)), max(0.0, min(1.0, row.high))
+        interval = f"{_share(row.low)} to {_share(row.high)}"
     return PassCell(
         text=_share(row.estimate),
-        interval=f"{_share(row.low)} to {_share(row.high)}",
+        interval=interval,
         low=100 * low,
         width=max(1.0, 100 * (high - low)),
         at=100 * max(0.0, min(1.0, row.estimate)),

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from envgen.core.seeding import derive, rng
-from envgen.report.data import Panel, PassRow, TaskPoint, TrainingPart
+from envgen.report.data import Panel, PassRow, TaskPoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +112,9 @@ def pass_plot(rows: Sequence[PassRow], k: int) -> str:
             shift = (i - (len(policies) - 1) / 2) * 0.14
             xs = [(row.level or 0) + shift for row in own]
             for x, row in zip(xs, own, strict=True):
-                axes.plot([x, x], [row.low, row.high], color=SERIES[i], linewidth=1.6, alpha=0.6)
+                if row.low is not None and row.high is not None:
+                    ends = [row.low, row.high]
+                    axes.plot([x, x], ends, color=SERIES[i], linewidth=1.6, alpha=0.6)
             ys = [row.estimate for row in own]
             axes.plot(
                 xs, ys, "o", color=SERIES[i], markersize=5, label=_label(policy), clip_on=False
@@ -123,26 +125,6 @@ def pass_plot(rows: Sequence[PassRow], k: int) -> str:
         _levels(axes, [row.level or 0 for row in rows])
 
     return _svg(f"pass{k}", draw, f"pass@{k} by policy and level")
-
-
-def lift_plot(part: TrainingPart) -> str:
-    """pass@1 before and after training, with intervals."""
-
-    def draw(axes: Axes) -> None:
-        for i, side in enumerate(("before", "after")):
-            for x, row in enumerate(part.lifts):
-                value, low, high = getattr(row, side)
-                at = x + (i - 0.5) * 0.2
-                axes.plot([at, at], [low, high], color=SERIES[i], linewidth=1.6, alpha=0.6)
-                label = side if x == 0 else None
-                axes.plot([at], [value], "o", color=SERIES[i], markersize=7, label=label)
-        axes.set_xlim(-0.6, len(part.lifts) - 0.4)
-        axes.set_xticks(range(len(part.lifts)), [row.decoding for row in part.lifts])
-        axes.set_ylim(-0.02, 1.02)
-        axes.set_ylabel("pass@1, held out")
-        _legend(axes)
-
-    return _svg("lift", draw, "pass@1 on held-out tasks before and after GRPO")
 
 
 def panel_plot(panel: Panel, number: int) -> str:

@@ -38,7 +38,7 @@ class _Plan(NamedTuple):
 PLANS = (
     _Plan(
         "Reward", "mean of a step's rollouts",
-        {"reward/pass_rate": "passed", "reward/total": "total reward"},
+        {"reward/pass_rate": "passed", "reward/total": "total reward", "eval/pass_rate": "held out"},
     ),
     _Plan(
         "Penalties", "what the losses take from the reward",

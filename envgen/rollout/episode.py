@@ -24,12 +24,11 @@ from envgen.core.types import (
     Usage,
 )
 from envgen.environments.actions import encode_message
-from envgen.environments.episodes import EpisodeEnv
+from envgen.environments.episodes import SANDBOX_DIED, EpisodeEnv
 from envgen.policies.base import (
     BudgetExceededError,
     CancelledPolicyError,
     ContextOverflowError,
-    DeadlineExceededError,
     Policy,
     PolicyReply,
     Tool,
@@ -45,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 RETRIES = 2
 """An environment or verifier that breaks is tried so many times more."""
+TOKENS_PER_S = 100.0
+"""An episode's clock takes each token that the policy writes to last 1/100 s, whatever it really took."""
 
 TokenArrays = dict[int, Mapping[str, NDArray[Any]]]
 
@@ -84,6 +85,8 @@ class _Progress:
     """That the policy is told of."""
     submit: str | None = None
     """The one that takes the answer."""
+    written: int = 0
+    """Tokens of all replies."""
     counted: int = 0
     """Messages whose length is in ``estimate``."""
     estimate: int = 0
@@ -91,6 +94,7 @@ class _Progress:
     def note(self, reply: PolicyReply, message_index: int) -> None:
         """Count a reply that becomes the message at ``message_index``."""
         self.usage = self.usage + reply.usage
+        self.written += reply.usage.completion_tokens or estimated_tokens([reply.message])
         if reply.tokens is not None:
             self.tokens[len(self.turns)] = reply.tokens.arrays()
         self.turns.append(
@@ -119,9 +123,10 @@ def run_episode(
     """Play one episode; whatever spoils it is recorded on the trajectory.
 
     The environment counts the task's turns; tokens, seconds and ``max_turns`` are enforced here. An
-    episode that runs out of them is scored as one without a submission. An ``EnvError`` or
-    ``VerifierError`` is tried again twice; then, like any ``PolicyError``, it makes the episode count
-    neither way.
+    episode that runs out of them is scored as one without a submission. Seconds are the agent's own: what
+    its tools took on the processor, and its tokens at ``TOKENS_PER_S``; no waiting for anything. An
+    ``EnvError`` or ``VerifierError`` is tried again twice; then, like any ``PolicyError``, it makes the
+    episode count neither way. So is a step that raises anything else; after three such the episode scores 0.
 
     Args:
         env: reused between episodes.
@@ -140,7 +145,7 @@ def run_episode(
         CancelledPolicyError: when ``cancel`` was set; this episode is dropped.
     """
     settings = _Settings(sampling or Sampling(), context, cancel, style, max_turns)
-    usage = Usage()
+    usage, broken = Usage(), 0
     for attempt in range(RETRIES + 1):
         progress = _Progress(time.time(), time.monotonic(), usage=usage)
         try:
@@ -148,7 +153,8 @@ def run_episode(
             return _result(env, policy, task_id, sample, seed, style, progress, stop, score, None)
         except (BudgetExceededError, CancelledPolicyError):
             raise
-        except (EnvError, VerifierError, SandboxError) as error:
+        except (EnvError, VerifierError, SandboxError, _BrokenStepError) as error:
+            broken += isinstance(error, _BrokenStepError)
             usage = progress.usage  # what failed attempts cost is paid too
             failure: Exception = error
             logger.info("task %s sample %d, attempt %d: %s", task_id, sample, attempt + 1, error)
@@ -157,9 +163,11 @@ def run_episode(
             if not isinstance(error, EnvgenError):
                 logger.exception("task %s sample %d broke", task_id, sample)
             break
+    if broken > RETRIES:
+        stop = StopReason.SANDBOX_DIED
+        env.faults.append(str(failure)[:2_000])
+        return _result(env, policy, task_id, sample, seed, style, progress, stop, DIED, None)
     stop = StopReason.ERROR
-    if isinstance(failure, DeadlineExceededError):
-        stop = StopReason.TIME_LIMIT
     told = TrajectoryError(kind=type(failure).__name__, text=str(failure)[:2_000])
     return _result(env, policy, task_id, sample, seed, style, progress, stop, None, told)
 
@@ -177,19 +185,18 @@ def _play(
     submit = submit_tool(info["tools"], task)
     progress.submit = None if submit is None else tool_name(submit)
     tools = progress.tools = offered(settings.style, info["tools"], progress.submit)
-    deadline = progress.start + task.limits.seconds
     cancel = settings.cancel
     if settings.context is not None:
         progress.context = ContextManager(settings.context, policy, task, seed)
     while env.stop is None:
         messages = styled(settings.style, env.messages)
-        if time.monotonic() >= deadline:
+        if _agent_s(env, progress) >= task.limits.seconds:
             return StopReason.TIME_LIMIT, _UNSCORED
         if settings.max_turns is not None and len(progress.turns) >= settings.max_turns:
             return StopReason.TURN_LIMIT, _UNSCORED
         if cancel is not None and cancel.is_set():
             raise CancelledPolicyError("the run was stopped")
-        seen, used = _view(messages, settings, deadline, progress)
+        seen, used = _view(messages, settings, progress)
         if used >= task.limits.tokens:
             return StopReason.TOKEN_LIMIT, _UNSCORED
         try:
@@ -197,7 +204,6 @@ def _play(
                 seen,
                 tools,
                 _within(settings.sampling, task.limits.tokens - used),
-                deadline=deadline,
                 cancel=cancel,
                 seed=seed,
                 task=task,
@@ -205,13 +211,29 @@ def _play(
         except ContextOverflowError:
             return StopReason.TOKEN_LIMIT, _UNSCORED
         progress.note(reply, len(messages))
-        env.step(encode_message(reply.message))
+        _step(env, reply.message)
     assert env.score is not None
     return env.stop, env.score
 
 
+class _BrokenStepError(Exception):
+    """A step raised what it must not."""
+
+
+def _step(env: EpisodeEnv, message: Message) -> None:
+    try:
+        env.step(encode_message(message))
+    except EnvgenError:
+        raise
+    except (
+        Exception
+    ) as error:  # whatever an action can bring about must not make its episode vanish
+        logger.exception("task %s: a step broke", env.task.id)
+        raise _BrokenStepError(f"a step broke: {type(error).__name__}: {error}") from error
+
+
 def _view(
-    messages: Sequence[Message], settings: _Settings, deadline: float, progress: _Progress
+    messages: Sequence[Message], settings: _Settings, progress: _Progress
 ) -> tuple[Sequence[Message], int]:
     """What the policy sees now, and about how many tokens that is."""
     used = _tokens_used(messages, progress)
@@ -219,12 +241,20 @@ def _view(
     if context is None:
         return messages, used
     events = len(context.events)
-    seen = context.manage(
-        messages, used, settings.sampling, deadline=deadline, cancel=settings.cancel
-    )
+    seen = context.manage(messages, used, settings.sampling, cancel=settings.cancel)
     return seen, context.events[-1].tokens_after if len(context.events) > events else used
 
 
+def _agent_s(env: EpisodeEnv, progress: _Progress) -> float:
+    """What an episode has used of ``limits.seconds``."""
+    written = progress.written
+    if progress.context is not None:
+        written += progress.context.usage.completion_tokens
+    return env.tool_s + written / TOKENS_PER_S
+
+
+DIED = Score(value=0.0, passed=False, reasons=(SANDBOX_DIED,))
+"""Of an episode whose actions end whatever it is played in."""
 _UNSCORED = Score(value=0.0, passed=False, reasons=(NO_SUBMISSION,))
 
 
@@ -277,6 +307,8 @@ def _result(
         usage=progress.usage + progress.context.usage if progress.context else progress.usage,
         started_at=progress.started_at,
         wall_s=time.monotonic() - progress.start,
+        agent_s=_agent_s(env, progress),
+        faults=tuple(env.faults),
         error=error,
     )
     why = None
@@ -288,5 +320,5 @@ def _result(
 
 def equal_but_times(first: Trajectory, second: Trajectory) -> bool:
     """Whether two trajectories are the same, times aside."""
-    blank = {"started_at": 0.0, "wall_s": 0.0}
+    blank = {"started_at": 0.0, "wall_s": 0.0, "agent_s": 0.0}
     return first.model_copy(update=blank) == second.model_copy(update=blank)

@@ -16,12 +16,18 @@ from pydantic import Field, JsonValue
 
 from envgen.core import seeding
 from envgen.core.errors import ConfigError, ResumeError
-from envgen.core.types import PassAt, Record
+from envgen.core.types import Evidence, PassAt, Record
 from envgen.environments.hosts import open_dataset
-from envgen.rollout.pass_at_k import PassReport, TaskPass, pass_report, task_pass
+from envgen.rollout.pass_at_k import (
+    PassReport,
+    TaskPass,
+    databases_of,
+    pass_report,
+    task_pass,
+)
 from envgen.rollout.run import Progress, RolloutConfig, rollout
 from envgen.store.dataset import Dataset
-from envgen.store.runs import RunStore
+from envgen.store.runs import RunStore, TaskCounts
 from envgen.store.subset import subset
 
 
@@ -29,8 +35,10 @@ class FilterConfig(Record):
     """Which tasks are kept."""
 
     dataset: str
-    rollouts: str
-    """Run folder of a rollout on that dataset."""
+    rollouts: str | None = None
+    """Run folder of a rollout on that dataset; None: no pass rate matters."""
+    proof: Literal["any", "strict"] = "any"
+    """``strict`` drops code tasks with a fail-to-pass test whose verdict is not proven."""
     out: str
     """Folder of the kept dataset."""
     pass_at: int = Field(default=100, ge=1)
@@ -47,7 +55,7 @@ class FilterConfig(Record):
     db_url: str | None = None
 
 
-Verdict = Literal["kept", "undecided", "too_hard", "too_easy"]
+Verdict = Literal["kept", "undecided", "too_hard", "too_easy", "unproven"]
 
 
 class Filtered(Record):
@@ -65,6 +73,7 @@ class LevelCounts(Record):
     undecided: int = 0
     too_hard: int = 0
     too_easy: int = 0
+    unproven: int = 0
 
 
 class FilterReport(Record):
@@ -99,24 +108,21 @@ def filter(config: FilterConfig) -> FilterReport:
 
     Raises:
         ResumeError: when the rollouts were made on another dataset.
-        ConfigError: when no task is kept.
+        ConfigError: when no task is kept, or the configuration asks for nothing.
         StoreError: when there are no rollouts, or the out folder is taken.
     """
     dataset = open_dataset(config.dataset, unproven=config.unproven)
-    with RunStore.read(config.rollouts, db_url=config.db_url) as store:
-        if store.dataset_hash != dataset.manifest.content_hash:
-            raise ResumeError(
-                f"the rollouts in {config.rollouts!r} were made on another dataset",
-                "roll out on this dataset first",
-            )
-        counts, policy = store.counts(), str(store.stage("policy") or "")
+    counts, policy = _counts(config, dataset)
     ks = sorted({1, config.pass_at})
     decisions = []
     for task_id in sorted({*counts, *dataset.own_task_ids}):
-        n, c, errors = counts.get(task_id, (0, 0, 0))
+        n, c, errors = counts.get(task_id, TaskCounts(0, 0, 0))
         level = dataset.facts(task_id).level
         task = task_pass(task_id, n, c, ks, errors=errors, level=level)
-        decisions.append(Filtered(task=task, verdict=judge(task, config)))
+        verdict: Verdict = "kept" if config.rollouts is None else judge(task, config)
+        if config.proof == "strict" and not is_proven(dataset.tasks[task_id].evidence):
+            verdict = "unproven"
+        decisions.append(Filtered(task=task, verdict=verdict))
     report = FilterReport(
         policy=policy,
         pass_at=config.pass_at,
@@ -126,12 +132,35 @@ def filter(config: FilterConfig) -> FilterReport:
     )
     if not report.kept:
         verdicts = Counter(decision.verdict for decision in decisions)
-        raise ConfigError(
-            f"no task is kept: {dict(sorted(verdicts.items()))}",
-            f"pass@{config.pass_at} needs {config.pass_at} error-free samples a task",
-        )
+        hint = f"pass@{config.pass_at} needs {config.pass_at} error-free samples a task"
+        if config.rollouts is None:
+            hint = "`envgen list` tells how many verdicts of each task are proven"
+        raise ConfigError(f"no task is kept: {dict(sorted(verdicts.items()))}", hint)
     subset(dataset, report.kept, config.out, name=config.name, funnel={"filter": _funnel(report)})
     return report
+
+
+def is_proven(evidence: Evidence) -> bool:
+    """Whether every verdict of a code task is proven; tasks of other families have no such gate."""
+    gate = next((one for one in evidence if one.gate == "verdicts"), None)
+    if gate is None:
+        return all(one.gate != "fail_to_pass" for one in evidence)
+    return gate.figure == gate.n
+
+
+def _counts(config: FilterConfig, dataset: Dataset) -> tuple[dict[str, TaskCounts], str]:
+    """Samples, passes and errors of each task, and whose they are."""
+    if config.rollouts is None:
+        if config.proof == "any":
+            raise ConfigError("nothing to filter by", "give rollouts, or ask for strict proof")
+        return {}, ""
+    with RunStore.read(config.rollouts, db_url=config.db_url) as store:
+        if store.dataset_hash != dataset.manifest.content_hash:
+            raise ResumeError(
+                f"the rollouts in {config.rollouts!r} were made on another dataset",
+                "roll out on this dataset first",
+            )
+        return store.counts(), str(store.stage("policy") or "")
 
 
 def _by_level(decisions: Sequence[Filtered]) -> tuple[LevelCounts, ...]:
@@ -186,7 +215,8 @@ def reestimate(
     levels = {task_id: opened.facts(task_id).level for task_id in opened.own_task_ids}
     with RunStore.read(out, db_url=selection.db_url) as store:
         policy = str(store.stage("policy") or "")
-        return pass_report(store.counts(), ks, policy=policy, levels=levels)
+        databases = databases_of(opened, opened.own_task_ids)
+        return pass_report(store.counts(), ks, policy=policy, levels=levels, databases=databases)
 
 
 def with_pass_rates(

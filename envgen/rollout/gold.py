@@ -20,7 +20,7 @@ from envgen.policies.base import Policy, PolicyReply, Tool, assistant_turns
 from envgen.policies.budget import Budget
 from envgen.policies.greedy import GreedyPolicy
 from envgen.policies.programs import CALLS_PER_TURN, Call, call_message, submit_message
-from envgen.policies.registry import KINDS, PolicyConfig, parse_policy
+from envgen.policies.registry import KINDS, PolicyConfig, parse_policy, refuse_options
 from envgen.store.dataset import Dataset
 
 _KEPT = 64
@@ -36,8 +36,12 @@ def make_policy(
     Raises:
         ConfigError: for an unknown or malformed spec.
     """
-    spec = config if isinstance(config, str) else config.spec
+    if isinstance(config, str):
+        config = PolicyConfig(spec=config)
+    spec = config.spec
     kind, _, rest = spec.partition(":")
+    if kind in ("gold", "noisy-gold", "hasty"):
+        refuse_options(config)
     if kind == "gold" and not rest:
         return GoldPolicy(dataset)
     if kind == "noisy-gold":

@@ -1,27 +1,36 @@
-"""pass@k: how likely at least one of k samples passes, per task, with an interval.
+"""pass@k: how likely at least one of k samples passes, with intervals.
 
 The estimate is the unbiased one of Chen et al. 2021 (arXiv 2107.03374): 1 - C(n - c, k) / C(n, k) for c
-passes in n samples. The interval is Clopper-Pearson's exact one on pass@1, mapped by 1 - (1 - p)^k: it is an
-interval for a policy whose samples are independent with one success rate. Episodes that were spoiled by an
-error count in neither n nor c; with fewer than k samples a task is undecided.
+passes in n samples. Episodes that were spoiled by an error count in neither n nor c; with fewer than k
+samples a task is undecided.
+
+A task's interval is about that task: what more samples of it would tell. It is Clopper and Pearson's exact
+one (1934) on pass@1, mapped by the monotone 1 - (1 - p)^k, and then widened to hold the estimate, which can
+lie beyond it because it is unbiased and not the plug-in 1 - (1 - c/n)^k. Both leave its coverage at least
+nominal, if samples are independent with one success rate.
+
+The interval of a mean over tasks is about other tasks, too: what more databases would tell. It comes from
+resampling databases (``envgen.rollout.bootstrap``), for ``envgen pass-at-k`` as for ``envgen eval``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from pydantic import Field
 
 from envgen.core.types import Record
-
-
-class Interval(NamedTuple):
-    """A confidence interval."""
-
-    low: float
-    high: float
+from envgen.rollout.bootstrap import (
+    BootstrapConfig,
+    Estimate,
+    Interval,
+    Ratio,
+    clopper_pearson,
+    estimate,
+)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -38,26 +47,14 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 0.0 - math.expm1(math.fsum(math.log1p(-c / (n - i)) for i in range(k)))
 
 
-def clopper_pearson(n: int, c: int, confidence: float = 0.95) -> Interval:
-    """The exact binomial interval for a success rate.
-
-    Raises:
-        ValueError: unless 0 <= c <= n, n > 0 and 0 < confidence < 1.
-    """
-    if not (0 <= c <= n and n > 0 and 0 < confidence < 1):
-        raise ValueError(f"no interval for {c} of {n} at {confidence}")
-    from scipy.special import betaincinv
-
-    alpha = 1 - confidence
-    low = 0.0 if c == 0 else float(betaincinv(c, n - c + 1, alpha / 2))
-    high = 1.0 if c == n else float(betaincinv(c + 1, n - c, 1 - alpha / 2))
-    return Interval(low, high)
-
-
 def pass_at_k_interval(n: int, c: int, k: int, confidence: float = 0.95) -> Interval:
-    """Clopper-Pearson's interval on pass@1, mapped to pass@k."""
+    """A task's interval of pass@k; holds the estimate, if there are k samples for one."""
     low, high = clopper_pearson(n, c, confidence)
-    return Interval(*(-math.expm1(k * math.log1p(-p)) if p < 1 else 1.0 for p in (low, high)))
+    low, high = (-math.expm1(k * math.log1p(-p)) if p < 1 else 1.0 for p in (low, high))
+    if k > n:
+        return Interval(low, high)
+    value = pass_at_k(n, c, k)
+    return Interval(min(low, value), max(high, value))
 
 
 class TaskPass(Record):
@@ -73,7 +70,7 @@ class TaskPass(Record):
     values: dict[int, float | None]
     """k -> estimate; None where there are fewer than k samples."""
     intervals: dict[int, tuple[float, float]] = Field(default_factory=dict)
-    """k -> interval (Clopper-Pearson on pass@1, mapped); for every k, once there is a sample."""
+    """k -> interval about this task; for every k, once there is a sample."""
 
     def decided(self, k: int) -> bool:
         """Whether there are enough samples for pass@k."""
@@ -84,11 +81,15 @@ class GroupPass(Record):
     """Mean pass@k over the tasks of a level, or over all of them."""
 
     group: str
+    level: int | None = None
+    """None: of all levels."""
     tasks: int
     samples: int
     errors: int
     means: dict[int, float | None]
     """k -> mean over the decided tasks."""
+    intervals: dict[int, tuple[float, float]] = Field(default_factory=dict)
+    """k -> interval of the mean over databases; none where the decided tasks have one database only."""
     undecided: dict[int, int]
     """k -> tasks with fewer than k error-free samples."""
     solved: int
@@ -129,18 +130,51 @@ def task_pass(
     )
 
 
-def group_pass(group: str, tasks: Iterable[TaskPass], ks: Sequence[int]) -> GroupPass:
-    """The means over some tasks; undecided ones are left out of a mean and counted."""
+def group_pass(
+    level: int | None,
+    tasks: Iterable[TaskPass],
+    ks: Sequence[int],
+    *,
+    databases: Mapping[str, str] | None = None,
+    confidence: float = 0.95,
+) -> GroupPass:
+    """The means over some tasks; undecided ones are left out of a mean and counted.
+
+    Args:
+        level: theirs; None if they are all.
+        tasks: its tasks.
+        ks: the k to report.
+        databases: task id -> database; a task that is not in it has one of its own.
+        confidence: of the intervals.
+    """
     tasks = list(tasks)
-    decided = {k: [v for t in tasks if (v := t.values[k]) is not None] for k in ks}
+    found = {k: _mean(tasks, k, databases or {}, confidence) for k in ks}
     return GroupPass(
-        group=group,
+        group="all" if level is None else f"level {level}",
+        level=level,
         tasks=len(tasks),
         samples=sum(task.n for task in tasks),
         errors=sum(task.errors for task in tasks),
-        means={k: math.fsum(v) / len(v) if v else None for k, v in decided.items()},
-        undecided={k: len(tasks) - len(v) for k, v in decided.items()},
+        means={k: None if mean is None else mean.value for k, mean in found.items()},
+        intervals={
+            k: (mean.low, mean.high)
+            for k, mean in found.items()
+            if mean is not None and mean.low is not None and mean.high is not None
+        },
+        undecided={k: sum(not task.decided(k) for task in tasks) for k in ks},
         solved=sum(task.c > 0 for task in tasks),
+    )
+
+
+def _mean(
+    tasks: Sequence[TaskPass], k: int, databases: Mapping[str, str], confidence: float
+) -> Estimate | None:
+    decided = [(task.task_id, v) for task in tasks if (v := task.values[k]) is not None]
+    return estimate(
+        Ratio.mean([value for _, value in decided]),
+        [databases.get(task_id, task_id) for task_id, _ in decided],
+        BootstrapConfig(confidence=confidence),
+        proportion=True,
     )
 
 
@@ -150,6 +184,7 @@ def pass_report(
     *,
     policy: str = "",
     levels: Mapping[str, int | None] | None = None,
+    databases: Mapping[str, str] | None = None,
     confidence: float = 0.95,
 ) -> PassReport:
     """The tables of a run.
@@ -159,6 +194,7 @@ def pass_report(
         ks: the k to report, each at least 1.
         policy: whose run it is.
         levels: task id -> level.
+        databases: task id -> database; a task that is not in it has one of its own.
         confidence: of the intervals.
     """
     levels = levels or {}
@@ -172,13 +208,14 @@ def pass_report(
     for task in tasks:
         if task.level is not None:
             groups.setdefault(task.level, []).append(task)
+    pooled = partial(group_pass, ks=ks, databases=databases, confidence=confidence)
     return PassReport(
         policy=policy,
         ks=tuple(ks),
         confidence=confidence,
         tasks=tuple(tasks),
-        levels=tuple(group_pass(f"level {level}", groups[level], ks) for level in sorted(groups)),
-        total=group_pass("all", tasks, ks),
+        levels=tuple(pooled(level, groups[level]) for level in sorted(groups)),
+        total=pooled(None, tasks),
     )
 
 
@@ -198,10 +235,28 @@ def run_report(
     from envgen.store.runs import RunStore
 
     with RunStore.read(folder, db_url=db_url) as store:
-        levels: dict[str, int | None] = {}
-        if dataset is not None:
+        if dataset is None:
+            levels, databases = (_noted(store.stage(name)) for name in ("levels", "databases"))
+        else:
             levels = {task_id: dataset.facts(task_id).level for task_id in dataset.tasks}
-        elif isinstance(stored := store.stage("levels"), dict):
-            levels = {name: level for name, level in stored.items() if isinstance(level, int)}
-        policy = str(store.config.get("policy", ""))
-        return pass_report(store.counts(), ks, policy=policy, levels=levels, confidence=confidence)
+            databases = databases_of(dataset, dataset.tasks)
+        return pass_report(
+            store.counts(),
+            ks,
+            policy=str(store.config.get("policy", "")),
+            levels=levels,
+            databases=databases,
+            confidence=confidence,
+        )
+
+
+def databases_of(dataset: Any, task_ids: Iterable[str]) -> dict[str, str]:
+    """Task id -> what its rows are known by; a task without a database has its environment's id."""
+    return {
+        task_id: dataset.database_hash(task_id) or dataset.facts(task_id).environment_id
+        for task_id in task_ids
+    }
+
+
+def _noted(stage: Any) -> dict[str, Any]:
+    return stage if isinstance(stage, dict) else {}

@@ -7,19 +7,19 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, JsonValue
 
 from envgen.core import seeding
-from envgen.core.errors import ConfigError, ResumeError, WorkerDiedError
+from envgen.core.errors import ConfigError, PolicyError, ResumeError, WorkerDiedError
 from envgen.core.executor import Executor, LocalExecutor, Outcome, WorkerSpec
 from envgen.core.types import (
     Record,
     Sampling,
-    SourceKind,
     StopReason,
     Style,
     Trajectory,
@@ -28,12 +28,15 @@ from envgen.core.types import (
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
 from envgen.policies.budget import Budget
 from envgen.policies.context import ContextConfig
+from envgen.policies.preflight import preflight
 from envgen.policies.registry import PolicyConfig, unknown_policy
+from envgen.policies.repeats import Repeats
 from envgen.policies.styles import thinks
-from envgen.rollout.episode import EpisodeResult
+from envgen.rollout.episode import DIED, EpisodeResult
 from envgen.rollout.gold import POLICY_KINDS, make_policy
-from envgen.sandboxes.zygote import choose
+from envgen.rollout.pass_at_k import databases_of
 from envgen.store.dataset import Dataset
+from envgen.store.run_folder import RUN_FILE
 from envgen.store.runs import RunStore
 
 logger = logging.getLogger(__name__)
@@ -78,8 +81,14 @@ class RolloutConfig(Record):
     """episode: each has a sandbox of its own, not only each environment."""
     max_cost_usd: float | None = Field(default=None, ge=0)
     unproven: bool = False
+    trust: bool = False
+    """The user wrote or read the dataset's code, which so may run without isolation."""
     retry_errors: bool = False
     """Forget the errored episodes of a resumed run first, and play them again."""
+    preflight: bool = True
+    """Ask a model server one small thing before anything is stored."""
+    max_errors: int = Field(default=5, ge=0)
+    """Stop after so many identical errors of a model in a row; 0: never."""
     db_url: str | None = None
 
     @property
@@ -105,6 +114,7 @@ class RolloutConfig(Record):
             "context": self.context.model_dump(mode="json"),
         }
         later: dict[str, JsonValue] = {"style": self.style, "max_turns": self.max_turns}
+        later["trust"] = self.trust or None
         return found | {name: value for name, value in later.items() if value is not None}
 
 
@@ -135,6 +145,10 @@ class Progress(NamedTuple):
     errors: int
     cost_usd: float
     seconds: float
+    replies: int = 0
+    """Of a model in this process, so far;"""
+    replies_left: int = 0
+    """and how many more the unfinished episodes may have at most."""
 
 
 class RolloutSummary(Record):
@@ -147,6 +161,8 @@ class RolloutSummary(Record):
     wanted: int
     new: int
     """Of these, made by this call."""
+    spoiled: int = 0
+    """Of the new ones, those that an error spoiled."""
     passed: int
     errors: int
     mean_calls: float
@@ -156,6 +172,9 @@ class RolloutSummary(Record):
     """How this call's episodes ended."""
     faults: dict[str, int] = Field(default_factory=dict)
     """What went wrong in this call's errored episodes, most frequent first; at most ten texts."""
+    tool_faults: dict[str, int] = Field(default_factory=dict)
+    """What tools and verifiers did in this call's episodes that no spec documents, most frequent first; at
+    most ten texts. They count against the environment; the episodes went on, or were scored."""
     misfits: dict[str, int] = Field(default_factory=dict)
     """Why episodes of this call are no records of the style that was asked for."""
     cost_usd: float
@@ -181,32 +200,68 @@ def rollout(
         cancel: set to stop early.
 
     Raises:
-        ConfigError: for unknown tasks or policies.
+        ConfigError: for unknown tasks or policies, and for a model server that can't be used.
         DatasetError: when the dataset is corrupt, or unproven and that was not asked for.
+        PolicyError: when a model fails again and again in the same way (``max_errors``); what was played
+            is stored.
         ResumeError: when the folder holds another run, or the model's weights have changed since.
         SandboxUnavailableError: when the dataset's code can't be isolated here and isn't trusted.
     """
+    from envgen.environments.families import check_backend
     from envgen.environments.hosts import open_dataset
 
     if config.policy.spec.partition(":")[0] not in POLICY_KINDS:
         raise unknown_policy(config.policy.spec)  # before the folder belongs to this config
-    dataset = open_dataset(config.dataset, unproven=config.unproven)
+    dataset = open_dataset(config.dataset, unproven=config.unproven, trust=config.trust)
     task_ids = _task_ids(dataset, config)
-    if any(dataset.facts(task_id).family == "general" for task_id in task_ids):
-        trusted = dataset.source is not SourceKind.FOREIGN
-        choose(config.backend, trusted, config.isolate)  # or refuse at once
-    with RunStore.open(
+    check_backend(dataset, task_ids, config.backend, config.isolate)
+    with ExitStack() as stack:
+        store: RunStore | None = None
+        if (Path(config.out) / RUN_FILE).is_file():
+            store = stack.enter_context(_store(config, dataset))
+        todo = _todo(config, task_ids, store)
+        budget = Budget(config.max_cost_usd, 0.0 if store is None else _spent(store))
+        policy = make_policy(config.player, dataset, budget=budget)
+        stack.callback(getattr(policy, "close", lambda: None))
+        if todo and config.preflight and not budget.empty:
+            preflight(policy, config.sampling, tools=config.style != "reasoning")
+        if store is None:  # only now: a policy that can't play leaves no folder behind
+            store = stack.enter_context(_store(config, dataset))
+        session = _Run(config, dataset, task_ids, store, progress, cancel or Event(), budget)
+        return session.run(policy, todo)
+
+
+def _store(config: RolloutConfig, dataset: Dataset) -> RunStore:
+    return RunStore.open(
         Path(config.out),
         config=config.identity(),
         dataset_hash=dataset.manifest.content_hash,
         db_url=config.db_url,
-    ) as store:
-        return _Run(config, dataset, task_ids, store, progress, cancel or Event()).run()
+    )
+
+
+def _todo(
+    config: RolloutConfig, task_ids: tuple[str, ...], store: RunStore | None
+) -> list[tuple[str, int]]:
+    """(task id, sample) of what is not stored yet."""
+    if store is not None and config.retry_errors:
+        store.discard_errors()
+    done = set() if store is None else store.done()
+    every = ((task_id, sample) for task_id in task_ids for sample in range(config.n))
+    return [one for one in every if one not in done]
+
+
+def _spent(store: RunStore) -> float:
+    noted = store.stage("spent_usd")
+    return max(store.totals()["cost_usd"], noted if isinstance(noted, int | float) else 0.0)
 
 
 def _task_ids(dataset: Dataset, config: RolloutConfig) -> tuple[str, ...]:
     if config.task_ids is None:
-        return tuple(dataset.tasks) if config.variants else dataset.own_task_ids
+        found = tuple(dataset.tasks) if config.variants else dataset.own_task_ids
+        if not found:
+            raise ConfigError(f"{config.dataset!r} holds no task to play", "see envgen list")
+        return found
     for task_id in config.task_ids:
         if task_id not in dataset.tasks:
             raise ConfigError(f"the dataset has no task {task_id!r}", "see envgen list")
@@ -231,6 +286,7 @@ class _Run:
         store: RunStore,
         progress: Callable[[Progress], None] | None,
         cancel: Event,
+        budget: Budget,
     ) -> None:
         self._config = config
         self._dataset = dataset
@@ -242,40 +298,40 @@ class _Run:
         self._ended: Literal["complete", "cost", "interrupted"] = "complete"
         self._stops: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
+        self._tool_faults: Counter[str] = Counter()
         self._misfits: Counter[str] = Counter()
-        self._calls = self._reached = self._new = 0
+        self._calls = self._reached = self._new = self._spoiled = 0
+        self._replies = self._replies_of_ended = self._most_replies = 0
         counts = store.counts().values()
         self._passed = sum(count.c for count in counts)
         self._errors = sum(count.errors for count in counts)
-        spent = store.stage("spent_usd")
-        totals = store.totals()
-        self._cost = max(totals["cost_usd"], spent if isinstance(spent, int | float) else 0.0)
-        self._budget = Budget(config.max_cost_usd, self._cost)
+        self._cost = _spent(store)
+        self._budget = budget
+        self._repeats = Repeats(config.max_errors)
+        self._fatal = ""
 
-    def run(self) -> RolloutSummary:
-        if self._config.retry_errors:
-            self._store.discard_errors()
-        done = self._store.done()
-        todo = [
-            (task_id, sample)
-            for task_id in self._task_ids
-            for sample in range(self._config.n)
-            if (task_id, sample) not in done
-        ]
+    def run(self, policy: Policy, todo: list[tuple[str, int]]) -> RolloutSummary:
         self._wanted = len(self._task_ids) * self._config.n
         self._before = self._wanted - len(todo)
-        policy = make_policy(self._config.player, self._dataset, budget=self._budget)
+        self._count_replies(policy)
         try:
             self._note(policy)
             self._run_all(todo, policy)
         finally:
             self._cancel.set()
-            getattr(policy, "close", lambda: None)()
             if self._budget.spent_usd:
                 self._store.put_stage("spent_usd", self._budget.spent_usd)
+        self._store.flush()
+        if self._fatal:
+            stored = f"{self._before + self._new} of {self._wanted} episodes stored"
+            raise PolicyError(
+                f"stopped after {self._config.max_errors} identical errors in a row: {self._fatal} "
+                f"({stored}, {self._errors} of them errors)",
+                "look at the server, then go on with the same command and --retry-errors; "
+                "--max-errors N bears more",
+            )
         if self._ended == "complete" and self._before + self._new < self._wanted:
             self._ended = "interrupted"
-        self._store.flush()
         return self._summary(policy.name)
 
     def _note(self, policy: Policy) -> None:
@@ -289,7 +345,12 @@ class _Run:
         levels: dict[str, JsonValue] = {
             task_id: self._dataset.facts(task_id).level for task_id in self._task_ids
         }
-        noted: dict[str, JsonValue] = {"levels": levels, "policy": policy.name}
+        databases: dict[str, JsonValue] = {**databases_of(self._dataset, self._task_ids)}
+        noted: dict[str, JsonValue] = {
+            "levels": levels,
+            "databases": databases,
+            "policy": policy.name,
+        }
         if policy.version:
             noted["policy_version"] = policy.version
         for stage, value in noted.items():
@@ -297,16 +358,18 @@ class _Run:
                 self._store.put_stage(stage, value)
 
     def _run_all(self, todo: list[tuple[str, int]], policy: Any) -> None:
-        """Run everything; work that a dying worker took along is tried again, one by one."""
+        """Run everything; work that a dying worker took along is tried again, one by one, then alone."""
         executor, size, kwargs = self._form(len(todo), policy)
         deaths: Counter[tuple[str, int]] = Counter()
         chunks = deque(_chunks(todo, size))
-        while chunks:
-            running = executor.run(WorkerSpec(_WORKER, kwargs), self._feed(chunks))
+        alone: deque[Chunk] = deque()
+        while chunks or alone:
+            feed = self._feed(chunks) if chunks else iter([alone.popleft()])
+            running = executor.run(WorkerSpec(_WORKER, kwargs), feed)
             whole = False
             try:
                 for outcome in running:
-                    self._take(outcome, chunks, deaths)
+                    self._take(outcome, chunks, alone, deaths)
                     if self._cancel.is_set():
                         break
                 whole = True
@@ -344,7 +407,11 @@ class _Run:
             yield chunks.popleft()
 
     def _take(
-        self, outcome: Outcome, chunks: deque[Chunk], deaths: Counter[tuple[str, int]]
+        self,
+        outcome: Outcome,
+        chunks: deque[Chunk],
+        alone: deque[Chunk],
+        deaths: Counter[tuple[str, int]],
     ) -> None:
         if outcome.error is None:
             for result in outcome.value:
@@ -357,8 +424,9 @@ class _Run:
             for sample in outcome.item.samples:
                 key = (outcome.item.task_id, sample)
                 deaths[key] += 1
-                if deaths[key] < _MAX_DEATHS:
-                    chunks.append(Chunk(key[0], (sample,)))
+                if deaths[key] < _MAX_DEATHS:  # another episode of that process may be to blame
+                    last = deaths[key] == _MAX_DEATHS - 1
+                    (alone if last else chunks).append(Chunk(key[0], (sample,)))
                 else:
                     self._add(_lost(key, self._config, outcome.error))
         else:
@@ -371,24 +439,61 @@ class _Run:
         self._calls += trajectory.num_calls
         self._reached += trajectory.reached_verifier
         self._stops[str(trajectory.stop)] += 1
+        self._tool_faults.update(fault[:500] for fault in trajectory.faults)
         if result.misfit is not None:
             self._misfits[result.misfit] += 1
         if trajectory.error is not None:
             self._errors += 1
+            self._spoiled += 1
             self._faults[f"{trajectory.error.kind}: {trajectory.error.text}"[:500]] += 1
+        self._count_errors(trajectory.error)
         self._passed += trajectory.score is not None and trajectory.score.passed
         self._cost += trajectory.usage.cost_usd
-        if self._progress is not None:
-            self._progress(
-                Progress(
-                    self._before + self._new,
-                    self._wanted,
-                    self._passed,
-                    self._errors,
-                    self._cost,
-                    time.monotonic() - self._start,
-                )
+        self._replies_of_ended += len(trajectory.turns)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is None:
+            return
+        done = self._before + self._new
+        begun = self._replies - self._replies_of_ended
+        self._progress(
+            Progress(
+                done,
+                self._wanted,
+                self._passed,
+                self._errors,
+                self._cost,
+                time.monotonic() - self._start,
+                self._replies,
+                max(0, (self._wanted - done) * self._most_replies - begun),
             )
+        )
+
+    def _count_replies(self, policy: Any) -> None:
+        """Have a model in this process say when it has replied: its episodes may all end together."""
+        if policy_kind(self._config.policy.spec) != "dsa" or not hasattr(policy, "on_reply"):
+            return
+        some = (self._dataset.tasks[task_id] for task_id in self._task_ids[:20])
+        longest = max(task.limits.turns for task in some)
+        self._most_replies = min(longest, self._config.max_turns or longest)
+        counting = Lock()
+
+        def replied() -> None:
+            with counting:
+                self._replies += 1
+                self._tell()
+
+        policy.on_reply = replied
+
+    def _count_errors(self, error: TrajectoryError | None) -> None:
+        """Stop a run whose model does nothing but fail in the same way."""
+        if error is None:
+            self._repeats.clear()
+        elif error.kind in _OF_POLICIES and policy_kind(self._config.policy.spec) in _THREADS:
+            if self._repeats.too_many(error.text):
+                self._fatal = error.text
+                self._cancel.set()  # what is under way would only fail, too
 
     def _summary(self, policy: str) -> RolloutSummary:
         counts = self._store.counts()
@@ -398,12 +503,14 @@ class _Run:
             samples=sum(count.n + count.errors for count in counts.values()),
             wanted=self._wanted,
             new=self._new,
+            spoiled=self._spoiled,
             passed=sum(count.c for count in counts.values()),
             errors=sum(count.errors for count in counts.values()),
             mean_calls=self._calls / self._new if self._new else 0.0,
             reached_verifier=self._reached / self._new if self._new else 0.0,
             stops=dict(sorted(self._stops.items())),
             faults=dict(self._faults.most_common(10)),
+            tool_faults=dict(self._tool_faults.most_common(10)),
             misfits=dict(self._misfits.most_common()),
             cost_usd=max(self._cost, self._budget.spent_usd),
             seconds=time.monotonic() - self._start,
@@ -422,6 +529,8 @@ class _Linked(Event):
         return super().is_set() or self._outer.is_set()
 
 
+_OF_POLICIES = frozenset({"PolicyError", "DeadlineExceededError"})
+"""Kinds of errors that are a model's and not an environment's: these may be no task's fault."""
 _WORKER = "envgen.rollout.worker:episode_worker"
 _THREADS = {"openai": 8, "vllm": 8, "sglang": 8, "dsa": 32}
 """How many requests are under way at a time; a local model answers them as one batch."""
@@ -448,6 +557,7 @@ def _chunks(todo: Iterable[tuple[str, int]], size: int) -> Iterator[Chunk]:
 
 
 def _lost(key: tuple[str, int], config: RolloutConfig, error: BaseException) -> EpisodeResult:
+    """An episode that ended its process again and again, at last alone: scored 0."""
     task_id, sample = key
     trajectory = Trajectory(
         task_id=task_id,
@@ -456,7 +566,8 @@ def _lost(key: tuple[str, int], config: RolloutConfig, error: BaseException) -> 
         seed=episode_seed(config.seed, task_id, sample),
         style=config.style,
         messages=(),
-        stop=StopReason.ERROR,
-        error=TrajectoryError(kind=type(error).__name__, text=str(error)),
+        stop=StopReason.SANDBOX_DIED,
+        score=DIED,
+        faults=(str(error)[:2_000],),
     )
     return EpisodeResult(trajectory)

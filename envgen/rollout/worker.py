@@ -32,7 +32,7 @@ def episode_worker(
         cancel: set to stop.
         dataset: the open dataset where threads share it.
     """
-    shared = dataset or open_dataset(config.dataset, unproven=config.unproven)
+    shared = dataset or open_dataset(config.dataset, unproven=config.unproven, trust=config.trust)
     player = policy or make_policy(config.player, shared)
     local = threading.local()
     environments: list[EpisodeEnv] = []

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from envgen.core.errors import ConfigError, WorkerDiedError
+from envgen.core.errors import ConfigError, WorkerDiedError, install_hint
 from envgen.core.executor import Outcome, WorkerSpec
 
 logger = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ def _import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise ConfigError("Ray is not installed", "pip install 'envgen[scale]'") from error
+        raise ConfigError("Ray is not installed", install_hint("scale")) from error
 
 
 def _end(ray: Any, actors: list[_Actor]) -> None:

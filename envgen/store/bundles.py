@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import DatasetError
+from envgen.core.limits import Blob, Json, Label, Text, Whole
 from envgen.core.types import (
     CallRecord,
     Density,
@@ -31,11 +32,11 @@ class EnvironmentBundle(Record):
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     spec: EnvironmentSpec
-    database: bytes | None = None
+    database: Blob | None = None
     """A whole SQLite file."""
-    tools_source: str = ""
-    blueprint: JsonValue = None
-    attachments: dict[str, Path] = Field(default_factory=dict)
+    tools_source: Text = ""
+    blueprint: Json = None
+    attachments: dict[Label, Path] = Field(default_factory=dict)
     """More files, by the name they get. The blueprint names the hash of each (``attachment_hashes``)."""
 
 
@@ -44,9 +45,9 @@ class EnvironmentFiles(Record):
 
     spec: EnvironmentSpec
     database: Path | None = None
-    tools_source: str = ""
-    blueprint: JsonValue = None
-    attachments: dict[str, Path] = Field(default_factory=dict)
+    tools_source: Text = ""
+    blueprint: Json = None
+    attachments: dict[Label, Path] = Field(default_factory=dict)
     """The files that the blueprint names, never to be written."""
 
 
@@ -54,9 +55,9 @@ class TaskBundle(Record):
     """A task with its secrets: solution, verifier, rules, gold run and probes."""
 
     spec: TaskSpec
-    solution: str = ""
-    verifier: str = ""
-    constraints: JsonValue = None
+    solution: Text = ""
+    verifier: Text = ""
+    constraints: Json = None
     gold: GoldRun | None = None
     probes: tuple[Probe, ...] = ()
 
@@ -69,15 +70,15 @@ class VariantRow(Record):
     """
 
     task_id: Id
-    seed: int
-    prompt: str | None = None
-    solution: str | None = None
-    verifier: str | None = None
-    constraints: JsonValue = None
+    seed: Whole
+    prompt: Text | None = None
+    solution: Text | None = None
+    verifier: Text | None = None
+    constraints: Json = None
     submit_schema: Schema | None = None
     rules: tuple[PublicRule, ...] | None = None
     gold: GoldRun
-    database: bytes | None = Field(default=None, repr=False)
+    database: Blob | None = Field(default=None, repr=False)
     """A whole SQLite file with the parent's schema."""
     density: Density | None = None
     split: Literal["train", "validation", "test"] | None = None

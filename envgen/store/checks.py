@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import JsonValue, TypeAdapter
 
 from envgen.core.errors import DatasetError
+from envgen.store.folders import told_of
 from envgen.store.manifest import (
     FORMAT_VERSION,
     MANIFEST,
@@ -58,7 +59,7 @@ def read_manifest(path: Path) -> Manifest:
         raise DatasetError(f"there is no dataset folder at {str(path)!r}")
     file = path / MANIFEST
     if file.is_symlink() or not file.is_file():
-        raise DatasetError(f"{str(path)!r} is no dataset: it has no {MANIFEST}")
+        raise DatasetError(f"{str(path)!r} is no dataset: it has no {MANIFEST}{told_of(path)}")
     if file.stat().st_size > _MAX_MANIFEST:
         raise DatasetError(f"{file} is larger than {_MAX_MANIFEST} bytes")
     content = _JSON.validate_json(file.read_bytes())

@@ -25,7 +25,6 @@ from envgen.core.types import (
     Split,
     TaskSpec,
 )
-from envgen.store import trust
 from envgen.store.bundles import (
     EnvironmentFiles,
     TaskBundle,
@@ -46,6 +45,7 @@ from envgen.store.pack import VariantPack
 from envgen.store.recent import Recent
 from envgen.store.splits import SplitUse, crossings
 from envgen.store.sqlite_files import DatabaseContent, Snapshot, build, inspect, snapshot
+from envgen.store.trust import cache_folder, source_kind
 from envgen.store.variants import unpack, unpack_tables
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
@@ -97,11 +97,13 @@ class Dataset:
     tasks: Mapping[str, TaskSpec]
     source: SourceKind
 
-    def __init__(self, path: Path, *, unproven: bool = False) -> None:
+    def __init__(self, path: Path, *, unproven: bool = False, trust: bool = False) -> None:
         self.path = path
         self._unproven = unproven
+        self._trust = trust
         self._lock = threading.Lock()
         self._snapshots: dict[str, Snapshot] = {}
+        self._materialised: set[str] = set()
         self.manifest = read_manifest(path)
         check_members(path, self.manifest)
         self._databases: dict[str, DatabaseContent] = {}
@@ -114,32 +116,45 @@ class Dataset:
         self._read_packs()
         self.tasks = _Tasks(list(self._index), self._spec)
         self._check_identity()
-        self.source = trust.source_kind(self.manifest.content_hash)
+        self.source = source_kind(self.manifest.content_hash)
+        if trust and self.source is SourceKind.FOREIGN:
+            self.source = SourceKind.TRUSTED
 
     @classmethod
-    def open(cls, path: str | Path, *, unproven: bool = False) -> Dataset:
+    def open(cls, path: str | Path, *, unproven: bool = False, trust: bool = False) -> Dataset:
         """Open and check the dataset folder at ``path``.
 
         Args:
             path: the folder.
             unproven: also accept tasks whose evidence is missing or negative.
+            trust: the caller wrote or read the code in it, which so may run without isolation.
 
         Raises:
             DatasetError: if the folder is missing, corrupt, hostile, too new or unproven.
         """
         try:
-            return cls(Path(path), unproven=unproven)
+            return cls(Path(path), unproven=unproven, trust=trust)
         except OSError as error:
             raise DatasetError(f"can't read the dataset in {str(path)!r}: {error}") from error
         except (ValidationError, ValueError, RecursionError) as error:
             raise DatasetError(f"the dataset in {str(path)!r} is corrupt: {error}") from error
 
-    def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Path, bool, str]]:
-        return _reopen, (self.path, self._unproven, self.manifest.content_hash)
+    def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Path, bool, bool, str]]:
+        return _reopen, (self.path, self._unproven, self._trust, self.manifest.content_hash)
 
     def __repr__(self) -> str:
         counts = self.manifest.counts
         return f"<Dataset {self.manifest.name!r} {counts.environments} environments {counts.tasks} tasks>"
+
+    @property
+    def vouched(self) -> bool:
+        """Whether a hash says that its code is envgen's own work."""
+        return self.source in (SourceKind.PACKAGE, SourceKind.LOCAL)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its code may run without isolation: by its hash, or because the user says so."""
+        return self.source is not SourceKind.FOREIGN
 
     @cached_property
     def own_task_ids(self) -> tuple[str, ...]:
@@ -221,12 +236,14 @@ class Dataset:
         if task.pack is None:
             return own
         entry = task.pack.entries[task_id]
-        folder = trust.cache_folder() / "variants" / entry.database[:2]
+        folder = cache_folder() / "variants" / entry.database[:2]
         path = folder / f"{entry.database}.sqlite"
-        if not path.exists():
-            parent = self._snapshot(task.environment_id, own)
-            tables = unpack_tables(parent, task.pack.read(task_id))
-            _materialise(parent, tables, path, entry.database)
+        if entry.database not in self._materialised:
+            if not _holds(path, entry.database):
+                parent = self._snapshot(task.environment_id, own)
+                tables = unpack_tables(parent, task.pack.read(task_id))
+                _materialise(parent, tables, path, entry.database)
+            self._materialised.add(entry.database)
         return path
 
     def database_hash(self, task_id: str) -> str:
@@ -413,6 +430,14 @@ def _task_folder(spec: TaskSpec) -> str:
     return f"environments/{spec.environment_id}/tasks/{spec.id}"
 
 
+def _holds(path: Path, content: str) -> bool:
+    """Whether a file of the cache, which anything may have written, is the database of that hash."""
+    try:
+        return not path.is_symlink() and path.is_file() and inspect(path).content == content
+    except (OSError, DatasetError):
+        return False
+
+
 def _materialise(
     parent: Snapshot, tables: dict[str, list[list[object]]], path: Path, content: str
 ) -> None:
@@ -434,8 +459,8 @@ def _materialise(
             temporary.unlink(missing_ok=True)
 
 
-def _reopen(path: Path, unproven: bool, identity: str) -> Dataset:
-    dataset = Dataset.open(path, unproven=unproven)
+def _reopen(path: Path, unproven: bool, trust: bool, identity: str) -> Dataset:
+    dataset = Dataset.open(path, unproven=unproven, trust=trust)
     if dataset.manifest.content_hash != identity:
         raise DatasetError(f"{path} now holds another dataset")
     return dataset

@@ -15,6 +15,20 @@ from envgen.core.errors import StoreError
 logger = logging.getLogger(__name__)
 
 
+MARKS = {
+    "dataset.json": "a dataset",
+    "run.json": "a run of `envgen rollout`",
+    "metrics.jsonl": "a run of `envgen train`; its model is in last/",
+    "config.json": "a model",
+}
+"""Files that tell what a folder is."""
+
+
+def told_of(path: Path) -> str:
+    """What a folder that was taken for another one is, for the end of an error: ``; it is a model``."""
+    return next((f"; it is {what}" for mark, what in MARKS.items() if (path / mark).is_file()), "")
+
+
 def write_new(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Write a file that must not exist yet; ``durable``: on disk when this returns."""
     with path.open("xb") as file:

@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from envgen.core.canonical import content_hash
 from envgen.core.errors import DatasetError
+from envgen.core.limits import Count, Json, Label, Whole
 from envgen.core.types import EnvironmentSpec, Evidence, Id, Record, Sha256, TaskSpec
 
 FORMAT_VERSION = 1
 MANIFEST = "dataset.json"
 CARD = "README.md"
+TABLES = "data"
+"""Folder of the tasks' public side as Parquet, one file a split, for readers that know nothing of envgen."""
 ENVIRONMENT_FILES = ("environment.json", "database.sqlite", "tools.py", "blueprint.json")
 TASK_FILES = (
     "task.json",
@@ -33,8 +36,8 @@ TASK_FILES = (
 class TaskFiles(NamedTuple):
     """What a family's solution and verifier are called."""
 
-    solution: str
-    verifier: str
+    solution: Label
+    verifier: Label
 
 
 def task_files(family: str) -> TaskFiles:
@@ -47,38 +50,38 @@ def task_files(family: str) -> TaskFiles:
 _ID = "[a-z0-9][a-z0-9_-]{0,63}"
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _MEMBER = re.compile(
-    rf"README\.md|environments/{_ID}/(?:{_NAME}|tasks/{_ID}/{_NAME}|variants/{_ID}\.pack)"
+    rf"README\.md|data/(?:train|validation|test)\.parquet|environments/{_ID}/(?:{_NAME}|tasks/{_ID}/{_NAME}|variants/{_ID}\.pack)"
 )
 
 
 class Counts(Record):
     """How much a dataset holds. Variants count neither as tasks nor as environments."""
 
-    environments: int = 0
-    tasks: int = 0
-    variants: int = 0
+    environments: Count = 0
+    tasks: Count = 0
+    variants: Count = 0
 
 
 class Manifest(Record):
     """The content of ``dataset.json``."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: Count = FORMAT_VERSION
     name: Id
-    version: int = 1
+    version: Count = 1
     content_hash: Sha256
     """Identity: environments, tasks and variants without evidence, pass rates or file layout."""
     counts: Counts
-    funnel: dict[str, JsonValue] = Field(default_factory=dict)
+    funnel: dict[Label, Json] = Field(default_factory=dict)
     """What the pipeline drew, rejected (with reasons) and kept."""
-    config_hash: str = ""
-    seed: int = 0
-    licences: dict[str, tuple[Id, ...]] = Field(default_factory=dict)
+    config_hash: Label = ""
+    seed: Whole = 0
+    licences: dict[Label, tuple[Id, ...]] = Field(default_factory=dict)
     """Licence -> the environments under it."""
     evidence: Evidence = ()
     """Gates about the dataset as a whole."""
-    canary: str = ""
+    canary: Label = ""
     """A GUID made from the content hash, to find the dataset in scraped training text."""
-    members: dict[str, Sha256]
+    members: dict[Label, Sha256]
     """Path -> SHA-256 of every other file in the folder."""
 
 

@@ -19,12 +19,13 @@ import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import DatasetError
+from envgen.core.limits import Count, Object
 from envgen.core.types import Evidence, Id, PassAt, Record, Sha256, Split
 
 _HEAD = b"envgen-variants 1\n"
@@ -37,12 +38,12 @@ class PackEntry(Record):
     """Where one variant stands in its pack."""
 
     id: Id
-    offset: int
-    length: int
+    offset: Count
+    length: Count
     row: Sha256
     """Hash of the row's canonical JSON."""
-    database: str
-    """Content hash of the variant's database."""
+    database: Sha256 | Literal[""]
+    """Content hash of the variant's database; empty where its environment has none."""
     split: Split
     pass_at: tuple[PassAt, ...] = ()
 
@@ -152,15 +153,10 @@ class VariantPack:
                     raise DatasetError(f"{path} ends too early")
                 file.seek(_bounded(int.from_bytes(tail[:8], "big"), size))
                 index = file.read(_bounded(int.from_bytes(tail[8:16], "big"), size))
-            base = json.loads(_inflate(head, b""))
-            entries = [PackEntry.model_validate(item) for item in json.loads(_inflate(index, b""))]
-            self.base = PackBase(
-                parent=base["parent"],
-                environment_id=base["environment_id"],
-                task=base["task"],
-                evidence=tuple(_Gates.model_validate({"gates": base["evidence"]}).gates),
-            )
-        except (OSError, ValueError, KeyError, TypeError, zlib.error, RecursionError) as error:
+            base = _Base.model_validate(json.loads(_inflate(head, b"")))
+            entries = _ENTRIES.validate_python(json.loads(_inflate(index, b"")))
+            self.base = PackBase(base.parent, base.environment_id, base.task, base.evidence)
+        except (OSError, ValueError, zlib.error, RecursionError) as error:
             raise DatasetError(f"{path} is a corrupt variant pack: {error}") from error
         self.entries = {entry.id: entry for entry in entries}
         if len(self.entries) != len(entries):
@@ -189,16 +185,31 @@ class VariantPack:
             with self.path.open("rb") as file:
                 file.seek(entry.offset)
                 plain = json.loads(_inflate(file.read(entry.length), self._dictionary))
-            if content_hash(plain["delta"]) != entry.row:
+            row = _Row.model_validate(plain)
+            if content_hash(row.delta) != entry.row:
                 raise DatasetError(f"variant {task_id!r} in {self.path} does not match its hash")
-            gates = _Gates.model_validate({"gates": plain["evidence"]}).gates
-        except (OSError, ValueError, KeyError, TypeError, zlib.error, RecursionError) as error:
+        except (OSError, ValueError, zlib.error, RecursionError) as error:
             raise DatasetError(f"variant {task_id!r} in {self.path} is corrupt: {error}") from error
-        return PackRow(task_id, entry.database, entry.split, plain["delta"], gates, entry.pass_at)
+        return PackRow(task_id, entry.database, entry.split, row.delta, row.evidence, entry.pass_at)
 
 
-class _Gates(Record):
-    gates: Evidence
+class _Base(Record):
+    """The head of a pack as it is read."""
+
+    parent: Id
+    environment_id: Id
+    task: Object
+    evidence: Evidence
+
+
+class _Row(Record):
+    """A variant as it is read."""
+
+    delta: Object
+    evidence: Evidence
+
+
+_ENTRIES = TypeAdapter(tuple[PackEntry, ...])
 
 
 def _bounded(length: int, size: int) -> int:

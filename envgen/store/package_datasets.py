@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "f24aa88d644b2f27ef66a3daf3ef72863f740f3ee1483f9bff778c033606215f",  # trip_planning
+        "50b0f452a0a347353fdfa5bc2f5ba1be60fb313e7af603213d36ce7fbb283d1f",  # trip_planning
     }
 )

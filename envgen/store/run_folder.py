@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
+
+from pydantic import ConfigDict, Field, StringConstraints
 
 from envgen.core.canonical import content_hash, pretty
 from envgen.core.errors import ResumeError, StoreError
+from envgen.core.limits import Label, Object
+from envgen.core.types import Record
 
 RUN_FILE = "run.json"
 _FORMAT = 1
+
+
+class RunIdentity(Record):
+    """The content of ``run.json``."""
+
+    model_config = ConfigDict(extra="ignore")  # of a newer format there may be more
+
+    format_version: Annotated[int, Field(ge=1, le=1_000_000)]
+    run_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+    config: Object
+    dataset_hash: Label
 
 
 def identify(folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -59,17 +73,12 @@ def load(folder: Path) -> dict[str, Any]:
     """
     path = folder / RUN_FILE
     try:
-        identity = json.loads(path.read_text())
-        version = identity["format_version"]
-        if not isinstance(version, int) or version > _FORMAT:
-            raise StoreError(f"{path} is of run format {version}", "upgrade envgen")
-        if not all(isinstance(identity[x], str) for x in ("run_id", "dataset_hash")):
-            raise ValueError("fields of a wrong type")
-        identity["config"] = dict(identity["config"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        identity = RunIdentity.model_validate_json(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} is corrupt: {error!r}") from error
-    result: dict[str, Any] = identity
-    return result
+    if identity.format_version > _FORMAT:
+        raise StoreError(f"{path} is of run format {identity.format_version}", "upgrade envgen")
+    return identity.model_dump()
 
 
 def lock_folder(folder: Path) -> int:

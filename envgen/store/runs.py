@@ -34,8 +34,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from envgen.core.canonical import content_hash, dumps
-from envgen.core.errors import ConfigError, StoreError
+from envgen.core.errors import ConfigError, StoreError, install_hint
 from envgen.core.types import FileRef, Trajectory
+from envgen.store.folders import told_of
 from envgen.store.run_folder import RUN_FILE, identify, load, lock_folder
 from envgen.store.run_tables import prepare, runs, stages, trajectories
 from envgen.store.run_writer import RunWriter, Write
@@ -128,7 +129,7 @@ class RunStore:
         """
         folder = Path(folder)
         if not (folder / RUN_FILE).is_file():
-            raise StoreError(f"there is no run in {str(folder)!r}")
+            raise StoreError(f"there is no run in {str(folder)!r}{told_of(folder)}")
         if db_url is None and not (folder / DATABASE).is_file():
             raise StoreError(
                 f"{str(folder)!r} has no {DATABASE}", "give the database URL of the run (--db)"
@@ -348,9 +349,7 @@ def _engine(folder: Path, db_url: str | None) -> Engine:
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(f"{db_url!r} is no database URL that SQLAlchemy knows") from error
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the driver {error.name!r} is missing", "pip install envgen[scale]"
-        ) from error
+        raise ConfigError(f"the driver {error.name!r} is missing", install_hint("scale")) from error
     if url.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _tune_sqlite)
     return engine

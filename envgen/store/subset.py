@@ -10,13 +10,15 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, StoreError
-from envgen.core.types import PassAt, PublicTask, SourceKind
+from envgen.core.types import PassAt, PublicTask
 from envgen.store.bundles import EnvironmentBundle
+from envgen.store.columns import public_row, task_row, task_schema, write_parquet
 from envgen.store.dataset import Dataset
+from envgen.store.one_file import one_file, text_lines
 from envgen.store.writer import DatasetWriter
 
 _BATCH = 1000
-"""Rows written, or told of, at a time."""
+"""Rows between two words of progress."""
 
 
 def subset(
@@ -30,7 +32,7 @@ def subset(
 ) -> Dataset:
     """Copy some tasks, with their environments and evidence, into a new dataset folder.
 
-    A subset is trusted on this machine only if ``dataset`` is.
+    A subset is trusted on this machine only if ``dataset`` is, by its hash.
 
     Args:
         dataset: where from.
@@ -60,7 +62,7 @@ def subset(
         version=manifest.version,
         config_hash=manifest.config_hash,
         seed=manifest.seed,
-        register=dataset.source is not SourceKind.FOREIGN,
+        source=dataset,
     ) as writer:
         for env_id in sorted(used):
             files = dataset.environment_files(env_id)
@@ -94,18 +96,18 @@ def public_tasks(dataset: Dataset) -> Iterator[PublicTask]:
 
 def export(
     dataset: Dataset,
-    path: str | Path,
+    path: str | Path | None,
     format: Literal["jsonl", "parquet"],
     *,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> int:
     """Write the public side of all tasks to one file; no solution, verifier, rows or proof.
 
-    In Parquet, structured fields are JSON texts. ``tools`` are in OpenAI's form in both.
+    ``tools`` are in OpenAI's form. Of Parquet's columns ``envgen.store.columns`` tells more.
 
     Args:
         dataset: where from.
-        path: the new file.
+        path: the new file; None: standard output, for jsonl.
         format: of the file.
         progress: called with (done, total, what) now and then.
 
@@ -113,24 +115,20 @@ def export(
         The number of tasks written.
 
     Raises:
-        ConfigError: if the format is unknown.
+        ConfigError: if the format is unknown, or Parquet should go to standard output.
         StoreError: if the file exists or can't be written.
     """
-    path = Path(path)
     if format not in ("jsonl", "parquet"):
         raise ConfigError(f"unknown export format {format!r}", "choose jsonl or parquet")
-    if path.exists():
-        raise StoreError(f"{str(path)!r} exists", "choose another file or remove it")
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write = _jsonl if format == "jsonl" else _parquet
-        write(_rows(dataset, progress), partial)
-        partial.rename(path)
-    except OSError as error:
-        raise StoreError(f"can't write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    rows = _rows(dataset, progress)
+    if format == "jsonl":
+        with text_lines(None if path is None else Path(path)) as file:
+            file.writelines(dumps(row) + "\n" for row in rows)
+    elif path is None:
+        raise ConfigError("Parquet can't go to standard output", "name a file with --out")
+    else:
+        with one_file(Path(path)) as partial:
+            write_parquet(map(task_row, rows), partial, task_schema())
     return len(dataset.tasks)
 
 
@@ -140,29 +138,4 @@ def _rows(
     for done, task in enumerate(public_tasks(dataset)):
         if progress and done % _BATCH == 0:
             progress(done, len(dataset.tasks), "")
-        row: dict[str, JsonValue] = task.model_dump(mode="json")
-        row["tools"] = [tool.openai() for tool in task.tools]
-        yield row
-
-
-def _jsonl(rows: Iterable[dict[str, JsonValue]], path: Path) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(dumps(row) + "\n")
-
-
-def _parquet(rows: Iterable[dict[str, JsonValue]], path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    structured = ("submit_schema", "rules", "tools", "limits")
-    texts = ("id", "environment_id", "family", "prompt", "policy_text", *structured, "split")
-    schema = pa.schema([*((name, pa.string()) for name in texts), ("level", pa.int64())])
-    with pq.ParquetWriter(path, schema) as writer:
-        batch: list[dict[str, JsonValue]] = []
-        for row in rows:
-            batch.append({**row, **{name: dumps(row[name]) for name in structured}})
-            if len(batch) == _BATCH:
-                writer.write_table(pa.Table.from_pylist(batch, schema))
-                batch = []
-        writer.write_table(pa.Table.from_pylist(batch, schema))
+        yield public_row(task)

@@ -1,7 +1,8 @@
 """Which datasets' code this machine trusts, by content hash.
 
-``package``: the hash is listed in the installed package. ``local``: this user generated it on this
-machine, and the writer noted its hash in a registry file only the user can write. Else ``foreign``.
+``package``: the hash is listed in the installed package. ``local``: this machine compiled it from a domain
+in the package, and its hash was noted in a registry file that only the user can write. Else ``foreign``,
+wherever it lies: what a person packed, a model wrote or a stranger sent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LINE = re.compile(r"[0-9a-f]{64}")
 
 
 def registry_path() -> Path:
-    """The file with the content hashes of what this user generated."""
+    """The file with the hashes of what this machine compiled."""
     base = os.environ.get("XDG_STATE_HOME") or ""
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
     return root / "envgen" / "trusted-datasets"
@@ -38,11 +39,16 @@ def source_kind(content_hash: str) -> SourceKind:
     """Who vouches for the code of the dataset with this (recomputed) content hash."""
     if content_hash in PACKAGE_DATASETS:
         return SourceKind.PACKAGE
-    return SourceKind.LOCAL if content_hash in _registered() else SourceKind.FOREIGN
+    return SourceKind.LOCAL if is_registered(content_hash) else SourceKind.FOREIGN
+
+
+def is_registered(digest: str) -> bool:
+    """Whether this machine compiled what has this hash."""
+    return digest in _registered()
 
 
 def register(content_hash: str) -> None:
-    """Note that this user generated the dataset with this content hash.
+    """Note that this machine compiled what has this hash, from a domain in the package.
 
     A state folder that can't be written costs the trust, not the dataset: a warning is logged.
     """

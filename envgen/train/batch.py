@@ -22,7 +22,7 @@ from envgen.model.attention import IndexLoss
 from envgen.model.indexer import HIDDEN, NOT_REPLAYED
 from envgen.model.modeling import DSAForCausalLM, Replay
 from envgen.train.packing import Packs, common_prefix, pack
-from envgen.train.rows import NOT_ROUTED, Row
+from envgen.train.rows import NOT_ROUTED, Row, widened
 from envgen.train.scoring import Scores, Support, score
 
 _Mover = Callable[[NDArray[Any]], Tensor]
@@ -92,16 +92,9 @@ def _agreement(a: Row, b: Row) -> int:
     if a.topk is not None and b.topk is not None:
         width = max(a.topk.shape[2], b.topk.shape[2])
         # Their order means nothing.
-        one, other = (np.sort(_widened(sets[:shared], width)) for sets in (a.topk, b.topk))
+        one, other = (np.sort(widened(sets[:shared], width)) for sets in (a.topk, b.topk))
         shared = min(shared, common_prefix(one, other))
     return shared
-
-
-def _widened(sets: NDArray[np.int32], width: int) -> NDArray[np.int32]:
-    """Key sets [..., K] with room for ``width`` keys."""
-    out = np.full((*sets.shape[:-1], width), HIDDEN, np.int32)
-    out[..., : sets.shape[-1]] = sets
-    return out
 
 
 def _support(rows: Sequence[Row], on: _Mover) -> Support | None:
@@ -134,7 +127,7 @@ def _topk(rows: Sequence[Row], packs: Packs, on: _Mover) -> tuple[Tensor, ...] |
     layers, width = known[0].shape[1], max(one.shape[2] for one in known)
     moved = []
     for sets, places in zip(known, packs.places, strict=True):
-        moved.append(_widened(np.where(sets < 0, sets, places[sets.clip(0)]), width))
+        moved.append(widened(np.where(sets < 0, sets, places[sets.clip(0)]), width))
     whole = packs.spread(moved, HIDDEN)
     unknown = np.ones(packs.ids_BT.shape, bool)
     for pack_index, places, sets in zip(packs.pack_R, packs.places, known, strict=True):

@@ -10,8 +10,8 @@ from pydantic import JsonValue
 from envgen.core.errors import DatasetError
 from envgen.core.types import Record, StopReason, TaskSpec, Trajectory
 from envgen.environments.general import SUBMITTED_TEXT
+from envgen.rollout.bootstrap import BootstrapConfig, Estimate, Ratio, estimate
 from envgen.store.dataset import Dataset
-from envgen.train.bootstrap import BootstrapConfig, Estimate, Ratio, estimate
 from envgen.verifiers.holes import HOLES, UNSOLVABLE, canary_mark
 from envgen.verifiers.parse import AnswerError, parse_answer
 

@@ -7,6 +7,7 @@ the trunk learns from the text and the indexer from eq. 4.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -39,6 +40,8 @@ from envgen.train.sft import (
 )
 from envgen.train.sharding import shard, stand_in, whole_model
 from envgen.train.teach import play_teachers, teacher_folder, teacher_rows
+
+logger = logging.getLogger(__name__)
 
 
 class ColdStartConfig(ParallelConfig):
@@ -80,6 +83,8 @@ class ColdStartConfig(ParallelConfig):
     """Rows set aside to measure the loss on."""
     save_every: int = Field(default=200, ge=1)
     seed: int = 0
+    trust: bool = False
+    """The user wrote or read the dataset's code, which so may run without isolation."""
 
     @property
     def index_loss(self) -> IndexLoss | None:
@@ -107,6 +112,8 @@ class ColdStartSummary(Record):
     steps: int
     tokens: int
     """Of the rows that were learnt from, in the whole run, like the seconds: a resumed run's count, too."""
+    first_loss: float
+    """Of the first step, and of the last:"""
     loss: float
     validation_loss: float | None
     seconds: float
@@ -131,7 +138,7 @@ def train_sft(
     fitting_encoding(config.model)
     _checkpoints(config, out).resume()
     play_teachers(
-        open_dataset(config.data),
+        open_dataset(config.data, trust=config.trust),
         config.teachers,
         out / "teachers",
         config.seed,
@@ -155,6 +162,8 @@ def teach(
     rows = _rows(config, out, encoding, model)
     taught, judged = _split(rows, config)
     plan = list(_plan(taught, config))
+    if ranks.rank == 0 and config.trunk == "learns":
+        _warn_of_few(len(plan), len(taught), config)
     foretold = Foretold(taught)
     settings = config.optimizer.model_copy(update={"total_steps": len(plan)})
     optimizer = Optimizer(model, settings)
@@ -163,6 +172,8 @@ def teach(
         first = int(resumed[1]["step"])
         optimizer.load(resumed[1]["optimizer"])
     leads = ranks.rank == 0
+    if progress and leads:
+        progress(first, len(plan), f"learns from {len(taught)} rows")
     with Metrics(out, first) if leads else nullcontext() as metrics:
         for step in range(first, len(plan)):
             begins = step < config.sft.decide_first * len(plan)
@@ -190,6 +201,7 @@ def teach(
         rows=len(taught),
         steps=len(plan),
         tokens=tokens,
+        first_loss=learnt[0]["sft/loss"] if learnt else float("nan"),
         loss=learnt[-1]["sft/loss"] if learnt else float("nan"),
         validation_loss=_validate(model, judged, config) if leads or ranks.sharded else None,
         seconds=seconds,
@@ -253,6 +265,20 @@ def _plan(rows: list[TaughtRow], config: ColdStartConfig) -> Iterator[list[int]]
         if epoch == int(whole):
             batches = batches[: max(1, round(part * len(batches)))]
         yield from batches
+
+
+FEW_STEPS = 50
+"""Below this a model with random weights has learnt the form of its replies at best."""
+
+
+def _warn_of_few(steps: int, rows: int, config: ColdStartConfig) -> None:
+    if steps < FEW_STEPS:
+        logger.warning(
+            "%d rows make %d steps, of %d tokens each: a new model learns next to nothing in fewer than "
+            "%d. Make more tasks (`envgen variants`), raise --epochs (%g now), or lower "
+            "-c tokens_per_batch=%d",
+            rows, steps, config.tokens_per_batch, FEW_STEPS, config.epochs, config.tokens_per_batch,
+        )  # fmt: skip
 
 
 def _update(

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from envgen.core.errors import ConfigError
 from envgen.core.types import Record, Trajectory
+from envgen.rollout.bootstrap import BootstrapConfig, Estimate, Ratio, difference, estimate
 from envgen.rollout.pass_at_k import pass_at_k
 from envgen.store.dataset import Dataset
-from envgen.train.bootstrap import BootstrapConfig, Estimate, Ratio, difference, estimate
 from envgen.train.canary_report import Canary, CanaryReport, canary_of, canary_report
 from envgen.train.tasks import shared_specs
 from envgen.train.well_formed import calls_of, ended_cleanly
@@ -25,7 +25,7 @@ class TaskFacts(NamedTuple):
     """What evaluation has to know of a task."""
 
     database: str
-    """Content hash of its database: tasks over one database are alike."""
+    """Content hash of its database, or its environment: tasks over one are alike."""
     domain: str
     canary: Canary | None = None
 
@@ -88,7 +88,7 @@ def task_facts(dataset: Dataset, task_ids: Iterable[str] | None = None) -> dict[
     chosen = dataset.tasks if task_ids is None else task_ids
     return {
         task_id: TaskFacts(
-            dataset.database_hash(task_id),
+            dataset.database_hash(task_id) or spec.environment_id,
             dataset.environments[spec.environment_id].category,
             canary_of(dataset, spec),
         )

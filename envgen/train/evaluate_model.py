@@ -6,18 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Style
 from envgen.environments.hosts import open_dataset
 from envgen.policies.registry import PolicyConfig
+from envgen.rollout.bootstrap import BootstrapConfig
 from envgen.rollout.run import Progress, RolloutConfig, rollout
 from envgen.sandboxes.zygote import WorkerBackend
-from envgen.train.bootstrap import BootstrapConfig
 from envgen.train.evaluate import Comparison, Evaluation, EvaluationConfig
 from envgen.train.evaluate_runs import PlayedRun, compare_runs, evaluate_runs
+from envgen.train.tasks import of_split
 
 
 class EvalConfig(Record):
@@ -26,6 +27,12 @@ class EvalConfig(Record):
     data: str
     model: str
     """A model folder, or any policy: ``gold``, ``openai:MODEL@URL``."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings of the model's client, as in ``PolicyConfig``."""
+    preflight: bool = True
+    """Ask a model server one small thing before anything is stored."""
+    max_errors: int = Field(default=5, ge=0)
+    """Stop after so many identical errors of a model in a row; 0: never."""
     out: str
     """Where the rollouts are kept: one run for each temperature; resumed."""
     split: Literal["train", "validation", "test"] | None = "test"
@@ -47,6 +54,8 @@ class EvalConfig(Record):
     """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
     bootstrap: BootstrapConfig = BootstrapConfig()
     unproven: bool = False
+    trust: bool = False
+    """The user wrote or read the dataset's code, which so may run without isolation."""
     seed: int = 0
 
     @model_validator(mode="after")
@@ -121,12 +130,7 @@ def evaluate_model(
 def _task_ids(config: EvalConfig) -> tuple[str, ...]:
     dataset = open_dataset(config.data, unproven=config.unproven)
     names = list(dataset.tasks) if config.variants else list(dataset.own_task_ids)
-    chosen = [n for n in names if config.split is None or dataset.facts(n).split == config.split]
-    if not chosen:
-        raise ConfigError(
-            f"{config.data!r} has no task in split {config.split!r}",
-            "name another split with --split, or all",
-        )
+    chosen = of_split(dataset, names, config.split)
     if config.max_tasks is not None:
         chosen.sort(key=lambda name: derive(config.seed, "chosen", name))
         chosen = chosen[: config.max_tasks]
@@ -150,8 +154,10 @@ def _play(
     rollout(
         RolloutConfig(
             dataset=config.data,
-            policy=PolicyConfig(spec=spec),
+            policy=PolicyConfig(spec=spec, options=config.options),
             out=out,
+            preflight=config.preflight,
+            max_errors=config.max_errors,
             n=config.samples(temperature),
             seed=derive(config.seed, "evaluation"),
             task_ids=task_ids,
@@ -163,6 +169,7 @@ def _play(
             concurrency=config.concurrency,
             backend=config.backend,
             unproven=config.unproven,
+            trust=config.trust,
         ),
         progress=told,
     )

@@ -16,7 +16,7 @@ class Figures:
 
     log_ratios: list[Tensor] = field(default_factory=list)
     divergences: list[Tensor] = field(default_factory=list)
-    """(9)'s, before the first update."""
+    """(9)'s, before the first update: what engine and trainer differ by."""
     negatives: int = 0
     masked: int = 0
     clipped: int = 0
@@ -73,8 +73,8 @@ class Figures:
         if self.negatives:
             found["policy/masked_negatives"] = self.masked / self.negatives
         if self.divergences:
-            floor = torch.cat(self.divergences)
-            found |= {f"policy/floor_p{q}": quantile(floor, q / 100) for q in (50, 95, 100)}
+            apart = torch.cat(self.divergences)
+            found |= {f"policy/mismatch_p{q}": quantile(apart, q / 100) for q in (50, 95, 100)}
         return found
 
 

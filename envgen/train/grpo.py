@@ -8,7 +8,8 @@ For a question, G rollouts o_i are sampled from pi_old; rewards R_i give advanta
     M_i = 0 if A_i < 0 and mean_t log(pi_old / pi_theta) > delta, else 1       off-policy mask   (9)
     J = 1/G sum_i 1/|o_i| sum_t [ M_i min(r A_i, clip(r, 1 - eps, 1 + eps) A_i) - beta D_it ]    (8)
 
-Each part is a switch with the paper's setting as default; ``GRPOConfig`` names the variants that others use.
+Each part is a switch. The forms that are the default are the paper's; eps, beta and delta, which it gives no
+values of, and the repeating of key sets are ours. A table in ``docs/training.md`` has all of them.
 
 What the symbols are here:
 
@@ -16,7 +17,7 @@ What the symbols are here:
   (a new user turn or a context reset re-rendered its past) has one A, one |o_i| and one mean in (9).
 * pi_old is what the sampler said, at sampling temperature and after truncation (``old="sampler"``), so r and
   (9) see both several updates a batch and the difference between engine and trainer. With
-  ``old="recomputed"`` r sees the updates only; (9) still sees both.
+  ``old="recomputed"`` the surrogate's r sees the updates only; (7) and (9) go on looking at the sampler.
 * pi_theta and pi_ref are renormalised on the sampler's own support (keep sampling mask) and repeat its expert
   and key choices (keep routing); that happens where log-probabilities are made (``scoring.py``).
 
@@ -39,10 +40,11 @@ STD_FLOOR = 1e-4
 
 
 class GRPOConfig(Record):
-    """The objective. Defaults are the paper's."""
+    """The objective. Which defaults are the paper's, and which are ours: ``docs/training.md``."""
 
-    advantage: Literal["mean", "std"] = "mean"
-    """std: also divide by the group's standard deviation (Shao et al. 2024), as TRL does."""
+    advantage: Literal["mean", "std", "none"] = "mean"
+    """std: also divide by the group's standard deviation (Shao et al. 2024), as TRL does. none: A_i = R_i,
+    which with rewards of 0 and 1 is online rejection sampling: what passed is learnt, the rest is not."""
     clip_low: float = Field(default=0.2, ge=0, lt=1)
     clip_high: float = Field(default=0.2, ge=0)
     """Larger than ``clip_low``: clip-higher (DAPO, Yu et al. 2025)."""
@@ -54,15 +56,13 @@ class GRPOConfig(Record):
     """k3: without the ratio; its gradient is another divergence's (for comparison)."""
     off_policy_mask: bool = True
     """M of (9)."""
-    off_policy_delta: float | None = Field(default=None, gt=0)
-    """None: a multiple of the divergence measured before the first update; see ``floor_multiple``."""
-    floor_multiple: float = Field(default=10.0, gt=1)
-    min_delta: float = Field(default=0.01, gt=0)
-    """Least delta that is derived from the measured floor, in nats a token."""
+    off_policy_delta: float = Field(default=0.1, gt=0)
+    """delta of (9), in nats a token. It counts what updates have moved and what engine and trainer differ
+    by; the latter alone is ``policy/mismatch_p95``. Chosen by ``benchmarks/delta_sweep.py``."""
     keep_sampling_mask: bool = True
     keep_routing: bool = True
     keep_topk: bool = True
-    """Repeat the sampler's key sets where it recorded them."""
+    """Repeat the sampler's key sets where it recorded them: ours, not in the paper."""
     old: Literal["sampler", "recomputed"] = "sampler"
     """recomputed: pi_old of (6) is the trainer's own policy before the first update (PPO's form)."""
     tis_cap: float | None = Field(default=None, gt=0)
@@ -142,9 +142,14 @@ class TokenBatch:
     ref_N: Tensor | None = None
     """log pi_ref; needed with ``kl_coef`` > 0."""
     sampler_N: Tensor | None = None
-    """log-probabilities of the sampler, where ``old_N`` is not that; (9) looks at these."""
+    """log-probabilities of the sampler, where ``old_N`` is not that; (7) and (9) look at these."""
     kl_scale_I: Tensor | None = None
     """What ``kl_coef`` is multiplied by for each rollout, where domains differ; None: 1."""
+
+    @property
+    def said_N(self) -> Tensor:
+        """Log-probabilities of the distribution that the tokens were drawn from: the engine's."""
+        return self.old_N if self.sampler_N is None else self.sampler_N
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,7 @@ def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
     objective_N, kl_N = surrogate_N, None
     if config.kl_coef > 0:
         assert batch.ref_N is not None
-        kl_N = kl_estimate(batch.logp_N, batch.ref_N, ratio_N, config.kl_form)
+        kl_N = kl_estimate(batch.logp_N, batch.ref_N, batch.said_N, config.kl_form)
         if batch.kl_scale_I is not None:
             kl_N = kl_N * batch.kl_scale_I[batch.rollout_N]
         objective_N = surrogate_N - config.kl_coef * kl_N
@@ -209,8 +214,7 @@ def divergence(batch: TokenBatch) -> Tensor:
     pi_old is what the inference engine said, also where r is of recomputed probabilities: what is stale and
     what engine and trainer differ by both count.
     """
-    said_N = batch.old_N if batch.sampler_N is None else batch.sampler_N
-    return rollout_mean((said_N - batch.logp_N).detach(), batch)
+    return rollout_mean((batch.said_N - batch.logp_N).detach(), batch)
 
 
 def off_policy(advantage_I: Tensor, divergence_I: Tensor, delta: float) -> Tensor:
@@ -219,15 +223,18 @@ def off_policy(advantage_I: Tensor, divergence_I: Tensor, delta: float) -> Tenso
 
 
 def kl_estimate(
-    logp_N: Tensor, ref_N: Tensor, ratio_N: Tensor, form: Literal["unbiased", "k3"]
+    logp_N: Tensor, ref_N: Tensor, said_N: Tensor, form: Literal["unbiased", "k3"]
 ) -> Tensor:
-    """(7): K3 times the ratio, which stays in the graph, also where its value is 1.
+    """(7): K3 times r, which stays in the graph, also where its value is 1.
 
-    Tokens come from pi_old; E_old[r * K3] = KL(pi_theta || pi_ref), and so are the gradients.
+    Tokens come from the sampler, so E[r * K3] = KL(pi_theta || pi_ref), and the gradients are equal, only if
+    r is pi_theta over what the sampler said, whatever ``old`` the surrogate's ratio has.
     """
     log_gap_N = ref_N - logp_N
-    k3_N = log_gap_N.exp() - log_gap_N - 1
-    return ratio_N * k3_N if form == "unbiased" else k3_N
+    if form == "k3":
+        return log_gap_N.exp() - log_gap_N - 1
+    # r pi_ref / pi_theta = pi_ref / pi_old: as one exponential it can't overflow where pi_theta vanishes.
+    return (ref_N - said_N).exp() - (logp_N - said_N).exp() * (log_gap_N + 1)
 
 
 def token_weights(length_I: Tensor, rollouts: float, tokens: float, config: GRPOConfig) -> Tensor:

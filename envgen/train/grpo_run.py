@@ -24,6 +24,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
+from envgen.environments.families import check_backend
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding
@@ -33,6 +34,7 @@ from envgen.train.figures import Figures
 from envgen.train.fit import fitting_encoding
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_told import Spent, TrainGRPOSummary, everywhere, in_words, line_of, warn
+from envgen.train.held_out import HeldOut, HeldOutConfig, held_out
 from envgen.train.metrics import Metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
 from envgen.train.parallel import ParallelConfig, Ranks, ranks
@@ -45,7 +47,13 @@ from envgen.train.rewards import (
 )
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
 from envgen.train.sharding import shard, whole_model
-from envgen.train.tasks import TaskSampler, TaskSamplerConfig, make_sampler, task_pool
+from envgen.train.tasks import (
+    TaskSampler,
+    TaskSamplerConfig,
+    make_sampler,
+    of_split,
+    task_pool,
+)
 from envgen.train.update import Learnt, UpdateConfig, Updater
 from envgen.verifiers.holes import is_unsolvable
 
@@ -78,8 +86,11 @@ class TrainGRPOConfig(ParallelConfig):
     """Model folder of pi_ref; None: ``model``."""
     permute_rewards: bool = False
     """A control: rewards are shuffled within each group, so there is nothing to learn."""
+    eval: HeldOutConfig = HeldOutConfig()
     save_every: int = Field(default=25, ge=1)
     seed: int = 0
+    trust: bool = False
+    """The user wrote or read the dataset's code, which so may run without isolation."""
 
     @model_validator(mode="after")
     def _reference_repeats_key_sets(self) -> Self:
@@ -100,6 +111,8 @@ class _Setup(NamedTuple):
     model: DSAForCausalLM
     encoding: Encoding
     dataset: Dataset
+    chosen: list[str]
+    """Tasks that are trained on."""
     tasks: TaskSampler
     updater: Updater
     optimizer: Optimizer
@@ -149,8 +162,15 @@ def play_and_learn(
     )
     spent = Spent()
     history: list[RewardTable] = []
+    first_steps = min(CONSTANT_STEPS, config.steps)
     try:
-        with Metrics(out, setup.first) if ranks.rank == 0 else nullcontext() as metrics:
+        judges = held_out(config.eval, setup.dataset, setup.chosen, sampler, config.seed)
+        with Metrics(out, setup.first or -1) if ranks.rank == 0 else nullcontext() as metrics:
+            if progress and ranks.rank == 0:
+                progress(setup.first, config.steps, _to_play(config.sampling))
+            if not setup.first and (judged := _judged(setup, sampler, judges, 0, config.steps)):
+                if metrics is not None:
+                    metrics.write(0, judged)
             for step in range(setup.first, config.steps):
                 sampler.refresh(f"step-{step}")
                 begun = time.monotonic()
@@ -159,20 +179,21 @@ def play_and_learn(
                 table = _rewards(setup, drawn, config, step)
                 figures = _learn(setup, drawn, table, config, step, out)
                 told = everywhere(setup.ranks, drawn, table, figures)
-                if step < CONSTANT_STEPS and setup.first == 0:
+                if step < first_steps and setup.first == 0:
                     history.append(told.table)
-                    if error := constant_reward_error(history, first_steps=CONSTANT_STEPS):
+                    if error := constant_reward_error(history, first_steps=first_steps):
                         raise error
                 spent.note(told, sampled - begun, time.monotonic() - sampled)
                 due = (step + 1) % config.save_every == 0 or step + 1 == config.steps
                 saved = _saved(setup) if due else None
+                judged = _judged(setup, sampler, judges, step + 1, config.steps)
                 if metrics is None:
                     continue
-                line = line_of(told, spent, setup.tasks.metrics(), setup.updater.delta)
+                line = {**line_of(told, spent, setup.tasks.metrics()), **judged}
                 metrics.write(step + 1, line)
                 if watch:
                     watch(step + 1, line)
-                warn(told.figures, step)
+                warn(told, step, config.objective.off_policy_delta)
                 if saved:
                     setup.checkpoints.save(step + 1, *saved)
                 if progress:
@@ -182,30 +203,40 @@ def play_and_learn(
     return spent.summary(out, config.steps - setup.first)
 
 
+def _judged(
+    setup: _Setup, sampler: Sampler, judges: HeldOut, step: int, steps: int
+) -> dict[str, float]:
+    """What the held-out tasks say after ``step`` steps; nothing where they are not due."""
+    if not judges.due(step, steps):
+        return {}
+    setup.model.eval()
+    sampler.refresh(f"step-{step}")
+    return judges.judge(sampler, setup.ranks)
+
+
 CONSTANT_STEPS = 8
-"""A run whose first steps show no difference between rewards ends."""
+"""A run whose first steps, or all, show no difference between rewards ends with an error."""
+
+
+def _to_play(sampling: SamplingConfig) -> str:
+    """What the first step begins with, for a progress bar."""
+    return f"plays {sampling.groups} tasks, each {sampling.group_size} times"
 
 
 def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
     encoding = fitting_encoding(config.model)
-    dataset = open_dataset(config.data)
+    dataset = open_dataset(config.data, trust=config.trust)
     asked = dataset.tasks if config.task_ids is None else config.task_ids
     unknown = [name for name in asked if name not in dataset.tasks]
     if unknown:
         raise ConfigError(f"no task {unknown[0]!r} in {config.data!r}", "see `envgen list`")
-    chosen = [
-        name for name in asked if config.split is None or dataset.facts(name).split == config.split
-    ]
-    if not chosen:
-        raise ConfigError(
-            f"{config.data!r} has no task in split {config.split!r}",
-            "name another split, or none; see `envgen list`",
-        )
+    chosen = of_split(dataset, asked, config.split)
     if all(is_unsolvable(dataset.tasks[name]) for name in chosen):
         raise ConfigError(
             f"no task in {config.data!r} can be solved: all are unsolvable canaries",
             "train on the dataset that they were made of",
         )
+    check_backend(dataset, chosen, config.sampling.backend)
     tasks = make_sampler(config.tasks, task_pool(dataset, chosen), derive(config.seed, "tasks"))
     checkpoints = Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
     resumed = checkpoints.resume()
@@ -226,7 +257,7 @@ def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
     first = 0
     if resumed:
         state = resumed[1]
-        first, updater.step, updater.delta = state["step"], state["updates"], state["delta"]
+        first, updater.step = state["step"], state["updates"]
         optimizer.load(state["optimizer"])
         tasks.load(json.loads(state["tasks"]))
     if config.sampling.groups < ranks.size:
@@ -234,7 +265,9 @@ def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
             f"{config.sampling.groups} groups can't be shared by {ranks.size} processes",
             "raise sampling.groups, or lower processes",
         )
-    return _Setup(model, encoding, dataset, tasks, updater, optimizer, checkpoints, ranks, first)
+    return _Setup(
+        model, encoding, dataset, chosen, tasks, updater, optimizer, checkpoints, ranks, first
+    )
 
 
 def _load(folder: str | Path, device: str) -> DSAForCausalLM:
@@ -258,7 +291,6 @@ def _saved(setup: _Setup) -> tuple[DSAForCausalLM, dict[str, object]]:
     state = {
         "optimizer": setup.optimizer.state(),
         "updates": setup.updater.step,
-        "delta": setup.updater.delta,
         "tasks": json.dumps(tasks),
     }
     return whole_model(setup.model), state

@@ -132,17 +132,14 @@ def _described(drawn: Rollouts, table: RewardTable) -> dict[str, float]:
     return dict(zip(DESCRIBED, values, strict=True))
 
 
-def line_of(
-    told: Told, spent: Spent, tasks: Mapping[str, float], delta: float | None
-) -> dict[str, float | None]:
-    """What is written of a step; ``tasks`` is what the task sampler says, ``delta`` that of (9)."""
+def line_of(told: Told, spent: Spent, tasks: Mapping[str, float]) -> dict[str, float | None]:
+    """What is written of a step; ``tasks`` is what the task sampler says."""
     sampling_s, update_s = spent.last
     return {
         **told.table.metrics(),
         **told.described,
         **tasks,
         **told.figures.named(),
-        "policy/delta": delta,
         "time/sampling_s": sampling_s,
         "time/update_s": update_s,
         "time/assembly_s": told.figures.assembly_s,
@@ -158,13 +155,34 @@ def in_words(told: Told) -> str:
     return f"pass {told.table.passed_I.mean():.3f}, {tokens:.0f} tokens{entropy}"
 
 
-def warn(figures: Figures, step: int) -> None:
-    """Say what is wrong with a step's figures, if anything is."""
+def warn(told: Told, step: int, delta: float) -> None:
+    """Say what is wrong with a step, if anything is; ``delta`` is that of (9)."""
+    if not told.table.passed_I.any() and step == 0:
+        logger.warning(
+            "step 1: none of %d rollouts passed; GRPO learns from groups of which some pass and some "
+            "don't. If the next steps are alike, give the policy a longer cold start (`envgen train sft`) "
+            "or take easier tasks",
+            len(told.table.passed_I),
+        )
+    warn_of_figures(told.figures, step, delta)
+
+
+def warn_of_figures(figures: Figures, step: int, delta: float) -> None:
+    """Say what is wrong with a step's figures."""
     named = figures.named()
+    if (apart := named.get("policy/mismatch_p95", 0.0)) > delta:
+        logger.warning(
+            "step %d: before any update engine and trainer differ by %.2g nats a token in a rollout of "
+            "twenty, more than objective.off_policy_delta=%g allows; give the engine the trainer's "
+            "precision, keep routing and key sets, or raise it",
+            step + 1,
+            apart,
+            delta,
+        )
     if named.get("policy/masked_negatives", 0.0) > MASKED_ALARM:
         logger.warning(
             "step %d: the off-policy mask drops %.0f %% of the rollouts with negative advantage; raise "
-            "objective.off_policy_delta or floor_multiple, or make fewer mini-batches",
+            "objective.off_policy_delta, or make fewer mini-batches",
             step + 1,
             100 * named["policy/masked_negatives"],
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import Any
 
-from envgen.core.errors import MissingExtraError
+from envgen.core.errors import MissingExtraError, install_hint
 from envgen.train.prose import passages, prose
 
 MIN_CHARS = 20
@@ -91,6 +91,6 @@ def _identifier() -> Any:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
         raise MissingExtraError(
-            "the py3langid package is not installed", "pip install 'envgen[train]'"
+            "the py3langid package is not installed", install_hint("train")
         ) from error
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -47,24 +47,21 @@ class _Waiting:
         """An episode that gives up leaves its reply unread."""
 
 
-RUNNING = 4
-"""Episodes that run at once, while the others wait: their tools may be other processes, but hundreds of
-threads that want the interpreter's lock wake each other up all the time: 256 took nearly twice as long."""
-
-
 class LockstepEngine:
     """Looks like a started engine to a policy; answers when all players wait.
 
     Args:
         engine: one that is not started; it is used by ``play``'s thread alone.
+        concurrency: episodes that run at once, while the others wait; hundreds of threads that want the
+            interpreter's lock wake each other up all the time: 256 took nearly twice as long as 4.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, concurrency: int = 4) -> None:
         self.engine = engine
         self._lock = threading.Condition()
         self._waiting: list[_Waiting] = []
         self._playing = 0
-        self._running = threading.Semaphore(RUNNING)
+        self._running = threading.Semaphore(concurrency)
 
     @property
     def model(self) -> object:

@@ -70,6 +70,8 @@ def tokens_per_second(lines: Sequence[Mapping[str, Any]]) -> float | None:
     """Model tokens a second of a GRPO run, sampling and update together; None without steps."""
     tokens = seconds = 0.0
     for line in lines:
+        if "time/sampling_s" not in line:  # the evaluation before the first step
+            continue
         spent = line["time/sampling_s"] + line["time/update_s"]
         tokens += line["time/model_tokens_per_s"] * spent
         seconds += spent

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 MIN_SHARED = 8
 """Tokens that must be shared for a pack to be worth its mask."""
+WORTH = 4096
+"""Slots whose attention costs as much as the rest of what is done for a token, with sparse attention."""
 
 Ids = NDArray[np.int32]
 Shared = Callable[[int, int], int]
@@ -84,7 +86,7 @@ def pack(rows: Sequence[Ids], max_tokens: int, shared: Shared | None = None) -> 
 
     Args:
         rows: ids of each.
-        max_tokens: of a pack; a row that is longer has one of its own.
+        max_tokens: of a pack; one of longer rows may hold as many as pay. 0: rows share no packs.
         shared: how many first tokens two rows have in common in all that counts, given their numbers;
             None: their ids count.
     """
@@ -119,7 +121,12 @@ class _Pack:
         """Add a row that continues what it shares with the one before, if there is room."""
         last, end = self.places[-1], len(self.until)
         shared = min(common(self.rows[-1], row), length)
-        if shared < MIN_SHARED or end + length - shared > max_tokens:
+        room = max_tokens
+        if length > max_tokens > 0:
+            # m rows with s tokens in common, n of their own, cost (s/m + n) WORTH + (s + m n)^2 / 2m each:
+            # least where s + m n is this.
+            room = max(room, shared + int((shared * (shared + 2 * WORTH)) ** 0.5))
+        if shared < MIN_SHARED or end + length - shared > room:
             return False
         places = np.concatenate((last[:shared], np.arange(end, end + length - shared)))
         self.until = np.append(self.until, np.zeros(length - shared, np.int64))

@@ -67,7 +67,7 @@ class RewardConfig(Record):
     length: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     language: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     format: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Off, as in the paper."""
+    """Off: the paper has no such part."""
     length_form: LengthForm = "ranked"
     """See ``length_penalty.py``. ``additive`` and ``overlong`` reach failing rollouts, too."""
     length_limit: int = Field(default=8_192, ge=1)
@@ -229,7 +229,10 @@ def total_rewards(
 def constant_reward_error(
     tables: Sequence[RewardTable], *, first_steps: int = 10
 ) -> RewardError | None:
-    """What is wrong with a run whose rewards never differ within a group, so that nothing can be learnt.
+    """What is wrong with a run in which no group tells better rollouts from worse: nothing can be learnt.
+
+    Where no rollout passes, length and prose are no better and worse: rewards that differ by them alone count
+    as equal.
 
     Args:
         tables: of a run's first steps, in order.
@@ -239,7 +242,7 @@ def constant_reward_error(
         The error to raise, or None.
     """
     seen = tables[:first_steps]
-    if len(seen) < first_steps or any(_varies(table) for table in seen):
+    if len(seen) < first_steps or any(_teaches(table) for table in seen):
         return None
     totals = np.concatenate([table.total_I for table in seen])
     low, high = float(totals.min()), float(totals.max())
@@ -247,6 +250,8 @@ def constant_reward_error(
         f"{low:g} in all" if low == high else f"the same within each group ({low:g} to {high:g}) in"
     )
     passed = float(np.concatenate([table.passed_I for table in seen]).mean())
+    if any(_varies(table.total_I, table.group_I) for table in seen):
+        what = "different by length and language alone, and no verifier was content, in all"
     hint = "cold-start the policy, or keep tasks that it passes sometimes (`envgen filter`)"
     if passed == 1.0:
         hint = "these tasks are solved; take harder ones"
@@ -320,9 +325,11 @@ def _require_finite(parts: Wide, trajectories: Sequence[Trajectory]) -> None:
         )
 
 
-def _varies(table: RewardTable) -> bool:
-    for group in np.unique(table.group_I):
-        totals = table.total_I[table.group_I == group]
-        if totals.min() < totals.max():
-            return True
-    return False
+def _teaches(table: RewardTable) -> bool:
+    """Whether a group's rewards differ, and by more than length and prose if none of all passed."""
+    wanted = table.total_I if table.passed_I.any() else table.outcome_I + table.format_I
+    return _varies(wanted, table.group_I)
+
+
+def _varies(reward_I: Floats, group_I: NDArray[np.int64]) -> bool:
+    return any(np.ptp(reward_I[group_I == group]) > 0 for group in np.unique(group_I))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from pydantic import Field
 
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Style
-from envgen.environments.general import GeneralEnv
+from envgen.environments.episodes import EpisodeEnv
+from envgen.environments.families import make_env
 from envgen.model.engine import Engine, EngineConfig
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
@@ -51,6 +53,10 @@ class SamplingConfig(Record):
     max_turns: int | None = Field(default=None, ge=1)
     """Replies of a rollout, where its task would allow more: a policy that goes astray may else call in
     vain for all of them, and one such rollout takes longer to learn from than a hundred others."""
+    concurrency: int | None = Field(default=None, ge=1)
+    """Episodes that run at once, tools and verifiers, while the others wait; all of a step are open. It
+    changes no result. None: one a core, 4 at least. Raise it where tools mostly wait, lower it where each
+    takes much memory (a code task's tests up to its recipe's ``memory_bytes``)."""
     max_batch: int = Field(default=128, ge=1)
     """Replies that are written together."""
     cache_tokens: int | None = Field(default=None, ge=1)
@@ -127,8 +133,9 @@ class Sampler:
         self._engine = Engine(
             self._played, EngineConfig(max_batch=config.max_batch, cache_tokens=cache_tokens)
         )
-        self._lockstep = LockstepEngine(self._engine)
-        self._config = config
+        concurrency = config.concurrency or max(4, os.cpu_count() or 1)
+        self._lockstep = LockstepEngine(self._engine, concurrency)
+        self.config = config
         policy_config = DSAPolicyConfig(
             model=name,
             max_new_tokens=config.max_new_tokens,
@@ -138,7 +145,7 @@ class Sampler:
         local = LocalModel(Modes(encoding).of(config.style), cast(Engine, self._lockstep))
         self._policy = DSAPolicy(policy_config, local=local)
         self._dataset = dataset
-        self._free: list[GeneralEnv] = []
+        self._free: dict[tuple[str, str], list[EpisodeEnv]] = {}
         self._lock = threading.Lock()
 
     def refresh(self, version: str) -> None:
@@ -148,8 +155,9 @@ class Sampler:
 
     def close(self) -> None:
         """Close all environments."""
-        for env in self._free:
-            env.close()
+        for envs in self._free.values():
+            for env in envs:
+                env.close()
         self._free.clear()
 
     def draw(
@@ -165,7 +173,7 @@ class Sampler:
         Returns:
             The groups in which at least two rollouts are free of errors.
         """
-        size = self._config.group_size
+        size = self.config.group_size
         episodes = [
             Episode(
                 task_id,
@@ -177,17 +185,38 @@ class Sampler:
             for group, task_id in zip(numbers or range(len(task_ids)), task_ids, strict=True)
             for sample in range(size)
         ]
-        results = self._lockstep.play(episodes, self._play)
+        results = self._lockstep.play(
+            episodes, lambda one: self._play(self._dataset, one, self.config.temperature)
+        )
         return collect(episodes, results)
 
-    def _play(self, episode: Episode) -> EpisodeResult:
-        config = self._config
+    def play(
+        self, dataset: Dataset, task_ids: Sequence[str], seeds: Sequence[int], temperature: float
+    ) -> list[Trajectory]:
+        """One rollout of each task, for evaluation.
+
+        Args:
+            dataset: of the tasks; it need not be the one that is trained on.
+            task_ids: what is played.
+            seeds: of all that is random, one a task.
+            temperature: 0 is greedy.
+        """
+        episodes = [
+            Episode(task_id, i, 0, derive(seed, "episode"), derive(seed, "sample"))
+            for i, (task_id, seed) in enumerate(zip(task_ids, seeds, strict=True))
+        ]
+        results = self._lockstep.play(episodes, lambda one: self._play(dataset, one, temperature))
+        return [one.trajectory for one in results]
+
+    def _play(self, dataset: Dataset, episode: Episode, temperature: float) -> EpisodeResult:
+        config, family = self.config, dataset.facts(episode.task_id).family
         with self._lock:
-            env = self._free.pop() if self._free else None
+            free = self._free.setdefault((str(dataset.path), family), [])
+            env = free.pop() if free else None
         if env is None:
-            env = GeneralEnv(self._dataset, backend=config.backend)
+            env = make_env(dataset, family, backend=config.backend)
         sampling = Sampling(
-            temperature=config.temperature,
+            temperature=temperature,
             top_p=config.top_p,
             top_k=config.top_k,
             seed=episode.sampling_seed,
@@ -205,7 +234,7 @@ class Sampler:
             )
         finally:
             with self._lock:
-                self._free.append(env)
+                free.append(env)
 
 
 def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Rollouts:

@@ -22,6 +22,8 @@ from envgen.core.types import Trajectory
 
 NOT_ROUTED = 0xFFFF
 """See ``envgen.model.moe``: the model chooses this token's experts itself."""
+HIDDEN = -1
+"""See ``envgen.model.indexer``: no key, where a set has fewer."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -92,7 +94,7 @@ def _require_exact(trajectory: Trajectory, turn: int, arrays: Arrays | None) -> 
     if arrays is None or trajectory.turns[turn].capture != "exact":
         raise ConfigError(
             f"{where} was captured as text, not as tokens",
-            "train on rollouts of dsa:, vllm: or sglang: policies, which record token ids",
+            "`train grpo` plays with an engine that records ids; of stored rollouts learn with `train sft`",
         )
     if "logprobs" not in arrays:
         raise ConfigError(f"{where} has no log-probabilities", "ask the engine for them")
@@ -121,6 +123,10 @@ def _row(turns: Sequence[Arrays], rollout: int) -> Row:
         [len(t["prompt_ids"]) + np.arange(len(t["completion_ids"])) for t in turns]
     )
     offsets, kept = _masks(turns)
+    routing = _stitched(turns, "routing")
+    if routing is not None:
+        unknown = np.full((1, *routing.shape[1:]), NOT_ROUTED, np.uint16)
+        routing = np.concatenate((routing, unknown))
     return Row(
         rollout=rollout,
         ids=ids,
@@ -128,8 +134,8 @@ def _row(turns: Sequence[Arrays], rollout: int) -> Row:
         old=np.concatenate([t["logprobs"] for t in turns]).astype(np.float32),
         mask_offsets=offsets,
         mask_ids=kept,
-        routing=_routing(last, len(ids)),
-        topk=last.get("topk"),
+        routing=routing,
+        topk=_stitched(turns, "topk"),
     )
 
 
@@ -147,15 +153,35 @@ def _masks(turns: Sequence[Arrays]) -> tuple[NDArray[np.int64] | None, NDArray[n
     return np.cumsum(np.concatenate(lengths)), np.concatenate(ids)
 
 
-def _routing(last: Arrays, length: int) -> NDArray[np.uint16] | None:
-    """Routing of every token of the row: the last turn's record covers all but the last token."""
-    found = last.get("routing")
-    if found is None:
-        return None
-    if len(found) != length - 1:
-        raise ConfigError(
-            f"a record of {length} tokens has routing for {len(found)}, not {length - 1}",
-            "it was not written by this version's engines",
-        )
-    unknown = np.full((1, *found.shape[1:]), NOT_ROUTED, np.uint16)
-    return np.concatenate((found, unknown))
+def _stitched(turns: Sequence[Arrays], name: str) -> NDArray[Any] | None:
+    """What the engine chose for each token when it drew what follows: [L - 1, ...]; None if a turn lacks it.
+
+    A later turn computes the end of a reply again (the cache keeps whole pages), and by rounding may choose
+    otherwise. So a turn's record counts from where the one before ends: from the last token of its reply.
+    """
+    parts: list[NDArray[Any]] = []
+    covered = 0
+    for turn in turns:
+        found, tokens = turn.get(name), len(turn["prompt_ids"]) + len(turn["completion_ids"])
+        if found is None:
+            return None
+        start = int(turn.get("captured_from", 0))
+        if start > covered or len(found) != tokens - 1 - start:
+            raise ConfigError(
+                f"a record of {tokens} tokens has {name} for {len(found)}, not {tokens - 1 - start}, "
+                f"from token {start} on, where {covered} are known",
+                "it was not written by this version's engines",
+            )
+        parts.append(found[covered - start :])
+        covered = tokens - 1
+    width = max(part.shape[-1] for part in parts)
+    return np.concatenate([widened(part, width) for part in parts])
+
+
+def widened(sets: NDArray[Any], width: int) -> NDArray[Any]:
+    """Sets [..., K] with room for ``width`` keys."""
+    if sets.shape[-1] == width:
+        return sets
+    out = np.full((*sets.shape[:-1], width), HIDDEN, sets.dtype)
+    out[..., : sets.shape[-1]] = sets
+    return out

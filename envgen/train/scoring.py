@@ -57,8 +57,9 @@ def score(
     chosen_N = scaled_NV.gather(1, tokens_N.unsqueeze(1)).squeeze(1)
     whole_N = torch.logsumexp(scaled_NV, -1)
     if support is None or not len(support.ids):
-        mass_N = torch.ones_like(whole_N)
-        return Scores(chosen_N - whole_N, mass_N, _entropy(scaled_NV.detach(), whole_N.detach()))
+        every_N = torch.arange(len(tokens_N), device=tokens_N.device)
+        entropy_N = _entropy(scaled_NV.detach(), whole_N.detach(), every_N)
+        return Scores(chosen_N - whole_N, torch.ones_like(whole_N), entropy_N)
     row_Z = torch.repeat_interleave(
         torch.arange(len(tokens_N), device=tokens_N.device), support.offsets.diff()
     )
@@ -69,14 +70,23 @@ def score(
     with torch.no_grad():
         p_Z = (picked_Z - norm_N[row_Z]).exp()
         part_N = torch.zeros_like(norm_N).index_add_(0, row_Z, p_Z * picked_Z)
-        entropy_N = torch.where(
-            truncated_N, norm_N - part_N, _entropy(scaled_NV.detach(), whole_N.detach())
-        )
+        entropy_N = norm_N - part_N
+        plain_M = (~truncated_N).nonzero().squeeze(1)
+        entropy_N[plain_M] = _entropy(scaled_NV, whole_N, plain_M)
     return Scores(chosen_N - norm_N, (norm_N - whole_N).exp().detach(), entropy_N)
 
 
-def _entropy(scaled_NV: Tensor, whole_N: Tensor) -> Tensor:
-    return whole_N - (torch.softmax(scaled_NV, -1) * scaled_NV).sum(-1)
+ENTROPY_VALUES = 1 << 22
+"""Of the vocabulary times rows, at a time: beside the logits no second and third array of their size."""
+
+
+def _entropy(scaled_NV: Tensor, whole_N: Tensor, rows_M: Tensor) -> Tensor:
+    """Over the whole vocabulary, of some rows: [M]."""
+    found = []
+    for rows in torch.split(rows_M, max(1, ENTROPY_VALUES // scaled_NV.shape[1])):
+        some = scaled_NV[rows]
+        found.append(whole_N[rows] - (torch.softmax(some, -1) * some).sum(-1))
+    return torch.cat(found) if found else whole_N[:0]
 
 
 def _segment_logsumexp(values_Z: Tensor, row_Z: Tensor, rows: int) -> Tensor:

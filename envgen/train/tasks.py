@@ -10,6 +10,7 @@ A sampler's state is JSON and holds the exact state of its generator: a resumed 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -123,6 +124,25 @@ def task_pool(dataset: Dataset, task_ids: Iterable[str] | None = None) -> tuple[
         category = dataset.environments[facts.environment_id].category
         found.append(PoolTask(task_id, category, facts.level))
     return tuple(found)
+
+
+def of_split(dataset: Dataset, task_ids: Iterable[str], split: str | None) -> list[str]:
+    """Those of ``task_ids`` that are in a split; None: all.
+
+    Raises:
+        ConfigError: if there is none; it names the splits that there are.
+    """
+    splits = {task_id: dataset.facts(task_id).split for task_id in task_ids}
+    chosen = [task_id for task_id, own in splits.items() if split in (None, own)]
+    if chosen or not splits:
+        return chosen
+    there = ", ".join(
+        f"{count} in {own!r}" for own, count in sorted(Counter(splits.values()).items())
+    )
+    raise ConfigError(
+        f"{str(dataset.path)!r} has no task in split {split!r}: {there}",
+        f"give --split {min(splits.values())} or --split all; `envgen variants` makes tasks of every split",
+    )
 
 
 def shared_specs(dataset: Dataset, task_ids: Iterable[str]) -> Iterator[tuple[str, TaskSpec]]:

@@ -18,15 +18,13 @@ import numpy as np
 
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
-from envgen.core.types import StopReason, Style, Trajectory
-from envgen.environments.code_tools import SUBMIT_SPEC
-from envgen.environments.toolbox import Toolbox
-from envgen.policies.base import Tool
+from envgen.core.types import SourceKind, Style, Trajectory
 from envgen.policies.encoding import Encoding, EncodingError, make_encoding
 from envgen.policies.registry import PolicyConfig
-from envgen.policies.styles import misfit, offered, thinks
+from envgen.policies.styles import thinks
 from envgen.rollout.run import Progress as RolloutProgress
 from envgen.rollout.run import RolloutConfig, rollout
+from envgen.rollout.task_tools import TaskTools
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
 from envgen.train.sft import TaughtRow, taught_rows
@@ -65,46 +63,6 @@ class Modes:
             )
 
 
-class TaskTools:
-    """The tools of a dataset's tasks in OpenAI's form."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-        self._known: dict[str, Toolbox] = {}
-
-    def of(self, task_id: str, style: Style | None = None) -> list[Tool]:
-        """The tools that the task's agent is told of, the submit tool included."""
-        toolbox = self._toolbox(task_id)
-        return offered(style, toolbox.openai(), toolbox.submit)
-
-    def misfit(self, trajectory: Trajectory) -> str | None:
-        """Why a rollout is no record of the style that was asked for; None if it is, or none was."""
-        style = trajectory.style
-        if style is None:
-            return None
-        return misfit(
-            style,
-            trajectory.messages,
-            self.of(trajectory.task_id, style),
-            self._toolbox(trajectory.task_id).submit,
-            answered=trajectory.stop in (StopReason.SUBMITTED, StopReason.ANSWERED),
-        )
-
-    def _toolbox(self, task_id: str) -> Toolbox:
-        if task_id not in self._dataset.tasks:
-            raise ConfigError(
-                f"the rollouts are of task {task_id!r}, which the dataset does not hold",
-                "give the dataset that was rolled out",
-            )
-        facts = self._dataset.facts(task_id)
-        environment_id = facts.environment_id
-        if environment_id not in self._known:
-            spec = self._dataset.environment_files(environment_id).spec
-            submit = SUBMIT_SPEC if facts.family == "code" else None
-            self._known[environment_id] = Toolbox(spec, submit)
-        return self._known[environment_id]
-
-
 def play_teachers(
     dataset: Dataset,
     specs: Sequence[str],
@@ -129,6 +87,7 @@ def play_teachers(
             n=episodes,
             seed=derive(seed, "teacher", spec),
             variants=True,
+            trust=dataset.source is SourceKind.TRUSTED,
         )
 
         def told(now: RolloutProgress, spec: str = spec) -> None:
@@ -175,7 +134,10 @@ def teacher_rows(
     for weight, trajectory in _trajectories(runs, weights or [1.0] * len(runs)):
         if split is not None and dataset.facts(trajectory.task_id).split != split:
             continue
-        if trajectory.error is not None or (passed_only and not _passed(trajectory)):
+        if trajectory.error is not None:
+            left_out["episodes that an error spoiled"] += 1
+            continue
+        if passed_only and not _passed(trajectory):
             continue
         task, style = trajectory.task_id, trajectory.style
         why = tools.misfit(trajectory)

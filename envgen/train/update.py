@@ -25,7 +25,7 @@ from envgen.core.types import Record
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.batch import RowBatch, Said, row_batch, say
-from envgen.train.figures import Figures, quantile
+from envgen.train.figures import Figures
 from envgen.train.grpo import (
     GRPOConfig,
     Loss,
@@ -54,7 +54,7 @@ class UpdateConfig(Record):
     part_tokens: int = Field(default=16_384, ge=1)
     """Tokens that are run at once, shared prefixes counted once."""
     pack_tokens: int = Field(default=512, ge=1)
-    """Most tokens of rows that are packed behind a common prefix; see ``packing``."""
+    """Most tokens of rows that are packed behind a common prefix; longer rows as ``packing`` says."""
     index_loss_weight: float = Field(default=1.0, gt=0)
     router_bias_rate: float = Field(default=0.0, ge=0)
     """Step of the load-balancing bias; by default it is frozen, so that replayed routes stay likely."""
@@ -105,7 +105,6 @@ class Updater:
         ranks: the processes that learn together; each is given its own groups.
 
     Attributes:
-        delta: what (9) compares with; None until it is known.
         step: optimiser steps so far.
     """
 
@@ -122,7 +121,6 @@ class Updater:
         self._ranks = ranks or Alone()
         self._model, self._optimizer, self._reference = model, optimizer, reference
         self._objective, self._config, self._temperature = objective, config, temperature
-        self.delta = objective.off_policy_delta
         self.step = 0
 
     def update(self, learnt: Learnt, rng: Random) -> Figures:
@@ -134,9 +132,11 @@ class Updater:
         figures = Figures()
         group_I = torch.from_numpy(learnt.group_I)
         reward_I = torch.from_numpy(learnt.reward_I)
-        advantage_I = group_advantages(
-            reward_I, group_I, normalize_std=self._objective.advantage == "std"
-        )
+        advantage_I = reward_I
+        if self._objective.advantage != "none":
+            advantage_I = group_advantages(
+                reward_I, group_I, normalize_std=self._objective.advantage == "std"
+            )
         counted_I = torch.ones_like(group_I, dtype=torch.bool)
         if self._objective.zero_variance == "drop":
             counted_I = varied(reward_I, group_I)
@@ -264,15 +264,13 @@ class Updater:
         weight_I = token_weights(length_I, rollouts, tokens_all, self._objective)
         index_loss: IndexLoss | None = "sparse" if self._optimizer.config.indexer == "eq4" else None
         first = not figures.norms
-        if self.delta is None:
-            self.delta = self._derived_delta(learnt, batch)
         self._optimizer.zero_grad()
         for part in batch.parts:
             said = self._said(self._model, part, index_loss)
             tokens = self._tokens(learnt, part, said, advantage_I, length_I, weight_I)
             if first:
                 figures.divergences.append(divergence(tokens))
-            found = grpo_loss(tokens, self._objective, self.delta)
+            found = grpo_loss(tokens, self._objective, self._objective.off_policy_delta)
             total = found.loss
             if said.index_loss is not None:
                 share = int(part.batch.valid_BT.sum()) / run_all
@@ -288,26 +286,6 @@ class Updater:
         if self._config.router_bias_rate:
             balance(self._model, self._config.router_bias_rate, self._ranks)
         self.step += 1
-
-    @torch.no_grad()
-    def _derived_delta(self, learnt: Learnt, batch: _MiniBatch) -> float:
-        """Delta of (9) by what sampler and trainer differ by before any update.
-
-        ``floor_multiple`` times the 95th percentile of |divergence|, and ``min_delta`` at least: then what
-        is masked has moved by updates, not by rounding.
-        """
-        found: list[float] = []
-        for part in batch.parts:
-            scores = self._said(self._model, part).scores
-            old_N = part.batch.old_N
-            gap_J = torch.zeros(len(part.rollout_J), device=old_N.device)
-            gap_J.index_add_(0, part.batch.rollout_N, old_N - scores.logp_N)
-            lengths_J = torch.from_numpy(learnt.length_I[part.rollout_J]).to(gap_J.device)
-            found += (gap_J / lengths_J).abs().tolist()
-        self._stand_in(batch)
-        everywhere = torch.tensor([gap for own in self._ranks.gather(found) for gap in own])
-        floor = quantile(everywhere, 0.95) if len(everywhere) else 0.0
-        return max(self._objective.min_delta, self._objective.floor_multiple * floor)
 
     def _tokens(
         self,

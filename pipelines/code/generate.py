@@ -23,7 +23,7 @@ from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
 from envgen.pipelines.code.validate import Log
-from envgen.pipelines.code.validation import Reason, ValidateConfig
+from envgen.pipelines.code.validation import PASSING_FAULTS, ValidateConfig
 from envgen.policies.base import Policy
 from envgen.sandboxes.workspace import Halt
 from envgen.store.dataset import Dataset
@@ -253,8 +253,7 @@ class _Run:
         except ValueError:
             logger.warning("%s was cut off; its instance is proven again", path)
             return None
-        # A fault of ours or of the machine says nothing about the instance.
-        return None if found.validation.reason is Reason.ENVGEN else found
+        return None if found.validation.reason in PASSING_FAULTS else found
 
     def _save(self, job: Job, outcome: Outcome) -> None:
         path = self._path(job)
@@ -324,7 +323,7 @@ def _funnel(
     return {
         "mined": dict(sorted(mined.items())),
         "instances": instances,
-        "proven": len(outcomes),
+        "tried": len(outcomes),
         "rejected": {name: n for name, n in _rejected(outcomes).items()},
         "tasks": sum(outcome.validation.kept for outcome in outcomes),
     }

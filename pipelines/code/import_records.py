@@ -9,8 +9,10 @@ from envgen.core.code_types import Instance
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.surrogates import from_json
 from envgen.core.types import Record
+from envgen.pipelines.code.clone import Clone
 from envgen.pipelines.code.clones import find_clone
 from envgen.pipelines.code.generate import CodeConfig, generate_code, outcomes_path
+from envgen.pipelines.code.licences import licence_of
 from envgen.pipelines.code.mine import Rejected
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome
 from envgen.pipelines.code.published import Agreement, agreement
@@ -92,12 +94,25 @@ def _jobs(file: Path, clones: Path, config: ImportConfig) -> tuple[list[Job], tu
             continue
         if isinstance(one, Instance):
             try:
-                jobs.setdefault(one.id, Job(one, find_clone(clones, one.repo)))
+                if one.id not in jobs:
+                    jobs[one.id] = _licensed(Job(one, find_clone(clones, one.repo)))
             except ConfigError as error:
                 refused.append(_refused(one, str(error)))
         else:
             refused.append(one)
     return list(jobs.values()), tuple(refused)
+
+
+def _licensed(job: Job) -> Job:
+    """The job with its licence: published records don't tell, the repository does."""
+    instance = job.instance
+    if instance.licence:
+        return job
+    try:
+        found = licence_of(Clone(job.clone), instance.base_commit)
+    except PipelineError:  # a commit that the clone lacks is told of where it is built
+        return job
+    return job._replace(instance=instance.model_copy(update={"licence": found}))
 
 
 def _refused(instance: Instance, reason: str) -> Rejected:

@@ -11,11 +11,12 @@ from threading import Lock
 from pydantic import Field
 
 from envgen.core.code_types import Instance
-from envgen.core.errors import EnvgenError
+from envgen.core.errors import EnvgenError, PolicyError
 from envgen.core.types import Record, Usage
 from envgen.pipelines.code.judge import JudgeConfig, Judgement, judge, write_statement
 from envgen.pipelines.code.mine import Rejected
 from envgen.policies.base import BudgetExceededError, Policy
+from envgen.policies.repeats import Repeats
 
 
 class Opinion(Record):
@@ -40,6 +41,7 @@ class Judges:
         *,
         concurrency: int = 8,
         write: bool = True,
+        max_errors: int = 5,
     ) -> None:
         """Go on with what ``path`` holds.
 
@@ -49,10 +51,13 @@ class Judges:
             config: how.
             concurrency: instances asked about at the same time.
             write: let the policy write a statement where there is no issue.
+            max_errors: give up after so many identical errors in a row; 0: never.
         """
         self.policy, self.path, self.config = policy, path, config or JudgeConfig()
         self.concurrency, self.write = concurrency, write
         self._lock = Lock()
+        self._repeats = Repeats(max_errors)
+        self._fatal: PolicyError | None = None
         self.opinions = self._load()
 
     def kept(self, instances: Sequence[Instance]) -> Iterator[Instance | Rejected]:
@@ -60,10 +65,16 @@ class Judges:
 
         Raises:
             BudgetExceededError: if the policy's budget is spent; what was said is kept.
+            PolicyError: if the policy fails again and again in the same way; what was said is kept.
         """
         todo = [i for i in instances if i.id not in self.opinions]
         with ThreadPoolExecutor(self.concurrency) as pool:
             asked = dict(zip((i.id for i in todo), pool.map(self._ask, todo), strict=True))
+        if self._fatal is not None:
+            raise PolicyError(
+                f"the judge failed again and again in the same way: {self._fatal}",
+                "look at the server; the same command goes on, what was said is kept",
+            ) from self._fatal
         for opinion in asked.values():
             if isinstance(opinion, Opinion):
                 self.opinions[opinion.instance_id] = opinion
@@ -82,6 +93,8 @@ class Judges:
         return sum((o.usage for o in self.opinions.values()), Usage())
 
     def _ask(self, instance: Instance) -> Opinion | Exception:
+        if self._fatal is not None:
+            return self._fatal
         try:
             statement, usage = "", Usage()
             if self.write and instance.kind != "issue":
@@ -97,7 +110,10 @@ class Judges:
                 usage=usage + judgement.usage,
             )
         except EnvgenError as error:
+            if type(error) is PolicyError and self._repeats.too_many(str(error)):
+                self._fatal = error
             return error
+        self._repeats.clear()
         self._store(opinion)
         return opinion
 

@@ -1,4 +1,4 @@
-"""Find pieces of a fix in a problem statement."""
+"""What a problem statement says too much of, and too little: pieces of the fix, and names that tests need."""
 
 from __future__ import annotations
 
@@ -36,6 +36,26 @@ def leaks(statement: str, gold_patch: str, test_patch: str = "") -> tuple[str, .
     known = _names("\n".join((*before, *wanted, *kept)))
     said = _names(statement)
     return (*found, *sorted(name for name in (_names("\n".join(added)) - known) & said))
+
+
+def untold(statement: str, gold_patch: str, test_patch: str) -> tuple[str, ...]:
+    """Names that the fix introduces, its tests use, and the statement does not tell.
+
+    Who can't know them can't pass tests that don't even build without them.
+    """
+    added, before = _lines(gold_patch)
+    wanted, kept = _lines(test_patch)
+    known = _names("\n".join((*before, *kept, statement)))
+    return tuple(sorted((_names("\n".join(added)) & _names("\n".join(wanted))) - known))
+
+
+def vague(statement: str, kind: str) -> str:
+    """Why a statement can't say what must change, as far as its form shows; empty: it may."""
+    if not statement.strip():
+        return "it is empty"
+    if kind == "commit" and "\n" not in statement.strip():
+        return f"it is a bare commit title: {statement.strip()[:100]!r}"
+    return ""
 
 
 def _lines(patch: str) -> tuple[list[str], list[str]]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envgen.core.code_types import Instance, Recipe
-from envgen.core.errors import EnvgenError, PolicyError, WorkspaceError
+from envgen.core.errors import EnvgenError, MissingToolError, PolicyError, WorkspaceError
 from envgen.core.types import Record, Usage
 from envgen.pipelines.code.bundle import environment_id
 from envgen.pipelines.code.clone import Clone
+from envgen.pipelines.code.leaks import vague
 from envgen.pipelines.code.recipes import detect_recipe
 from envgen.pipelines.code.setup_agent import Access, set_up
 from envgen.pipelines.code.split import TEST_RULES, classify
@@ -85,6 +86,8 @@ def prove(
     stage = _Stage(job, trees, build, log or (lambda _: None), helper)
     kept = False
     try:
+        if why := vague(job.instance.problem_statement, job.instance.kind):
+            raise RejectedError(Reason.STATEMENT, why)
         workspace = stage.workspace()
         validation = validate_instance(
             job.instance,
@@ -221,6 +224,8 @@ class _Stage:
         cutoff = commit_date(self.clone, self.instance.base_commit)
         try:
             return detect_recipe(tree, self.instance.language, cutoff, layer=self.build.layer)
+        except MissingToolError as error:
+            raise _lacking(error) from error
         except (WorkspaceError, ModuleNotFoundError) as error:
             raise RejectedError(Reason.NO_RECIPE, str(error)) from error
 
@@ -233,6 +238,8 @@ class _Stage:
                 downloads=self._downloads(),
                 log=self.log,
             )
+        except MissingToolError as error:
+            raise _lacking(error) from error
         except WorkspaceError as error:
             if _disk_is_full(error):
                 raise
@@ -243,6 +250,10 @@ class _Stage:
     def _downloads(self) -> Path | None:
         folder = self.build.downloads
         return folder and folder / self.instance.repo.replace("/", "__")
+
+
+def _lacking(error: MissingToolError) -> RejectedError:
+    return RejectedError(Reason.MACHINE, f"{error}; {error.hint}" if error.hint else str(error))
 
 
 def _failed(job: Job, reason: Reason, details: str, started: float) -> Outcome:

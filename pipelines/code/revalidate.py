@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envgen.core.errors import EnvError, SandboxError, VerifierError
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Record
 from envgen.environments.code_hosts import CodeBackend, CodeHosts
+from envgen.pipelines.boundary import broken
 from envgen.store.dataset import Dataset
 from envgen.verifiers.code import CodeVerifier
 
@@ -76,8 +76,9 @@ def revalidate(
 def _task(hosts: CodeHosts, name: str, repeats: int) -> CodeTaskReport:
     try:
         return _judged(hosts.verifier(name), name, to_bytes(hosts.task(name).gold_patch), repeats)
-    except (EnvError, VerifierError, SandboxError) as error:
-        return CodeTaskReport(task_id=name, repeats=repeats, failure=str(error)[:2_000])
+    except Exception as error:  # the boundary: one task fails, the run goes on
+        failure = broken(name, error).reason
+        return CodeTaskReport(task_id=name, repeats=repeats, failure=failure)
 
 
 def _judged(verifier: CodeVerifier, name: str, gold: bytes, repeats: int) -> CodeTaskReport:

@@ -12,18 +12,20 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from envgen.core import seeding
 from envgen.core.code_types import CodeTests, Instance, Status, TestReport
 from envgen.core.errors import ConfigError, SandboxError, VerifierError, WorkspaceError
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
+from envgen.pipelines.code.leaks import untold
 from envgen.pipelines.code.split import SOURCE_SUFFIXES
 from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
+from envgen.pipelines.code.verdicts import REHEARSALS, prove_verdicts, verdict_gate
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers import program_canaries
 from envgen.verifiers.code import exam_of, score_run
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests, touched_paths
-from envgen.verifiers.failing_copies import LANGUAGES
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +121,7 @@ class _Prover:
         comparison = self._compare(exam, base, touched)
         if not comparison.fail_to_pass:
             raise self._without_fail_to_pass(exam, comparison)
+        self._check_names(comparison)
         if comparison.pass_to_fail:
             raise RejectedError(Reason.PASS_TO_FAIL, _listed(comparison.pass_to_fail))
         tests = CodeTests(
@@ -134,13 +137,22 @@ class _Prover:
             pass_to_pass=comparison.pass_to_pass,
             unstable=comparison.unstable,
         )
-        tests = self._run_more(tests)
+        tests = self._verdicts(self._run_more(tests))
         return Validation(
             instance_id=self.instance.id,
             tests=tests,
             evidence=self._evidence(tests),
             counts=self.counts(),
         )
+
+    def _check_names(self, comparison: Comparison) -> None:
+        """Refuse tests that build only with names which nobody was told."""
+        kinds = {comparison.kinds.get(name) for name in comparison.fail_to_pass}
+        if kinds == {Kind.NOT_BUILT}:
+            one = self.instance
+            if names := untold(one.problem_statement, one.gold_patch, one.test_patch):
+                told = "no fail-to-pass test builds without names that the statement does not tell"
+                raise RejectedError(Reason.STATEMENT, f"{told}: {_listed(names)}")
 
     def _runnable(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Those that a runner may be given: it refuses data."""
@@ -175,16 +187,15 @@ class _Prover:
         return self.comparison
 
     def _with_canaries(self, exam: Exam) -> Exam:
-        """Leave out the canaries inside test files that can't stand there.
+        """Leave out the alarms inside test files that can't stand there.
 
-        A copied test that does not compile takes its whole package or project with it.
+        One that does not compile takes its whole program or project with it.
         """
-        language = self.workspace.recipe.language
-        if language not in (*LANGUAGES, *program_canaries.LANGUAGES):
+        if self.workspace.recipe.language not in program_canaries.LANGUAGES:
             return exam
         runs = self.runs
         tried = self._run("canaries in the test files", exam, self.gold)
-        if tried.unsound_files and language in program_canaries.LANGUAGES:  # maybe not all of them
+        if tried.unsound_files:  # maybe not all of them
             exam = exam.model_copy(update={"alarms": {"main": ()}})
             tried = self._run("fewer canaries in the test files", exam, self.gold)
         # it says nothing of the change
@@ -300,6 +311,21 @@ class _Prover:
         unstable = tuple(sorted({*tests.unstable, *unsteady}))
         return tests.model_copy(update={**left, "unstable": unstable})
 
+    def _verdicts(self, tests: CodeTests) -> CodeTests:
+        """With the questions by which verdicts are proven."""
+        proven = prove_verdicts(
+            self.workspace,
+            tests,
+            self.gold,
+            limits=self.limits,
+            log=self.log,
+            draw=seeding.rng(0, "verdicts", tests.test_patch),  # secrets are drawn when it judges
+            rehearsals=min(self.config.repeats, REHEARSALS),
+        )
+        self.runs += proven.runs
+        self.tests_s += proven.tests_s
+        return proven.tests
+
     def _more_run(self, what: str, exam: Exam, change: bytes) -> TestRun:
         run = self._run(what, exam, change)
         if run.report is None and not (run.status is RunStatus.NOT_BUILT and not change):
@@ -328,7 +354,7 @@ class _Prover:
                 0.0,
                 pass_to_pass=len(tests.pass_to_pass),
             ),
-            _passed("canaries", self.runs, 1.0),
+            verdict_gate(tests),
             _passed(
                 "stable", times, float(len(tests.unstable)), **{str(k): n for k, n in kinds.items()}
             ),

@@ -15,6 +15,8 @@ class Reason(StrEnum):
 
     NO_TREE = "no_tree"
     """The base commit can't be taken from the clone."""
+    STATEMENT = "statement"
+    """It says nothing, or does not tell the names without which no fail-to-pass test builds."""
     NO_RECIPE = "no_recipe"
     """Nothing in the repository says how to build and test it."""
     INSTALL = "install"
@@ -40,8 +42,14 @@ class Reason(StrEnum):
     PASS_TO_FAIL = "pass_to_fail"
     UNSTABLE = "unstable"
     """Only tests that do not end alike in all runs are fail-to-pass."""
+    MACHINE = "machine"
+    """This machine lacks a program, an interpreter or a language layer: tried again by the next run."""
     ENVGEN = "envgen"
-    """A fault of ours, or of this machine."""
+    """A fault of ours, or of this machine: tried again by the next run."""
+
+
+PASSING_FAULTS = frozenset({Reason.MACHINE, Reason.ENVGEN})
+"""Reasons that say nothing about the instance."""
 
 
 class ValidateConfig(Record):

@@ -9,18 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from envgen.core.errors import SandboxUnavailableError
 from envgen.core.seeding import derive
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.general import GeneralEnv
 from envgen.environments.hosts import close_hosts
+from envgen.pipelines.boundary import broken, guarded
 from envgen.policies.random_valid import RandomValidPolicy
+from envgen.rollout.bootstrap import clopper_pearson
 from envgen.rollout.episode import run_episode
-from envgen.rollout.pass_at_k import clopper_pearson
-from envgen.sandboxes.zygote import WorkerBackend, choose
+from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
@@ -37,19 +38,35 @@ def random_valid_agreement(
     backend: WorkerBackend,
     seed: int,
 ) -> list[GateResult]:
-    """One result per task: passed where the intervals overlap.
+    """One result per task: passed where the intervals overlap, failed where something breaks.
 
     A task whose density would need more than ``episodes`` episodes (3 / n <= density) is ``not_run``.
     """
     playable = [_episodes_needed(task, episodes) for task in tasks]
     if not any(playable):
         return [_not_run(task, episodes) for task in tasks]
+    try:
+        return _played(environment, tasks, playable, episodes, backend, seed)
+    except Exception as error:  # the boundary: these tasks fail, the run goes on
+        return [broken(GATE, error) for _ in tasks]
+
+
+def _played(
+    environment: EnvironmentBundle,
+    tasks: Sequence[TaskBundle],
+    playable: Sequence[int],
+    episodes: int,
+    backend: WorkerBackend,
+    seed: int,
+) -> list[GateResult]:
     with TemporaryDirectory(prefix="envgen-agreement-") as folder:
-        dataset = _dataset(environment, tasks, Path(folder) / "dataset", seed, backend)
+        dataset = _dataset(environment, tasks, Path(folder) / "dataset", seed)
         try:
             with closing(GeneralEnv(dataset, backend=backend, unproven=True)) as env:
                 return [
-                    agreement(env, task, n, seed) if n else _not_run(task, episodes)
+                    guarded(GATE, partial(agreement, env, task, n, seed))
+                    if n
+                    else _not_run(task, episodes)
                     for task, n in zip(tasks, playable, strict=True)
                 ]
         finally:
@@ -109,19 +126,10 @@ def _dataset(
     tasks: Sequence[TaskBundle],
     path: Path,
     seed: int,
-    backend: WorkerBackend,
 ) -> Dataset:
-    writer = DatasetWriter(path, name="agreement", seed=seed, register=not _isolates(backend))
+    writer = DatasetWriter(path, name="agreement", seed=seed)
     writer.add_environment(environment)
     for task in tasks:
         writer.add_task(task)
-    return writer.finish(funnel={})
-
-
-def _isolates(backend: WorkerBackend) -> bool:
-    """Whether the backend runs code that it has no reason to trust."""
-    try:
-        choose(backend, trusted=False)
-    except SandboxUnavailableError:
-        return False
-    return True
+    writer.finish(funnel={})
+    return Dataset.open(path, unproven=True, trust=True)  # this process compiled it

@@ -13,10 +13,10 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import derive, rng
 from envgen.core.types import Evidence, LineageStep
-from envgen.pipelines.general.blueprint import Blueprint, Hardened
+from envgen.pipelines.general.blueprint import Blueprint, Hardened, Operator
 from envgen.pipelines.general.density import density
 from envgen.pipelines.general.domains import load_blueprint
-from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.prompt import prompt
 from envgen.pipelines.general.schema import public_rules, submit_schema
 from envgen.pipelines.general.tables import Tables
@@ -59,8 +59,8 @@ class ProceduralAuthor:
     def __init__(self) -> None:
         self._compiler = TaskCompiler()
 
-    def draft(self, request: DraftRequest, seed: int) -> Draft | None:
-        """A level-1 task hardened ``request.level - 1`` times; None if the seed leads nowhere.
+    def draft(self, request: DraftRequest, seed: int) -> Draft | NoDraft:
+        """A level-1 task hardened ``request.level - 1`` times, or where the seed got stuck.
 
         Raises:
             ConfigError: if the domain is unknown or has no such level.
@@ -72,9 +72,16 @@ class ProceduralAuthor:
                 f"its highest is {blueprint.max_level}",
             )
         state = _first(blueprint, request.domain, seed)
-        while state is not None and state.level < request.level:
-            state = _step(state)
-        return None if state is None else self._compile(state)
+        if state is None:
+            return NoDraft("rows", f"{_TRIES} draws of rows held no level-1 task")
+        while state.level < request.level:
+            harder = _step(state)
+            if harder is None:
+                tried = ", ".join(op.name for op in _operators(state)) or "none applies"
+                goal = f"level {state.level + 1}"
+                return NoDraft(goal, f"no operator leads to {goal} (tried: {tried})")
+            state = harder
+        return self._compile(state)
 
     def harden(self, draft: Draft) -> Draft | None:
         """The task one level up; None at the top, or if no operator applies."""
@@ -91,7 +98,8 @@ class ProceduralAuthor:
             return None
         request = DraftRequest(domain=str(recipe["domain"]), level=draft.level)
         failed = [result.gate for result in report if result.status == "failed"]
-        return self.draft(request, derive(draft.seed, "repair", *failed))
+        found = self.draft(request, derive(draft.seed, "repair", *failed))
+        return None if isinstance(found, NoDraft) else found
 
     def reseed(self, draft: Draft, seed: int) -> Draft | None:
         """The same task over new rows, its parameters re-tuned; None if no draw allows it.
@@ -109,11 +117,12 @@ class ProceduralAuthor:
                 return self._compile(_with_problem(state, bound, tables, seed))
         return None
 
-    def sibling(self, draft: Draft, seed: int) -> Draft | None:
-        """Another task of the same level in the same environment (rows and tools); None if none."""
+    def sibling(self, draft: Draft, seed: int) -> Draft | NoDraft:
+        """Another task of the same level in the same environment (rows and tools), or why none."""
         state = _state(draft)
         if state is None:
-            return None
+            return NoDraft("author", "another author's task has no siblings")
+        stuck = NoDraft("tuning", "the rows allow no other question of the kind")
         for attempt in range(_SIBLING_TRIES):
             rand = rng(seed, "sibling", attempt)
             if isinstance(state.blueprint, Sibling):
@@ -125,7 +134,8 @@ class ProceduralAuthor:
             found = self._compile(_with_problem(state, other, state.tables, draft.seed))
             if found.environment_id == draft.environment_id:
                 return found
-        return None
+            stuck = NoDraft("environment", "another question needs other tools or another policy")
+        return stuck
 
     def _compile(self, state: _State) -> Draft:
         """All texts of a task."""
@@ -183,7 +193,7 @@ def _first(blueprint: Blueprint, domain: str, seed: int) -> _State | None:
 def _step(state: _State) -> _State | None:
     """One level up by the first operator, in random order, that gives a task."""
     rand = rng(state.seed, state.domain, state.level + 1, _problem_id(state.problem))
-    operators = [op for op in state.blueprint.operators if op.applies(state.level)]
+    operators = _operators(state)
     for operator in rand.sample(operators, len(operators)):
         harder = operator.harden(state.problem, state.tables, rand)
         if harder is not None:
@@ -198,6 +208,10 @@ def _step(state: _State) -> _State | None:
                 attempts=state.attempts,
             )
     return None
+
+
+def _operators(state: _State) -> list[Operator]:
+    return [op for op in state.blueprint.operators if op.applies(state.level)]
 
 
 def _lineage_step(operator: str, level: int, harder: Hardened) -> LineageStep:

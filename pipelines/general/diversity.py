@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from envgen.core.canonical import content_hash
 from envgen.core.ir import Problem, Query, Reach
 from envgen.core.types import Evidence, GateResult, GateStatus
+from envgen.pipelines.boundary import guarded
 from envgen.pipelines.general.layout import match_layout
 from envgen.pipelines.general.tables import Tables, read_sqlite
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
@@ -34,7 +35,10 @@ def dataset_evidence(
             GateResult(gate=gate, status=GateStatus.NOT_RUN, reason=reason)
             for gate in ("planted_rows", "diversity")
         )
-    return (planted_rows(pairs), diversity(tasks))
+    return (
+        guarded("planted_rows", lambda: planted_rows(pairs)),
+        guarded("diversity", lambda: diversity(tasks)),
+    )
 
 
 def planted_rows(pairs: Sequence[tuple[EnvironmentBundle, Sequence[TaskBundle]]]) -> GateResult:

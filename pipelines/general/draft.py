@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pydantic import Field, JsonValue
 
@@ -58,13 +58,21 @@ class Draft:
     """Problems tried until this one worked (the funnel counts them)."""
 
 
+class NoDraft(NamedTuple):
+    """Why a seed led to no task."""
+
+    step: str
+    """What it got stuck at, in a word or two: the funnel counts these."""
+    reason: str
+
+
 class Author(Protocol):
     """Writes tasks. Every author faces the same gates."""
 
     name: str
 
-    def draft(self, request: DraftRequest, seed: int) -> Draft | None:
-        """A new task at ``request.level``; None if this seed gives none."""
+    def draft(self, request: DraftRequest, seed: int) -> Draft | NoDraft:
+        """A new task at ``request.level``, or why this seed gives none."""
 
     def harden(self, draft: Draft) -> Draft | None:
         """The task one level up, lineage extended; None at the top or if no operator applies."""

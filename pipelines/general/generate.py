@@ -13,14 +13,17 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue, model_validator
 
-from envgen.core.canonical import content_hash, pretty
+from envgen.core.canonical import content_hash, pretty, sha256
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
-from envgen.core.executor import LocalExecutor, WorkerSpec
+from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
 from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
+from envgen.core.worker_process import attempt
+from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.diversity import dataset_evidence
 from envgen.pipelines.general.synthesize import Job, Yield, synthesize
 from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store import trust
 from envgen.store.dataset import Dataset
 from envgen.store.splits import assign_splits
 from envgen.store.sqlite_files import inspect
@@ -93,8 +96,12 @@ class GenerateSummary(Record):
     path: str
     environments: int
     tasks: int
+    asked: int
+    """Tasks that the configuration asks for."""
     drafted: int
     rejected: dict[str, int]
+    reasons: dict[str, int] = Field(default_factory=dict)
+    """Why drafts were rejected -> how many, commonest first."""
     seconds: float
     tasks_per_second: float
     resumed: int
@@ -133,25 +140,30 @@ def generate(
     partial = _partial_folder(out, config)
     jobs = config.jobs(backend)
     done = {job.index: found for job in jobs if (found := _load(partial, job.index)) is not None}
+    compiled = all(_is_own(partial, index) for index in done)
     resumed = len(done)
-    for result in _run([job for job in jobs if job.index not in done], workers):
-        (partial / f"{result.index:06d}.json").write_text(result.model_dump_json())
-        done[result.index] = result
+    for job, outcome in _run([job for job in jobs if job.index not in done], workers):
+        result = _yield(job, outcome)
+        if outcome.error is None:  # else it is tried again by a run that goes on
+            text = result.model_dump_json()
+            (partial / f"{job.index:06d}.json").write_text(text)
+            trust.register(sha256(text))
+        done[job.index] = result
         if progress:
-            progress(len(done), len(jobs), _describe(jobs[result.index], result))
+            progress(len(done), len(jobs), _describe(job, result))
     yields = [done[job.index] for job in jobs]
-    dataset = _write(config, out, yields)
+    dataset = _write(config, out, yields, compiled)
     shutil.rmtree(partial)
     seconds = time.monotonic() - started
-    rejected: Counter[str] = Counter()
-    for one in yields:
-        rejected.update(one.rejected)
+    reasons = Counter(reason for one in yields for reason in one.reasons)
     return GenerateSummary(
         path=str(out),
         environments=len(dataset.environments),
         tasks=len(dataset.tasks),
+        asked=config.environments * config.tasks_per_environment,
         drafted=sum(one.drafted for one in yields),
-        rejected=dict(sorted(rejected.items())),
+        rejected=_rejected(yields),
+        reasons=dict(reasons.most_common()),
         seconds=seconds,
         tasks_per_second=len(dataset.tasks) / seconds if seconds else 0.0,
         resumed=resumed,
@@ -172,6 +184,11 @@ def _partial_folder(out: Path, config: GenerateConfig) -> Path:
     return folder
 
 
+def _is_own(partial: Path, index: int) -> bool:
+    """Whether this machine made an environment that is taken over, so that its code is trusted."""
+    return trust.is_registered(sha256((partial / f"{index:06d}.json").read_bytes()))
+
+
 def _load(partial: Path, index: int) -> Yield | None:
     path = partial / f"{index:06d}.json"
     if not path.exists():
@@ -183,18 +200,25 @@ def _load(partial: Path, index: int) -> Yield | None:
         return None
 
 
-def _run(jobs: list[Job], workers: int | None) -> Iterator[Yield]:
-    """Results as they come; with one worker, in this process."""
+def _run(jobs: list[Job], workers: int | None) -> Iterator[tuple[Job, Outcome]]:
+    """Outcomes as they come; with one worker, in this process."""
     count = min(workers or os.cpu_count() or 1, len(jobs))
     if count <= 1:
-        yield from map(synthesize, jobs)
+        yield from ((job, attempt(synthesize, job)) for job in jobs)
         return
     executor = LocalExecutor(count, ahead=0)
     with closing(executor.run(WorkerSpec(_WORKER), jobs)) as outcomes:
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-            yield outcome.value
+        yield from ((outcome.item, outcome) for outcome in outcomes)
+
+
+def _yield(job: Job, outcome: Outcome) -> Yield:
+    """What a job gave; nothing, with the reason, where it broke."""
+    if outcome.error is None:
+        result: Yield = outcome.value
+        return result
+    failure = broken("environment", outcome.error)
+    reason = f"{job.domain} level {job.level}: {failure.gate}: {failure.reason}"
+    return Yield(index=job.index, drafted=1, rejected={failure.gate: 1}, reasons=(reason,))
 
 
 _WORKER = "envgen.pipelines.general.generate:worker"
@@ -211,16 +235,18 @@ def _describe(job: Job, result: Yield) -> str:
     return f"{job.domain} level {job.level}: {kept} task{'' if kept == 1 else 's'}"
 
 
-def _write(config: GenerateConfig, out: Path, yields: list[Yield]) -> Dataset:
+def _write(config: GenerateConfig, out: Path, yields: list[Yield], compiled: bool) -> Dataset:
     tasks = [task for one in yields for task in one.tasks]
     if not tasks:
-        reasons = sorted({reason for one in yields for reason in one.reasons})
-        raise PipelineError("no task was proven", "; ".join(reasons[:3]))
+        reasons = Counter(reason for one in yields for reason in one.reasons)
+        told = (f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
+        raise PipelineError("no task was proven", "; ".join(told))
     writer = DatasetWriter(
         out,
         name=config.name,
         config_hash=content_hash(config),
         seed=config.seed,
+        compiled=compiled,
     )
     pairs = [(one.environment, one.tasks) for one in yields if one.environment is not None]
     splits = assign_splits(
@@ -240,13 +266,17 @@ def _write(config: GenerateConfig, out: Path, yields: list[Yield]) -> Dataset:
 
 def funnel(yields: list[Yield]) -> dict[str, JsonValue]:
     """How many drafts there were, what rejected them, and what is left."""
-    rejected: Counter[str] = Counter()
-    for one in yields:
-        rejected.update(one.rejected)
     return {
         "environments_planned": len(yields),
         "drafted": sum(one.drafted for one in yields),
-        "rejected": dict(sorted(rejected.items())),
+        "rejected": dict(_rejected(yields)),
         "tasks": sum(len(one.tasks) for one in yields),
         "environments": sum(one.environment is not None for one in yields),
     }
+
+
+def _rejected(yields: list[Yield]) -> dict[str, int]:
+    rejected: Counter[str] = Counter()
+    for one in yields:
+        rejected.update(one.rejected)
+    return dict(sorted(rejected.items()))

@@ -336,7 +336,7 @@ def goal_truth(p: Problem, compiler: Compiler) -> Node | None:
         return ir.Cmp(fn="=", left=slot, right=ir.Const(value=target))
     if p.slot(goal.slot).kind != "set":
         return ir.Cmp(fn="=", left=slot, right=goal.query)
-    item = ir.Var(name="goal member")
+    item = ir.Var(name="goal_member")
     there = ir.Any(var="other", over=goal.query, body=_same(item, ir.Var(name="other")))
     inside = ir.Any(var="other", over=slot, body=_same(item, ir.Var(name="other")))
     return ir.And(

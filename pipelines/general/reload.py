@@ -5,6 +5,7 @@ from __future__ import annotations
 from envgen.core.errors import DatasetError
 from envgen.core.ir import Problem
 from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.lexicon import LEXICONS, lexicon
 from envgen.pipelines.general.tables import read_sqlite
 from envgen.store.dataset import Dataset
 
@@ -28,6 +29,7 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
         raise DatasetError(
             f"constraints.json of task {task_id!r} is no problem: {error}"
         ) from error
+    problem = _in_order(problem)
     spec = environment.spec
     return Draft(
         environment_id=spec.id,
@@ -55,3 +57,17 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
         level=task.spec.difficulty.level,
         lineage=task.spec.difficulty.lineage,
     )
+
+
+def _in_order(problem: Problem) -> Problem:
+    """``problem`` with the keys of its layout in the order in which its lexicon writes them.
+
+    Files hold canonical JSON, whose keys are sorted, but the answer's form in the prompt has an order.
+    """
+    if problem.lexicon not in LEXICONS:
+        return problem
+    try:
+        layout = lexicon(problem.lexicon).frame(problem.fields).layout
+    except (KeyError, TypeError, ValueError):  # fields of no such problem: a gate says so
+        return problem
+    return problem.model_copy(update={"layout": layout}) if layout == problem.layout else problem

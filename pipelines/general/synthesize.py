@@ -6,9 +6,11 @@ This is the unit of parallel work: a ``Job`` in, a ``Yield`` out, both plain rec
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -23,14 +25,17 @@ from envgen.core.types import (
     Record,
     TaskSpec,
 )
+from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.agreement import random_valid_agreement
 from envgen.pipelines.general.author import ProceduralAuthor
-from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.gates.prove import Proof, prove
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.tables import write_sqlite
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
+
+T = TypeVar("T")
 
 MAX_ATTEMPTS = 8
 """Drafts tried for one environment, and siblings tried for one task, before giving up."""
@@ -57,48 +62,28 @@ class Yield(Record):
     tasks: tuple[TaskBundle, ...] = ()
     drafted: int = 0
     rejected: dict[str, int] = Field(default_factory=dict)
-    """Gate (or ``draft``) -> drafts it rejected."""
+    """Gate, or what a ``draft`` or ``sibling`` got stuck at -> drafts that ended there."""
     reasons: tuple[str, ...] = ()
     """One line for each rejection, for the run's log."""
 
 
 def synthesize(job: Job) -> Yield:
-    """Make the environment of ``job``; deterministic in the job."""
-    hosts = _hosts(job.backend)
-    author = ProceduralAuthor()
-    maker = _Maker(job, author, hosts)
+    """Make the environment of ``job``; deterministic in the job.
+
+    Raises:
+        SandboxUnavailableError: nothing can be proven on this machine.
+    """
+    maker = _Maker(job, ProceduralAuthor(), _hosts(job.backend))
     for attempt in range(MAX_ATTEMPTS):
-        request = DraftRequest(domain=job.domain, level=job.level)
-        draft = author.draft(request, derive(job.seed, "draft", attempt))
-        proof = maker.judge(draft)
-        if draft is None or proof is None:
-            continue
-        environment = environment_bundle(draft)
-        accepted = [(draft, proof)]
-        for sibling_attempt in range(MAX_ATTEMPTS * (job.tasks - 1)):
-            if len(accepted) == job.tasks:
-                break
-            sibling = author.sibling(draft, derive(job.seed, "sibling", sibling_attempt))
-            if sibling is not None and sibling.task_id in {one.task_id for one, _ in accepted}:
-                continue
-            if sibling is not None and any(sibling.prompt == one.prompt for one, _ in accepted):
-                continue
-            sibling_proof = maker.judge(sibling)
-            if sibling is not None and sibling_proof is not None:
-                accepted.append((sibling, sibling_proof))
-        tasks = tuple(task_bundle(one, found) for one, found in accepted)
-        agreed = random_valid_agreement(
-            environment, tasks, episodes=job.agreement_episodes, backend=job.backend, seed=job.seed
+        first = maker.first(attempt)
+        environment = (
+            None if first is None else maker.tried(partial(environment_bundle, first.draft))
         )
-        kept = []
-        for task, result in zip(tasks, agreed, strict=True):
-            if result.status is GateStatus.FAILED:
-                maker.reject(result)
-                continue
-            spec = task.spec.model_copy(update={"evidence": (*task.spec.evidence, result)})
-            kept.append(task.model_copy(update={"spec": spec}))
+        if first is None or environment is None:
+            continue
+        kept = maker.agreeing(environment, (first.task, *maker.siblings(first)))
         if kept:
-            return maker.result(environment, tuple(kept))
+            return maker.result(environment, kept)
     return maker.result(None, ())
 
 
@@ -108,8 +93,13 @@ def _hosts(backend: WorkerBackend) -> Hosts:
     return Hosts(backend=backend, trusted=True)
 
 
+class _Proven(NamedTuple):
+    draft: Draft
+    task: TaskBundle
+
+
 class _Maker:
-    """Counts what happened while a job ran."""
+    """Makes one environment's tasks, and counts what happened on the way."""
 
     def __init__(self, job: Job, author: ProceduralAuthor, hosts: Hosts) -> None:
         self.job = job
@@ -119,26 +109,83 @@ class _Maker:
         self.rejected: Counter[str] = Counter()
         self.reasons: list[str] = []
 
-    def judge(self, draft: Draft | None) -> Proof | None:
-        """The proof of a draft that passed; None (and a count) otherwise."""
+    def first(self, attempt: int) -> _Proven | None:
+        """The task whose rows and tools become the environment."""
+        request = DraftRequest(domain=self.job.domain, level=self.job.level)
+        seed = derive(self.job.seed, "draft", attempt)
+        return self._judge("draft", lambda: self.author.draft(request, seed))
+
+    def siblings(self, first: _Proven) -> list[TaskBundle]:
+        """Other tasks over the same rows, as many as the job asks for or can be found."""
+        found = [first]
+        for attempt in range(MAX_ATTEMPTS * (self.job.tasks - 1)):
+            if len(found) == self.job.tasks:
+                break
+            seed = derive(self.job.seed, "sibling", attempt)
+            proven = self._judge("sibling", partial(self._sibling, found, seed))
+            if proven is not None:
+                found.append(proven)
+        return [one.task for one in found[1:]]
+
+    def _sibling(self, found: list[_Proven], seed: int) -> Draft | NoDraft:
+        sibling = self.author.sibling(found[0].draft, seed)
+        if isinstance(sibling, NoDraft):
+            return sibling
+        for one in found:
+            if sibling.task_id == one.draft.task_id or sibling.prompt == one.draft.prompt:
+                return NoDraft("repeated", "the same task again")
+        return sibling
+
+    def _judge(self, what: str, make: Callable[[], Draft | NoDraft]) -> _Proven | None:
+        """A draft that every gate passed; None (and a count) otherwise."""
         self.drafted += 1
-        if draft is None:
-            self.rejected["draft"] += 1
+        try:
+            draft = make()
+        except Exception as error:  # the boundary: one draft is lost, the run goes on
+            self.reject(broken(f"{what}: error", error))
+            return None
+        if isinstance(draft, NoDraft):
+            self._count(f"{what}: {draft.step}", draft.reason)
             return None
         seed = derive(self.job.seed, "gates", draft.task_id)
         proof = prove(draft, self.hosts, author=self.author, seed=seed)
-        failure = proof.failure
-        if failure is None:
-            return proof
-        self.reject(failure)
-        return None
+        if proof.failure is not None:
+            self.reject(proof.failure)
+            return None
+        task = self.tried(partial(task_bundle, draft, proof))
+        return None if task is None else _Proven(draft, task)
+
+    def tried(self, make: Callable[[], T]) -> T | None:
+        """What ``make`` gives for a proven draft; None (and a count) where it raises."""
+        try:
+            return make()
+        except Exception as error:  # the boundary: one draft is lost, the run goes on
+            self.reject(broken("bundle", error))
+            return None
+
+    def agreeing(
+        self, environment: EnvironmentBundle, tasks: tuple[TaskBundle, ...]
+    ) -> tuple[TaskBundle, ...]:
+        """The tasks whose density agrees with what random-valid does."""
+        job, kept = self.job, []
+        agreed = random_valid_agreement(
+            environment, tasks, episodes=job.agreement_episodes, backend=job.backend, seed=job.seed
+        )
+        for task, result in zip(tasks, agreed, strict=True):
+            if result.status is GateStatus.FAILED:
+                self.reject(result)
+                continue
+            spec = task.spec.model_copy(update={"evidence": (*task.spec.evidence, result)})
+            kept.append(task.model_copy(update={"spec": spec}))
+        return tuple(kept)
 
     def reject(self, failure: GateResult) -> None:
-        """Count a rejection."""
-        self.rejected[failure.gate] += 1
-        self.reasons.append(
-            f"{self.job.domain} level {self.job.level}: {failure.gate}: {failure.reason}"
-        )
+        """Count a gate's rejection."""
+        self._count(failure.gate, failure.reason)
+
+    def _count(self, step: str, reason: str) -> None:
+        self.rejected[step] += 1
+        self.reasons.append(f"{self.job.domain} level {self.job.level}: {step}: {reason}")
 
     def result(self, environment: EnvironmentBundle | None, tasks: tuple[TaskBundle, ...]) -> Yield:
         """The job's yield."""

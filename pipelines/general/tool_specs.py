@@ -189,9 +189,8 @@ def _leaf(column: Column, source: str | None) -> Schema:
 def _unit(column: Column) -> str:
     if column.type.startswith("decimal:"):
         scale = _SCALES.get(int(column.type.removeprefix("decimal:")), "scaled")
-        return f"in {scale}" + (
-            f" of {column.unit}" if column.unit and column.unit not in scale else ""
-        )
+        named_so = not column.unit or column.unit == column.name or column.unit in scale
+        return f"in {scale}" if named_so else f"in {scale} of {column.unit}"
     named = {
         "date": "as YYYY-MM-DD",
         "datetime": "as YYYY-MM-DDTHH:MM",
@@ -207,7 +206,7 @@ def _description(access: Access, schema: dict[str, Relation]) -> str:
     if noted:
         text += f" Values: {'; '.join(noted)}."
     for pre in access.pre:
-        text += f" {pre.text}"
+        text += f' Fails with the error {pre.code}: "{pre.text}"'
     return text
 
 

@@ -18,8 +18,9 @@ from pydantic import JsonValue
 
 from envgen.core.errors import PipelineError
 from envgen.core.seeding import derive, rng
-from envgen.core.types import GateResult, GateStatus, GoldRun, Record, SourceKind
+from envgen.core.types import GateResult, GateStatus, GoldRun, Record
 from envgen.environments.runner import GoldResult, run_gold, toolbox_of
+from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.meaning import params_of
@@ -50,6 +51,7 @@ class VariantChunk(Record):
     seed: int
     backend: WorkerBackend
     unproven: bool
+    trust: bool = False
 
 
 class VariantRows(Record):
@@ -57,6 +59,8 @@ class VariantRows(Record):
 
     rows: tuple[VariantRow, ...]
     rejected: int
+    reasons: tuple[str, ...] = ()
+    """What broke on the way, once for each re-seed."""
 
 
 @contextmanager
@@ -66,8 +70,8 @@ def worker() -> Iterator[Callable[[VariantChunk], VariantRows]]:
 
 
 @cache
-def _open(path: str, unproven: bool) -> Dataset:
-    return Dataset.open(path, unproven=unproven)
+def _open(path: str, unproven: bool, trust: bool) -> Dataset:
+    return Dataset.open(path, unproven=unproven, trust=trust)
 
 
 @cache
@@ -77,16 +81,15 @@ def _hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
 
 def make_chunk(chunk: VariantChunk) -> VariantRows:
     """The variants of a chunk; deterministic in it."""
-    dataset = _open(chunk.dataset, chunk.unproven)
+    dataset = _open(chunk.dataset, chunk.unproven, chunk.trust)
     draft = draft_of(dataset, chunk.task_id)
     database = dataset.database(chunk.task_id)
     if draft is None or database is None:
         raise PipelineError(f"task {chunk.task_id!r} can't be re-seeded")
-    trusted = dataset.source is not SourceKind.FOREIGN
-    hosts = _hosts(chunk.backend, trusted)
+    hosts = _hosts(chunk.backend, dataset.trusted)
     with (
         # Code that is trusted by hash may run in this process: no fork for each variant.
-        closing(_tools(draft, database, hosts, inline=trusted)) as tools,
+        closing(_tools(draft, database, hosts, inline=dataset.vouched)) as tools,
         closing(hosts.solutions().series()) as series,
         TemporaryDirectory(prefix="envgen-variants-") as folder,
     ):
@@ -124,13 +127,18 @@ class _Maker:
     def rows(self, chunk: VariantChunk) -> VariantRows:
         """A row for each number of the chunk that one of ``TRIES`` re-seeds fits."""
         rows: dict[int, VariantRow] = {}
+        reasons: list[str] = []
         pending, rejected = list(range(chunk.start, chunk.stop)), 0
         for attempt in range(TRIES):
-            found = {
-                i: solved
-                for i in pending
-                if (solved := self.solved(derive(chunk.seed, chunk.task_id, i, attempt)))
-            }
+            found = {}
+            for i in pending:
+                try:
+                    solved = self.solved(derive(chunk.seed, chunk.task_id, i, attempt))
+                except Exception as error:  # the boundary: one re-seed is lost, the chunk goes on
+                    reasons.append(broken("re-seed", error).reason)
+                    continue
+                if solved is not None:
+                    found[i] = solved
             for i, accepted in zip(found, self.verified(list(found.values())), strict=True):
                 if accepted:
                     rows[i] = _row(found[i], f"{chunk.task_id[:50]}-v{i}")
@@ -138,7 +146,8 @@ class _Maker:
             rejected += len(pending)
             if not pending:
                 break
-        return VariantRows(rows=tuple(rows[i] for i in sorted(rows)), rejected=rejected)
+        made = tuple(rows[i] for i in sorted(rows))
+        return VariantRows(rows=made, rejected=rejected, reasons=tuple(reasons))
 
     def solved(self, seed: int) -> _Solved | None:
         """The re-seed; None unless there is one, and gold and the solver agree that it has an answer.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,13 +16,15 @@ from pathlib import Path
 from pydantic import Field
 
 from envgen.core.errors import ConfigError, PipelineError
-from envgen.core.executor import LocalExecutor, WorkerSpec
+from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
 from envgen.core.types import Record, SourceKind
+from envgen.core.worker_process import attempt
+from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.variant_chunk import VariantChunk, VariantRows, make_chunk
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
-from envgen.store.writer import DatasetWriter
+from envgen.store.writer import DatasetWriter, trusted_evidence
 
 CHUNK = 50
 _WORKER = "envgen.pipelines.general.variant_chunk:worker"
@@ -42,7 +45,10 @@ class VariantsSummary(Record):
     path: str
     parents: int
     variants: int
+    asked: int
     rejected: int
+    reasons: dict[str, int]
+    """What broke while variants were made -> how often."""
     skipped_parents: tuple[str, ...]
     """Tasks that can't be re-seeded."""
     seconds: float
@@ -58,6 +64,7 @@ def variants(
     workers: int | None = None,
     backend: WorkerBackend = "auto",
     unproven: bool = False,
+    trust: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> VariantsSummary:
     """Write a dataset at ``out`` that holds ``dataset``'s tasks and their variants.
@@ -69,7 +76,7 @@ def variants(
     out = Path(out)
     if out.exists():
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
-    source = Dataset.open(dataset, unproven=unproven)
+    source = Dataset.open(dataset, unproven=unproven, trust=trust)
     parents = list(config.task_ids or source.own_task_ids)
     unknown = [task_id for task_id in parents if task_id not in source.tasks]
     if unknown:
@@ -85,33 +92,42 @@ def variants(
             seed=config.seed,
             backend=backend,
             unproven=unproven,
+            trust=trust,
         )
         for task_id in parents
         if task_id not in skipped
         for start in range(0, config.per_task, CHUNK)
     ]
     total = rejected = 0
+    reasons: Counter[str] = Counter()
     with _writer(source, out, config) as writer:
-        for done, (chunk, result) in enumerate(_run(chunks, workers), 1):
+        for done, (chunk, outcome) in enumerate(_run(chunks, workers), 1):
+            result = _rows(chunk, outcome)
             writer.add_variants(chunk.task_id, result.rows)
             total += len(result.rows)
             rejected += result.rejected
+            reasons.update(f"{chunk.task_id}: {reason}" for reason in result.reasons)
             if progress:
                 progress(done, len(chunks), f"{chunk.task_id}: {len(result.rows)} more variants")
         if total == 0:
             raise PipelineError(
                 "no variant could be made",
-                f"{len(skipped)} tasks can't be re-seeded; code that another version of envgen wrote "
+                f"{'; '.join(reason for reason, _ in reasons.most_common(3))}"
+                if reasons
+                else f"{len(skipped)} tasks can't be re-seeded; code that another version of envgen wrote "
                 "can't be extended: generate the dataset again",
             )
         manifest = source.manifest
-        writer.finish(funnel=manifest.funnel, dataset_evidence=manifest.evidence)
+        evidence = (*manifest.evidence, *trusted_evidence(source.source is SourceKind.TRUSTED))
+        writer.finish(funnel=manifest.funnel, dataset_evidence=evidence)
     seconds = time.monotonic() - started
     return VariantsSummary(
         path=str(out),
         parents=len(parents) - len(skipped),
         variants=total,
+        asked=len(parents) * config.per_task,
         rejected=rejected,
+        reasons=dict(reasons.most_common()),
         skipped_parents=skipped,
         seconds=seconds,
         variants_per_second=total / seconds,
@@ -125,20 +141,24 @@ def _can_reseed(dataset: Dataset, task_id: str) -> bool:
     return has_ir and environment.spec.author == "procedural" and environment.blueprint is not None
 
 
-def _run(
-    chunks: list[VariantChunk], workers: int | None
-) -> Iterator[tuple[VariantChunk, VariantRows]]:
-    """Results as they come; with one worker, in this process."""
+def _run(chunks: list[VariantChunk], workers: int | None) -> Iterator[tuple[VariantChunk, Outcome]]:
+    """Outcomes as they come; with one worker, in this process."""
     count = min(workers or os.cpu_count() or 1, len(chunks))
     if count <= 1:
-        yield from ((chunk, make_chunk(chunk)) for chunk in chunks)
+        yield from ((chunk, attempt(make_chunk, chunk)) for chunk in chunks)
         return
     executor = LocalExecutor(count, ahead=1)
     with closing(executor.run(WorkerSpec(_WORKER), chunks)) as outcomes:
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-            yield outcome.item, outcome.value
+        yield from ((outcome.item, outcome) for outcome in outcomes)
+
+
+def _rows(chunk: VariantChunk, outcome: Outcome) -> VariantRows:
+    """What came of a chunk; nothing, with the reason, where it broke."""
+    if outcome.error is None:
+        result: VariantRows = outcome.value
+        return result
+    reason = broken("variants", outcome.error).reason
+    return VariantRows(rows=(), rejected=chunk.stop - chunk.start, reasons=(reason,))
 
 
 def _writer(source: Dataset, out: Path, config: VariantsConfig) -> DatasetWriter:
@@ -150,7 +170,7 @@ def _writer(source: Dataset, out: Path, config: VariantsConfig) -> DatasetWriter
         version=manifest.version,
         config_hash=manifest.config_hash,
         seed=config.seed,
-        register=source.source is not SourceKind.FOREIGN,
+        source=source,
     )
     try:
         for environment_id in source.environments:

@@ -23,14 +23,17 @@ STATE: dict[str, Any] = {}
 
 
 def prepare(config: dict[str, Any], files: list[int]) -> None:
-    """Keep the configuration."""
+    """Keep the configuration, and the doors of the control group that programs are to enter."""
     STATE.update(config)
+    STATE["doors"] = [os.dup(file) for file in files]
     if os.uname().sysname == "Linux":
         STATE["prctl"] = ctypes.CDLL(None).prctl
 
 
 def become_user() -> None:
-    """Change to the uid of the program, and so lose every capability."""
+    """Enter the control group and change to the uid of the program, and so lose every capability."""
+    for door in STATE["doors"]:
+        os.write(door, b"0")
     uid = STATE.get("worker_uid")
     if uid is not None:
         os.setgroups([])

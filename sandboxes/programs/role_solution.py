@@ -113,7 +113,41 @@ PRELUDE: dict[str, Callable[..., Any]] = {
         date_add, days_between, minutes, weekday, combinations, permutations, product,
     )
 }  # fmt: skip
-NAMES = {name: getattr(builtins, name) for name in BUILTINS} | PRELUDE
+
+
+def text(value: Any = "") -> str:
+    """``str`` of data; of functions and iterators it would tell names and addresses.
+
+    Raises:
+        TypeError: when something in the value is no data.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return str(value)
+    _data(value)
+    return str(value)
+
+
+def _data(value: Any) -> None:
+    if isinstance(value, dict):
+        value = itertools.chain(value, value.values())
+    elif not isinstance(value, list | tuple | set):
+        if value is None or isinstance(value, bool | int | float | str):
+            return
+        raise TypeError(f"a {type(value).__name__} has no text")
+    for item in value:
+        _data(item)
+
+
+NAMES = {name: getattr(builtins, name) for name in BUILTINS} | PRELUDE | {"str": text}
+
+
+class _Texts(ast.NodeTransformer):
+    """Has f-strings call ``str``, too."""
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        self.generic_visit(node)
+        node.value = ast.Call(ast.Name("str", ast.Load()), [node.value], [])
+        return node
 
 
 def prepare(config: dict[str, Any], files: list[int]) -> None:
@@ -149,6 +183,7 @@ def _compile(source: str, first_line: int = 0) -> CodeType:
     """Code of a source that passed the check; ``first_line`` lines of the file stand before it."""
     tree = ast.parse("\n" * first_line + source, "solution.py")
     check(tree)
+    tree = ast.fix_missing_locations(_Texts().visit(tree))
     return compile(tree, "solution.py", "exec", dont_inherit=True)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 HEADER = struct.Struct("!I")
 MAX_FRAME = 64 * 1024 * 1024
 CHUNK = 65_536
+GREETING = [0, "ready"]
+"""A confined worker's first frame."""
 
 encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from envgen.core.code_types import REPOSITORY
 from envgen.core.errors import SandboxTimeoutError
 from envgen.sandboxes.base import ExecResult, Process
-from envgen.sandboxes.workspace.parts import Box
+from envgen.sandboxes.workspace.parts import OWN, Box
 
 LOOK_S = 1.0
 """How often the disk is looked at."""
@@ -22,20 +22,23 @@ def attend(
     command: str,
     timeout_s: float,
     problem: Callable[[], str],
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[ExecResult, str]:
     """Run ``command`` to its end, its timeout or the first ``problem``, which is returned too.
 
-    The result's stdout is the end of what the command said on both streams.
+    The result's stdout is the end of what the command said on both streams. ``variables`` are the
+    box's unless they are given.
     """
     words = ["bash", "-c", f"exec > {_SAID} 2>&1 < /dev/null; {command}"]
     began = time.monotonic()
-    process = box.sandbox.spawn(words, box.variables, REPOSITORY)
+    process = box.sandbox.spawn(words, variables or box.variables, REPOSITORY)
     try:
         code, reason = _wait(process, began + timeout_s, problem)
     finally:
         process.kill()
     wall_s = time.monotonic() - began
-    said = box.sandbox.exec(["tail", "-c", str(_KEEP), _SAID], timeout_s=_GRACE_S).stdout
+    last = ["tail", "-c", str(_KEEP), _SAID]
+    said = box.sandbox.exec(last, timeout_s=_GRACE_S, env=OWN).stdout
     timed_out = code is None and not reason
     code = -9 if code is None else code
     return ExecResult(exit_code=code, stdout=said, wall_s=wall_s, timed_out=timed_out), reason

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envgen.core.errors import WorkspaceError
+from envgen.core.limits import Label
 from envgen.core.types import Record
 from envgen.sandboxes.workspace import images, store
-from envgen.sandboxes.workspace.layers import RECORD, Layer, layers_folder, pythons_in
+from envgen.sandboxes.workspace.layers import RECORD, Layer, place_of, pythons_in
 from envgen.sandboxes.workspace.packages import packages
 
 _TIMEOUT_S = 3600.0
@@ -35,19 +36,19 @@ chroot "$root" apt-get clean
 class LayerConfig(Record):
     """How a language layer is made."""
 
-    name: str
+    name: Label
     """A name in ``packages.LAYERS``."""
-    suite: str = "bookworm"
-    mirror: str | None = None
+    suite: Label = "bookworm"
+    mirror: Label | None = None
     """Where debootstrap gets packages; None: its own default."""
     sources: Path | None = None
     """A sources.list lent to apt while packages are installed."""
-    base: str | None = None
+    base: Label | None = None
     """A Docker image to build on instead of debootstrap's."""
-    more_packages: tuple[str, ...] = ()
+    more_packages: tuple[Label, ...] = ()
     copies: tuple[Path, ...] = ()
     """Folders of this machine that are copied to the same place, e.g. an interpreter's prefix."""
-    backends: tuple[str, ...] = ("bubblewrap", "docker")
+    backends: tuple[Label, ...] = ("bubblewrap", "docker")
     """Whom the layer is for: a root file system, an image, or both."""
 
 
@@ -62,8 +63,9 @@ def bootstrap(
     Raises:
         WorkspaceError: a tool or a right is missing, or a package can't be had.
     """
-    place = layers_folder(cache_root) / config.name
     names = packages(config.name, config.more_packages)
+    place = place_of(config.name, cache_root)
+    place.parent.mkdir(parents=True, exist_ok=True)
     owner = images.cache_id(cache_root)
     with store.locked(place, _TIMEOUT_S), store.building(place, replace=True) as folder:
         root = folder / "root"
@@ -84,7 +86,10 @@ def bootstrap(
 
 
 def _prepare(root: Path) -> None:
-    """Files over which sandboxes lay their own."""
+    """Files over which sandboxes lay their own. An image could have links to this machine's there."""
+    for name in ("etc", "etc/ssl"):
+        if (root / name).is_symlink():
+            raise WorkspaceError(f"/{name} of the image is a link", "build on another image")
     (root / "etc/ssl").mkdir(parents=True, exist_ok=True)
     for name, text in (
         ("hosts", "127.0.0.1 localhost\n::1 localhost\n"),

@@ -1,13 +1,16 @@
 """Build a workspace: install with the network on, build with it off, freeze.
 
-The install runs as a user without rights in a sandbox that may write ``/env`` and reach package
-indexes; nothing else of this machine is open to it. How to reach the indexes is the caller's word:
-certificates and index settings are environment, and never part of what is built.
+The install runs as a user without rights in a sandbox that may write ``/env`` and has the network. It
+sees no more of this machine's files than a test does, but its network is not only the package indexes.
+In bubblewrap it is this machine's own, listeners on 127.0.0.1 and abstract sockets included; in docker
+the engine's bridge. How to reach the indexes is the caller's word: certificates and index settings are
+environment, and never part of what is built.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import time
@@ -16,12 +19,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
-from envgen.core.errors import WorkspaceError
+from envgen.core.errors import MissingToolError, WorkspaceError, install_hint
 from envgen.sandboxes.base import Mount
+from envgen.sandboxes.untrusted_files import read_regular
 from envgen.sandboxes.workspace import images, layers, parts, store
 from envgen.sandboxes.workspace.attend import attend
 from envgen.sandboxes.workspace.open import Workspace, load
-from envgen.sandboxes.workspace.parts import Box, Limits
+from envgen.sandboxes.workspace.packages import BY_LANGUAGE, PROGRAMS
+from envgen.sandboxes.workspace.parts import OWN, Box, Limits
 
 OUT = "/out"
 DOWNLOADS = "/downloads"
@@ -46,6 +51,9 @@ _CERTIFICATE_VARIABLES = (
     "npm_config_cafile",
     "COMPOSER_CAFILE",
 )
+_KEEP = f"/bin/rm -rf {OUT}/tree.tar && /bin/tar -cf {OUT}/tree.tar -C {REPOSITORY}/.. repo"
+_TREE_NAME = re.compile(r"^[0-9a-f]{40,64}$", re.M)
+_MAX_PINS = 4 << 20
 # what the build has made is no part of anybody's diff
 _BASELINE = f"""set -e
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null
@@ -57,7 +65,7 @@ git ls-files --others --exclude-standard --directory --no-empty-directory -z | t
 git add --all . >/dev/null
 git write-tree
 rm -f "$GIT_INDEX_FILE"
-tar -cf {OUT}/tree.tar -C {REPOSITORY}/.. repo
+{_KEEP}
 """
 
 
@@ -131,7 +139,7 @@ def _check_packages(recipe: Recipe, layer: layers.Layer) -> None:
     lacking = [name for name in recipe.packages if name not in known]
     if lacking and not layer.is_host:
         words = " ".join(f"--package {name}" for name in lacking)
-        raise WorkspaceError(
+        raise MissingToolError(
             f"the layer {layer.name!r} lacks {', '.join(lacking)}",
             f"make it anew: envgen images bootstrap {layer.name} {words}",
         )
@@ -208,7 +216,7 @@ class Builder:
         with self.installing(tree, access, settings, certificates) as box:
             for command in self.recipe.install:
                 self._run(box, "install", command, timeout_s)
-            self._run(box, "keep", f"tar -cf {OUT}/tree.tar -C {REPOSITORY}/.. repo", 600.0)
+            self._run(box, "keep", _KEEP, 600.0, OWN)
         self._settle(self.folder / "env")
 
     @contextmanager
@@ -235,6 +243,7 @@ class Builder:
         ]
         with self._box(mounts, network=True) as box:
             box.unpack()
+            self._check_programs(box)
             box.variables |= {"PYTHON": self._python, **_caches(kept), **settings}
             if self.recipe.cutoff:
                 box.variables.setdefault("UV_EXCLUDE_NEWER", self.recipe.cutoff)
@@ -243,11 +252,23 @@ class Builder:
             box.variables["PATH"] = f"{box.variables['PATH']}:{TOOLS}"
             yield box
 
+    def _check_programs(self, box: Box) -> None:
+        """Say now which program is missing: tests without it end as if the project were broken."""
+        wanted = PROGRAMS.get(self.recipe.runner, ())
+        line = "; ".join(f"command -v {name} >/dev/null || echo {name}" for name in wanted)
+        if wanted and (lacking := self._run(box, "look for programs", line, 60.0).split()):
+            named = BY_LANGUAGE[self.recipe.language]
+            raise MissingToolError(
+                f"{', '.join(lacking)}: not found in the layer {self.layer.name!r}, and "
+                f"{self.recipe.language} projects need it",
+                f"install it, or run `envgen images bootstrap {named}` and add --layer {named}",
+            )
+
     def build(self, timeout_s: float) -> str:
         """Run the build commands without a network and freeze the tree; git's name of it."""
         env, out = self.folder / "env", self.folder / "out"
         before = self.folder / "installed.tar"
-        (out / "tree.tar").replace(before)
+        self._regular(out / "tree.tar").replace(before)
         mounts = [
             Mount(source=env, target=DEPENDENCIES),
             Mount(source=out, target=OUT, writable=True),
@@ -258,11 +279,15 @@ class Builder:
             box.unpack()
             for command in self.recipe.build:
                 self._run(box, "build", command, timeout_s)
-            baseline = self._run(box, "freeze", _BASELINE, 600.0).strip()
+            names = _TREE_NAME.findall(self._run(box, "freeze", _BASELINE, 600.0, OWN))
+        if not names:
+            raise WorkspaceError("can't freeze: git did not name the tree", f"see {LOG}")
         before.unlink()
-        self._owned(out / "tree.tar").replace(self.folder / "tree.tar")
+        packed = self._regular(out / "tree.tar")
+        self._own(packed)
+        packed.replace(self.folder / "tree.tar")
         store.remove(out)
-        return baseline
+        return str(names[-1])
 
     def _box(self, mounts: Sequence[Mount], *, network: bool) -> Box:
         return Box(
@@ -281,10 +306,11 @@ class Builder:
         what: str,
         command: str,
         timeout_s: float,
+        variables: Mapping[str, str] | None = None,
     ) -> str:
         """Run a command that has to succeed; what it said, which the log keeps too."""
         self.log(f"{what}: {command}" if what in ("install", "build") else what)
-        result, reason = attend(box, command, timeout_s, self.problem)
+        result, reason = attend(box, command, timeout_s, self.problem, variables)
         with (self.folder / LOG).open("ab") as kept:
             kept.write(f"$ {command}\n".encode() + result.stdout + b"\n")
         if reason:
@@ -313,31 +339,45 @@ class Builder:
             folder.chmod(0o777 if self.backend == "docker" else 0o755)
             return
         os.chown(folder, self._user, self._user)
-        for base, names, files in os.walk(folder):
-            for name in (*names, *files):
-                os.chown(os.path.join(base, name), self._user, self._user, follow_symlinks=False)
+        for path in store.below(folder):
+            os.chown(path, self._user, self._user, follow_symlinks=False)
 
     def _settle(self, env: Path) -> None:
         """Read the pins and make everything in ``env`` readable, owned by whoever builds."""
-        pins = env / Path(PINS).name
-        if pins.is_file() and not pins.is_symlink():
-            text = pins.read_text(errors="replace")
+        try:
+            text = read_regular(env / Path(PINS).name, _MAX_PINS).decode(errors="replace")
             self.pins = tuple(line for line in text.splitlines() if line.strip())
+        except FileNotFoundError:
+            pass  # it resolves to nothing
+        except OSError as error:
+            raise WorkspaceError(f"{PINS} can't be read: {error}", "correct the recipe") from error
         shutil.rmtree(env / ".uv", ignore_errors=True)
-        for base, names, files in os.walk(env):
-            for name in (*names, *files):
-                self._owned(Path(base) / name)
+        for path in store.below(env):
+            self._own(path)
 
-    def _owned(self, path: Path) -> Path:
-        info = path.lstat()
+    def _regular(self, path: Path) -> Path:
+        """What a sandbox has left at ``path``, if it is a file and leads nowhere else."""
+        try:
+            kind = path.lstat().st_mode
+        except OSError:
+            kind = 0
+        if not stat.S_ISREG(kind):
+            raise WorkspaceError(
+                f"{OUT}/{path.name} is no regular file: a command of the recipe has replaced it",
+                "correct the recipe",
+            )
+        return path
+
+    def _own(self, path: str | Path) -> None:
+        """Give a file to whoever builds and let everybody read it."""
+        info = os.lstat(path)
         if os.geteuid() == 0:
             os.chown(path, 0, 0, follow_symlinks=False)
         if stat.S_ISLNK(info.st_mode):
-            return path
-        wanted = 0o755 if stat.S_ISDIR(info.st_mode) or info.st_mode & 0o111 else 0o644
+            return
         if os.geteuid() == 0 or info.st_uid == os.geteuid():
-            path.chmod(wanted)
-        return path
+            executable = stat.S_ISDIR(info.st_mode) or info.st_mode & 0o111
+            os.chmod(path, 0o755 if executable else 0o644)
 
 
 def _caches(kept: bool) -> dict[str, str]:
@@ -362,5 +402,5 @@ def _tools(recipe: Recipe) -> list[Mount]:
     try:
         from uv import find_uv_bin
     except ImportError:
-        raise WorkspaceError("uv is not installed", "pip install 'envgen[code]'") from None
+        raise MissingToolError("uv is not installed", install_hint("code")) from None
     return [Mount(source=Path(find_uv_bin()), target=f"{TOOLS}/uv")]

@@ -17,6 +17,7 @@ from typing import Any
 
 from envgen.core.environ import cache_folder
 from envgen.core.errors import WorkspaceError
+from envgen.core.limits import Count, Label
 from envgen.core.types import Record
 from envgen.sandboxes import docker
 
@@ -29,10 +30,10 @@ _TIMEOUT_S = 3600.0
 class Image(Record):
     """An image of ours."""
 
-    name: str
-    kind: str
+    name: Label
+    kind: Label
     """``language``, ``repository`` or ``instance``."""
-    bytes: int
+    bytes: Count
 
 
 def cache_id(cache_root: Path | None = None) -> str:

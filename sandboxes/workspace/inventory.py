@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from envgen.core.errors import WorkspaceError
+from envgen.core.limits import Count, Label
 from envgen.core.types import Record
 from envgen.sandboxes import docker
 from envgen.sandboxes.workspace import images, store
@@ -21,13 +22,13 @@ _PART = ".part"
 class Item(Record):
     """A layer, a workspace, an image, or the rest of a killed build."""
 
-    kind: str
+    kind: Label
     """``layer``, ``workspace``, ``image`` or ``rest``."""
-    name: str
-    bytes: int
-    used: str = ""
+    name: Label
+    bytes: Count
+    used: Label = ""
     """Day and time of its last use, UTC, ISO."""
-    about: str = ""
+    about: Label = ""
     path: Path | None = None
 
 

@@ -9,20 +9,27 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from envgen.core.environ import cache_folder
-from envgen.core.errors import WorkspaceError
+from envgen.core.errors import MissingToolError, WorkspaceError
+from envgen.core.limits import Label
 from envgen.core.types import Record
 from envgen.sandboxes.base import Mount
+from envgen.sandboxes.untrusted_files import read_owned
 
 HOST = "host"
 RECORD = "layer.json"
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a layer may be called: no path."""
+_MAX_RECORD = 16 << 20
 _ETC = (
     "alternatives",
     "java-*",
@@ -46,16 +53,18 @@ _ETC = (
 class Layer(Record):
     """A language layer."""
 
-    name: str
-    identity: str
+    name: str = Field(pattern=f"^{NAME}$")
+    identity: str = Field(pattern=r"^[a-z0-9]{1,64}$")
     """Hash of what it holds: another layer of the same name gives other workspaces."""
     root: Path | None = None
-    """A root file system, for bubblewrap."""
-    image: str | None = None
+    """A root file system, for bubblewrap: the folder ``root`` beside the record."""
+    image: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9._-]+$")
     """A Docker image."""
-    packages: tuple[str, ...] = ()
+    packages: tuple[Label, ...] = ()
     """Distribution packages as ``name=version``."""
-    pythons: dict[str, str] = Field(default_factory=dict)
+    pythons: dict[Label, Annotated[Label, Field(pattern=r"^/[\w./+-]+$")]] = Field(
+        default_factory=dict
+    )
     """CPython versions in it and their interpreters; the host's are looked for anew."""
 
     @property
@@ -70,24 +79,52 @@ def layers_folder(cache_root: Path | None = None) -> Path:
 
 
 def layer(name: str = HOST, cache_root: Path | None = None) -> Layer:
-    """The layer called ``name``. Raises WorkspaceError when there is none."""
+    """The layer called ``name``.
+
+    Raises WorkspaceError when there is none, or what is there was not made by this user.
+    """
     if name == HOST:
         return Layer(name=HOST, identity=_host_identity())
-    record = layers_folder(cache_root) / name / RECORD
+    place = place_of(name, cache_root)
     try:
-        return Layer.model_validate_json(record.read_text())
+        found = Layer.model_validate_json(read_owned(place, RECORD, _MAX_RECORD))
     except FileNotFoundError:
         known = ", ".join(known_layers(cache_root))
-        raise WorkspaceError(
+        raise MissingToolError(
             f"no language layer {name!r}; there are {known}",
             f"make it: envgen images bootstrap {name}",
         ) from None
+    except (OSError, ValidationError) as error:
+        raise _not_ours(name, str(error)) from error
+    if found.name != name:
+        raise _not_ours(name, f"its record is of {found.name!r}")
+    if found.root is not None and found.root.resolve() != place / "root":
+        raise _not_ours(name, f"its root is {str(found.root)!r}")
+    return found
+
+
+def place_of(name: str, cache_root: Path | None = None) -> Path:
+    """The folder of a layer, links of the cache resolved. Raises WorkspaceError for what is no name."""
+    if not re.fullmatch(NAME, name):
+        raise WorkspaceError(
+            f"{name!r} is no name of a language layer",
+            "letters, digits, dots and dashes: envgen images list shows those there are",
+        )
+    return layers_folder(cache_root).resolve() / name
+
+
+def _not_ours(name: str, why: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"the language layer {name!r} can't be trusted: {why}",
+        f"make it anew: envgen images bootstrap {name}",
+    )
 
 
 def known_layers(cache_root: Path | None = None) -> list[str]:
     """Names of the layers that can be used here, ``host`` first."""
-    found = sorted(path.parent.name for path in layers_folder(cache_root).glob(f"*/{RECORD}"))
-    return [HOST, *found]
+    records = layers_folder(cache_root).glob(f"*/{RECORD}")
+    found = sorted(path.parent.name for path in records)
+    return [HOST, *(name for name in found if re.fullmatch(NAME, name))]
 
 
 @cache
@@ -114,7 +151,7 @@ def interpreter(version: str, base: Layer) -> str:
     found = pythons() if base.is_host else base.pythons
     if version not in found:
         where = "here" if base.is_host else f"in the layer {base.name!r}"
-        raise WorkspaceError(
+        raise MissingToolError(
             f"Python {version} is not installed {where}; there are {', '.join(found)}",
             f"install it (pyenv install {version}; for a layer also envgen images bootstrap "
             f"{base.name} --copy FOLDER), or change the recipe's version",

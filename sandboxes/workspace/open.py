@@ -7,8 +7,10 @@ from pathlib import Path
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
 from envgen.core.errors import WorkspaceError
+from envgen.core.limits import Label, Seconds
 from envgen.core.types import Record
 from envgen.sandboxes.base import ExecResult, Mount
+from envgen.sandboxes.untrusted_files import read_owned
 from envgen.sandboxes.workspace import parts, store
 from envgen.sandboxes.workspace.layers import Layer
 from envgen.sandboxes.workspace.parts import TREE, Box, Limits
@@ -22,6 +24,7 @@ export GIT_DIR="$place/repo/.git" GIT_WORK_TREE={REPOSITORY}
 """
 """Use the frozen ``.git``: the one in the tree may have been changed, hooks and all."""
 _QUICK_S = 120.0
+_MAX_RECORD = 16 << 20
 _RESTORE = f"""cd {REPOSITORY}
 export GIT_INDEX_FILE="$place/index" LC_ALL=C
 cat > "$place/specs"
@@ -41,20 +44,20 @@ what was made from other files."""
 class Workspace(Record):
     """A built workspace on the disk. It can be pickled and opened anywhere on this machine."""
 
-    key: str
+    key: Label
     folder: Path
     recipe: Recipe
     """With the pins that its install resolved to."""
     layer: Layer
-    backend: str
+    backend: Label
     """``bubblewrap`` or ``docker``."""
-    baseline: str
+    baseline: Label
     """Git's name of the tree after the build; a diff is taken against it."""
-    shown: tuple[str, ...] = ()
+    shown: tuple[Label, ...] = ()
     """Folders of this machine that are shown inside, e.g. an interpreter's."""
-    image: str | None = None
+    image: Label | None = None
     """The image that holds ``/env`` and the tree (docker, layers other than ``host``)."""
-    built_s: float = 0.0
+    built_s: Seconds = 0.0
 
     @property
     def tree(self) -> Path:
@@ -77,7 +80,8 @@ class Workspace(Record):
 def load(folder: Path) -> Workspace:
     """A workspace from its folder. Raises WorkspaceError when there is none or it is not whole."""
     try:
-        found = Workspace.model_validate_json((folder / store.RECORD).read_text())
+        content = read_owned(folder, store.RECORD, _MAX_RECORD)
+        found = Workspace.model_validate_json(content)
     except (OSError, ValueError) as error:
         raise WorkspaceError(f"{folder} holds no workspace: {error}", "build it again") from error
     return found.model_copy(update={"folder": folder})
@@ -133,6 +137,10 @@ class OpenWorkspace:
         """Run a bash command line in the repository; what it leaves running ends with it."""
         return self._box.shell(command, timeout_s, env, stdin)
 
+    def own(self, command: str, timeout_s: float, stdin: bytes = b"") -> ExecResult:
+        """Run a command line of envgen's: no program that an install has brought can stand in for it."""
+        return self._box.own(command, timeout_s, stdin)
+
     def build(self, timeout_s: float | None = None) -> None:
         """Run the recipe's build commands. Raises WorkspaceError with the one that failed."""
         for command in self.workspace.recipe.build:
@@ -145,7 +153,7 @@ class OpenWorkspace:
         if not patch.endswith(b"\n"):
             patch += b"\n"
         command = "git apply --binary --whitespace=nowarn -"
-        result = self.shell(f"{_GIT}; {command}", _QUICK_S, stdin=patch)
+        result = self.own(f"{_GIT}; {command}", _QUICK_S, patch)
         parts.must(result, "apply the patch", command)
 
     def restore(self, paths: Iterable[str]) -> None:
@@ -161,7 +169,7 @@ class OpenWorkspace:
         if not specs:
             return
         script = PRISTINE + _RESTORE.format(tree=self.workspace.baseline)
-        result = self.shell(script, _QUICK_S, stdin=b"".join(f"{s}\0".encode() for s in specs))
+        result = self.own(script, _QUICK_S, b"".join(f"{s}\0".encode() for s in specs))
         parts.must(result, "restore files", "git checkout-index")
 
     def diff(self) -> bytes:
@@ -176,7 +184,7 @@ git add --all . >/dev/null
 new=$(git write-tree)
 git diff --binary --full-index --no-color --no-ext-diff --no-textconv --no-renames {base} "$new"
 """
-        result = parts.must(self.shell(script, _QUICK_S), "take the diff", "git diff")
+        result = parts.must(self.own(script, _QUICK_S), "take the diff", "git diff")
         if result.truncated:
             raise WorkspaceError(
                 f"the diff is larger than {self.sandbox.spec.output_bytes} bytes",

@@ -32,6 +32,17 @@ BY_LANGUAGE = {
     "go": "go", "java": "java", "php": "php",
 }  # fmt: skip
 """Language -> the layer that builds it."""
+_CXX = ("cc", "c++")
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "gotestsum": ("go", "gotestsum"),
+    "junit-console": ("java", "javac"), "surefire": ("java", "javac"), "gradle": ("java", "javac"),
+    "node-test": ("node", "npm"), "jest": ("node", "npm"), "mocha": ("node", "npm"),
+    "vitest": ("node", "npm"),
+    "ctest": (*_CXX, "cmake", "ctest"), "meson": (*_CXX, "meson", "ninja"), "make": ("cc", "make"),
+    "googletest": _CXX, "catch2": _CXX,
+    "phpunit": ("php",),
+}  # fmt: skip
+"""Runner -> the programs without which nothing of its language builds or runs."""
 
 
 def packages(name: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
 from envgen.core.errors import SandboxError, WorkspaceError
+from envgen.core.limits import Count, Seconds
 from envgen.core.types import Record
 from envgen.sandboxes import base, runtime
 from envgen.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec
@@ -30,11 +31,11 @@ _TAIL = 2000
 class Limits(Record):
     """What a workspace's sandbox may use. None: what its recipe says."""
 
-    memory_bytes: int | None = None
-    disk_bytes: int | None = None
-    wall_s: float | None = None
-    pids: int = 1024
-    output_bytes: int = 4 << 20
+    memory_bytes: Count | None = None
+    disk_bytes: Count | None = None
+    wall_s: Seconds | None = None
+    pids: Count = 1024
+    output_bytes: Count = 4 << 20
 
 
 def environment(recipe: Recipe) -> dict[str, str]:
@@ -70,6 +71,10 @@ def choose_backend(wanted: str, layer: Layer) -> str:
             return name
     hint = f"make the layer for it: envgen images bootstrap {layer.name} --for {wanted}"
     raise WorkspaceError("; ".join(reasons), hint)
+
+
+OWN = {**runtime.clean_env(), "HOME": base.WORK}
+"""Variables of envgen's own commands: neither a recipe's nor programs that an install has put in ``/env``."""
 
 
 class Halt:
@@ -134,6 +139,8 @@ class Box:
             shown += host_mounts()
         if layer.is_host or backend == "bubblewrap":
             shown += self._accounts(user)
+        if layer.is_host and recipe.language == "python":
+            shown += self._nothing(packages_of_host([mount.target for mount in mounts]))
         memory = limits.memory_bytes or recipe.memory_bytes
         spec = SandboxSpec(
             root=layer.root if backend == "bubblewrap" else None,
@@ -177,6 +184,12 @@ class Box:
             (etc / name).chmod(0o644)
         return [Mount(source=etc / name, target=f"/etc/{name}") for name in files]
 
+    def _nothing(self, places: Sequence[str]) -> list[Mount]:
+        """An empty folder in place of each."""
+        assert self._folder is not None
+        empty = self._folder.shown("nothing")
+        return [Mount(source=empty, target=place) for place in places]
+
     def shell(
         self,
         command: str,
@@ -189,10 +202,16 @@ class Box:
         words = ["bash", "-c", command]
         return self.sandbox.exec(words, stdin, timeout_s, {**self.variables, **(env or {})}, cwd)
 
+    def own(
+        self, command: str, timeout_s: float, stdin: bytes = b"", cwd: str = REPOSITORY
+    ) -> ExecResult:
+        """Run a command line of envgen's, with the layer's programs only."""
+        return self.sandbox.exec(["bash", "-c", command], stdin, timeout_s, OWN, cwd)
+
     def unpack(self, timeout_s: float = 600.0) -> None:
         """Lay the frozen tree out at ``REPOSITORY``. Raises WorkspaceError."""
         command = f"tar -xf {TREE} -C {base.WORK} --no-same-owner"
-        must(self.shell(command, timeout_s, cwd=base.WORK), "unpack the tree", command)
+        must(self.own(command, timeout_s, cwd=base.WORK), "unpack the tree", command)
 
     def close(self) -> None:
         """End everything in it. May be called again."""
@@ -211,6 +230,19 @@ class Box:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def packages_of_host(shown: Sequence[str]) -> list[str]:
+    """Where this machine's interpreters keep packages: a later release of the project would be the answer.
+
+    Args:
+        shown: further folders that a sandbox sees, such as an interpreter's.
+    """
+    own = str(Path(runtime.python()).parent.parent)
+    roots = dict.fromkeys(["/usr", "/usr/local", own, *shown])
+    kinds = ("site-packages", "dist-packages")
+    found = [Path(root).glob(f"lib*/python*/{kind}") for root in roots for kind in kinds]
+    return sorted({str(path) for paths in found for path in paths if not path.is_symlink()})
 
 
 def default_user(backend: str) -> int:

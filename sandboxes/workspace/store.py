@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ from envgen.sandboxes.workspace.layers import Layer
 RECORD = "workspace.json"
 _FORMAT = 1
 _POLL_S = 0.2
+_MAX_PATH = 4096
+"""Bytes of the longest path that the kernel takes."""
 
 
 def code_folder(cache_root: Path | None = None) -> Path:
@@ -111,34 +114,39 @@ def _part(place: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder, also one with folders that may not be entered or written."""
+    """Delete a folder, also one with folders that may not be entered, or nest too deep for Python."""
     if not folder.exists():
         return
     try:
         shutil.rmtree(folder)
-    except PermissionError:
-        for base, names, _ in os.walk(folder):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    (Path(base) / name).chmod(0o700)
-        shutil.rmtree(folder)
+    except (OSError, RecursionError):
+        for words in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            subprocess.run([*words, "--", str(folder)], stderr=subprocess.DEVNULL, check=False)
+        if folder.exists():
+            raise WorkspaceError(f"can't remove {folder}", "remove it by hand") from None
+
+
+def below(folder: Path) -> Iterator[str]:
+    """Paths of everything below a folder, folders before what is in them; what can't be read is left out.
+
+    No link is followed, and folders may nest as deep as they like.
+    """
+    queue = [os.fspath(folder)]
+    while queue:
+        with contextlib.suppress(OSError), os.scandir(queue.pop()) as entries:
+            for entry in entries:
+                if len(os.fsencode(entry.path)) >= _MAX_PATH:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    queue.append(entry.path)
+                yield entry.path
 
 
 def size(folder: Path) -> int:
-    """Bytes that a folder takes on the disk; a file with several names counts once."""
-    total, seen = 0, set()
-    queue = [os.fspath(folder)]
-    while queue:
-        try:
-            with os.scandir(queue.pop()) as entries:
-                for entry in entries:
-                    with contextlib.suppress(OSError):
-                        info = entry.stat(follow_symlinks=False)
-                        if info.st_nlink == 1 or info.st_ino not in seen:
-                            total += info.st_blocks * 512
-                            seen.add(info.st_ino)
-                        if entry.is_dir(follow_symlinks=False):
-                            queue.append(entry.path)
-        except OSError:
-            continue
-    return total
+    """Bytes that a folder takes on the disk; a file with several names counts once.
+
+    ``du`` also sees what lies deeper than a path can name.
+    """
+    words = ["du", "-sk", "--", str(folder)]
+    said = subprocess.run(words, capture_output=True, check=False).stdout.split()
+    return int(said[0]) * 1024 if said else 0

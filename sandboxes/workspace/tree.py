@@ -22,6 +22,8 @@ from envgen.core.errors import WorkspaceError
 logger = logging.getLogger(__name__)
 NAME = "repo"
 """The top folder in the tar."""
+MAX_DEPTH = 100
+"""Folders inside one another."""
 _MESSAGE = "The repository at the base commit"
 _ALONE = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -92,6 +94,7 @@ def _checkout(source: Path, commit: str, repo: Path, patch: str, allow_missing: 
     if patch:
         tree = _patched(tree, patch, repo / ".git", lent)
     _copy_objects(tree, repo, lent)
+    _require_shallow(repo / ".git", tree)
     dated = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     here = repo / ".git"
     only = _git(here, "commit-tree", tree, "-m", _MESSAGE, env=dated)
@@ -103,6 +106,16 @@ def _checkout(source: Path, commit: str, repo: Path, patch: str, allow_missing: 
     _git(here, "read-tree", "HEAD")
     for name in ("ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "description"):
         (here / name).unlink(missing_ok=True)
+
+
+def _require_shallow(here: Path, tree: str) -> None:
+    """Refuse a tree that ordinary programs could neither walk nor remove."""
+    names = _git(here, "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree).split("\0")
+    if (depth := max(name.count("/") for name in names)) > MAX_DEPTH:
+        raise WorkspaceError(
+            f"the tree nests {depth} folders deep; at most {MAX_DEPTH} are read",
+            "leave this commit out",
+        )
 
 
 def base_tag(git_dir: Path, commit: str) -> str:

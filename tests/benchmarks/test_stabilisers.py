@@ -54,7 +54,6 @@ def test_the_committed_study_has_everything_on_and_pilots_of_its_own(study: Modu
     assert on.kl_coef > 0
     assert on.kl_form == "unbiased"
     assert on.off_policy_mask
-    assert on.off_policy_delta is not None
     assert on.keep_routing
     assert on.keep_sampling_mask
     assert not on.keep_topk

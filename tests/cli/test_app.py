@@ -64,7 +64,7 @@ def test_unknown_options_are_told(cli: Cli, name: str) -> None:
         ("generate", "Usage: envgen generate", ""),
         ("generate general", "Missing option '--out'", "envgen generate general --help"),
         ("generate general --level 0 --out x", "is no level", "1..5"),
-        ("generate general --level 5..1 --out x", "is no level", "1..5"),
+        ("generate general --level 5..1 --out x", "runs backwards", "1..5"),
         ("generate general --category x --out x", "unknown category 'x'", "trip_planning"),
         ("generate general --environments 0 --out x", "--environments", "--help"),
         ("generate general --name A/B --out x", "name: ", "--help"),
@@ -109,7 +109,7 @@ def test_levels(text: str, levels: tuple[int, int]) -> None:
     assert parse_levels(text) == levels
 
 
-@pytest.mark.parametrize("text", ["", "..", "1..", "..5", "0", "11", "2..1", "a"])
+@pytest.mark.parametrize("text", ["", "..", "1..", "..5", "0", "11", "a"])
 def test_what_is_no_level(text: str) -> None:
     with pytest.raises(ConfigError, match="is no level"):
         parse_levels(text)

@@ -99,7 +99,7 @@ def test_a_pass_on_an_unsolvable_task_is_a_failure(
     twin = made.task_files(canary_id("tiny-cheapest", "unsolvable"))
     honest = Dataset.open(source).task_files("tiny-cheapest").verifier
     files = made.environment_files(twin.spec.environment_id)
-    with DatasetWriter(tmp_path / "broken", name="broken", seed=1) as writer:
+    with DatasetWriter(tmp_path / "broken", name="broken", seed=1, compiled=True) as writer:
         writer.add_environment(
             EnvironmentBundle(
                 spec=files.spec,

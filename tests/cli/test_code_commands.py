@@ -36,10 +36,13 @@ def test_a_dataset_of_code_tasks_by_command(cli: Cli, tmp_path: Path) -> None:
     listed = cli("list", "code")
     assert listed.code == 0, listed.err
     assert "toy__shop-7" in listed.out
+    assert "2 of 2, odds <= 1/" in " ".join(listed.out.split())
     shown = cli("show", "code", "toy__shop-7")
     assert shown.code == 0, shown.err
     assert "ignores how many" in shown.out
     assert "price * count" not in shown.out
+    assert "verdict proven for 2 of 2" in " ".join(shown.out.split())
+    assert "canaries" not in shown.out
     assert "price * count" in cli("show", "code", "toy__shop-7", "--secrets").out
     valid = cli("validate", "code", "--repeats", 1, "--json", "v.json")
     assert valid.code == 0, valid.err
@@ -57,6 +60,12 @@ def test_a_dataset_of_code_tasks_by_command(cli: Cli, tmp_path: Path) -> None:
     assert cli("pass-at-k", "runs", "--k", 1).code == 0
     kept = cli("filter", "code", "--rollouts", "runs", "--pass-at", 1, "--out", "kept")
     assert kept.code == 0, kept.err
+    strict = cli("filter", "code", "--proof", "strict", "--out", "strict")
+    assert strict.code == 0, strict.err
+    assert "1 of 1 tasks kept" in strict.out
+    aimless = cli("filter", "code", "--out", "aimless")
+    assert aimless.code == 2
+    assert "nothing to filter by" in aimless.err
 
 
 @pytest.mark.bwrap

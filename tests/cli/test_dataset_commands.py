@@ -58,6 +58,14 @@ def test_show_takes_the_beginning_of_an_id(cli: Cli, dataset: Path) -> None:
     assert cli("show", dataset, "tiny-p").out.startswith("tiny-pair")
 
 
+def test_show_without_a_task_takes_the_first_and_says_so(cli: Cli, dataset: Path) -> None:
+    cli("list", dataset, "--json", dataset.parent / "list.json")
+    first = json.loads((dataset.parent / "list.json").read_text())[0]
+    said = cli("show", dataset)
+    assert said.out.startswith(first["id"])
+    assert "the first of 4 tasks" in said.err
+
+
 @pytest.mark.parametrize(
     ("task", "hint"),
     [

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from cli_runs import Cli
 
-from envgen.cli.runs import parse_ks, parse_options
+from envgen.cli.options import parse_options
+from envgen.cli.runs import parse_ks
 from envgen.core.errors import ConfigError
 
 pytestmark = pytest.mark.bwrap
@@ -65,8 +66,9 @@ def test_another_rollout_into_the_same_folder_is_refused(cli: Cli, dataset: Path
 def test_errored_episodes_are_told_and_retried(cli: Cli, dataset: Path) -> None:
     words = ("rollout", dataset, "--policy", "random-valid", "--task", "tiny-count", "--out", "r")
     said = cli(*words)
-    assert said.code == 0
+    assert said.code == 1
     assert "1 x PolicyError" in said.err
+    assert "error: 0 of 1 episodes played\nhint: --retry-errors" in said.err
     assert "of these new" in cli(*words, "--retry-errors", "--json", "r.json").out
     assert json.loads(Path("r.json").read_text())["new"] == 1
 

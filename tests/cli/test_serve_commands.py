@@ -202,7 +202,7 @@ def test_a_missing_package_is_told(folders: Path, missing: str) -> None:
         check=False,
     )
     assert (said.returncode, said.stdout) == (2, "")
-    assert "hint: pip install 'envgen[serve]'" in said.stderr
+    assert "hint: pip install 'envgen-gym[serve]'" in said.stderr
     assert "Traceback" not in said.stderr
 
 

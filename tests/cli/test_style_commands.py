@@ -13,7 +13,7 @@ from tiny_models import write_random_model
 
 from envgen.policies.encoding import EncodingConfig
 
-CHEAPEST = ("--task", "tiny-cheapest", "--backend", "inline")
+CHEAPEST = ("--task", "tiny-cheapest", "--backend", "inline", "--no-preflight")
 
 
 def test_three_kinds_are_collected_and_learnt_from_at_once(cli: Cli, dataset: Path) -> None:

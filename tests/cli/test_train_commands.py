@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,48 @@ def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_p
     assert told["temperatures"]["0.0"]["pass_at"]["1"]["value"] > 0.5  # it learnt these very tasks
 
 
+def test_a_dense_cold_start_leaves_the_indexer_for_its_own_stage(cli: Cli, taught: School) -> None:
+    said = cli(
+        "train", "sft", "--data", taught.dataset, "--model", taught.model, "--rollouts",
+        taught.gold, "--attention", "dense", "--split", "all", "--threads", 1, "--out", "dense",
+    )  # fmt: skip
+    assert said.code == 0, said
+    settings = json.loads(Path("dense/settings.json").read_text())
+    assert settings["optimizer"]["indexer"] == "frozen"
+
+
+def test_a_split_that_is_not_there_is_told_with_those_that_are(cli: Cli, taught: School) -> None:
+    said = cli("eval", "--data", taught.dataset, "--model", "gold", "--out", "e")
+    assert said.code == 2
+    assert "has no task in split 'test': 10 in 'train'" in said.err
+    assert "give --split train" in said.err
+
+
+class NoTorch(MetaPathFinder):
+    """Can't find PyTorch, and notes which threads run when it is asked for."""
+
+    def __init__(self) -> None:
+        self.threads: set[str] = set()
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        if name == "torch":
+            self.threads = {thread.name for thread in threading.enumerate()}
+            raise ImportError(name)
+
+
+@pytest.mark.parametrize(
+    "command", [("sft",), ("grpo",), ("indexer", "--stage", "warmup")], ids=lambda c: c[0]
+)
+def test_progress_is_shown_before_pytorch_is_imported(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    finder = NoTorch()
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    assert cli("train", *command, "--data", "ds", "--model", "m", "--out", "o").code == 2
+    assert "progress" in finder.threads
+
+
 def test_settings_are_overridden_by_name() -> None:
     plain = TrainGRPOConfig(data="ds", model="m")
     found = overridden(plain, ["objective.clip_high=0.28", "tasks.kind=band", "steps=7"])
@@ -93,4 +137,4 @@ def test_without_the_extra_it_says_what_to_install(
     said = cli("train", *command, "--data", "ds", "--model", "m", "--out", "o")
     assert said.code == 2
     assert "training needs torch" in said.err
-    assert "pip install 'envgen[train]'" in said.err
+    assert "pip install 'envgen-gym[train]'" in said.err

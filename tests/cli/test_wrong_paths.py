@@ -79,7 +79,7 @@ def test_quickstart_with_training_needs_the_extra_at_once(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    refused(cli("quickstart", "--train", "--out", "q"), "training needs torch", "envgen[train]")
+    refused(cli("quickstart", "--train", "--out", "q"), "training needs torch", "envgen-gym[train]")
     assert not Path("q").exists()
 
 

@@ -49,7 +49,9 @@ best = min(rows, key=pick, default=None)
 for pair in combinations(rows, 2):
     total += len(pair)
 names.add(str(best[0:1]))
-return {"hotel": f"{best}", "done": [total, -5, True, None]}
+for start in range(30, 570 - 30 + 1, 30):
+    total += start * (100 * 100)
+return {"hotel": f"{best}", "done": [total, -5, True, None], "message": ", ".join(names)}
 ''',
         before="def pick(row, place=0):\n    return row[place]\n",
     )
@@ -158,13 +160,37 @@ ESCAPES = {
     "call as a default": "return sorted([1], key=lambda x, y=len([]): 1)",
     "positional-only": "return sorted([1], key=lambda x, /: 1)",
     "keyword-only": "return sorted([1], key=lambda x, *, y=1: 1)",
+    "keyword of dict": "return dict(West_Lake=1)",
+    "keyword of update": "hotel = {}\nhotel.update(West_Lake=1)\nreturn hotel",
+    "keyword of a builtin behind an own name": (
+        "def f(West_Lake):\n    return 1\ndef g(f):\n    return f(West_Lake=1)\nreturn g(dict)"
+    ),
+    "names of PARAMS listed": "return [name for name in PARAMS]",
+    "PARAMS as a value": "return list(PARAMS.keys())",
+    "PARAMS written": 'PARAMS["West_Lake"] = 1\nreturn 1',
+    "PARAMS as an argument": 'def f(PARAMS):\n    PARAMS["West_Lake"] = 1\n    return PARAMS\nreturn f({})',
+    "slice of a constant": 'return "Hangzhou"[0:4]',
+    "index of a constant": 'return "Hangzhou"[0]',
+    "slice of an f-string": 'return f"{solve}"[0:9]',
+    "constant in an f-string": 'return int(f"{4}{51}")',
+    "text in an f-string": "return f\"{'hotel'}{'Find'}\"",
+    "method of a constant": 'return "Hangzhou".replace("a", "in")',
+    "sum of constants": "return 4 * 100 + 51",
+    "long sum of constants": "return 100 + 100 + 51",
+    "product of constants": "return 41 * 11",
+    "quotient of constants": "return 450 / 7",
+    "sum of texts": 'return "Find" + "hotel"',
+    "repeated text": 'return "hotel" * 2',
+    "negated constant in a sum": "return -99 * 99",
+    "percent format": 'return "hotel" % 1',
+    "percent text": 'text = "%"\nreturn text % solve',
     "variadic": "return sorted([1], key=lambda *x: 1)",
 }
 
 
 @pytest.mark.parametrize("body", ESCAPES.values(), ids=ESCAPES.keys())
 def test_escape_is_refused(body: str) -> None:
-    assert check(solution(body))
+    assert check(solution(body), PROMPT + " A tenth: 1/10 or 10 %.")
 
 
 @pytest.mark.parametrize(

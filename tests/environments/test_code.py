@@ -12,13 +12,17 @@ from gymnasium.error import ResetNeeded
 
 import envgen
 from envgen.core.errors import ConfigError
-from envgen.core.types import StopReason
+from envgen.core.types import Message, SourceKind, StopReason, ToolCall
 from envgen.environments.check import JUNK
 from envgen.environments.code import CodeEnv
+from envgen.environments.families import make_env
 from envgen.policies.registry import PolicyConfig
+from envgen.policies.scripted import ScriptedPolicy
+from envgen.rollout.episode import run_episode
 from envgen.rollout.run import RolloutConfig
+from envgen.rollout.task_tools import TaskTools
+from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.dataset import Dataset
-from envgen.train.teach import TaskTools
 
 pytestmark = pytest.mark.bwrap
 TASK = "toy__shop-7"
@@ -155,6 +159,32 @@ def test_whatever_an_agent_breaks_is_its_own_loss(env: CodeEnv, command: str) ->
     assert env.score.reasons
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kill -9 -1",
+        "kill -9 1 $PPID $$",
+        "for p in /proc/[0-9]*; do kill -9 ${p#/proc/}; done",
+        "setsid sh -c 'while :; do kill -9 -1; done' & sleep 0.2",
+    ],
+)
+def test_an_agent_that_kills_everything_spoils_no_episode(dataset: Dataset, command: str) -> None:
+    env = CodeEnv(dataset, backend="bubblewrap")
+    commands = [command, "echo alive > there", command, "cat there"]
+    calls = [ToolCall(id="c", name="bash", arguments={"command": one}) for one in commands]
+    turns = [*calls, ToolCall(id="s", name="submit", arguments={})]
+    policy = ScriptedPolicy([Message(role="assistant", tool_calls=(one,)) for one in turns])
+    played = run_episode(env, policy, TASK, sample=0, seed=0).trajectory
+    env.close()
+    assert played.error is None
+    assert played.score is not None
+    assert (played.score.value, played.stop in (StopReason.SUBMITTED, StopReason.SANDBOX_DIED)) == (
+        0,
+        True,
+    )
+    assert played.num_calls >= 1
+
+
 def test_junk_gives_observations(env: CodeEnv) -> None:
     for junk in JUNK:
         if env.stop is not None:
@@ -180,6 +210,23 @@ def test_wrong_settings_are_refused(dataset: Dataset) -> None:
     env = CodeEnv(dataset)
     with pytest.raises(ConfigError, match="unknown task 'other'"):
         env.reset(options={"task_id": "other"})
+
+
+@pytest.mark.parametrize("backend", ["inline", "process"])
+def test_no_word_makes_code_tasks_run_on_the_host(
+    dataset: Dataset, tmp_path: Path, backend: WorkerBackend
+) -> None:
+    assert dataset.source is SourceKind.FOREIGN  # though it was made here: its code is a stranger's
+    trusted = Dataset.open(dataset.path, trust=True)
+    with pytest.raises(ConfigError, match="code tasks don't run with backend"):
+        make_env(trusted, "code", backend=backend)
+    with make_env(trusted, "code") as env:
+        assert isinstance(env, CodeEnv)
+        env.reset(options={"task_id": TASK})
+        (tmp_path / "host").write_text("host")
+        told = bash(env, f"cat {tmp_path}/host; touch {tmp_path}/mark; id -u")
+        assert "No such file" in told
+    assert not (tmp_path / "mark").exists()
 
 
 def test_rollouts_of_gold_pass_and_of_random_do_not(dataset: Dataset, tmp_path: Path) -> None:

@@ -123,15 +123,18 @@ def sabotaged(body: str) -> str:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_tool_is_an_env_error_and_the_next_episode_plays(folder: Path, name: str) -> None:
+def test_a_broken_tool_spoils_no_episode(folder: Path, name: str) -> None:
     body = BROKEN[name][1]
     dataset = write_tiny_dataset(folder, tools_source=sabotaged(body))
     env = GeneralEnv(dataset, backend="process")
     env.reset(options={"task_id": "tiny-cheapest"})
-    with pytest.raises(EnvError):
-        env.step(LIST)
-    assert env.stop is StopReason.ERROR
-    assert env.score is None
+    observation, reward, terminated, *_ = env.step(LIST)
+    error, stop = ("tool_failed", None)
+    if name == "hard exit":
+        error, stop = ("sandbox_died", StopReason.SANDBOX_DIED)
+    assert json.loads(observation)["error"] == error
+    assert (reward, terminated, env.stop) == (0.0, stop is not None, stop)
+    assert len(env.faults) == 1
     env.reset(options={"task_id": "tiny-cheapest"})
     assert json.loads(env.step(call("get_hotel", name="Lotus Inn"))[0])["price"] == 180
     assert env.step(SUBMIT)[1] == 1.0
@@ -146,7 +149,7 @@ def test_tools_that_do_not_load_are_an_env_error(folder: Path) -> None:
         env.step(LIST)
 
 
-def test_a_lost_zygote_costs_its_episodes_only(tiny: Dataset) -> None:
+def test_a_lost_zygote_costs_no_episode(tiny: Dataset) -> None:
     close_hosts()
     env, other = (GeneralEnv(tiny, backend="process") for _ in range(2))
     for one in (env, other):
@@ -154,10 +157,10 @@ def test_a_lost_zygote_costs_its_episodes_only(tiny: Dataset) -> None:
         one.step(LIST)
     host: Any = hosts_for(tiny, "process")._running["tiny_hotels"].host
     host._zygote.close()
-    with pytest.raises(EnvError):
-        env.step(LIST)
-    with pytest.raises(EnvError):
-        other.step(LIST)
+    for one in (env, other):  # what was done is done again elsewhere
+        assert json.loads(one.step(LIST)[0])[0]["name"] == "Harbour View"
+        assert one._places.deaths == 1
+        assert one.step(SUBMIT)[1] == 1.0
     assert play(env) == play(other) == 1.0
     env.close()
     other.close()

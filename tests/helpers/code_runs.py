@@ -36,6 +36,19 @@ HOSTS = CODE / "hosts"
 """What names this machine has in a sandbox: vitest looks up localhost."""
 PATH = "/env/bin:/env/node_modules/.bin:/usr/local/bin:/usr/bin:/bin"
 
+_MAVEN_REPO = "/usr/share/maven-repo/org"
+_MAVEN_PARTS = (
+    "junit/jupiter/junit-jupiter",
+    *(f"apache/maven/plugins/maven-{one}-plugin" for one in ("compiler", "resources", "surefire")),
+    "apache/maven/surefire/surefire-junit-platform",
+)
+MAVEN = (
+    ("mvn", "javac", *(f"{_MAVEN_REPO}/{part}" for part in _MAVEN_PARTS)),
+    "maven default-jdk-headless junit5 libsurefire-java libmaven-compiler-plugin-java "
+    "libmaven-resources-plugin-java",
+)
+"""What an offline Maven build of a toy needs, and where it comes from: Maven alone builds nothing."""
+
 
 class SuiteRun(NamedTuple):
     """What a run left: how its shell line ended, and its report files."""

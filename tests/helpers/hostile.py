@@ -65,7 +65,7 @@ def write_hostile(
     hotels, quiz = tiny_environments()
     if tools is not None:
         hotels = hotels.model_copy(update={"tools_source": evil_tools(tools)})
-    with DatasetWriter(folder, name="hostile", seed=7, register=False) as writer:
+    with DatasetWriter(folder, name="hostile", seed=7) as writer:
         writer.add_environment(hotels)
         writer.add_environment(quiz)
         for task in tiny_tasks():

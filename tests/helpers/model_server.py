@@ -7,6 +7,8 @@
 * ``Hang()``: accepts, then says nothing; ``Drop(events)``: sends events, then cuts the connection;
 * a callable: called with the request body, returns one of the above.
 
+``models`` are listed at ``/v1/models``; None: there is no such page.
+
 The tokenizer is one id per byte plus special tokens; the chat template is ChatML.
 """
 
@@ -116,8 +118,11 @@ def deltas(*parts: dict[str, Any], finish: str | None = "stop") -> list[dict[str
 class ModelServer:
     """Serves ``script``; use as a context manager. ``requests`` holds (path, body, headers)."""
 
-    def __init__(self, script: Sequence[Any], flavour: str = "vllm") -> None:
+    def __init__(
+        self, script: Sequence[Any], flavour: str = "vllm", models: Sequence[str] | None = None
+    ) -> None:
         self.script = list(script)
+        self.models = models
         self.flavour = flavour
         self.requests: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self._lock = threading.Lock()
@@ -130,6 +135,11 @@ class ModelServer:
 
             def log_message(self, *args: object) -> None:
                 """Stay quiet."""
+
+            def do_GET(self) -> None:
+                listed = {"data": [{"id": name} for name in owner.models or ()]}
+                known = owner.models is not None and self.path == "/v1/models"
+                owner._send(self, 200 if known else 404, json.dumps(listed).encode(), {})
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))

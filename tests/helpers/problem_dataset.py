@@ -20,7 +20,7 @@ from envgen.store.writer import DatasetWriter
 
 def write_problem_dataset(path: Path, samples: Mapping[str, Sample]) -> Dataset:
     """One environment and one task per sample, trusted as made on this machine."""
-    writer = DatasetWriter(path, name="problems", register=True)
+    writer = DatasetWriter(path, name="problems", compiled=True)
     for name, sample in samples.items():
         problem = sample.problem
         task_id = name.replace("_", "-")

@@ -20,10 +20,14 @@ from envgen.report.data import (
     FilterRow,
     FunnelStage,
     GateRow,
+    LiftRow,
     PassRow,
+    Played,
     ReportData,
     StageTime,
+    TaskPath,
     TaskPoint,
+    TrainingPart,
 )
 
 HOTELS = [
@@ -200,7 +204,13 @@ def report_data() -> ReportData:
             StageTime(name="report", seconds=1.3),
         ),
         gates=(
-            GateRow(gate="rebuild", passed=60, num_trials=120, lowest_figure=1),
+            GateRow(
+                gate="rebuild",
+                meaning="Two builds of the database give the same bytes.",
+                passed=60,
+                num_trials=120,
+                lowest_figure=1,
+            ),
             GateRow(gate="gold", passed=60, num_trials=180, lowest_figure=1),
             GateRow(
                 gate="write_prefixes",
@@ -220,8 +230,8 @@ def report_data() -> ReportData:
                 reason="3/n needs more than 100,000 samples at this density",
             ),
         ),
-        episode=episode(),
-        episode_task=PublicTask(
+        played=(Played(title="", episode=episode()),),
+        played_task=PublicTask(
             id="trip-planning-7-l4-a",
             environment_id="trip-planning-7",
             family="general",
@@ -233,4 +243,39 @@ def report_data() -> ReportData:
             "Two tasks ran without isolation because bubblewrap is missing here; their code was made "
             "on this machine. Install bubblewrap to isolate them.",
         ),
+    )
+
+
+def trained_data() -> ReportData:
+    """The same with a training: its result, and a task before and after."""
+    failed = episode().model_copy(update={"score": Score(value=0.0, passed=False)})
+    lift = LiftRow(
+        decoding="temperature 1",
+        ceiling=(0.969, 0.95, 0.98),
+        before=(0.612, 0.57, 0.65),
+        after=(0.963, 0.94, 0.98),
+        lift=(0.351, 0.31, 0.4),
+    )
+    part = TrainingPart(
+        headline="GRPO takes a policy that was taught a bias from 0.61 to 0.96 of held-out tasks. "
+        "Without the bias, the cold start alone reaches 0.97.",
+        text="512 held-out tasks: variants of the questions that were trained on. The bias is planted.",
+        lifts=(lift.model_copy(update={"decoding": "greedy"}), lift),
+        facts={"GRPO steps": "50"},
+    )
+    path = TaskPath(
+        title="Tasks that the policy is trained on",
+        steps=("6 other tasks", "12,000 variants of them", "GRPO on the rest, 50 steps"),
+        end="judged on the held-out variants",
+    )
+    return report_data().model_copy(
+        update={
+            "training": part,
+            "paths": (path,),
+            "funnel_hint": "draft: no task could be drawn.",
+            "played": (
+                Played(title="Before: the cold start", episode=failed),
+                Played(title="After GRPO", episode=episode()),
+            ),
+        }
     )

@@ -193,7 +193,7 @@ def variant(number: int, parent: str = "trip-1-a") -> VariantRow:
 def small_dataset(path: Path, *, variants: int = 0, register: bool = True) -> Dataset:
     """A dataset with two environments, three tasks and some variants."""
     with DatasetWriter(
-        path, name="sample", seed=7, config_hash="c" * 64, register=register
+        path, name="sample", seed=7, config_hash="c" * 64, compiled=register
     ) as writer:
         writer.add_environment(environment("trip-1"))
         other = database([("Pine", "Hangzhou", 290)])

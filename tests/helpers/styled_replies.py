@@ -11,6 +11,7 @@ from typing import Any
 from model_server import chat
 
 from envgen.core.types import Message, Style
+from envgen.policies.preflight import QUESTION
 from envgen.policies.styles import styled
 
 TASKS = ("tiny-cheapest", "tiny-count")
@@ -53,6 +54,15 @@ GOOD: dict[tuple[Style, str], list[dict[str, Any]]] = {
     ],
 }
 """Replies turn by turn."""
+
+
+READY = says("", ("ready", {"word": "yes"}))
+"""What a server says to a preflight."""
+
+
+def is_preflight(body: dict[str, Any]) -> bool:
+    """Whether a request is the preflight's."""
+    return bool(body["messages"][-1]["content"] == QUESTION)
 
 
 def good(body: dict[str, Any]) -> dict[str, Any]:

@@ -446,7 +446,7 @@ def write_tiny_dataset(
         register: False makes it a foreign dataset, whose code is not trusted.
         variant: also add ``tiny_variant()``.
     """
-    with DatasetWriter(folder, name="tiny", seed=7, register=register) as writer:
+    with DatasetWriter(folder, name="tiny", seed=7, compiled=register) as writer:
         for environment in tiny_environments(tools_source):
             writer.add_environment(environment)
         for task in tiny_tasks():

@@ -51,7 +51,7 @@ def verifier(
 
 
 def tests(language: str, files: tuple[str, ...]) -> CodeTests:
-    """What a toy project's submission is judged by, canaries inside its test files included."""
+    """What a toy project's submission is judged by, before its verdicts are proven."""
     project = toy(language)
     name = next(one for one in get_args(CodeLanguage) if one == language)
     patch = (CODE / language / "test.patch").read_text()
@@ -66,7 +66,7 @@ def tests(language: str, files: tuple[str, ...]) -> CodeTests:
         test_patch=patch,
         test_files=tuple(dict.fromkeys((*own, *touched))),
         test_paths=TEST_RULES[name],
-        canary_files=touched,
+        canary_files=touched if language in ("c", "cpp") else (),
         fail_to_pass=tuple(test for test in good if before.get(test) != "pass"),
         pass_to_pass=tuple(test for test in good if before.get(test) == "pass"),
     )

@@ -248,7 +248,7 @@ def test_without_the_library_the_error_says_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == (
-        "the tokenizers package is not installed | pip install 'envgen[train]'\n"
+        "the tokenizers package is not installed | pip install 'envgen-gym[train]'\n"
     )
 
 

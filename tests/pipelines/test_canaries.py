@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tiny_dataset import write_tiny_dataset
@@ -13,16 +13,17 @@ from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.types import GoldRun, Message, Probe, ToolCall, Trajectory
 from envgen.environments.general import GeneralEnv
+from envgen.pipelines import canaries as canaries_module
 from envgen.pipelines.canaries import CanaryConfig, CanarySummary, canary_id, make_canaries
 from envgen.pipelines.general.validate import validate
 from envgen.policies.base import Policy
 from envgen.policies.scripted import ScriptedPolicy
+from envgen.rollout.bootstrap import BootstrapConfig
 from envgen.rollout.episode import run_episode
 from envgen.rollout.gold import GoldPolicy, make_policy
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
-from envgen.train.bootstrap import BootstrapConfig
 from envgen.train.evaluate import Evaluation, EvaluationConfig, evaluate, task_facts
 from envgen.verifiers.holes import HOLES, UNSOLVABLE_RULE, canary_mark, is_unsolvable
 
@@ -207,7 +208,7 @@ def test_a_parent_whose_gold_fails_is_refused(made: Made, tmp_path: Path) -> Non
     task = made.source.task_files("tiny-cheapest")
     assert files.database is not None
     wrong = task.model_copy(update={"gold": GoldRun(calls=(), answer={"hotel": "West Lake"})})
-    with DatasetWriter(tmp_path / "ds", name="wrong") as writer:
+    with DatasetWriter(tmp_path / "ds", name="wrong", compiled=True) as writer:
         writer.add_environment(
             EnvironmentBundle(
                 spec=files.spec,
@@ -217,6 +218,23 @@ def test_a_parent_whose_gold_fails_is_refused(made: Made, tmp_path: Path) -> Non
         )
         writer.add_task(wrong)
         writer.finish()
-    with pytest.raises(PipelineError, match="gold of task 'tiny-cheapest' fails"):
+    with pytest.raises(PipelineError, match="no canary could be proven") as caught:
         make_canaries(tmp_path / "ds", tmp_path / "canaries")
+    assert "gold of task 'tiny-cheapest' fails" in caught.value.hint
     assert not (tmp_path / "canaries").exists()
+
+
+def test_a_parent_that_breaks_costs_its_canaries_only(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = canaries_module._with_hole
+
+    def with_hole(parent: Any, hole: Any, hosts: Any) -> Any:
+        if parent.task.spec.id == "tiny-cheapest":
+            raise ZeroDivisionError("by zero")
+        return real(parent, hole, hosts)
+
+    monkeypatch.setattr(canaries_module, "_with_hole", with_hole)
+    summary = make_canaries(made.source.path, tmp_path / "canaries")
+    assert summary.failed == {"tiny-cheapest": "ZeroDivisionError: by zero"}
+    assert summary.unsolvable == made.summary.unsolvable - 1

@@ -34,9 +34,10 @@ def test_a_cold_start_whose_calls_are_invalid_stops_the_demo(tmp_path: Path) -> 
         training_demo(SMALL, tmp_path, progress=lambda done, total, text: said.append(text))
     stages = list(dict.fromkeys(text.partition(":")[0] for text in said))
     assert stages == [
-        "tasks", "teachers", "cold start", "indexer", "sparse cold start", "pass@100", "before"
+        "tasks", "teachers", "cold start", "indexer", "ceiling", "sparse cold start", "pass@100",
+        "before",
     ]  # fmt: skip
-    for stage in ("dense", "indexer", "sft"):
+    for stage in ("dense", "indexer", "ceiling", "sft"):
         assert read_metrics(tmp_path / stage)
     data = Dataset.open(tmp_path / "tasks" / "variants")
     splits = [data.facts(name).split for name in data.tasks]

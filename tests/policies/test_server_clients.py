@@ -56,7 +56,7 @@ def raw(body: dict[str, Any], path: str = "/v1/chat/completions") -> bytes:
     """A request as it goes over the wire."""
     content = json.dumps(body).encode()
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
@@ -199,7 +199,7 @@ def test_nothing_of_a_request_is_kept(deaf: PolicyServer) -> None:
 def test_requests_may_follow_each_other_in_any_form(noise: PolicyServer) -> None:
     """Pipelined, in chunks, in UTF-16: what HTTP and JSON allow."""
     body = json.dumps({**LONG, "max_tokens": 1}).encode("utf-16")
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     chunk = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
     plain = raw({**LONG, "max_tokens": 1})
     with connect(noise) as sock:

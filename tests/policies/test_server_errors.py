@@ -74,7 +74,7 @@ def post(server: PolicyServer, path: str, body: Any, **headers: str) -> tuple[in
     url = server.url.removesuffix("/v1") + path
     request = urllib.request.Request(url, content, headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as error:
         with error:
@@ -107,6 +107,7 @@ def tool(**function: Any) -> list[dict[str, Any]]:
         ),
         ({"temperature": "hot"}, "temperature", "number"),
         ({"temperature": 3}, "temperature", "less than or equal to 2"),
+        ({"temperature": 1e-300}, "temperature", "at least 1e-05"),
         ({"top_p": 0}, "top_p", "greater than 0"),
         ({"top_k": -2}, "top_k", "greater than or equal to -1"),
         ({"n": 0}, "n", "greater than or equal to 1"),
@@ -181,6 +182,8 @@ def test_parameters_that_change_nothing_are_taken(noise: PolicyServer) -> None:
         (CHAT, b"{", 400, "invalid_json"),
         (CHAT, b"[]", 400, "invalid_json"),
         (CHAT, b'{"model": NaN}', 400, "invalid_json"),
+        (CHAT, b'{"model": "x", "model": "noise", "messages": []}', 400, "invalid_json"),
+        (CHAT, b'{"model": "noise", "messages": [], "metadata": 1e400}', 400, "invalid_json"),
         (CHAT, b"[" * 100_000, 400, "invalid_json"),
         (CHAT, {"messages": HELLO}, 400, "missing_required_parameter"),
         (CHAT, {"model": "gpt-9", "messages": HELLO}, 404, "model_not_found"),

@@ -72,3 +72,12 @@ def test_instructions_name_every_tool() -> None:
 @given(st.text(alphabet="<>{}[]\"'=/ toolcalfunin_|`\n:,.\uff5c", max_size=80))
 def test_any_text_gives_a_message(text: str) -> None:
     assert parse_text(text, ["f"]).role == "assistant"
+
+
+def test_arguments_that_are_no_json_stay_text() -> None:
+    """A model may write NaN: a call that can't be run, and never an error of the episode."""
+    text = '<tool_call>\n{"name": "add", "arguments": {"x": NaN}}\n</tool_call>'
+    (call,) = parse_text(text, ["add"], turn=0).tool_calls
+    assert call.name == "add"
+    assert call.arguments is None
+    assert "NaN" in (call.arguments_text or "")

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_samples import episode, report_data
+from report_samples import episode, report_data, trained_data
 
 from envgen.core.errors import StoreError
 from envgen.core.types import Message, Score, StopReason, ToolCall, TrajectoryError
-from envgen.report.data import FunnelStage, PassRow, ReportData, TaskPoint
+from envgen.report.data import FunnelStage, PassRow, Played, ReportData, TaskPoint
 from envgen.report.html import render_report, write_report
 
 EVIL = (
@@ -74,6 +74,28 @@ def test_the_page_shows_every_part() -> None:
     assert page.tags.count("svg") == 4
 
 
+def test_the_result_comes_first_with_its_ceiling_and_a_task_before_and_after() -> None:
+    words = " ".join(" ".join(Page(render_report(trained_data())).words).split())
+    parts = (
+        "GRPO takes a policy that was taught a bias from 0.61 to 0.96",
+        "ceiling: cold start from right answers alone 0.969 0.950..0.980",
+        "after - before +0.351 +0.310..+0.400",
+        "The bias is planted",
+        "One task, before and after",
+        "Before: the cold start",
+        "Failed, score 0.",
+        "After GRPO",
+        "Passed, score 1.",
+        "What becomes of a task",
+        "12,000 variants of them",
+        "Two builds of the database give the same bytes.",
+    )
+    places = [words.find(part) for part in parts]
+    assert -1 not in places, parts[places.index(-1)]
+    assert places == sorted(places)
+    assert words.count("Plan a three-day trip") == 1  # one prompt over both sides
+
+
 def test_the_page_needs_nothing_from_outside_and_no_script() -> None:
     text = render_report(report_data())
     page = Page(text)
@@ -122,7 +144,7 @@ def test_hostile_text_stays_text() -> None:
                 one.model_copy(update={"policy": "_" + "\u6f22" * 90}),
             ),
             "tasks": (TaskPoint(task_id=EVIL, level=1),),
-            "episode": bad,
+            "played": (Played(title=EVIL, episode=bad),),
         }
     )
     text = render_report(data)
@@ -166,7 +188,7 @@ def test_an_empty_report_and_odd_episodes_render() -> None:
         {"messages": (Message(role="user", content="x" * 100_000),)},
     ):
         changed = episode().model_copy(update=changes)
-        Page(render_report(ReportData(title="x", episode=changed)))
+        Page(render_report(ReportData(title="x", played=(Played(title="", episode=changed),))))
     zero = TaskPoint(task_id="a", level=3, density=0.0)
     Page(render_report(ReportData(title="x", tasks=(zero,))))
 

@@ -15,8 +15,8 @@ from envgen.pipelines.general.density import density
 from envgen.pipelines.general.domains import load_blueprint
 from envgen.policies.greedy import GreedyPolicy
 from envgen.policies.random_valid import RandomValidPolicy
+from envgen.rollout.bootstrap import clopper_pearson
 from envgen.rollout.episode import run_episode
-from envgen.rollout.pass_at_k import clopper_pearson
 
 
 def hardened(domain: str, level: int) -> Sample:

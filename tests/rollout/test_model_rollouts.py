@@ -18,7 +18,7 @@ from envgen.policies.encoding import EncodingConfig
 from envgen.policies.registry import PolicyConfig
 from envgen.policies.server import PolicyServer, ServeConfig
 from envgen.rollout.episode import equal_but_times
-from envgen.rollout.run import RolloutConfig, RolloutSummary, policy_kind, rollout
+from envgen.rollout.run import Progress, RolloutConfig, RolloutSummary, policy_kind, rollout
 from envgen.store.runs import RunStore
 from envgen.store.token_files import read_tokens
 
@@ -105,6 +105,22 @@ def test_noise_is_rolled_out_stored_and_resumed(dataset: Path, noise: Path, tmp_
     assert len({str(t.messages) for t in found.values()}) > 8
 
 
+def test_replies_are_told_before_an_episode_ends(
+    dataset: Path, noise: Path, tmp_path: Path
+) -> None:
+    told: list[Progress] = []
+    run(
+        dataset, tmp_path / "r", f"dsa:{noise}", options={"threads": 1}, n=1, max_turns=3,
+        progress=told.append,
+    )  # fmt: skip
+    total = told[-1].total
+    assert (told[0].done, told[0].replies) == (0, 1)
+    assert told[0].replies_left == 3 * total - 1
+    assert told[-1].done == total
+    assert told[-1].replies_left == 0
+    assert told[-1].replies == sum(len(one.turns) for one in episodes(tmp_path / "r").values())
+
+
 def test_stored_arrays_say_what_was_sampled(dataset: Path, noise: Path, tmp_path: Path) -> None:
     options = {"threads": 1, "max_kept": 64, "capture_topk": True}
     run(dataset, tmp_path / "r", f"dsa:{noise}", options=options, n=1)
@@ -120,8 +136,13 @@ def test_stored_arrays_say_what_was_sampled(dataset: Path, noise: Path, tmp_path
             assert arrays["logprobs"].shape == arrays["full_logprobs"].shape == (size,)
             assert arrays["mask_offsets"].shape == (size + 1,)
             assert arrays["mask_offsets"][-1] == len(arrays["mask_ids"])
-            assert arrays["routing"].shape == (total, 1, 2)
-            assert arrays["topk"].shape[:2] == (total, 2)
+            start = int(
+                arrays.get("captured_from", 0)
+            )  # the turns before tell of what stands there
+            assert bool(start) is bool(before)
+            assert start < len(before) or not before
+            assert arrays["routing"].shape == (total - start, 1, 2)
+            assert arrays["topk"].shape[:2] == (total - start, 2)
             assert str(arrays["policy_version"]) == trajectory.policy_version
             assert arrays["prompt_ids"][: len(before)].tolist() == before
             before = [*arrays["prompt_ids"].tolist(), *arrays["completion_ids"].tolist()]
@@ -177,8 +198,12 @@ def test_a_model_that_knows_the_task_passes_however_it_is_asked(
             assert other.tokens is not None
             arrays = read_tokens(tmp_path / name, turn.tokens)
             exactly = read_tokens(tmp_path / "dsa", other.tokens)
-            for key in ("prompt_ids", "completion_ids", "mask_offsets", "mask_ids", "routing"):
+            for key in ("prompt_ids", "completion_ids", "mask_offsets", "mask_ids"):
                 np.testing.assert_array_equal(arrays[key], exactly[key], err_msg=f"{name} {key}")
+            start = int(exactly.get("captured_from", 0))
+            np.testing.assert_array_equal(
+                arrays["routing"][start:], exactly["routing"], err_msg=name
+            )
             np.testing.assert_allclose(arrays["logprobs"], exactly["logprobs"], atol=1e-5)
             assert not arrays["raw_logprobs"]
 
@@ -196,7 +221,7 @@ def test_a_full_window_ends_an_episode_in_order(
             ("openai", f"openai:short@{short.url}", {"api_key_env": None}),
             ("vllm", f"vllm:short@{short.url}", {}),
         ):
-            summary = run(dataset, tmp_path / name, spec, options=options, n=1)
+            summary = run(dataset, tmp_path / name, spec, options=options, n=1, preflight=False)
             assert summary.errors == 0, summary
             assert summary.stops == {"token_limit": 4}, name
 

@@ -4,13 +4,15 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta as beta_dist
 from scipy.stats import binom
 
+from envgen.rollout.bootstrap import clopper_pearson
 from envgen.rollout.pass_at_k import (
-    clopper_pearson,
     pass_at_k,
     pass_at_k_interval,
     pass_report,
@@ -34,7 +36,79 @@ def test_equals_the_closed_form(n: int, data: st.DataObject) -> None:
     expected = 1 - math.comb(n - c, k) / math.comb(n, k)
     assert pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-9)
     low, high = pass_at_k_interval(n, c, k)
-    assert 0 <= low <= high <= 1
+    assert 0 <= low <= pass_at_k(n, c, k) <= high <= 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 10, 54, 100])
+def test_a_tasks_interval_holds_its_estimate(n: int) -> None:
+    for c, k in itertools.product(range(n + 1), range(1, n + 1)):
+        low, high = pass_at_k_interval(n, c, k)
+        assert low <= pass_at_k(n, c, k) <= high, (n, c, k)
+
+
+@pytest.mark.parametrize("p", [0.02, 0.3, 0.97])
+def test_a_tasks_interval_covers(p: float) -> None:
+    n = 20
+    for k in (1, 5, 20):
+        ends = [pass_at_k_interval(n, c, k) for c in range(n + 1)]
+        truth = 1 - (1 - p) ** k
+        covered = sum(
+            binom.pmf(c, n, p) for c, (low, high) in enumerate(ends) if low <= truth <= high
+        )
+        assert covered >= 0.95
+
+
+counts_of_tasks = st.lists(
+    st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))),
+    min_size=2,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(counts_of_tasks, st.integers(1, 30), st.integers(1, 4))
+def test_a_groups_interval_holds_its_estimate(
+    counted: list[tuple[int, int]], k: int, databases: int
+) -> None:
+    counts = {f"t{i}": (n, c, 0) for i, (n, c) in enumerate(counted)}
+    rows = {name: str(i % databases) for i, name in enumerate(counts)}
+    total = pass_report(counts, (k,), databases=rows).total
+    decided = {rows[name] for name, (n, _, _) in counts.items() if n >= k}
+    assert (k in total.intervals) == (len(decided) > 1)
+    if k in total.intervals:
+        low, high = total.intervals[k]
+        mean = total.means[k]
+        assert mean is not None
+        assert 0 <= low <= mean <= high <= 1
+
+
+@pytest.mark.parametrize(
+    "counted", [[(10, 0), (10, 10)], [(10, 3), (10, 5)], [(54, 54)] * 2, [(10, 5)] * 2]
+)
+def test_a_groups_interval_shrinks_with_the_number_of_tasks(
+    counted: list[tuple[int, int]],
+) -> None:
+    widths = []
+    for times in (1, 4, 16, 64):
+        counts = {f"t{i}": (n, c, 0) for i, (n, c) in enumerate(counted * times)}
+        low, high = pass_report(counts, (1,)).total.intervals[1]
+        widths.append(high - low)
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < widths[0] / 4
+
+
+@pytest.mark.parametrize("tasks", [6, 30])
+def test_a_groups_interval_covers(tasks: int) -> None:
+    """Tasks whose rates are drawn, each played 8 times: the mean of pass@4 over all such tasks."""
+    truth = 1 - beta_dist(1, 3).expect(lambda p: (1 - p) ** 4)
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(200):
+        rates = rng.beta(1, 3, tasks)
+        counts = {f"t{i}": (8, int(rng.binomial(8, p)), 0) for i, p in enumerate(rates)}
+        low, high = pass_report(counts, (4,)).total.intervals[4]
+        inside += low <= truth <= high
+    assert inside / 200 >= 0.92
 
 
 def test_is_unbiased() -> None:
@@ -85,5 +159,7 @@ def test_report_by_level() -> None:
     assert [group.tasks for group in report.levels] == [3, 4]
     assert report.levels[1].undecided == {1: 0, 10: 1}
     assert report.total.errors == 8
+    assert [group.level for group in (*report.levels, report.total)] == [1, 2, None]
+    assert all(group.intervals.keys() == {1, 10} for group in (*report.levels, report.total))
     mean = sum(c / n for n, c, _ in counts.values()) / 7
     assert report.total.means[1] == pytest.approx(mean)

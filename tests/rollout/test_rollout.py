@@ -14,7 +14,7 @@ from model_server import END, Hang, ModelServer, Raw, chat, encode
 from tiny_dataset import write_tiny_dataset
 
 from envgen.core.errors import ConfigError, EnvError, ResumeError
-from envgen.core.types import Limits, Message, Sampling, StopReason, ToolCall
+from envgen.core.types import Limits, Message, Sampling, StopReason, ToolCall, Usage
 from envgen.environments.general import GeneralEnv
 from envgen.policies import PolicyConfig, Price
 from envgen.policies.base import PolicyReply
@@ -42,7 +42,7 @@ def config(dataset: Dataset, out: Path, policy: str, **fields: Any) -> RolloutCo
         dataset=str(dataset.path),
         policy=PolicyConfig(spec=policy, options=options),
         out=str(out),
-        **{"backend": "inline", "unproven": True, **fields},
+        **{"backend": "inline", "unproven": True, "preflight": False, **fields},
     )
 
 
@@ -313,15 +313,16 @@ def test_exact_tokens_are_stored_by_turn(dataset: Dataset, tmp_path: Path) -> No
 # --- single episodes --------------------------------------------------------------------------
 
 
-class Sleepy:
-    """Calls a tool, slowly, for ever."""
+class Tireless:
+    """Calls a tool for ever, in ten tokens each time."""
 
-    name, version = "sleepy", "1"
+    name, version = "tireless", "1"
 
     def respond(self, messages: Any, tools: Any, sampling: Any, **more: Any) -> PolicyReply:
-        time.sleep(0.05)
         call = ToolCall(id="c", name="list_hotels", arguments={"city": "Suzhou"})
-        return PolicyReply(Message(role="assistant", tool_calls=(call,)))
+        return PolicyReply(
+            Message(role="assistant", tool_calls=(call,)), usage=Usage(completion_tokens=10)
+        )
 
 
 def limited(dataset: Dataset, **limits: Any) -> GeneralEnv:
@@ -352,7 +353,7 @@ def test_limits_end_an_episode_without_a_pass(
     fresh: Dataset, limits: dict[str, Any], stop: StopReason
 ) -> None:
     env = limited(fresh, **limits)
-    got = run_episode(env, Sleepy(), "tiny-cheapest", sample=0, seed=0).trajectory
+    got = run_episode(env, Tireless(), "tiny-cheapest", sample=0, seed=0).trajectory
     assert got.stop is stop
     assert got.score is not None
     assert got.score.value == 0
@@ -365,7 +366,7 @@ def test_a_run_may_allow_fewer_turns_than_the_task(
     fresh: Dataset, max_turns: int | None, turns: int
 ) -> None:
     env = limited(fresh, turns=3)
-    got = run_episode(env, Sleepy(), "tiny-cheapest", sample=0, seed=0, max_turns=max_turns)
+    got = run_episode(env, Tireless(), "tiny-cheapest", sample=0, seed=0, max_turns=max_turns)
     assert len(got.trajectory.turns) == turns
     assert got.trajectory.stop is StopReason.TURN_LIMIT
     assert got.trajectory.score is not None
@@ -402,16 +403,16 @@ def test_errors_are_recorded(dataset: Dataset, error: Exception, asked: int) -> 
     assert (got.score, got.stop, policy.asked) == (None, StopReason.ERROR, asked)
 
 
-def test_deadline_reaches_a_hanging_server(fresh: Dataset) -> None:
+def test_a_hanging_server_is_an_error_and_none_of_the_agent_s_time(fresh: Dataset) -> None:
     env = limited(fresh, seconds=0.3)
+    options = {"timeout_s": 0.5, "max_retries": 0}
     with ModelServer([Hang()]) as server:
-        policy = make_policy(f"openai:m@{server.url}", fresh)
-        start = time.monotonic()
+        policy = make_policy(PolicyConfig(spec=f"openai:m@{server.url}", options=options), fresh)
         got = run_episode(env, policy, "tiny-cheapest", sample=0, seed=0).trajectory
-    assert time.monotonic() - start < 3
-    assert got.stop is StopReason.TIME_LIMIT
+    assert got.stop is StopReason.ERROR
     assert got.error is not None
-    assert got.error.kind == "DeadlineExceededError"
+    assert got.error.kind == "PolicyError"
+    assert got.agent_s == 0
 
 
 def test_a_full_window_is_a_token_limit(dataset: Dataset) -> None:

@@ -39,6 +39,7 @@ def collect(
         "style": style,
         "task_ids": TASKS,
         "backend": "inline",
+        "preflight": False,
     }
     return rollout(RolloutConfig(**{**settings, **more}), **call)
 

@@ -67,6 +67,7 @@ def test_process_refuses_untrusted_code() -> None:
         ("process", SandboxSpec(mounts=(Mount(source="/usr", target="/x"),))),
         ("bubblewrap", SandboxSpec(image="x")),
         ("docker", SandboxSpec(root="/")),
+        ("docker", SandboxSpec(mounts=(Mount(source="/a:/usr:rw,x", target="/b"),))),
         ("no_such_backend", SandboxSpec()),
     ],
 )

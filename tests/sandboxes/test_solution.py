@@ -331,3 +331,19 @@ def test_positional_order_is_the_required_list() -> None:
         parameters={"properties": {"a": {}, "speed": {}, "to": {}}, "required": ["to", "a"]},
     )
     assert parameter_order(tool) == ["to", "a", "speed"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["combinations([1], 1)", "solve", "[solve]", "{1: (solve,)}", "{1: solve}.values()", "get"],
+)
+@pytest.mark.parametrize("text", ["f'{ %s }'", "str(%s)", "[f'{[%s]}']", "sorted([%s], key=str)"])
+def test_what_is_no_data_has_no_text(host: SolutionHost, value: str, text: str) -> None:
+    done = run(host, "return " + text % value)
+    assert done.answer is None
+    assert "has no text" in str(done.fault)
+
+
+def test_data_has_its_text(host: SolutionHost) -> None:
+    done = run(host, "a = {'b': (1, [None, 2.5])}\nreturn [f'x {a}', str(a), str(), f'{3}']")
+    assert done.answer == ["x {'b': (1, [None, 2.5])}", "{'b': (1, [None, 2.5])}", "", "3"]

@@ -10,9 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from hostile import descendants
 from tool_samples import SOURCE, TOOLS, make_database, spec
 
-from envgen.core.errors import EnvError, SandboxError, SandboxUnavailableError
+from envgen.core.errors import (
+    EnvError,
+    SandboxError,
+    SandboxUnavailableError,
+    ToolsDiedError,
+)
 from envgen.sandboxes.tools import ToolHost, ToolReply, ToolSession, WorkerToolHost, tool_host
 
 ISOLATED = pytest.param("bubblewrap", marks=pytest.mark.bwrap)
@@ -175,7 +181,7 @@ def test_a_hostile_call_ends_in_bounded_time(
     started = time.monotonic()
     with pytest.raises(EnvError):
         session.call("run", {"code": code})
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60  # 1 s on the processor, which others want, too
     fresh = host.open()
     assert fresh.call("get", {"id": 1}).error is None
     fresh.close()
@@ -397,3 +403,49 @@ def test_an_episode_may_have_a_sandbox_of_its_own(backend: str, database: Path) 
     host.close()
     with pytest.raises(EnvError, match="closed"):
         host.open()
+
+
+ATTACKS = {
+    "stops the zygote": "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)",
+    "stops everybody": "import os, signal\nos.kill(-1, signal.SIGSTOP)",
+    "stops its thread": "import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(os.getppid()), 19)",
+    "lowers its limits": "import os, resource\nresource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))",
+    "has it signalled": "import fcntl, os\nfcntl.fcntl(0, 8, os.getppid())",
+    "takes it off the processor": "import os\nos.sched_setaffinity(os.getppid(), {0})",
+    "reads it": "import os\nopen(f'/proc/{os.getppid()}/mem', 'r+b')",
+    "lists its files": "import os\nos.listdir(f'/proc/{os.getppid()}/fd')",
+    "hoards what no limit counts": "import os\nos.memfd_create('x')",
+}
+"""What a worker tries on the zygote that all episodes, and all verdicts of a dataset, come from."""
+
+
+@over(WORKERS)
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_worker_reaches_no_process_but_its_own(host: ToolHost, name: str) -> None:
+    if isinstance(host, WorkerToolHost) and host.backend == "process" and "/proc" in ATTACKS[name]:
+        pytest.skip("root sees every process, and this backend isolates nothing")
+    attacker = host.open()
+    with pytest.raises(EnvError, match="Error"):
+        attacker.call("run", {"code": ATTACKS[name]})
+    attacker.close()
+    other = host.open()
+    assert other.call("get", {"id": 1}).value == {"id": 1, "name": "ada"}
+    other.close()
+
+
+@over(LOCAL)
+def test_a_zygote_that_makes_no_more_workers_is_started_again(
+    host: WorkerToolHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envgen.sandboxes.channel.GREETING_S", 0.5)
+    first = host._alive()
+    for pid in {first.pid, *descendants(first.pid)}:
+        os.kill(pid, signal.SIGSTOP)
+    stuck = host.open()
+    with pytest.raises(ToolsDiedError, match="no worker came up"):
+        stuck.call("get", {"id": 1})
+    stuck.close()
+    fresh = host.open()
+    assert fresh.call("get", {"id": 1}).error is None
+    assert host._zygote is not first
+    fresh.close()

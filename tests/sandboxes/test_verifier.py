@@ -151,7 +151,7 @@ def test_one_deadly_input_spoils_no_other(
     replies = judge(worker, RUN, database, *answers)
     assert [reply.broken for reply in replies] == [(), None, ("r1",), ()]
     assert all((reply.broken is None) != (reply.fault is None) for reply in replies)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 60  # 2 s on the processor, which others want, too
 
 
 def test_an_innocent_input_after_a_leak_is_judged_alone(

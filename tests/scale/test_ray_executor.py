@@ -15,7 +15,7 @@ from envgen.rollout.run import RolloutConfig, rollout
 from envgen.scale.ray_executor import RayExecutor
 from envgen.store.runs import RunStore
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'envgen[scale]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'envgen-gym[scale]'")
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,

@@ -111,6 +111,16 @@ def test_nothing_to_learn_from_is_an_error_before_any_step(taught: School, tmp_p
     assert not list((tmp_path / "sft").glob("step-*"))
 
 
+def test_too_little_to_learn_from_is_told_with_what_to_do(
+    taught: School, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    summary = train_sft(config_of(taught, epochs=1), tmp_path)
+    told = f"{summary.rows} rows make {summary.steps} steps, of 1500 tokens each"
+    assert told in caplog.text
+    assert "raise --epochs (1 now)" in caplog.text
+    assert summary.first_loss >= summary.loss
+
+
 def test_a_tokenizer_that_does_not_fit_is_refused(taught: School, tmp_path: Path) -> None:
     model = DSAForCausalLM.from_pretrained(taught.model)
     DSAForCausalLM(model.config.model_copy(update={"vocab_size": 100})).save_pretrained(

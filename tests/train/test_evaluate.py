@@ -20,8 +20,8 @@ from envgen.core.types import (
     Turn,
     Usage,
 )
+from envgen.rollout.bootstrap import BootstrapConfig
 from envgen.rollout.pass_at_k import pass_at_k
-from envgen.train.bootstrap import BootstrapConfig
 from envgen.train.evaluate import EvaluationConfig, TaskFacts, compare, evaluate, task_facts
 
 CONFIG = EvaluationConfig(ks=(1, 2, 4), bootstrap=BootstrapConfig(draws=500))

@@ -35,8 +35,7 @@ def kl_gradient(theta: Tensor, old: Tensor, ref: Tensor, form: Literal["unbiased
     """The expectation over pi_old of the estimate's gradient: every outcome, weighted."""
     theta = theta.clone().requires_grad_()
     logp, logq = theta.log_softmax(-1), ref.log_softmax(-1)
-    ratio = (logp - old.log_softmax(-1)).exp()
-    expected = (old.softmax(-1) * kl_estimate(logp, logq, ratio, form)).sum()
+    expected = (old.softmax(-1) * kl_estimate(logp, logq, old.log_softmax(-1), form)).sum()
     (gradient,) = torch.autograd.grad(expected, theta)
     return gradient
 
@@ -69,12 +68,23 @@ def test_a_detached_ratio_would_be_wrong() -> None:
     theta, ref = logits(1).requires_grad_(), logits(3)
     logp = theta.log_softmax(-1)
     ratio = (logp - logp.detach()).exp()
-    wrong = (
-        theta.softmax(-1).detach()
-        * kl_estimate(logp, ref.log_softmax(-1), ratio.detach(), "unbiased")
-    ).sum()
+    k3 = kl_estimate(logp, ref.log_softmax(-1), logp.detach(), "k3")
+    wrong = (theta.softmax(-1).detach() * ratio.detach() * k3).sum()
     (gradient,) = torch.autograd.grad(wrong, theta)
     assert (gradient - exact_kl_gradient(theta.detach(), ref)).abs().max() > 0.01
+
+
+@given(st.lists(st.tuples(*[st.floats(-20, 0)] * 3), min_size=1, max_size=8))
+def test_unbiased_kl_is_the_ratio_times_k3(drawn: list[tuple[float, float, float]]) -> None:
+    logp, ref, said = torch.tensor(drawn, dtype=torch.float64).T
+    logp = logp.clone().requires_grad_()
+    plain = (logp - said).exp() * ((ref - logp).exp() - (ref - logp) - 1)
+    found = kl_estimate(logp, ref, said, "unbiased")
+    torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-6)
+    (gradient,) = torch.autograd.grad(found.sum(), logp)
+    # d/d logp of r (pi_ref / pi_theta - log(pi_ref / pi_theta) - 1) is -r log(pi_ref / pi_theta), by hand.
+    ratio, gap = (logp - said).exp().detach(), (ref - logp).detach()
+    torch.testing.assert_close(gradient / ratio, -gap, rtol=1e-13, atol=1e-13)
 
 
 @given(
@@ -165,8 +175,8 @@ def slow_objective(batch: TokenBatch, config: GRPOConfig, delta: float) -> Tenso
                 surrogate = surrogate * torch.clamp(weight, max=config.tis_cap)
             gap = batch.ref_N[t] - batch.logp_N[t]
             divergence = torch.exp(gap) - gap - 1
-            if config.kl_form == "unbiased":
-                divergence = ratio * divergence
+            if config.kl_form == "unbiased":  # the tokens are the sampler's
+                divergence = torch.exp(batch.logp_N[t] - batch.sampler_N[t]) * divergence
             inner = inner + (surrogate if kept else 0.0) - config.kl_coef * divergence
         if config.loss == "sequence":
             total = total + inner / batch.length_I[i] / group
@@ -183,6 +193,7 @@ CONFIGS: list[dict[str, Any]] = [
     {"clip_low": 0.2, "clip_high": 0.28},
     {"loss": "token", "kl_coef": 0.05},
     {"old": "recomputed", "tis_cap": 1.1},
+    {"old": "recomputed", "kl_coef": 0.1},
 ]
 
 
@@ -197,6 +208,24 @@ def test_loss_and_gradient_equal_the_slow_reference(settings_: dict[str, Any], s
     (ours,) = torch.autograd.grad(found.loss, batch.logp_N)
     (reference,) = torch.autograd.grad(expected, batch.logp_N)
     torch.testing.assert_close(ours, reference, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("gap", [50.0, 100.0, 500.0])
+def test_the_loss_is_finite_where_the_policy_has_vanished(gap: float) -> None:
+    one = torch.ones(1)
+    batch = TokenBatch(
+        logp_N=(-1 - gap * one).requires_grad_(),
+        old_N=-1.5 * one,
+        rollout_N=torch.zeros(1, dtype=torch.int64),
+        advantage_I=0 * one,
+        length_I=one,
+        weight_I=one,
+        ref_N=-one,
+    )
+    found = grpo_loss(batch, GRPOConfig(kl_coef=1.0), delta=0.02)
+    torch.testing.assert_close(found.loss.detach(), torch.tensor(0.5).exp())
+    (gradient,) = torch.autograd.grad(found.loss, batch.logp_N)
+    assert gradient.abs().item() < 1e-15
 
 
 def masked(batch: TokenBatch, delta: float, **changes: Any) -> Loss:
@@ -233,6 +262,7 @@ def test_splitting_a_rollout_into_rows_changes_nothing() -> None:
         logp_N=batch.logp_N.detach()[order].requires_grad_(),
         old_N=batch.old_N[order],
         ref_N=batch.ref_N[order] if batch.ref_N is not None else None,
+        sampler_N=batch.sampler_N[order] if batch.sampler_N is not None else None,
         rollout_N=batch.rollout_N[order],
     )
     one, other = masked(batch, 0.01), masked(shuffled, 0.01)

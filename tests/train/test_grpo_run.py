@@ -74,7 +74,8 @@ def test_a_step_moves_the_policy_and_tells_what_happened(
     summary = train_grpo(
         config_of(taught, student), tmp_path, progress=lambda *told: said.append(told[2])
     )
-    assert summary.steps == len(said) == 3
+    assert said[0] == "plays 4 tasks, each 4 times"
+    assert summary.steps == len(said[1:]) == 3
     assert summary.rollouts == 3 * 16
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [1, 2, 3]
@@ -108,6 +109,26 @@ def test_learns_what_is_rewarded(taught: School, student: Path, tmp_path: Path) 
     train_grpo(config, tmp_path)
     passed = [line["reward/pass_rate"] for line in read_metrics(tmp_path)]
     assert sum(passed[-4:]) / 4 > sum(passed[:4]) / 4 + 0.2, passed
+
+
+def test_without_a_baseline_what_passed_is_learnt_and_nothing_else(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
+    task_ids = (disputed(taught),)
+    sampling = SamplingConfig(groups=1, group_size=16, max_new_tokens=40)
+    lines = {}
+    for advantage in ("mean", "none"):
+        config = config_of(
+            taught, student, steps=1, task_ids=task_ids, sampling=sampling,
+            objective=GRPOConfig(advantage=advantage),
+        )  # fmt: skip
+        train_grpo(config, tmp_path / advantage)
+        (lines[advantage],) = read_metrics(tmp_path / advantage)
+    mean, none = lines["mean"], lines["none"]
+    assert 0 < none["reward/pass_rate"] == mean["reward/pass_rate"] < 1
+    assert "policy/masked_negatives" in mean
+    assert "policy/masked_negatives" not in none  # no rollout counts against the policy
+    assert 0 < none["update/tokens_run"] < mean["update/tokens_run"]
 
 
 def test_nothing_is_learnt_from_permuted_rewards(
@@ -153,10 +174,14 @@ def test_rollouts_are_asked_for_the_style_of_the_cold_start(
     assert ("Act at once" in prompt) == (style == "agent")
 
 
-def test_where_code_runs_changes_no_rollout(taught: School, student: Path, tmp_path: Path) -> None:
+def test_where_and_how_many_episodes_run_changes_no_rollout(
+    taught: School, student: Path, tmp_path: Path
+) -> None:
     found = []
-    for backend in ("inline", "process"):
-        sampling = SamplingConfig(groups=4, group_size=4, max_new_tokens=40, backend=backend)
+    for backend, concurrency in (("inline", 1), ("process", 6)):
+        sampling = SamplingConfig(
+            groups=4, group_size=4, max_new_tokens=40, backend=backend, concurrency=concurrency
+        )
         train_grpo(config_of(taught, student, steps=2, sampling=sampling), tmp_path / backend)
         found.append(weights(tmp_path / backend / "last"))
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
@@ -169,7 +194,7 @@ def spoiled(taught: School, out: Path) -> tuple[str, str]:
     files = source.environment_files(sound.spec.environment_id)
     spec = sound.spec.model_copy(update={"id": f"{sound.spec.id}-spoiled"})
     verifier = 'def verify(answer, initial, final):\n    raise RuntimeError("spoiled")\n'
-    with DatasetWriter(out, name="spoiled") as writer:
+    with DatasetWriter(out, name="spoiled", compiled=True) as writer:
         assert files.database is not None
         writer.add_environment(
             EnvironmentBundle(
@@ -282,6 +307,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(
     alone = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=alone) as cut:
         assert cut.stdout is not None
+        assert "plays" in next(cut.stdout)
         next(cut.stdout)  # one step is done; the next one is under way
         cut.send_signal(signal.SIGKILL)
     with one_thread():
@@ -320,16 +346,21 @@ def test_without_an_update_the_policy_is_its_own_reference(
     assert line["policy/kept_mass"] < 1
 
 
-def test_equal_rewards_end_the_run_early(taught: School, tmp_path: Path) -> None:
-    config = config_of(taught, taught.model, steps=30)  # random weights never pass
-    with pytest.raises(RewardError, match="first 8 steps"):
+@pytest.mark.parametrize(("steps", "seen"), [(30, 8), (1, 1)])
+def test_equal_rewards_end_the_run_with_an_error(
+    taught: School, tmp_path: Path, caplog: pytest.LogCaptureFixture, steps: int, seen: int
+) -> None:
+    config = config_of(taught, taught.model, steps=steps)  # random weights never pass
+    with pytest.raises(RewardError, match=f"first {seen} steps"):
         train_grpo(config, tmp_path)
+    if steps > 1:  # else the error is what is said at once
+        assert "none of 16 rollouts passed; GRPO learns from groups" in caplog.text
 
 
 def test_a_config_that_can_not_work_is_refused_before_any_step(
     taught: School, student: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="no task in split"):
+    with pytest.raises(ConfigError, match="no task in split 'validation': 10 in 'train'"):
         train_grpo(config_of(taught, student, split="validation"), tmp_path / "a")
     config = config_of(taught, student, steps=1)
     train_grpo(config, tmp_path / "b")

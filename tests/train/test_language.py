@@ -127,6 +127,6 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     language._identifier.cache_clear()
     with pytest.raises(MissingExtraError) as caught:
         language_of("This is certainly long enough to be told.")
-    assert "envgen[train]" in caught.value.hint
+    assert "envgen-gym[train]" in caught.value.hint
     monkeypatch.undo()
     assert language_of("This is certainly long enough to be told.") == "en"

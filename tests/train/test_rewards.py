@@ -309,6 +309,17 @@ def test_a_constant_reward_is_told_once_enough_was_seen() -> None:
     )
 
 
+def test_where_nothing_passes_prose_alone_teaches_nothing() -> None:
+    failing = rewards([rollout(0, says=ENGLISH), rollout(0, says=GERMAN)], [1, 2])
+    assert failing.total_I[0] > failing.total_I[1]
+    error = constant_reward_error([failing], first_steps=1)
+    assert "no verifier was content" in str(error)
+    partly = rewards([rollout(0), rollout(0.5, passed=False)], [1, 1])
+    solved = rewards([rollout(says=ENGLISH), rollout(says=GERMAN)], [1, 2])
+    for teaches in (partly, solved):
+        assert constant_reward_error([teaches], first_steps=1) is None
+
+
 def test_permuted_rewards_stay_in_their_group() -> None:
     values = [1, 0, 0, 1, 0, 0, 0, 1]
     table = rewards([rollout(v) for v in values], [9] * 8, [0, 1] * 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,13 @@ from numpy.typing import NDArray
 from envgen.core.errors import ConfigError
 from envgen.core.types import Message, StopReason, Trajectory, Turn
 from envgen.model.config import preset
+from envgen.model.engine import Engine, EngineConfig
 from envgen.model.modeling import DSAForCausalLM
+from envgen.model.requests import Request
+from envgen.model.sampling import SamplingParams
+from envgen.policies.dsa import reply_tokens
 from envgen.train.batch import row_batch, say
-from envgen.train.rows import NOT_ROUTED, Row, rollout_rows
+from envgen.train.rows import NOT_ROUTED, Row, rollout_rows, turn_rows
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -68,6 +73,71 @@ def test_masks_of_turns_with_and_without_truncation_join() -> None:
     assert row.mask_ids is not None
     assert row.mask_offsets.tolist() == [0, 2, 3, 3]
     assert row.mask_ids.tolist() == [3, 8, 4]
+
+
+def records(tokens: int, value: int, **more: Any) -> Arrays:
+    """Routing and key sets of so many tokens, all alike."""
+    return {
+        "routing": np.full((tokens, 1, 2), value, np.uint16),
+        "topk": np.full((tokens, 1, min(4, tokens)), value, np.int32),
+        **more,
+    }
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_each_token_has_the_records_of_the_turn_that_went_on_from_it(whole: bool) -> None:
+    """A later turn computes the end of a reply again, and may choose otherwise."""
+    second = records(6, 2) if whole else records(3, 2, captured_from=np.array(3))
+    tokens = {
+        0: turn([1, 2], [3, 4], **records(3, 1)),
+        1: turn([1, 2, 3, 4, 9, 9], [5], **second),
+    }
+    (row,) = rollout_rows(trajectory(2), tokens, 0)
+    assert row.routing is not None
+    assert row.topk is not None
+    assert row.routing[:, 0, 0].tolist() == [1, 1, 1, 2, 2, 2, NOT_ROUTED]
+    assert row.topk[:, 0, 0].tolist() == [1, 1, 1, 2, 2, 2]
+    assert row.topk.shape == (6, 1, 4 if whole else 3)
+
+
+def test_records_with_a_gap_are_refused() -> None:
+    late = records(2, 2, captured_from=np.array(4))
+    tokens = {
+        0: turn([1, 2], [3, 4], **records(3, 1)),
+        1: turn([1, 2, 3, 4, 9, 9], [5], **late),
+    }
+    with pytest.raises(ConfigError, match="from token 4 on, where 3 are known"):
+        rollout_rows(trajectory(2), tokens, 0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_turns_of_an_engine_score_as_they_were_drawn(known: bool) -> None:
+    """The second turn computes the end of the first again by other weights; what was drawn with counts."""
+    model = DSAForCausalLM(preset("tiny", vocab_size=60, index_topk=8, num_hidden_layers=2)).eval()
+    sets = SamplingParams(max_new_tokens=9, capture_topk=True)
+    first = Engine(model, EngineConfig()).generate([Request(list(range(20)), sets)])[0]
+    prompt = [*range(20), *first.ids.tolist(), 7, 8, 9]
+    with torch.no_grad():
+        for weight in (*model.indexer_parameters(), *(gate.weight for gate in model.gates())):
+            weight.normal_(0, 0.3, generator=torch.Generator().manual_seed(3))
+    start = len(prompt) - 4 if known else 0
+    again = replace(sets, capture_from=start)
+    second = Engine(model, EngineConfig()).generate([Request(prompt, again)])[0]
+    (row,) = turn_rows([reply_tokens(first).arrays(), reply_tokens(second).arrays()], 0)
+    assert row.topk is not None
+    assert row.routing is not None
+    assert row.topk is not None
+    assert first.topk is not None
+    assert second.topk is not None
+    assert second.topk.shape[0] == len(prompt) + 8 - start
+    assert np.array_equal(row.topk[:28], first.topk)
+    assert np.array_equal(row.topk[28:], second.topk[28 - start :])
+    assert first.routing is not None
+    assert np.array_equal(row.routing[:28], first.routing)
+    whole = Engine(model, EngineConfig()).generate([Request(prompt, sets)])[0]
+    assert whole.topk is not None
+    assert not np.array_equal(whole.topk[:28], first.topk)  # the end alone would not show it
+    assert np.array_equal(whole.topk[start:], second.topk)
 
 
 def test_routing_covers_all_but_the_last_token() -> None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from envgen.train import scoring
 from envgen.train.scoring import Support, score
 
 
@@ -42,6 +46,48 @@ def test_equals_a_slow_reference(data: st.DataObject) -> None:
     (ours,) = torch.autograd.grad(found.logp_N.sum(), logits, retain_graph=True)
     (reference,) = torch.autograd.grad(torch.stack(expected).sum(), logits)
     torch.testing.assert_close(ours, reference)
+
+
+class _Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
+    """Notes the elements of every new array that an operation gives, but of views and in-place ones."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's
+        self.found: list[int] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        given = {one.untyped_storage().data_ptr() for one in args if isinstance(one, Tensor)}
+        for one in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(one, Tensor) and one.untyped_storage().data_ptr() not in given:
+                self.found.append(one.numel())
+        return out
+
+
+def test_entropy_takes_the_same_memory_for_any_number_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scoring, "ENTROPY_VALUES", 1000)
+    for count in (20, 200):
+        logits = torch.randn(count, 100, generator=torch.Generator().manual_seed(1))
+        whole = logits.logsumexp(-1)
+        with _Sizes() as sizes:
+            found = scoring._entropy(logits, whole, torch.arange(count))
+        assert max(sizes.found) == 1000
+        p = logits.softmax(-1)
+        torch.testing.assert_close(found, -(p * p.log()).sum(-1))
+
+
+def test_rows_that_were_truncated_ask_nothing_of_the_whole_vocabulary() -> None:
+    logits, tokens = torch.randn(50, 100).requires_grad_(), torch.zeros(50, dtype=torch.int64)
+    truncated = support_of([[0, 1]] * 50)
+    with _Sizes() as sizes:
+        one = score(logits, tokens, 1.0, truncated)
+    assert sum(count >= logits.numel() for count in sizes.found) == 1  # the scaled logits
+    mixed = score(logits, tokens, 1.0, support_of([[0, 1]] * 49 + [[]]))
+    assert torch.equal(one.entropy_N[:49], mixed.entropy_N[:49])
+    p = logits[49].detach().softmax(-1)
+    torch.testing.assert_close(mixed.entropy_N[49], -(p * p.log()).sum())
 
 
 def test_a_token_outside_its_support_is_refused() -> None:

@@ -20,12 +20,13 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding, EncodingConfig, load_encoding, make_encoding
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
+from envgen.rollout.task_tools import TaskTools
 from envgen.store.runs import RunStore
 from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.metrics import read_metrics
 from envgen.train.optimize import OptimizerConfig
 from envgen.train.sft import TaughtRow
-from envgen.train.teach import TaskTools, teacher_rows
+from envgen.train.teach import teacher_rows
 
 
 class Lessons(NamedTuple):
@@ -44,6 +45,7 @@ def collect(dataset: Path, script: Any, out: Path, style: Style | None, *tasks: 
             style=style,
             task_ids=tasks,
             backend="inline",
+            preflight=False,
         )
         assert rollout(config).errors == 0
     return out

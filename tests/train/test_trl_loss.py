@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def config_of(settings: dict[str, Any]) -> GRPOConfig:
         kl_coef=settings["beta"],
         kl_form="unbiased" if settings["use_bias_correction_kl"] else "k3",
         off_policy_mask=settings["off_policy_mask_threshold"] is not None,
-        off_policy_delta=settings["off_policy_mask_threshold"],
+        off_policy_delta=settings["off_policy_mask_threshold"] or 1.0,
         old="recomputed",
         tis_cap=settings["tis_cap"],
     )
@@ -74,9 +75,15 @@ def batch_of(config: GRPOConfig) -> TokenBatch:
 
 
 def ours(case: dict[str, Any]) -> tuple[Loss, TokenBatch]:
+    """Our loss; of KL beside recomputed probabilities with TRL's ratio, which is not the sampler's."""
     config = config_of(case["settings"])
-    batch = batch_of(config)
-    return grpo_loss(batch, config, config.off_policy_delta or 1.0), batch
+    batch, delta = batch_of(config), config.off_policy_delta
+    if config.tis_cap is None or not config.kl_coef:
+        return grpo_loss(batch, config, delta), batch
+    found = grpo_loss(batch, config.model_copy(update={"kl_coef": 0.0}), delta)
+    only_kl = replace(batch, sampler_N=None, advantage_I=torch.zeros_like(batch.advantage_I))
+    kl = grpo_loss(only_kl, config.model_copy(update={"tis_cap": None}), delta)
+    return replace(found, loss=found.loss + kl.loss), batch
 
 
 @pytest.mark.parametrize("name", CASES)

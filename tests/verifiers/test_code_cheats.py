@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from code_cheats import CHEATS, RAW, Cheat
 from envgen.core.code_types import CodeTests
 from envgen.core.types import Score, Submission
 from envgen.pipelines.code.split import TEST_RULES, classify
+from envgen.pipelines.code.verdicts import prove_verdicts
 from envgen.sandboxes.workspace import Workspace
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests
@@ -27,7 +29,9 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def verifier(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> CodeVerifier:
     workspace = toy_python.workspace(repo, tmp_path_factory.mktemp("built"))
-    return CodeVerifier(workspace, code_tests(repo))
+    gold = toy_python.instance(repo).gold_patch.encode()
+    proven = prove_verdicts(workspace, code_tests(repo), gold, rehearsals=1)
+    return CodeVerifier(workspace, proven.tests)
 
 
 def code_tests(repo: Path) -> CodeTests:
@@ -37,7 +41,6 @@ def code_tests(repo: Path) -> CodeTests:
         test_patch=toy_python.instance(repo).test_patch,
         test_files=tuple(path for path in files if classify(path, "python") == "test"),
         test_paths=TEST_RULES["python"],
-        canary_files=("tests/test_cart.py", "tests/test_count.py"),
         fail_to_pass=toy_python.FAIL_TO_PASS,
         pass_to_pass=toy_python.PASS_TO_PASS,
     )
@@ -73,6 +76,39 @@ def test_a_trick_scores_nothing(verifier: CodeVerifier, cheat: Cheat) -> None:
     score = verifier.verify_patch(patch)
     assert score.value == 0, cheat.name
     assert score.reasons
+
+
+SCATTER = """
+import os, sys
+for word in sys.argv:
+    if word.startswith("--junitxml="):
+        folder = os.path.dirname(word.partition("=")[2])
+        for number in range(COUNT):
+            with open(f"{folder}/z{number}.xml", "wb") as report:
+                report.truncate(SIZE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "told"),
+    [(6_000, 0, "more than 5000 report files"), (12, 60 << 20, "the report can't be read")],
+    ids=["many", "sparse"],
+)
+def test_reports_that_would_fill_this_machine_score_nothing(
+    verifier: CodeVerifier, count: int, size: int, told: str
+) -> None:
+    scatter = SCATTER.replace("COUNT", str(count)).replace("SIZE", str(size))
+    cart = toy_python.FIXED + scatter
+    patch = diff_of(verifier.workspace, Cheat("scatter", {"src/shop/cart.py": cart.encode()}))
+    tracemalloc.start()
+    try:
+        score = verifier.verify_patch(patch)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert score.value == 0
+    assert told in " ".join(score.reasons)
+    assert peak < 400 << 20  # the sparse ones are 720 MB
 
 
 @pytest.mark.parametrize("name", RAW)

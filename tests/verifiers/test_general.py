@@ -7,7 +7,7 @@ import pytest
 from tiny_dataset import BOOK_SCHEMA, BOOK_VERIFIER, CHEAPEST_SCHEMA, CHEAPEST_VERIFIER
 
 from envgen.core.errors import VerifierError
-from envgen.core.types import Submission
+from envgen.core.types import Schema, Submission
 from envgen.sandboxes.verifier import VerifierHost
 from envgen.verifiers.base import BatchVerifier, Verifier
 from envgen.verifiers.general import GeneralVerifier
@@ -41,6 +41,37 @@ def test_score_and_reasons(
     assert score.value == float(not reasons)
     for found, expected in zip(score.reasons, reasons, strict=True):
         assert found.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("raw", "passed"),
+    [
+        ("3", True),
+        ("3.0", True),
+        ("```json\n3\n```", True),
+        ("3.5", False),
+        ("```json\n3\n```\n3", False),
+        ('"3"', False),
+    ],
+)
+def test_what_is_3_in_json_is_3(
+    host: VerifierHost, submission: Submission, raw: str, passed: bool
+) -> None:
+    source = (
+        "def verify(answer, initial, final):\n"
+        "    return [] if type(answer) is int and answer == 3 else ['x']\n"
+    )
+    verifier = GeneralVerifier(source, {"type": "integer"}, host)
+    assert verifier.verify(submission.model_copy(update={"raw": raw})).passed is passed
+
+
+def test_an_item_in_two_spellings_is_there_twice(
+    host: VerifierHost, submission: Submission
+) -> None:
+    schema: Schema = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    verifier = GeneralVerifier("def verify(answer, initial, final):\n    return []\n", schema, host)
+    score = verifier.verify(submission.model_copy(update={"raw": "[3, 3.0]"}))
+    assert score.reasons == ("schema: has the same item twice",)
 
 
 def test_nothing_submitted_is_a_score(host: VerifierHost, submission: Submission) -> None:

@@ -1,4 +1,4 @@
-"""Tricks beyond Python, each tried for real on a toy project: real ones, and caught by the copies inside."""
+"""Tricks beyond Python, each tried for real on a toy project, and caught by look-alikes or alarms."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import toy_languages
-from code_runs import need, node_packages
+from code_runs import MAVEN, need, node_packages
 from language_cheats import LANGUAGE_CHEATS, MORE, LanguageCheat
 
-from envgen.core.code_types import Instance
+from envgen.core.code_types import Instance, VerdictKind
 from envgen.core.types import Score
 from envgen.pipelines.code.validate import validate_instance
 from envgen.pipelines.code.validation import ValidateConfig
+from envgen.pipelines.code.verdicts import prove_verdicts
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
 from envgen.verifiers.code_run import run_tests
 from envgen.verifiers.program_canaries import ALARMS
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.toolchain, pytest.mark.slow]
+ALARMED = ("c", "cpp")
 NEEDS = {
     "javascript": (("node",), "nodejs (20 or later)"),
     "typescript": (("node", "npm"), "nodejs npm"),
     "c": (("cc", "cmake", "ninja"), "gcc cmake ninja-build"),
     "cpp": (("c++", "cmake", "ninja", "/usr/include/gtest/gtest.h"), "g++ cmake libgtest-dev"),
     "go": (("go", "gotestsum"), "golang-go gotestsum"),
-    "java": (("mvn", "javac"), "maven default-jdk-headless junit5 libsurefire-java"),
+    "java": MAVEN,
     "php": (("phpunit",), "phpunit php-xml php-mbstring"),
 }
 
@@ -43,10 +45,19 @@ def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeV
                 npm = node_packages(tmp_path_factory.mktemp("npm"), "typescript@5", "vitest@3")
             folder = tmp_path_factory.mktemp(language)
             found = toy_languages.verifier(language, folder, more=MORE.get(language), packages=npm)
-            made[language] = with_alarms(found) if language in ("c", "cpp") else found
+            made[language] = with_alarms(found) if language in ALARMED else proven(found)
         return made[language]
 
     return verifier
+
+
+def proven(verifier: CodeVerifier) -> CodeVerifier:
+    """The verifier, with the questions that hold on the gold patch."""
+    gold = toy_languages.gold(verifier.workspace.recipe.language)
+    found = prove_verdicts(verifier.workspace, verifier.tests, gold, rehearsals=0)
+    kinds = {one.kind for one in found.tests.verdicts.values()}
+    assert kinds == {VerdictKind.MANY, VerdictKind.ONE_BIT}, found.tests.verdicts
+    return CodeVerifier(verifier.workspace, found.tests)
 
 
 def with_alarms(verifier: CodeVerifier) -> CodeVerifier:
@@ -78,8 +89,16 @@ def diff_of(verifier: CodeVerifier, cheat: LanguageCheat) -> bytes:
         return opened.diff()
 
 
-@pytest.mark.parametrize("language", NEEDS)
-def test_the_fix_passes_beside_copies_that_fail(
+@pytest.mark.parametrize("language", [one for one in NEEDS if one not in ALARMED])
+def test_the_fix_passes_among_look_alikes(
+    language: str, verifiers: Callable[[str], CodeVerifier]
+) -> None:
+    score = verifiers(language).verify_patch(toy_languages.gold(language))
+    assert score.passed, score.reasons
+
+
+@pytest.mark.parametrize("language", ALARMED)
+def test_the_fix_passes_with_alarms_set(
     language: str, verifiers: Callable[[str], CodeVerifier]
 ) -> None:
     verifier = verifiers(language)
@@ -93,15 +112,15 @@ def test_the_fix_passes_beside_copies_that_fail(
 
 
 @pytest.mark.parametrize("cheat", LANGUAGE_CHEATS, ids=lambda cheat: cheat.name.replace(" ", "-"))
-def test_a_trick_is_caught_by_a_copy_inside_the_test_file(
+def test_a_trick_is_caught_by_look_alikes_or_alarms(
     cheat: LanguageCheat, verifiers: Callable[[str], CodeVerifier]
 ) -> None:
-    """The gate's sabotage test: without those copies the trick mends every test that matters."""
+    """The gate's sabotage test: without them the trick mends every test that matters."""
     verifier = verifiers(cheat.language)
     patch = diff_of(verifier, cheat)
     with ThreadPoolExecutor(2) as pool:  # Debian's Maven sleeps after the tests
         without = pool.submit(judged, verifier, patch, canary_files=(), alarms={}, registered={})
-        score = judged(verifier, patch)
+        score = verifier.verify_patch(patch)
     believed = without.result()
     wanted = {test: believed.tests.get(test) for test in verifier.tests.fail_to_pass}
     assert set(wanted.values()) == {"pass"}, believed.reasons
@@ -121,23 +140,47 @@ def test_what_build_files_register_is_compared(
     assert score.reasons[0].startswith("forged: what the build files register as "), score.reasons
 
 
-def test_a_copy_that_does_not_compile_is_told_and_can_be_left_out(
+SMALL = """\
+diff --git a/small_test.go b/small_test.go
+new file mode 100644
+--- /dev/null
++++ b/small_test.go
+@@ -0,0 +1,10 @@
++package ranges
++
++import "testing"
++
++func TestSmall(t *testing.T) {
++\twant := uint8(255)
++\tif got := uint8(255); got != want {
++\t\tt.Fatal(got)
++\t}
++}
+"""
+
+
+def test_a_wrong_value_that_does_not_compile_costs_no_other_question(
     verifiers: Callable[[str], CodeVerifier],
 ) -> None:
-    verifier, typed = verifiers("go"), "other/typed_test.go"
-    exam = exam_of(verifier.tests).model_copy(
-        update={"canary_files": (typed, *verifier.tests.canary_files)}
+    verifier = verifiers("go")
+    small = "example.com/ranges::TestSmall"
+    tests = verifier.tests.model_copy(
+        update={
+            "test_patch": verifier.tests.test_patch + SMALL,
+            "pass_to_pass": (*verifier.tests.pass_to_pass, small),
+            "questions": (),
+            "verdicts": {},
+        }
     )
-    gold = toy_languages.gold("go")
-    run = run_tests(verifier.workspace, exam, gold)
-    assert typed in run.unsound_files, run.reason  # its package holds the runner's canaries
-    bare = exam.model_copy(update={"bare_files": run.unsound_files})
-    again = run_tests(verifier.workspace, bare, gold)
-    assert again.unsound_files == ()
-    assert score_run(again, verifier.tests).passed
+    found = prove_verdicts(verifier.workspace, tests, toy_languages.gold("go"), rehearsals=0).tests
+    assert {kind.kind for kind in found.verdicts.values()} == {
+        VerdictKind.MANY,
+        VerdictKind.ONE_BIT,
+    }
+    assert all(small not in question.tests for question in found.questions)
 
 
-def test_proving_finds_which_test_files_can_have_copies(
+def test_proving_finds_which_tests_can_have_look_alikes(
     verifiers: Callable[[str], CodeVerifier],
 ) -> None:
     verifier = verifiers("javascript")
@@ -159,6 +202,6 @@ def test_proving_finds_which_test_files_can_have_copies(
         test_paths=verifier.tests.test_paths,
     )
     assert found.tests is not None, found.details
-    assert found.tests.canary_files == ("test/ranges.test.js",)
+    assert found.tests.verdicts == verifier.tests.verdicts
     assert set(found.tests.fail_to_pass) == set(verifier.tests.fail_to_pass)
-    assert found.runs == 5
+    assert found.runs == 5 + 4  # the last ones prove the verdicts

@@ -1,4 +1,4 @@
-"""Tricks against runners that the toy projects don't use: each works without copies, which catch it."""
+"""Tricks against runners that no toy project uses: each works without look-alikes, which catch it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 import toy_repository
 from code_runs import need, node_packages
 
-from envgen.core.code_types import CodeLanguage, CodeTests, Recipe, Status
+from envgen.core.code_types import CodeLanguage, CodeTests, Recipe, Status, VerdictKind
+from envgen.pipelines.code.verdicts import prove_verdicts
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import base_tree, build_workspace
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
@@ -238,17 +239,17 @@ def built(name: str, folder: Path, npm: Path | None) -> CodeVerifier:
         runner=name,
         test_patch=patch,
         test_files=(project.test,),
-        canary_files=after.canary_files,
         fail_to_pass=tuple(good & failing),
         pass_to_pass=tuple(good - failing),
     )
     assert (len(tests.fail_to_pass), len(tests.pass_to_pass)) == (1, 1)
-    assert tests.canary_files == (project.test,)
-    return CodeVerifier(workspace, tests)
+    proven = prove_verdicts(workspace, tests, gold, rehearsals=0).tests
+    assert [one.kind for one in proven.verdicts.values()] == [VerdictKind.MANY]
+    return CodeVerifier(workspace, proven)
 
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.replace(" ", "-"))
-def test_a_trick_is_caught_by_copies_alone(
+def test_a_trick_is_caught_by_look_alikes_alone(
     cheat: str, verifiers: Callable[[str], CodeVerifier]
 ) -> None:
     name, text = CHEATS[cheat]
@@ -256,10 +257,9 @@ def test_a_trick_is_caught_by_copies_alone(
     with verifier.workspace.open() as opened:
         opened.write(PROJECTS[name].source, text.encode())
         patch = opened.diff()
-    exam = exam_of(verifier.tests)
-    without = run_tests(verifier.workspace, exam.model_copy(update={"canary_files": ()}), patch)
+    without = run_tests(verifier.workspace, exam_of(verifier.tests), patch)
     believed = score_run(without, verifier.tests)
-    assert believed.tests.get(verifier.tests.fail_to_pass[0]) == "pass", believed.reasons
-    score = score_run(run_tests(verifier.workspace, exam, patch), verifier.tests)
+    assert believed.passed, believed.reasons
+    score = verifier.verify_patch(patch)
     assert score.value == 0
     assert score.reasons[0].startswith("forged: "), score.reasons

@@ -16,7 +16,10 @@ from junitparser import Attr, Error, Failure, Skipped
 from junitparser import TestCase as CaseElement
 
 from envgen.core.code_types import Status
+from envgen.core.errors import ReportError
 
+MAX_SUITES = 1 << 16
+"""Letters in the names of suites inside one another."""
 MAX_MESSAGE = 2_000
 """Characters kept of what a test says about its failure."""
 NOT_RUN = frozenset({"notrun", "disabled", "skipped", "suppressed", "ignored"})
@@ -84,6 +87,8 @@ def raw_cases(root: Element) -> Iterator[RawCase]:
             file = _file_of(element) or place.file
             name = element.get("name", "") if tag == "testsuite" else ""
             suites = " > ".join(filter(None, (place.suites, name)))
+            if len(suites) > MAX_SUITES:  # each level copies the names of those above
+                raise ReportError(f"suites have more than {MAX_SUITES} letters of names")
             stack.extend(_Place(child, file, suites) for child in reversed(element))
     if root.find(GO_PROPERTY) is not None and (errors := root.get("errors", "0")) != "0":
         message = f"{errors} packages could not be built; the report has no word of them"
@@ -139,7 +144,11 @@ def _status(element: Element, results: list[Result]) -> Status:
     if any(isinstance(result, Failure) for result in results):
         return Status.FAIL
     states = {element.get("status", "").lower(), element.get("result", "").lower()}
-    return Status.SKIP if states & NOT_RUN else Status.PASS
+    todo = any(
+        (one.get("name"), one.get("value")) == ("status", "todo")  # see the runner jest
+        for one in element.iter("property")
+    )
+    return Status.SKIP if todo or states & NOT_RUN else Status.PASS
 
 
 def _skipped(result: Skipped) -> Status:

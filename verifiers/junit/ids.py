@@ -19,12 +19,15 @@ SEPARATOR = "::"
 NEAR = timedelta(hours=36)
 """A time in a name that is this close to the run's is taken for the run's own."""
 REPLACEMENTS = (
-    (re.compile(r"\s*(?:[\[(]\d+(?:\.\d+)? ?(?:m?s|m?sec|seconds)[\])]| in \d+ m?sec)$"), ""),
+    (
+        re.compile(r"(?<!\s)\s*(?:[\[(]\d+(?:\.\d+)? ?(?:m?s|m?sec|seconds)[\])]| in \d+ m?sec)$"),
+        "",
+    ),
     (re.compile(r"(?<= at )0x[0-9a-fA-F]{6,16}\b|\b0x(?:5[56]|7[ef])[0-9a-f]{10}\b"), "<address>"),
     (re.compile(r"(?<=[A-Za-z])@[0-9a-f]{6,8}\b(?!\.)"), "@<hash>"),
     (
         re.compile(
-            r"(?:/private)?(?:/var/folders/[\w/+-]+/T|/var/tmp|/tmp)/[^\s/\])'\",]+(?:/pytest-\d+)?"
+            r"(?:/private)?(?:/var/folders/[\w+-]+/[\w+-]+/T|/var/tmp|/tmp)/[^\s/\])'\",]+(?:/pytest-\d+)?"
         ),
         "<tmp>",
     ),

@@ -10,6 +10,8 @@ from envgen.core.errors import ReportError
 from envgen.verifiers.junit.decode import decode, without_controls, without_doctype
 from envgen.verifiers.junit.recover import recover
 
+MAX_TAGS = 2_000_000
+
 
 class Parsed(NamedTuple):
     """The root of a report, and whether the XML had to be mended."""
@@ -34,6 +36,8 @@ def parse_xml(content: bytes, name: str) -> Parsed:
         )
     text, repaired = decode(content)
     text = without_doctype(text)
+    if (tags := text.count("<")) > MAX_TAGS:  # before each takes memory of its own
+        raise ReportError(f"{name!r} has {tags} tags; at most {MAX_TAGS} are read")
     try:
         return Parsed(ElementTree.fromstring(text), repaired)
     except (ElementTree.ParseError, ValueError):

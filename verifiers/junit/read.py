@@ -11,12 +11,14 @@ from envgen.core.errors import ReportError
 from envgen.verifiers.junit.cases import RawCase, local_name, raw_cases
 from envgen.verifiers.junit.ids import normalised_ids
 from envgen.verifiers.junit.parse import parse_xml
-from envgen.verifiers.junit.sources import Source, files_of, naive_utc
+from envgen.verifiers.junit.sources import MAX_BYTES, Source, files_of, naive_utc
 
 WORST_FIRST = (Status.ERROR, Status.FAIL, Status.SKIP, Status.XFAIL, Status.PASS)
 RANK = {status: rank for rank, status in enumerate(WORST_FIRST)}
 
 SUITES = ("testsuites", "testsuite")
+MAX_CASES = 250_000
+"""Of a whole run: larger suites than any we know; what a change could add costs memory and time."""
 
 
 def read_junit(
@@ -43,6 +45,7 @@ def read_junit(
     cases: list[RawCase] = []
     names: list[str] = []
     repaired = False
+    letters = 0
     files = files_of(source)
     for file in files:
         parsed = parse_xml(file.content, file.name)
@@ -51,7 +54,11 @@ def read_junit(
         names.append(file.name)
         repaired = repaired or parsed.repaired
         moment = moment or _timestamp(parsed.root) or file.moment
-        cases.extend(raw_cases(parsed.root))
+        for case in raw_cases(parsed.root):
+            cases.append(case)
+            letters += len(case.file) + len(case.classname) + len(case.name)
+            if len(cases) > MAX_CASES or letters > MAX_BYTES:
+                raise ReportError(f"the report has over {MAX_CASES} cases, or endless names")
     if not names:
         looked = ", ".join(repr(file.name) for file in files[:3]) or "an empty folder"
         raise ReportError(
@@ -83,6 +90,6 @@ def _merged(cases: Sequence[RawCase], ids: Sequence[TestId]) -> tuple[TestCase, 
         if known is None or RANK[case.status] < RANK[known.status]:
             worst[id_] = case
     return tuple(
-        TestCase(id=id_, status=case.status, seconds=seconds[id_], message=case.message)
+        TestCase(id=id_, status=case.status, seconds=min(seconds[id_], 1e9), message=case.message)
         for id_, case in worst.items()
     )

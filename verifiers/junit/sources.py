@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from envgen.core.errors import ReportError
 
-MAX_BYTES = 256 << 20
+MAX_BYTES = 64 << 20
 """Bytes of all files of a report together."""
-MAX_FILES = 20_000
+MAX_FILES = 5_000
 
 Source = Path | str | bytes | Mapping[str, bytes]
 
@@ -45,7 +45,10 @@ def files_of(source: Source) -> list[ReportFile]:
 
 def naive_utc(moment: datetime) -> datetime:
     """The same moment without a time zone, in UTC; without one it is taken for UTC."""
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    try:
+        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:  # at an end of the calendar
+        return moment.replace(tzinfo=None)
 
 
 def _read(path: Path) -> Iterator[ReportFile]:

@@ -11,9 +11,11 @@ from envgen.verifiers.runners import base, javascript
 VARIABLES = (
     "JEST_JUNIT_ADD_FILE_ATTRIBUTE=true JEST_JUNIT_CLASSNAME='{classname}' JEST_JUNIT_TITLE='{title}' "
     "JEST_JUNIT_ANCESTOR_SEPARATOR=' > ' JEST_JUNIT_SUITE_NAME='{filepath}' "
-    "JEST_JUNIT_REPORT_TEST_SUITE_ERRORS=true"
+    "JEST_JUNIT_REPORT_TEST_SUITE_ERRORS=true JEST_JUNIT_TEST_CASE_PROPERTIES_JSON_FILE=status.js"
 )
-"""Without the last one a file that can't be loaded is left out of the report."""
+"""Without the errors of suites a file that can't be loaded is left out of the report."""
+STATUS = "module.exports = test => ({status: test.status})"
+"""jest-junit writes ``test.todo`` as a test that passed; so each test tells its status as a property."""
 
 
 class Jest:
@@ -30,7 +32,10 @@ class Jest:
 
     def shell(self, report_dir: str, files: Sequence[str] = (), options: str = "") -> str:
         """See ``Runner``; files can be limited."""
-        output = f"JEST_JUNIT_OUTPUT_FILE={base.quoted([f'{report_dir}/jest.xml'])}"
+        folder = base.quoted([report_dir])
+        output = (
+            f"JEST_JUNIT_OUTPUT_FILE={folder}/jest.xml JEST_JUNIT_TEST_CASE_PROPERTIES_DIR={folder}"
+        )
         reporter = f"--reporters={javascript.resolved('jest-junit')}"
         command = base.joined(
             output,
@@ -41,7 +46,8 @@ class Jest:
         )
         if files:
             command += f" --runTestsByPath {base.quoted(files)}"
-        return f"{base.prepared(report_dir)} && {javascript.TOOLS} && {command}"
+        status = f"echo '{STATUS}' > {folder}/status.js"
+        return f"{base.prepared(report_dir)} && {status} && {javascript.TOOLS} && {command}"
 
     def canaries(
         self, nonce: str, repo_files: base.Files, near: Sequence[str] = ()

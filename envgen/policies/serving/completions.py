@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from envgen.policies.serving import replies
 from envgen.policies.serving.captured import captured, require_whole
-from envgen.policies.serving.errors import ApiError
+from envgen.policies.serving.errors import ApiError, too_long
 from envgen.policies.serving.fields import CompletionBody, GenerateBody
 from envgen.policies.serving.generation import Generation, IdReader, Sample, Step, TextReader
 from envgen.policies.serving.service import Service
@@ -212,7 +212,7 @@ def _prompts(
 ) -> list[list[int]]:
     """The prompts' ids; control tokens in a text count."""
     if isinstance(given, str):
-        return [service.encoding.tokenizer.encode(given)]
+        return [_encode(service, given)]
     if given and isinstance(given[0], int):
         return [_ids(given)]
     if not 1 <= len(given) <= MAX_PROMPTS:
@@ -221,11 +221,17 @@ def _prompts(
             code="invalid_value",
             param="prompt",
         )
-    encode = service.encoding.tokenizer.encode
     return [
-        encode(one) if isinstance(one, str) else _ids(one)
+        _encode(service, one) if isinstance(one, str) else _ids(one)
         for one in cast("list[str] | list[list[int]]", given)
     ]
+
+
+def _encode(service: Service, text: str) -> list[int]:
+    ids = service.encoding.tokenizer.limited(service.local.window).encode(text)
+    if len(ids) >= service.local.window:
+        raise too_long(service.local.window, len(ids))  # before the other prompts are looked at
+    return ids
 
 
 def _ids(given: list[int]) -> list[int]:

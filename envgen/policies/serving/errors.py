@@ -42,11 +42,12 @@ class ApiError(Exception):
 _TYPES = {401: "authentication_error", 429: "rate_limit_error", 503: "overloaded_error"}
 
 
-def too_long(num_prompt: int, window: int) -> ApiError:
-    """The prompt does not fit the model's window; worded as clients look for it."""
+def too_long(window: int, num_prompt: int | None = None) -> ApiError:
+    """The prompt does not fit the model's window; worded as clients look for it. None: by far."""
+    shown = "more" if num_prompt is None else num_prompt
     return ApiError(
         f"This model's maximum context length is {window} tokens, of which one is for the reply; the "
-        f"prompt has {num_prompt}. Make it shorter.",
+        f"prompt has {shown}. Make it shorter.",
         code="context_length_exceeded",
         param="messages",
     )

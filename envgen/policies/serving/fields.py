@@ -10,6 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from envgen.core.limits import Label, Real, Text, Whole
+from envgen.model.sampling import MIN_TEMPERATURE
+
 MAX_STOPS = 16
 MAX_STOP_CHARS = 256
 MAX_CHOICES = 128
@@ -22,7 +25,7 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    model: str
+    model: Label
 
     user: Any = None
     metadata: Any = None
@@ -47,14 +50,21 @@ class Draw(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    temperature: Annotated[Real, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[Real, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[Whole, Field(ge=-1)] | None = None
     """-1 and 0: all."""
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
+    max_tokens: Annotated[Whole, Field(ge=1)] | None = None
+    seed: Whole | None = None
+    stop: Label | list[Label] | None = None
     skip_special_tokens: bool = True
+
+    @field_validator("temperature")
+    @classmethod
+    def _not_next_to_nothing(cls, given: float | None) -> float | None:
+        if given and given < MIN_TEMPERATURE:
+            raise ValueError(f"0 for greedy, or at least {MIN_TEMPERATURE}")
+        return given
 
     @field_validator("stop")
     @classmethod
@@ -85,12 +95,12 @@ class Captured(BaseModel):
 class Choices(Draw):
     """What chat and text completions share beyond ``Draw``."""
 
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    n: Annotated[Whole, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    frequency_penalty: Real | None = None
+    presence_penalty: Real | None = None
+    logit_bias: dict[Label, Real] | None = None
 
     @field_validator("frequency_penalty", "presence_penalty", "logit_bias")
     @classmethod
@@ -119,14 +129,14 @@ class Choices(Draw):
 class ChatBody(Body, Captured, Choices):
     """``POST /v1/chat/completions``."""
 
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
-    tools: list[dict[str, Any]] | None = None
+    messages: Annotated[list[dict[Label, Any]], Field(min_length=1)]
+    tools: list[dict[Label, Any]] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
-    response_format: dict[str, Any] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    response_format: dict[Label, Any] | None = None
+    max_completion_tokens: Annotated[Whole, Field(ge=1)] | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: Annotated[Whole, Field(ge=0, le=20)] | None = None
 
     @field_validator("tool_choice")
     @classmethod
@@ -157,8 +167,8 @@ class ChatBody(Body, Captured, Choices):
 class CompletionBody(Body, Captured, Choices):
     """``POST /v1/completions``; the prompt is a text or token ids, or a list of either."""
 
-    prompt: str | list[str] | list[int] | list[list[int]]
-    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    prompt: Text | list[Text] | list[Whole] | list[list[Whole]]
+    logprobs: Annotated[Whole, Field(ge=0, le=20)] | None = None
     echo: Literal[False] | None = None
     suffix: None = None
     best_of: Literal[1] | None = None
@@ -167,7 +177,7 @@ class CompletionBody(Body, Captured, Choices):
 class GenerateParams(Draw):
     """``sampling_params`` of ``POST /inference/v1/generate``."""
 
-    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    logprobs: Annotated[Whole, Field(ge=0, le=20)] | None = None
 
 
 class GenerateBody(Body, Captured):
@@ -180,10 +190,10 @@ class GenerateBody(Body, Captured):
 class TokenizeBody(Body):
     """``POST /tokenize``: a conversation or a text."""
 
-    messages: list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
+    messages: list[dict[Label, Any]] | None = None
+    tools: list[dict[Label, Any]] | None = None
     add_generation_prompt: bool = True
-    prompt: str | None = None
+    prompt: Text | None = None
     add_special_tokens: bool = True
     """Taken for vLLM's sake; this tokenizer adds none to a text."""
 
@@ -197,4 +207,4 @@ class TokenizeBody(Body):
 class DetokenizeBody(Body):
     """``POST /detokenize``."""
 
-    tokens: list[Annotated[int, Field(ge=0)]]
+    tokens: list[Annotated[Whole, Field(ge=0)]]

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from envgen.core import seeding
+from envgen.core.limits import Label
 from envgen.core.types import Message
 from envgen.model.engine import Stats
 from envgen.model.requests import Request
@@ -30,17 +31,24 @@ _MAX_SEED = 1 << 64
 class ServeConfig(LocalModelConfig):
     """A model folder behind a port."""
 
-    host: str = "127.0.0.1"
+    host: Label = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65_535)
     """0: any free one."""
-    model_name: str | None = None
+    model_name: Label | None = None
     """What clients call the model; None: the folder's name."""
-    api_key_env: str | None = None
+    api_key_env: Label | None = None
     """Environment variable that holds the key clients must send; None: no key is asked for."""
     max_waiting: int = Field(default=256, ge=0)
     """Replies that may wait for a place; beyond that clients are told to come back later."""
     max_body_bytes: int = Field(default=32 << 20, ge=1)
     """Of a request."""
+    idle_s: int = Field(default=75, ge=1)
+    """In so many seconds a request's headers must be whole, then its body; idle connections stay as long.
+
+    Longer than clients keep idle connections, or they would use one that is just being closed.
+    """
+    allow_hosts: tuple[Label, ...] = ()
+    """Without a key: names that clients may call it by, beside ``host``, ``localhost`` and addresses."""
 
 
 class Counters:
@@ -146,6 +154,11 @@ class Service:
         changed = EncodingConfig(**{**config.model_dump(), "response_format": schema})
         return make_encoding(changed, self.encoding.tokenizer)
 
+    def limited(self, encoding: Encoding, windows: int = 1) -> Encoding:
+        """The encoding for one prompt; raises ``TextTooLongError`` before it costs time to count tokens."""
+        tokenizer = encoding.tokenizer.limited(windows * self.local.window)
+        return make_encoding(encoding.config, tokenizer)
+
     def prompt(
         self, encoding: Encoding, messages: Sequence[Message], tools: Sequence[Tool]
     ) -> list[int]:
@@ -155,7 +168,7 @@ class Service:
             ApiError: if it has no form in this encoding.
         """
         try:
-            return encoding.prompt(messages, tools)
+            return self.limited(encoding).prompt(messages, tools)
         except EncodingError as error:
             raise ApiError(
                 f"Invalid messages: {error}.", code="invalid_value", param="messages"
@@ -233,7 +246,7 @@ class Service:
         size = self.local.engine.model.config.vocab_size
         for prompt in prompts:
             if len(prompt) >= self.local.window:
-                raise too_long(len(prompt), self.local.window)
+                raise too_long(self.local.window, len(prompt))
             if not prompt or max(prompt) >= size:
                 raise ApiError(
                     f"Invalid prompt: it needs ids below {size}, and one at least.",

@@ -22,7 +22,8 @@ def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
         ApiError: if it can't be done.
     """
     service.require_model(body.model)
-    encoding = service.encoding
+    # Twice the window: the calls of a last reply are written twice, see ``_closed``.
+    encoding = service.limited(service.encoding, windows=2)
     if body.messages is None:
         ids = encoding.tokenizer.encode(body.prompt or "")
     else:

@@ -47,6 +47,10 @@ def detect_format(row: Row) -> RecordFormat:
     if "fix_patch" in row and "org" in row:
         return FORMATS["multi-swe-bench"]
     if "patch" in row and "test_patch" not in row and "instance_id" in row:
+        if "base_commit" in row:
+            raise ConfigError(
+                f"record {row['instance_id']!r} has no test_patch", "nothing can prove it"
+            )
         return FORMATS["swe-smith"]
     if {"patch", "test_patch", "instance_id", "base_commit"} <= row.keys():
         if isinstance(row.get("created_at"), int) or "install_config" in row:

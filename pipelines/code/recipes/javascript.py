@@ -80,8 +80,7 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
         options=command.options,
         install=(*_install(files, package, cutoff), *_reporter(command)),
         build=_build(files, package, command),
-        variables={"NODE_ENV": "test", "NO_UPDATE_NOTIFIER": "1", "npm_config_offline": "true"}
-        | command.variables,
+        variables={"NO_UPDATE_NOTIFIER": "1", "npm_config_offline": "true"} | command.variables,
         cutoff=cutoff,
     )
 

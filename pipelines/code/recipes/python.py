@@ -34,6 +34,8 @@ REQUIREMENTS = re.compile(
     r"\.(txt|in)$"
 )
 _EXTRAS_REQUIRE = re.compile(r"extras_require\s*=\s*\{(.*?)\n?\s*\}", re.DOTALL | re.IGNORECASE)
+_CONSTRAINTS = f"{DEPENDENCIES}/constraints.txt"
+"""The recipe's pins; empty when it is installed for the first time."""
 _LOOSE = f"{DEPENDENCIES}/loose.toml"
 _RELEASE = re.compile(r"^\W*(?:version\s+|v|release\s+)?(\d+\.\d+(?:\.\d+)*)", re.IGNORECASE | re.M)
 _TOOLS = re.compile(
@@ -84,15 +86,17 @@ def _install(
 ) -> tuple[str, ...]:
     """First what must succeed, then what tests may want, one group at a time."""
     itself = ["-e", "."] if packaged else []
+    first = _pip(cutoff, [*itself, "pytest", "pip", "setuptools<81", "wheel"])
     commands = [
         f'uv venv -q --allow-existing --python "$PYTHON" {DEPENDENCIES}',
         *([_loose_file()] if cutoff else []),
-        _pip(cutoff, [*itself, "pytest", "pip", "setuptools<81", "wheel"]),
+        f"if [ -s {_CONSTRAINTS} ]; then {_frozen(cutoff, itself)}; else {first}; fi",
     ]
     for words in _groups(files, project):
         # the project stays in the command, or its own release could be put in its place
         left_out = shlex.quote(f"left out: {' '.join(words)}")
-        commands.append(f"{_pip(cutoff, [*itself, *words])} || echo {left_out}")
+        group = f"{_pip(cutoff, [*itself, *words])} || echo {left_out}"
+        commands.append(f"[ -s {_CONSTRAINTS} ] || {group}")
     if packaged:
         commands.append("uv pip list -q --editable --format=freeze | grep -q . # stays editable")
     commands.append(f"uv pip freeze -q --exclude-editable > {DEPENDENCIES}/pins.txt")
@@ -109,11 +113,20 @@ def _loose_file() -> str:
 def _pip(cutoff: str | None, words: list[str]) -> str:
     """Install with everything cut at the day; where that fails, with backends of today."""
     said = shlex.join(words)
-    install = f"pip install -q -c {DEPENDENCIES}/constraints.txt"
+    install = "pip install -q"
     if not cutoff:
         return f"uv {install} {said}"
     cut = f"{install} --exclude-newer {cutoff} {said}"
     return f"uv {cut} || uv --config-file {_LOOSE} {cut}"
+
+
+def _frozen(cutoff: str | None, itself: list[str]) -> str:
+    """Install the pins as they are, whatever they say of each other.
+
+    Groups were resolved one after the other, so all pins together may contradict what one of them asks for.
+    """
+    pins = f"env -u UV_EXCLUDE_NEWER uv pip install -q --no-deps -r {_CONSTRAINTS}"
+    return f"{pins} && {{ {_pip(cutoff, ['--no-deps', *itself])}; }}" if itself else pins
 
 
 def _groups(files: TreeFiles, project: dict[str, Any]) -> list[list[str]]:

@@ -13,8 +13,8 @@ def _clock(minute: int) -> str:
 
 
 _DAY = (
-    f"All of it is on one day, between {_clock(OPENS)} (minute {OPENS}) and {_clock(CLOSES)} (minute "
-    f"{CLOSES}); meetings start every {STEP} minutes from {_clock(OPENS)} on."
+    f"All of it is on one day, from {_clock(OPENS)} (minute {OPENS}) to {_clock(CLOSES)} (minute "
+    f"{CLOSES}), both included; meetings start every {STEP} minutes from {_clock(OPENS)} on."
 )
 _COUNTS = {2: "two", 3: "three", 4: "four"}
 
@@ -83,13 +83,17 @@ LEXICON = Lexicon(
         ),
         "lunch": Phrase(
             "All {count} meetings have to leave the lunch break from {param:lunch_start|clock} to "
-            "{param:lunch_end|clock} free.",
+            "{param:lunch_end|clock} free; they may end when it starts, and start when it ends.",
             rules.lunch,
         ),
         "equipment": Phrase("Meeting {k} needs a room with {equipment:word}.", rules.equipment),
         "floor": Phrase("Meeting {k} must be on floor {param:floor_{k}} or below.", rules.floor),
-        "after": Phrase("Meeting {k} can't start before {param:after_{k}|clock}.", rules.after),
-        "until": Phrase("Meeting {k} has to end by {param:until_{k}|clock}.", rules.until),
+        "after": Phrase(
+            "Meeting {k} has to start at {param:after_{k}|clock} or later.", rules.after
+        ),
+        "until": Phrase(
+            "Meeting {k} has to end at {param:until_{k}|clock} or earlier.", rules.until
+        ),
         "lag": Phrase(
             "Meeting {a} must end at least {param:lag_{a}_{b}} minutes before meeting {b} starts.",
             rules.lag,
@@ -110,7 +114,10 @@ LEXICON = Lexicon(
         },
         slots={"time_{k}": "the time of meeting {k}", "room_{k}": "the room of meeting {k}"},
     ),
-    units={"minutes": "Times are minutes after midnight: minute 600 is 10:00."},
+    units={
+        "minutes": "Times are minutes after midnight: minute 600 is 10:00. What ends at a minute is over by "
+        "then: something else may start at that very minute."
+    },
     placeholders={"room": "room name", "room_{k}": "room name", "booking": "booking id"},
 )
 """How meeting tasks are worded."""

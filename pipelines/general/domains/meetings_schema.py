@@ -86,7 +86,7 @@ def access(recipe: Recipe) -> tuple[Access, ...]:
     if recipe.task != "filter":
         tools.append(_by("list_bookings_by_room", "bookings", "room", "The bookings of a room."))
     if recipe.task in ("fixed", "place"):
-        text = "When a person is busy."
+        text = "The times at which a person is busy."
         tools.append(_list("list_people", "people", "The names of all people.", ("name",)))
         tools.append(_by("list_busy_by_person", "busy", "person", text))
     if recipe.task == "place":
@@ -117,7 +117,8 @@ def _by(tool: str, relation: str, column: str, text: str) -> Access:
         tool=tool,
         relation=relation,
         mode="list",
-        description=f"{text} Times are minutes after midnight; the end is not included.",
+        description=f"{text} They are not sorted by time. Times are minutes after midnight; the end is "
+        "not included.",
         args={column: column},
         returned_columns=("id", "start_min", "end_min"),
     )

@@ -15,7 +15,13 @@ from pydantic import JsonValue
 
 from envgen.core.ir import Clause, Goal, Problem
 from envgen.pipelines.general.blueprint import Hardened, Operator
-from envgen.pipelines.general.domains.orders_bind import Params, bind, bind_escalation, policy_of
+from envgen.pipelines.general.domains.orders_bind import (
+    Params,
+    bind,
+    bind_escalation,
+    has_other,
+    policy_of,
+)
 from envgen.pipelines.general.domains.orders_lexicon import LEXICON
 from envgen.pipelines.general.domains.orders_recipe import (
     ATTRIBUTES,
@@ -92,13 +98,17 @@ def _asked(recipe: Recipe, fields: dict[str, JsonValue]) -> tuple[tuple[Clause, 
 
 
 def _build(recipe: Recipe, rng: Random) -> Hardened | None:
-    """Rows and params for ``recipe``."""
+    """Rows and params for ``recipe``; rows that allow a sibling, if some of the draws do."""
+    found = None
     for _ in range(_DRAWS):
         tables = draw_tables(recipe, rng)
         params = bind(recipe, tables, rng)
-        if params is not None:
+        if params is None:
+            continue
+        found = found or Hardened(statement(recipe, params), tables)
+        if has_other(recipe, tables, params, rng):
             return Hardened(statement(recipe, params), tables)
-    return None
+    return found
 
 
 def _step(

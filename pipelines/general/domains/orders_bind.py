@@ -43,6 +43,21 @@ def bind(
     return next(_bind_refund(recipe, tables, rng, policy), None)
 
 
+def has_other(recipe: Recipe, tables: Tables, params: Params, rng: Random) -> bool:
+    """Whether these rows, and the policy in ``params``, allow another request by another customer."""
+    if recipe.task == "cancel":
+        own = params["customer"]
+        return any(
+            _bind_cancel({**tables, "customers": {key: row}}, rng, pending=1) is not None
+            for key, row in tables["customers"].items()
+            if key != own
+        )
+    if recipe.task != "refund":
+        return True
+    found = _bind_refund(recipe, tables, rng, policy_of(params))
+    return any(other["customer"] != params["customer"] for other in found)
+
+
 def policy_of(params: Params) -> Params:
     """The params that the policy states, and the day it is read on."""
     return {name: value for name, value in params.items() if name.startswith(_POLICY)}

@@ -24,9 +24,10 @@ def _policy(rule: str, template: str) -> Phrase:
 _ALLOWED = "refund every delivered item that the rules about {rules:list} allow"
 _ORDER = f"For order {{param:order}}: {_ALLOWED}"
 _ALL = f"For all orders of customer {{param:customer}}: {_ALLOWED}"
+_IN_FULL = "; the amount is what was paid (unit price times quantity)"
 _FEE = (
-    "; the amount is what was paid (unit price times quantity) minus a handling fee: the fee percentage "
-    "of the customer's tier, taken of what was paid and rounded down to whole cents."
+    f"{_IN_FULL} minus a handling fee: the fee percentage of the customer's tier, taken of what was paid "
+    "and rounded down to whole cents."
 )
 
 
@@ -81,8 +82,8 @@ LEXICON = Lexicon(
             rules.cancel_allowed_effect,
             kind="effect",
         ),
-        "refund_order": _refund(f"{_ORDER}.", "order", ""),
-        "refund_all": _refund(f"{_ALL}.", "customer", ""),
+        "refund_order": _refund(f"{_ORDER}{_IN_FULL}.", "order", ""),
+        "refund_all": _refund(f"{_ALL}{_IN_FULL}.", "customer", ""),
         "refund_order_fee": _refund(f"{_ORDER}{_FEE}", "order", "fee"),
         "refund_all_fee": _refund(f"{_ALL}{_FEE}", "customer", "fee"),
         "exchange": Phrase(
@@ -104,7 +105,7 @@ LEXICON = Lexicon(
         "short_window": _policy(
             "short_window",
             "Short refund windows: an item whose product is of the category {param:category} can be "
-            "refunded only up to {param:short_window} days after its delivery.",
+            "refunded only up to {param:short_window} days after its delivery, the last day included.",
         ),
         "final_sale": _policy(
             "final_sale",
@@ -116,7 +117,8 @@ LEXICON = Lexicon(
             "quantity) can't be refunded.",
         ),
         "cancel_window": Phrase(
-            "Cancelling: an order can be cancelled up to {param:cancel_days} days after it was placed.",
+            "Cancelling: an order can be cancelled up to {param:cancel_days} days after it was placed, the "
+            "last day included.",
             rules.cancel_rule,
         ),
         "escalate": Phrase(

@@ -130,10 +130,11 @@ def _rules(value: JsonValue) -> tuple[str, ...]:
 
 def refund_effect(whose: str, fee: str, fields: Fields) -> Clause:
     """Every eligible item is refunded: in full, or less the fee of the customer's tier."""
-    body: Expr = eq(new(item("status")), const("refunded"))
+    amount: Expr = _paid()
     if fee:
         share = Arith(fn="//", left=times(_paid(), _by_tier("fee_percent")), right=const(100))
-        body = both(body, eq(new(item("refund")), minus(_paid(), share)))
+        amount = minus(amount, share)
+    body = both(eq(new(item("status")), const("refunded")), eq(new(item("refund")), amount))
     expr = All(var="i", over=_eligible(whose, _rules(fields["rules"])), body=body)
     return Clause(id="refund", family="refund", expr=expr, text_key="refund")
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from envgen.core.ir import Problem
 from envgen.pipelines.general.domains import trip_rules as rules
 from envgen.pipelines.general.domains.names import person
+from envgen.pipelines.general.domains.trip_rows import HOME
 from envgen.pipelines.general.lexicon import Lexicon, Phrase
 from envgen.pipelines.general.wording import Words
 
@@ -74,7 +75,7 @@ _PHRASES |= {
     "low": Phrase(
         "If the hotel of day {day} costs at least {param:low_price} CNY but less than "
         "{param:mid_price} CNY per night, then at least one of that day's restaurants must be rated "
-        "{param:fair_rating|tenths} or higher.",
+        "{param:fair_rating|tenths} or higher. A hotel for less than {param:low_price} CNY asks for nothing.",
         rules.low,
     ),
     "budget": Phrase(
@@ -94,6 +95,7 @@ _PHRASES |= {
     ),
 }
 
+_HOME = f"{HOME} (which is not one of the cities to choose from)"
 _PARTS = "for the afternoon, and a restaurant each for the afternoon and the evening."
 
 LEXICON = Lexicon(
@@ -114,11 +116,11 @@ LEXICON = Lexicon(
         f"attraction {_PARTS}",
         "day-b": "My name is {who:text} and I have {start:date} off. Suggest a city for that day, with "
         f"a hotel, an attraction {_PARTS}",
-        "plan-a": "Hello, {who:text} here. I am planning a trip of {days} days that starts from "
-        "Hangzhou, and I need an itinerary from {start:date} to {end:date}: for each day a city, a "
+        "plan-a": "Hello, {who:text} here. I am planning a trip of {days} days that starts from my home "
+        f"in {_HOME}, and I need an itinerary from {{start:date}} to {{end:date}}: for each day a city, a "
         f"hotel, an attraction {_PARTS}",
-        "plan-b": "Can you help me put together an itinerary for {who:text} and me? We leave from "
-        "Hangzhou on {start:date}, travel for {days} days and are done on {end:date}. Every day "
+        "plan-b": "Can you help me put together an itinerary for {who:text} and me? We leave from home "
+        f"in {_HOME} on {{start:date}}, travel for {{days}} days and are done on {{end:date}}. Every day "
         f"needs a city, a hotel, an attraction {_PARTS}",
     },
     frame=rules.frame,

@@ -7,7 +7,6 @@ import re
 
 from pydantic import JsonValue
 
-from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Equals, Reach
 from envgen.core.types import Density, GateResult
 from envgen.pipelines.general.count import count
@@ -34,12 +33,9 @@ def stated(trial: Trial) -> GateResult:
     if missing or not same:
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
-    try:
-        parsed = parse(
-            trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
-        )
-    except PipelineError as error:
-        return outcome("stated", False, len(tested) + 1, reason=str(error))
+    parsed = parse(
+        trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
+    )
     differing = [
         name
         for name in ("slots", "clauses", "goal")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
-from envgen.core.errors import EnvError, VerifierError
 from envgen.core.types import (
     CallRecord,
     Density,
@@ -18,6 +18,7 @@ from envgen.core.types import (
     GoldRun,
     Probe,
 )
+from envgen.pipelines.boundary import broken, guarded
 from envgen.pipelines.general.draft import Author, Draft
 from envgen.pipelines.general.gates import (
     execution,
@@ -74,8 +75,18 @@ class Proof(NamedTuple):
 def prove(draft: Draft, hosts: Hosts, *, author: Author | None = None, seed: int = 0) -> Proof:
     """Run the gates over ``draft``; after the first failure the rest is ``not_run``.
 
-    A tool or verifier that breaks during a gate fails that gate: the draft is to blame.
+    Whatever breaks during a gate fails that gate.
+
+    Raises:
+        SandboxUnavailableError: nothing can be proven on this machine.
     """
+    try:
+        return _prove(draft, hosts, author, seed)
+    except Exception as error:  # before, between or after gates
+        return Proof((broken("proof", error),), None, (), None)
+
+
+def _prove(draft: Draft, hosts: Hosts, author: Author | None, seed: int) -> Proof:
     with TemporaryDirectory(prefix="envgen-proof-") as folder:
         with closing(Trial(draft, hosts, Path(folder), author, seed)) as trial:
             evidence = tuple(_run(trial))
@@ -93,10 +104,7 @@ def _run(trial: Trial) -> list[GateResult]:
             reason = f"gate {failed} failed"
             results.append(GateResult(gate=name, status=GateStatus.NOT_RUN, reason=reason))
             continue
-        try:
-            result = gate(trial)
-        except (EnvError, VerifierError) as error:
-            result = GateResult(gate=name, status=GateStatus.FAILED, n=1, reason=str(error))
+        result = guarded(name, partial(gate, trial))
         results.append(result)
         if result.status in (GateStatus.FAILED, GateStatus.NOT_RUN):
             failed = name

@@ -19,10 +19,12 @@ from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.revalidate import revalidate
 from envgen.pipelines.code.validation import Reason, ValidateConfig
 from envgen.policies.scripted import ScriptedPolicy
+from envgen.sandboxes.workspace.packages import PROGRAMS
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
 from envgen.store.subset import subset
 from envgen.store.writer import DatasetWriter
+from envgen.verifiers.code import CodeVerifier
 
 pytestmark = pytest.mark.bwrap
 
@@ -190,6 +192,28 @@ def test_nothing_proven_is_an_error(repo: Path, tmp_path: Path) -> None:
         generate_code(CodeConfig(), tmp_path / "other")
 
 
+def test_an_instance_that_says_nothing_is_not_even_built(repo: Path, tmp_path: Path) -> None:
+    job = Job(toy_python.instance(repo, problem_statement="Fix it", kind="commit"), repo)
+    steps: list[str] = []
+    outcome = prove(job, tmp_path, ValidateConfig(), BuildConfig(), log=steps.append)
+    assert (outcome.validation.reason, steps) == (Reason.STATEMENT, [])
+
+
+def test_what_this_machine_lacks_is_said_and_tried_again(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(PROGRAMS, "pytest", ("sh", "no-such-program"))
+        with pytest.raises(PipelineError, match="no instance was proven") as caught:
+            toy_python.generated(repo, tmp_path / "code")
+    assert "1 machine" in caught.value.hint
+    (line,) = outcomes_path(tmp_path / "code").read_text().splitlines()
+    details = from_json(Outcome, line).validation.details
+    assert "no-such-program: not found in the layer 'host'" in details
+    assert "envgen images bootstrap python" in details
+    assert toy_python.generated(repo, tmp_path / "code").tasks == 1
+
+
 def test_a_dataset_is_proven_again_from_its_files(made: Path, tmp_path: Path) -> None:
     report = revalidate(Dataset.open(made), repeats=1, backend="bubblewrap")
     assert report.passed, report.tasks
@@ -202,7 +226,7 @@ def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, go
     source = Dataset.open(made)
     (name,) = source.own_task_ids
     files = source.environment_files(source.tasks[name].environment_id)
-    with DatasetWriter(tmp_path / "bad", name="bad", register=False) as writer:
+    with DatasetWriter(tmp_path / "bad", name="bad") as writer:
         writer.add_environment(
             EnvironmentBundle(
                 spec=files.spec, blueprint=files.blueprint, attachments=files.attachments
@@ -213,6 +237,17 @@ def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, go
     report = revalidate(bad, repeats=1, backend="bubblewrap")
     assert not report.passed
     assert report.tasks[0].failure.startswith("gold: ")
+
+
+def test_a_task_that_breaks_its_judge_fails_and_validation_goes_on(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(verifier: CodeVerifier, patch: bytes) -> None:
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr(CodeVerifier, "verify_patch", breaks)
+    (task,) = revalidate(Dataset.open(made), repeats=1, backend="bubblewrap").tasks
+    assert task.failure == "OverflowError: date value out of range"
 
 
 def test_a_policy_finds_the_recipe_that_rules_did_not(repo: Path, tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ def instance(folder: Path) -> Instance:
     """A repository whose only change is an instance."""
     history = History(folder)
     old = TEST.replace("test('adds'", "test.skip('adds'")
-    history.commit("Start", {"calc.js": CODE, "test/calc.test.js": old, "package.json": "{}"})
+    licence = "Permission is hereby granted, free of charge, to any person obtaining a copy"
+    files = {"calc.js": CODE, "test/calc.test.js": old, "package.json": "{}", "LICENSE": licence}
+    history.commit("Start", files)
     history.commit(
         "Add instead of subtracting",
         {"calc.js": CODE.replace("a - b", "a + b"), "test/calc.test.js": TEST},
@@ -49,6 +51,7 @@ def instance(folder: Path) -> Instance:
 
 def rows(found: Instance, fail_to_pass: list[str]) -> list[dict[str, Any]]:
     row = record_format("swe-bench").write(found, fail_to_pass, ["negates", "gone"])
+    assert row.pop("license") == "MIT"  # published records don't tell, the repository does
     return [
         {**row, "envgen_recipe": RECIPE.model_dump_json()},
         {**row, "instance_id": "x", "patch": ""},
@@ -86,6 +89,7 @@ def test_a_published_record_is_proven_compared_and_exported_again(tmp_path: Path
         "expected_pass_to_pass": (),
     }
     assert again.model_copy(update=kept) == found.model_copy(update={**kept, "kind": "issue"})
+    assert list(open_dataset(tmp_path / "out").manifest.licences) == ["MIT"]
 
 
 @pytest.mark.bwrap

@@ -86,6 +86,29 @@ def test_python_reads_every_place_that_names_test_dependencies(tmp_path: Path) -
     assert (found.runner, found.cutoff, found.layer) == ("pytest", "2023-06-01", "host")
 
 
+def test_a_frozen_python_recipe_takes_the_pins_as_they_are(tmp_path: Path) -> None:
+    """Pins of groups that were resolved one by one contradict each other: no resolver may see them all."""
+    files = {"pyproject.toml": "[project]\nname='a'\n", "requirements-test.txt": "freezegun\n"}
+    found = _recipe(tmp_path, "python", files)
+    said: dict[str, list[str]] = {}
+    for pins in ("", "a==1\n"):
+        (tmp_path / "constraints.txt").write_text(pins)
+        (tmp_path / "uv").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n')
+        (tmp_path / "uv").chmod(0o755)
+        for line in found.install:
+            if "uv pip install" in line:
+                line = line.replace("/env/constraints.txt", f"{tmp_path}/constraints.txt")
+                path = f"{tmp_path}:/usr/bin:/bin"
+                subprocess.run(["sh", "-ec", line], env={"PATH": path}, check=True)
+        said[pins] = (tmp_path / "said").read_text().splitlines()
+        (tmp_path / "said").unlink()
+    assert [line for line in said[""] if "requirements-test.txt" in line]
+    assert said["a==1\n"] == [
+        f"pip install -q --no-deps -r {tmp_path}/constraints.txt",
+        "pip install -q --no-deps -e .",
+    ]
+
+
 def test_python_without_packaging_is_put_on_the_path(tmp_path: Path) -> None:
     found = _recipe(tmp_path, "python", {"src/a.py": "", "tests/test_a.py": ""})
     assert found.variables["PYTHONPATH"].split(":") == [

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 import toy_repository
-from code_runs import CODE, Toy, need, toy
+from code_runs import CODE, MAVEN, Toy, need, toy
 
 from envgen.core.code_types import CodeLanguage, Instance
 from envgen.core.types import Score
@@ -35,10 +35,7 @@ NEEDS: dict[CodeLanguage, tuple[tuple[str, ...], str]] = {
         "g++ cmake ninja-build libgtest-dev",
     ),
     "go": (("go", "gotestsum"), "golang-go gotestsum"),
-    "java": (
-        ("mvn", "javac", "/usr/share/maven-repo/org/junit/jupiter/junit-jupiter"),
-        "maven default-jdk-headless junit5 libsurefire-java libmaven-resources-plugin-java",
-    ),
+    "java": MAVEN,
     "javascript": (("node",), "nodejs (20 or later)"),
     "php": (("phpunit",), "phpunit php-xml php-mbstring"),
 }

@@ -20,7 +20,7 @@ from envgen.core.seeding import rng
 from envgen.core.types import GateResult, GateStatus, Id
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.domains import load_blueprint
-from envgen.pipelines.general.draft import Author, Draft, DraftRequest
+from envgen.pipelines.general.draft import Author, Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.solve import solve
 
@@ -31,7 +31,7 @@ AUTHOR = ProceduralAuthor()
 @cache
 def drafted(level: int, seed: int) -> Draft:
     draft = AUTHOR.draft(DraftRequest(domain="trip", level=level), seed)
-    assert draft is not None
+    assert isinstance(draft, Draft)
     return draft
 
 
@@ -144,12 +144,24 @@ def test_reseeds_change_rows_and_the_params_line_only(level: int) -> None:
 def test_siblings_live_in_the_same_environment(level: int) -> None:
     draft = drafted(level, 5)
     found = [AUTHOR.sibling(draft, seed) for seed in range(4)]
-    siblings = [one for one in found if one is not None]
+    siblings = [one for one in found if isinstance(one, Draft)]
     assert siblings
     for one in siblings:
         assert one.environment_id == draft.environment_id
         assert one.tables == draft.tables
     assert {one.prompt for one in siblings} - {draft.prompt}
+
+
+@pytest.mark.parametrize("level", [4, 5, 6, 7, 8])
+def test_orders_are_drawn_such_that_there_are_siblings(level: int) -> None:
+    """Two tasks were asked for and one was made, at each of these levels."""
+    found = 0
+    for seed in range(3):
+        draft = AUTHOR.draft(DraftRequest(domain="orders", level=level), seed)
+        assert isinstance(draft, Draft)
+        siblings = (AUTHOR.sibling(draft, i) for i in range(8))
+        found += any(isinstance(one, Draft) and one.prompt != draft.prompt for one in siblings)
+    assert found >= 2
 
 
 def test_repair_gives_another_task_of_the_level() -> None:
@@ -166,7 +178,7 @@ def test_drafts_of_other_authors_are_left_alone() -> None:
     assert AUTHOR.harden(foreign) is None
     assert AUTHOR.repair(foreign, ()) is None
     assert AUTHOR.reseed(foreign, 1) is None
-    assert AUTHOR.sibling(foreign, 1) is None
+    assert isinstance(AUTHOR.sibling(foreign, 1), NoDraft)
 
 
 def test_unknown_domains_are_refused() -> None:

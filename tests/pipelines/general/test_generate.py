@@ -143,7 +143,7 @@ def test_validation_proves_it_again(made: Path) -> None:
 def test_validation_catches_a_verifier_that_was_exchanged(made: Path, tmp_path: Path) -> None:
     (environment, tasks), *_ = bundles(made)
     lax = "PARAMS = {}\n\n\ndef verify(answer, initial, final):\n    return []\n"
-    with DatasetWriter(tmp_path / "ds", name="lax") as writer:
+    with DatasetWriter(tmp_path / "ds", name="lax", compiled=True) as writer:
         writer.add_environment(environment)
         writer.add_task(tasks[0].model_copy(update={"verifier": lax}))
         writer.finish(funnel={})
@@ -156,7 +156,7 @@ def test_validation_catches_a_dataset_of_one_kind(
 ) -> None:
     """Each task holds; the dataset does not. With so few tasks the gates must be told to run."""
     (environment, tasks), *_ = bundles(made)
-    with DatasetWriter(tmp_path / "ds", name="alike") as writer:
+    with DatasetWriter(tmp_path / "ds", name="alike", compiled=True) as writer:
         writer.add_environment(environment)
         for task in tasks:
             writer.add_task(task)

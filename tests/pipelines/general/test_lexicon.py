@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from pydantic import JsonValue
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Clause, Cmp, Const, Get, Param, Scalar, SlotRef
-from envgen.pipelines.general.lexicon import Frame, Lexicon, Phrase, lexicon
+from envgen.core.ir import Before, Clause, Cmp, Const, Get, Node, Param, Scalar, SlotRef
+from envgen.pipelines.general.domains import orders_rules
+from envgen.pipelines.general.lexicon import LEXICONS, Frame, Lexicon, Phrase, lexicon
 from envgen.pipelines.general.wording import Fields, Template, Words
 
 WORDS = Words(
@@ -102,3 +107,107 @@ def test_a_phrase_of_the_wrong_kind_is_refused() -> None:
         lex.clause("odd")
     with pytest.raises(ConfigError, match="is no goal"):
         lex.goal("odd")
+
+
+BOUNDS = {
+    "up": r"(?:at least|less than|below) @|@[^{},.;]*? (?:or more|or higher|or later)",
+    "down": r"(?:at most|more than|above) @|@[^{},.;]*? (?:or less|or lower|or below|or earlier)"
+    r"|up to @ days [^{}.;]*, the last day included",
+}
+"""How a sentence says that the boundary @ belongs to what is above it, or to what is below it."""
+SIDES = {"<": "up", ">=": "up", "<=": "down", ">": "down"}
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+ANY_FIELDS: dict[str, JsonValue] = {
+    "day": 1, "days": 3, "k": 1, "a": 1, "b": 2, "count": 2, "of": "hotels", "by": "price",
+    "keep": "rating", "start": "2025-10-01", "equipment": "video", "attribute": "priority",
+    "sense": "highest", "pick": "latest", "opening": "refund_all", "escalation": "escalated",
+    "rules": [*orders_rules.RULES], "most": 9,
+}  # fmt: skip
+PARAMETER = re.compile(r"\{param:((?:[^{}|]|\{\w+\})+)(?:\|\w+)?\}")
+SPOKEN = {"lunch": "they may end when it starts, and start when it ends"}
+"""Phrases whose boundaries are two, and said in words of their own."""
+
+
+def boundaries(built: Any) -> Iterator[tuple[str, str]]:
+    """(parameter, the side that its value belongs to) for each comparison in what a phrase means."""
+    for root in (built, *(part for part in (getattr(built, "guard", None),) if part)):
+        for node in walked(root):
+            if isinstance(node, Before) and isinstance(node.lag, Param):
+                yield node.lag.name, "up"
+            if isinstance(node, Cmp) and node.fn in SIDES:
+                if isinstance(node.right, Param):
+                    yield node.right.name, SIDES[node.fn]
+                if isinstance(node.left, Param):
+                    yield node.left.name, SIDES[MIRRORED[node.fn]]
+
+
+def walked(built: Any) -> Iterator[Node]:
+    for name in ("expr", "query", "guard"):
+        part = getattr(built, name, None)
+        if isinstance(part, Node):
+            yield from part.walk()
+    if isinstance(built, Node):
+        yield from built.walk()
+
+
+@pytest.mark.parametrize("name", LEXICONS)
+def test_every_bound_says_whether_it_is_included(name: str) -> None:
+    """Bounds are drawn to equal a row's value, so an unclear one decides tasks."""
+    used, stated = set(), set()
+    for key, phrase in lexicon(name).phrases.items():
+        text = PARAMETER.sub(name_of, phrase.template)
+        for parameter, side in set(boundaries(phrase.build(ANY_FIELDS))):
+            used.add(parameter)
+            place = f"<{parameter}>"
+            if place not in text:  # it refers to a rule that states it
+                continue
+            stated.add(parameter)
+            if key in SPOKEN:
+                assert SPOKEN[key] in text
+                continue
+            other = BOUNDS["down" if side == "up" else "up"]
+            assert re.search(BOUNDS[side].replace("@", place), text), (key, parameter, side, text)
+            assert not re.search(other.replace("@", place), text), (key, parameter, side, text)
+    assert used == stated
+    assert len(used) >= 4
+
+
+def name_of(token: re.Match[str]) -> str:
+    return f"<{token[1].format(**ANY_FIELDS)}>"
+
+
+def test_the_boundary_check_tells_unclear_sentences() -> None:
+    """What the audit met: none of these says whether the bound itself is allowed."""
+    for unclear in (
+        "an order can be cancelled up to <n> days after it was placed.",
+        "refunded only up to <n> days after its delivery.",
+        "Meeting 1 has to end by <n>.",
+        "between <n> and <m>",
+    ):
+        for side in BOUNDS.values():
+            assert not re.search(side.replace("@", "<n>"), unclear)
+
+
+def test_windows_by_tier_and_the_office_day_include_their_ends() -> None:
+    """Their bounds are no parameters."""
+    assert "the last day included" in lexicon("orders").phrases["tier_window"].template
+    words = lexicon("meetings")
+    timed = [text for name, text in words.openings.items() if name not in ("rooms", "bookings")]
+    assert len(timed) == 5
+    assert all("both included" in text for text in timed)
+    assert "may start at that very minute" in words.units["minutes"]
+
+
+def test_refunds_say_what_amount_is_due_and_check_it() -> None:
+    phrases = lexicon("orders").phrases
+    refunds = [phrase for key, phrase in phrases.items() if key.startswith("refund_")]
+    assert len(refunds) == 4
+    for phrase in refunds:
+        assert "the amount is what was paid (unit price times quantity)" in phrase.template
+        cells = {node.column for node in walked(phrase.build(ANY_FIELDS)) if isinstance(node, Get)}
+        assert "refund" in cells
+
+
+def test_cheap_hotels_are_told_to_be_free_of_rules() -> None:
+    template = lexicon("trip").phrases["low"].template
+    assert "A hotel for less than {param:low_price} CNY asks for nothing." in template

@@ -14,7 +14,8 @@ from sample_problems import SAMPLES, TOWN_ACCESS, TOWN_RELATIONS, Sample
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Cmp, Const, Param, Precondition
 from envgen.core.schema import compile_schema
-from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.domains import load_blueprint, orders_schema
+from envgen.pipelines.general.domains.orders_recipe import FEATURES, Recipe
 from envgen.pipelines.general.plans import apply_call
 from envgen.pipelines.general.tools_source import tool_specs, tools_source
 
@@ -160,6 +161,29 @@ def test_units_are_told() -> None:
     specs = {spec.name: spec for spec in tool_specs(TOWN_RELATIONS, TOWN_ACCESS)}
     assert "price in CNY" in specs["get_hotel_info"].description
     assert "40 means 4.0" in specs["get_restaurant_info"].description
+
+
+def test_descriptions_give_the_words_of_an_error_as_such() -> None:
+    """Beside what the tool does they would contradict it: "cancels a pending order. It isn't pending."."""
+    specs = tool_specs(
+        orders_schema.relations(Recipe(task="cancel")), orders_schema.access(Recipe(task="cancel"))
+    )
+    cancel = next(spec for spec in specs if spec.name == "cancel_order")
+    assert cancel.description == (
+        "Cancel an order that is still pending. Fails with the error wrong_status: "
+        '"The order is not in the status pending."'
+    )
+
+
+def test_no_description_states_an_error_as_a_fact() -> None:
+    everything = Recipe(task="refund", features=frozenset(FEATURES))
+    for recipe in (Recipe(task="cancel"), Recipe(task="refund"), everything):
+        access = orders_schema.access(recipe)
+        specs = {s.name: s for s in tool_specs(orders_schema.relations(recipe), access)}
+        for one in access:
+            said = specs[one.tool].description
+            for pre in one.pre:
+                assert said.count(pre.text) == said.count(f'error {pre.code}: "{pre.text}"') == 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def test_calls_get_ids_by_turn(config: dict[str, Any]) -> None:
     [
         (USER, "assistant messages"),
         (reply("", ToolCall(id="a", name="f", arguments_text="{")), "malformed"),
-        (reply("", call("f", x=float("nan"))), "NaN"),
+        (reply("", ToolCall.model_construct(id="a", name="f", arguments={"x": nan})), "NaN"),
         (reply("", call("f", x=10**30)), "too large"),
         (reply("", call("f", x="a\0b")), "NUL"),
         (reply("", call("")), "name"),

@@ -9,7 +9,7 @@ import toy_repository
 
 from envgen.core.code_types import Recipe
 from envgen.core.errors import WorkspaceError
-from envgen.sandboxes.workspace import base_tree, build_workspace, images
+from envgen.sandboxes.workspace import base_tree, bootstrap, build_workspace, images
 from envgen.sandboxes.workspace.inventory import clean, inventory
 from envgen.sandboxes.workspace.layers import (
     HOST,
@@ -24,7 +24,7 @@ from envgen.sandboxes.workspace.layers import (
 
 RECIPE = Recipe(
     language="go",
-    runner="gotestsum",
+    runner="unittest",
     layer="tiny",
     install=("echo one > /env/one; echo pin > /env/pins.txt",),
     build=("cat /env/one > built.log",),
@@ -185,3 +185,16 @@ def test_interpreters_are_found_in_a_root_as_on_this_machine(tmp_path: Path) -> 
         interpreter("3.10", tiny)
     host = layer()
     assert {version: interpreter(version, host) for version in pythons()} == pythons()
+
+
+def test_an_image_with_links_to_this_machine_is_no_layer(tmp_path: Path) -> None:
+    """The files that a layer gets would be written through them."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "hosts").write_text("mine")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "etc").symlink_to(here)
+    with pytest.raises(WorkspaceError, match="/etc of the image is a link"):
+        bootstrap._prepare(root)
+    assert (here / "hosts").read_text() == "mine"

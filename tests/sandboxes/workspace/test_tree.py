@@ -161,3 +161,16 @@ def test_no_program_of_the_clones_settings_runs(clone: tuple[Path, str], tmp_pat
     assert commit_date(clone[0], made) == "2023-05-01"
     assert base_tag(clone[0], made) == "v1.2.0"
     assert not marker.exists()
+
+
+def test_a_tree_that_nests_too_deep_is_refused(tmp_path: Path) -> None:
+    """1,100 folders inside one another would end Python's own walks with a RecursionError."""
+    repo = tmp_path / "clone"
+    toy_repository.make(repo)
+    blob = toy_repository.git(repo, "rev-parse", "main:adder.py")
+    deep = "/".join(["d"] * 1100)
+    toy_repository.git(repo, "update-index", "--add", "--cacheinfo", f"100644,{blob},{deep}")
+    toy_repository.git(repo, "commit", "-qm", "deep")
+    with pytest.raises(WorkspaceError, match="nests 1099 folders deep; at most 100"):
+        base_tree(repo, "HEAD", tmp_path / "tree.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["clone"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from code_runs import REPORTS, SuiteRun, folder_files, need, node_packages, run_tests
+from code_runs import MAVEN, REPORTS, SuiteRun, folder_files, need, node_packages, run_tests
 
 from envgen.core.code_types import Status
 from envgen.core.errors import ReportError
@@ -66,8 +66,7 @@ JOBS = {
     ),
     "phpunit": Job(("phpunit",), "phpunit php-xml php-mbstring"),
     "surefire": Job(
-        ("mvn", "javac", "/usr/share/maven-repo/org/junit/jupiter/junit-jupiter"),
-        "maven default-jdk-headless junit5 libsurefire-java libmaven-resources-plugin-java",
+        *MAVEN,
         variables=(("MAVEN_REPOSITORY", "/usr/share/maven-repo"),),
     ),
     "junit-console": Job(

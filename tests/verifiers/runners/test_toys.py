@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from code_runs import REPORTS, Toy, need, node_packages, run_tests, toy
+from code_runs import MAVEN, REPORTS, Toy, need, node_packages, run_tests, toy
 
 from envgen.core.code_types import Status
 from envgen.verifiers.runners import runner
@@ -22,10 +22,7 @@ NEEDS = {
         "g++ cmake ninja-build libgtest-dev",
     ),
     "go": (("go", "gotestsum"), "golang-go gotestsum"),
-    "java": (
-        ("mvn", "javac", "/usr/share/maven-repo/org/junit/jupiter/junit-jupiter"),
-        "maven default-jdk-headless junit5 libsurefire-java libmaven-resources-plugin-java",
-    ),
+    "java": MAVEN,
     "php": (("phpunit",), "phpunit php-xml php-mbstring"),
 }
 STATES = ("base", "tests", "gold")

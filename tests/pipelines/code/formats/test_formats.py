@@ -168,3 +168,9 @@ def test_unknown_formats_are_named() -> None:
 def test_reading_needs_no_heavy_module() -> None:
     code = "import sys, envgen.pipelines.code.records as r; assert 'pyarrow' not in sys.modules"
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_a_record_without_a_test_patch_is_told_so() -> None:
+    row = {"instance_id": "a__b-1", "repo": "a/b", "base_commit": "0" * 40, "patch": "x"}
+    with pytest.raises(ConfigError, match=r"'a__b-1' has no test_patch"):
+        detect_format(row)

@@ -1,0 +1,80 @@
+"""What leaves of records may hold: whoever reads a file or a request lets these types check it first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, JsonValue, StringConstraints
+from pydantic_core import CoreSchema, core_schema
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A limit on a text's length that lets lone surrogates be, which ``max_length`` refuses.
+
+    They stand for bytes of patches and file names that are no UTF-8, and models write them, too.
+    """
+
+    max_length: int
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The schema of what is limited, and the check after it."""
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: str) -> str:
+        if len(value) > self.max_length:
+            raise ValueError(f"longer than {self.max_length} characters")
+        return value
+
+
+LARGEST = 1 << 64
+"""Of whole numbers: seeds have 63 bits."""
+
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+"""Names environments and tasks; may stand in a path."""
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+"""A name that may stand in a path: one part of it, never hidden, ``.`` or ``..``."""
+RelativePath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", max_length=512),
+]  # fmt: skip
+"""A path below the folder of the record that holds it: no ``..``, never absolute."""
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+"""An identifier: what may stand in generated code and SQL."""
+Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$", max_length=4_096)]
+"""One line without control characters."""
+Label = Annotated[str, AtMost(4_096)]
+"""A short text."""
+Text = Annotated[str, AtMost(1 << 26)]
+"""A long text: 64 M characters."""
+Blob = Annotated[bytes, Field(max_length=1 << 32)]
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Real = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=1e10)]
+Money = Annotated[float, Field(ge=0, le=1e12)]
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """Refuse NaN and infinities, which are no JSON, anywhere in a value."""
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, list):
+            todo += one
+        elif isinstance(one, float) and not math.isfinite(one):
+            raise ValueError("a number is not finite")
+    return value
+
+
+Json = Annotated[JsonValue, AfterValidator(_finite)]
+"""JSON without NaN and infinities."""
+Object = dict[Label, Json]

@@ -1,0 +1,198 @@
+"""Ask a model server one small thing before a run: what is wrong with it is told in seconds, once."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import httpcore
+
+from envgen.core.environ import secret
+from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.registry import near_names
+from envgen.core.types import Message, PublicTask, Sampling
+from envgen.policies.base import ContextOverflowError, Policy, Tool
+from envgen.policies.http import Http
+
+if TYPE_CHECKING:
+    from envgen.policies.budget import Budget
+    from envgen.policies.openai import OpenAIConfig
+
+logger = logging.getLogger(__name__)
+
+QUESTION = (
+    "Call the tool `ready` with the word yes. If you have no tools, answer with the word ready."
+)
+READY: Tool = {
+    "type": "function",
+    "function": {
+        "name": "ready",
+        "description": "Say that you are ready.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string"}},
+            "required": ["word"],
+        },
+    },
+}
+SKIP = "--no-preflight goes on without asking"
+_TASK = PublicTask(id="preflight", environment_id="preflight", family="general", prompt=QUESTION)
+_MAX_TOKENS = 256
+"""Of the reply, where the run sets no limit; a reasoning model thinks before it says a word."""
+_RETRIES = 1
+_SILENCE_S = 120.0
+"""A server that loads its model first needs a while; one that says nothing for so long is told of."""
+_MODELS_S = 10.0
+_SHOWN = 12
+
+
+def preflight(policy: Policy, sampling: Sampling, *, tools: bool = True) -> None:
+    """Let a policy that asks a model server ask it something; others are ready as they are.
+
+    Args:
+        policy: who will play.
+        sampling: how it will draw: a server that refuses these settings refuses them now.
+        tools: whether it will have any.
+
+    Raises:
+        ConfigError: if the server can't be used, with what is wrong and what to do.
+        BudgetExceededError: if nothing may be spent.
+    """
+    ask = getattr(policy, "preflight", None)
+    if ask is not None:
+        ask(sampling, tools=tools)
+
+
+def ask_server(
+    policy: Policy, config: OpenAIConfig, budget: Budget, sampling: Sampling, *, tools: bool
+) -> None:
+    """Ask for one reply, pay for it, and tell what is wrong.
+
+    Args:
+        policy: asked; it gives up sooner than in a run (``hasty``).
+        config: of the run's policy.
+        budget: of the run.
+        sampling: of the run.
+        tools: whether the request brings a tool.
+
+    Raises:
+        ConfigError: if there is no reply.
+    """
+    budget.check()
+    own = type(config).model_fields["base_url"].default
+    if config.base_url == own and not secret(config.api_key_env):
+        raise ConfigError(*_key_told(config, f"{own} wants an API key"))
+    limited = sampling.model_copy(update={"max_tokens": sampling.max_tokens or _MAX_TOKENS})
+    question = Message(role="user", content=QUESTION)
+    try:
+        reply = policy.respond((question,), (READY,) if tools else (), limited, seed=0, task=_TASK)
+    except PolicyError as error:
+        raise _diagnosis(error, config, limited) from error
+    budget.charge(reply.usage)
+    if tools and not reply.message.tool_calls:
+        logger.warning(
+            "%s called no tool when it was asked to; if the server has no tool calls, use "
+            "--option tool_mode=text",
+            config.model,
+        )
+
+
+def hasty(config: OpenAIConfig) -> dict[str, Any]:
+    """Settings with which a preflight does not wait as long as a run would."""
+    return {
+        "max_retries": min(config.max_retries, _RETRIES),
+        "timeout_s": min(config.timeout_s, _SILENCE_S),
+    }
+
+
+def _diagnosis(error: PolicyError, config: OpenAIConfig, sampling: Sampling) -> ConfigError:
+    """What a user can do about a server that gave no reply."""
+    causes = tuple(_causes(error))
+    if error.status in (401, 403):
+        return ConfigError(*_key_told(config, str(error)))
+    if any(isinstance(x, httpcore.ConnectError | httpcore.ConnectTimeout) for x in causes):
+        return ConfigError(
+            f"nothing answers at {config.base_url}: {causes[-1]}",
+            "start the server, or check host, port and http(s) of the URL",
+        )
+    if any(isinstance(x, httpcore.ReadTimeout) for x in causes):
+        return ConfigError(
+            f"{config.base_url} took a request and said nothing for {hasty(config)['timeout_s']:g} s",
+            f"look at the server; if it is only slow, {SKIP}",
+        )
+    if isinstance(error, ContextOverflowError):
+        return ConfigError(
+            f"a small request with max_tokens {sampling.max_tokens} does not fit the model: {error}",
+            "lower --max-tokens, or serve the model with a larger window",
+        )
+    found = _wrong_place(error, config)
+    if found is not None:
+        return found
+    if config.tool_mode != "text" and re.search(r"\btools?\b|tool[_ -]choice", str(error)):
+        return ConfigError(
+            f"the server takes no tool calls: {error}",
+            "--option tool_mode=text writes them as text; or start the server with tool calls "
+            "(vLLM: --enable-auto-tool-choice --tool-call-parser NAME)",
+        )
+    hint = f"look at the server's words; settings are --option NAME=VALUE; {SKIP}"
+    return ConfigError(f"no reply to a small request: {error}", hint)
+
+
+def _wrong_place(error: PolicyError, config: OpenAIConfig) -> ConfigError | None:
+    """A model that the server lacks, or a URL that is not its API's."""
+    http = Http(config.model_copy(update=hasty(config)), secret(config.api_key_env))
+    try:
+        models = _models(http, "models")
+        there = _models(http, "v1/models") if models is None else None
+    finally:
+        http.close()
+    if models and config.model not in models and (error.status == 404 or "model" in str(error)):
+        shown = ", ".join(models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")
+        told = near_names(config.model, models).partition("; did")
+        near = told[1] + told[2]
+        return ConfigError(
+            f"the server at {config.base_url} has no model {config.model!r}{near}",
+            f"it has {shown}",
+        )
+    if models is None and there is not None:
+        moved = f"{config.base_url.rstrip('/')}/v1"
+        return ConfigError(
+            f"there is no API at {config.base_url}, but at {moved}", f"write MODEL@{moved}"
+        )
+    if models is None and error.status in (404, 405, 501):
+        return ConfigError(
+            f"no model server's API at {config.base_url}: {error}",
+            "check the URL; it usually ends in /v1",
+        )
+    if error.status == 404:
+        return ConfigError(
+            f"the server has the model, but not this way to ask for it: {error}",
+            "openai:MODEL@URL works with every server",
+        )
+    return None
+
+
+def _models(http: Http, path: str) -> list[str] | None:
+    """Names of the server's models; None where it does not list them."""
+    found = (http.get(path, within_s=_MODELS_S) or {}).get("data")
+    if not isinstance(found, list):
+        return None
+    return sorted(str(one["id"]) for one in found if isinstance(one, dict) and "id" in one)
+
+
+def _key_told(config: OpenAIConfig, error: str) -> tuple[str, str]:
+    name = config.api_key_env
+    other = "or name another with --option api_key_env=NAME"
+    if name is None:
+        return f"{error}; no key was named", "--option api_key_env=NAME names its variable"
+    if secret(name):
+        return f"{error}; the key is that of environment variable {name!r}", f"check it, {other}"
+    return f"{error}; environment variable {name!r} is not set", f"export {name}=..., {other}"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

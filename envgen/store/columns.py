@@ -1,0 +1,128 @@
+"""Tasks and episodes as Parquet with nested columns, which ``datasets.load_dataset`` reads as it is.
+
+What has fixed fields is a struct or a list of structs. What has none is a JSON text, because two of them
+share no keys and Parquet has one set of columns for all rows: JSON Schemas (``submit_schema``, a tool's
+``parameters``), the ``value`` of a rule and the ``arguments`` of a call. Their metadata say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import dumps
+from envgen.core.types import PublicTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 500
+"""Rows of a row group: an episode may hold a megabyte of messages."""
+
+
+def task_schema() -> pa.Schema:
+    """The columns of public tasks."""
+    import pyarrow as pa
+
+    text, texts = pa.string(), pa.list_(pa.string())
+    rule = pa.struct(
+        [
+            ("text", text), ("kind", text), ("slots", texts), ("column", text), ("cmp", text),
+            json_field("value"),
+        ]
+    )  # fmt: skip
+    limits = pa.struct([("turns", pa.int64()), ("tokens", pa.int64()), ("seconds", pa.float64())])
+    return pa.schema(
+        [
+            *((name, text) for name in ("id", "environment_id", "family", "prompt", "policy_text")),
+            json_field("submit_schema"),
+            ("rules", pa.list_(rule)),
+            ("tools", pa.list_(_tool())),
+            ("limits", limits),
+            ("split", text),
+            ("level", pa.int64()),
+        ]
+    )
+
+
+def public_row(task: PublicTask) -> dict[str, JsonValue]:
+    """A public task as JSON, its tools in OpenAI's form."""
+    row: dict[str, JsonValue] = task.model_dump(mode="json")
+    row["tools"] = [tool.openai() for tool in task.tools]
+    return row
+
+
+def task_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``public_row`` gives as a row of ``task_schema``."""
+    return {
+        **row,
+        "submit_schema": json_text(row["submit_schema"]),
+        "rules": [{**rule, "value": json_text(rule["value"])} for rule in row["rules"]],
+        "tools": [tool_row(tool) for tool in row["tools"]],
+    }
+
+
+def episode_schema() -> pa.Schema:
+    """The columns of exported episodes; see ``docs/trajectories.md``."""
+    import pyarrow as pa
+
+    text, whole, real = pa.string(), pa.int64(), pa.float64()
+    function = pa.struct([("name", text), json_field("arguments")])
+    call = pa.struct([("id", text), ("type", text), ("function", function)])
+    message = pa.struct(
+        [
+            ("role", text), ("content", text), ("reasoning_content", text),
+            ("tool_calls", pa.list_(call)), ("tool_call_id", text),
+        ]
+    )  # fmt: skip
+    return pa.schema(
+        [
+            ("task_id", text), ("sample", whole), ("policy", text), ("policy_version", text),
+            ("seed", text), ("style", text), ("reward", real), ("passed", pa.bool_()),
+            ("reasons", pa.list_(text)), ("stop", text),
+            ("error", pa.struct([("kind", text), ("text", text)])),
+            ("num_calls", whole), ("reached_verifier", pa.bool_()), ("prompt_tokens", whole),
+            ("completion_tokens", whole), ("cost_usd", real), ("wall_s", real),
+            ("messages", pa.list_(message)), ("tools", pa.list_(_tool())),
+        ]
+    )  # fmt: skip
+
+
+def tool_row(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool in OpenAI's form, its JSON Schema as text."""
+    function = tool["function"]
+    return {**tool, "function": {**function, "parameters": json_text(function["parameters"])}}
+
+
+def json_text(value: Any) -> str | None:
+    """A free-form value as JSON text; None stays None."""
+    return None if value is None else dumps(value)
+
+
+def json_field(name: str) -> pa.Field:
+    """A column of JSON texts."""
+    import pyarrow as pa
+
+    return pa.field(name, pa.string(), metadata={"content": "JSON"})
+
+
+def write_parquet(rows: Iterable[Mapping[str, Any]], path: Path, schema: pa.Schema) -> None:
+    """Write rows as they come, a row group at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    waiting = iter(rows)
+    with pq.ParquetWriter(path, schema) as writer:
+        while batch := list(islice(waiting, _BATCH)):
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+
+
+def _tool() -> pa.DataType:
+    import pyarrow as pa
+
+    function = [("name", pa.string()), ("description", pa.string()), json_field("parameters")]
+    return pa.struct([("type", pa.string()), ("function", pa.struct(function))])

@@ -1,0 +1,42 @@
+"""A file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from envgen.core.errors import StoreError
+
+
+@contextmanager
+def one_file(path: Path) -> Iterator[Path]:
+    """Where to write what becomes ``path`` in the end.
+
+    Raises:
+        StoreError: if ``path`` exists or can't be written.
+    """
+    if path.exists():
+        raise StoreError(f"{str(path)!r} exists", "choose another file or remove it")
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        partial.rename(path)
+    except OSError as error:
+        raise StoreError(f"can't write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def text_lines(path: Path | None) -> Iterator[TextIO]:
+    """A new text file, as ``one_file`` makes it; None: standard output."""
+    if path is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with one_file(path) as partial, partial.open("w", encoding="utf-8") as file:
+        yield file

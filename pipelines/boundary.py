@@ -1,0 +1,51 @@
+"""The boundary of gates: what goes wrong in one is its task's failure, never the end of a run."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+from envgen.core.errors import EnvgenError, SandboxUnavailableError
+from envgen.core.types import GateResult, GateStatus
+
+logger = logging.getLogger(__name__)
+
+
+def guarded(gate: str, run: Callable[[], GateResult]) -> GateResult:
+    """What ``run`` finds, or ``broken`` where it raises."""
+    try:
+        return run()
+    except Exception as error:  # the boundary: one task fails, the run goes on
+        return broken(gate, error)
+
+
+def broken(gate: str, error: BaseException) -> GateResult:
+    """The failure of a gate, or of another step, that raised ``error``.
+
+    Raises:
+        SandboxUnavailableError: ``error`` itself: nothing can be proven here, which is no task's fault.
+        Exception: ``error`` itself, if it came of a full disk: nor is that.
+        BaseException: ``error`` itself, if it is to end the program.
+    """
+    if isinstance(error, SandboxUnavailableError) or not isinstance(error, Exception):
+        raise error
+    if _disk_is_full(error):
+        raise error
+    if not isinstance(error, EnvgenError | OSError):
+        logger.error("%s broke", gate, exc_info=error)
+    return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=told(error))
+
+
+def _disk_is_full(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return True
+        error = error.__cause__
+    return False
+
+
+def told(error: Exception) -> str:
+    """An error in one line: what envgen says of it, or its kind and words."""
+    text = str(error) if isinstance(error, EnvgenError) else f"{type(error).__name__}: {error}"
+    return " ".join((text or type(error).__name__).split())[:500]

@@ -1,0 +1,339 @@
+"""Prove on the gold patch which verdicts follow a secret: the questions that a code task's verifier asks.
+
+Every expectation of the fail-to-pass tests that can be varied is tried: with the true option the test must
+pass and with each wrong one fail. What holds is rehearsed as a submission is judged, and what does not
+hold even once is dropped. Tests without a question are run with the functions of the gold patch gutted.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from envgen.core.code_types import CodeTests, Question, Site, Status, TestId, Verdict, VerdictKind
+from envgen.core.errors import SandboxError
+from envgen.core.types import GateResult, GateStatus
+from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.verifiers.code import exam_of
+from envgen.verifiers.code_run import TestRun, read_tests, run_tests, touched_paths
+from envgen.verifiers.lookalikes.gutting import changed_lines, touched_functions
+from envgen.verifiers.lookalikes.judging import Examiner
+from envgen.verifiers.lookalikes.paper import (
+    LANGUAGES,
+    RUNS,
+    Copy,
+    Language,
+    best,
+    copies,
+    names,
+    paper,
+    size,
+)
+
+REHEARSALS = 2
+"""Times that all judged runs are gone through."""
+MAX_SITES = 6
+"""Expectations of a question that are tried."""
+MAX_SAMPLE = 12
+"""Questions about pass-to-pass tests that are kept, for the verifier to draw from."""
+_TRIED = 9
+"""Options of a site that are tried at first, the true one among them."""
+_COPIES = (16, 8)
+_MOST_HALVES = 3
+_MIN_TESTS = 160
+"""Copies that are always allowed, all together."""
+
+
+class Proven(NamedTuple):
+    """A verifier with its questions, and what proving them took."""
+
+    tests: CodeTests
+    runs: int
+    tests_s: float
+
+
+def prove_verdicts(
+    workspace: Workspace,
+    tests: CodeTests,
+    gold: bytes,
+    *,
+    limits: Limits | None = None,
+    log: Callable[[str], None] | None = None,
+    draw: random.Random | None = None,
+    rehearsals: int = REHEARSALS,
+) -> Proven:
+    """Find the questions of a task, and how well each fail-to-pass test is proven by them.
+
+    Args:
+        workspace: the base commit, built as users will build it.
+        tests: a verifier whose tests pass with the gold patch.
+        gold: the gold patch.
+        limits: of the sandboxes.
+        log: is told each step as it starts.
+        draw: every choice; by default nobody can foretell them.
+        rehearsals: times that all judged runs are gone through.
+    """
+    prover = _Prover(workspace, tests, gold, limits, log or (lambda _: None), draw)
+    prover.rehearsals = rehearsals
+    return Proven(prover.prove(), prover.runs, prover.tests_s)
+
+
+def verdict_gate(tests: CodeTests) -> GateResult:
+    """What the evidence says of a task's verdicts."""
+    found = [tests.verdicts.get(test, NOT_PROVEN) for test in tests.fail_to_pass]
+    proven = [one for one in found if one.kind in STRONG]
+    odds = max((one.odds for one in proven), default=1.0)
+    told = f"verdict proven for {len(proven)} of {len(found)} fail-to-pass tests"
+    return GateResult(
+        gate="verdicts",
+        status=GateStatus.PASSED if proven else GateStatus.NOT_APPLICABLE,
+        n=len(found),
+        figure=float(len(proven)),
+        reason=f"{told}, blind odds <= 1/{1 / odds:.0f}" if proven else "report believed",
+        details={str(kind): sum(one.kind is kind for one in found) for kind in VerdictKind}
+        | {"runs": RUNS, "odds": odds},
+    )
+
+
+STRONG = (VerdictKind.MANY, VerdictKind.EXCEPTION)
+"""Kinds of a proven verdict."""
+NOT_PROVEN = Verdict(kind=VerdictKind.NONE)
+
+
+class _Prover:
+    def __init__(
+        self,
+        workspace: Workspace,
+        tests: CodeTests,
+        gold: bytes,
+        limits: Limits | None,
+        log: Callable[[str], None],
+        draw: random.Random | None,
+    ) -> None:
+        self.workspace, self.tests, self.gold, self.limits = workspace, tests, gold, limits
+        self.log, self.draw = log, draw or secrets.SystemRandom()
+        self.exam = exam_of(tests)
+        self.language = LANGUAGES.get(workspace.recipe.language)
+        self.runs, self.tests_s = 0, 0.0
+        self.rehearsals = REHEARSALS
+
+    def prove(self) -> CodeTests:
+        questions: list[Question] = []
+        if self.language is not None:
+            files = touched_paths(self.exam.test_patch)
+            sources = read_tests(self.workspace, self.exam, files, limits=self.limits)
+            plain = self._counted("the order of tests", run_tests(
+                self.workspace, self.exam, self.gold, limits=self.limits
+            ))  # fmt: skip
+            if plain.report is not None:
+                ids = [case.id for case in plain.report.cases]
+                questions = self._tried(self._asked(self.language, sources, ids), sources)
+                self._budget(questions, len(ids))
+            self._rehearse(questions, sources)
+        self._gut()
+        return self.tests
+
+    def _counted(self, what: str, run: TestRun) -> TestRun:
+        self.runs += 1
+        self.tests_s += run.tests_s
+        self.log(f"verdicts, run {self.runs}: {what}: {run.status}")
+        return run
+
+    def _asked(
+        self, language: Language, sources: dict[str, bytes], ids: Sequence[TestId]
+    ) -> list[Question]:
+        """Questions about fail-to-pass tests, and a sample of those about others; sites are not tried yet."""
+        wanted, others = set(self.tests.fail_to_pass), set(self.tests.pass_to_pass)
+        asked: list[Question] = []
+        sample: list[Question] = []
+        for file, source in sources.items():
+            for question in language.matched(language.sites(file, source), ids):
+                sites = self._some(question.sites)
+                question = question.model_copy(update={"sites": sites})
+                if sites and wanted.issuperset(question.tests):
+                    asked.append(question)
+                elif sites and others.issuperset(question.tests):
+                    sample.append(question)
+        return asked + self.draw.sample(sample, min(MAX_SAMPLE, len(sample)))
+
+    def _some(self, sites: tuple[Site, ...]) -> tuple[Site, ...]:
+        """The last sites and some of the others."""
+        half = MAX_SITES // 2
+        head = range(max(0, len(sites) - half))
+        kept = self.draw.sample(head, min(half, len(head)))
+        return tuple(sites[n] for n in [*sorted(kept), *range(len(head), len(sites))])
+
+    def _tried(self, asked: list[Question], sources: dict[str, bytes]) -> list[Question]:
+        """Each question with the sites that hold."""
+        assert self.language is not None
+        bad: dict[Question, set[Site]] = defaultdict(set)
+        wrong_types: dict[tuple[Question, Site], set[str]] = defaultdict(set)
+        tried = self._apart([(one, site) for one in asked for site in one.sites], sources)
+        for copy, fault in tried.items():
+            if fault and copy.site.wrong and fault == "forged":
+                wrong_types[copy.question, copy.site].add(_type_of(copy, sources))
+            elif fault:
+                bad[copy.question].add(copy.site)
+        found = []
+        for one in asked:
+            sites = (
+                site.model_copy(
+                    update={"wrong": _without(site.wrong, wrong_types.get((one, site), set()))}
+                )
+                for site in one.sites
+                if site not in bad[one]
+            )
+            whole = [site for site in sites if site.wrong or site.kind is not _EXCEPTION]
+            if kept := _without_covered(whole):
+                found.append(one.model_copy(update={"sites": kept}))
+        return found
+
+    def _apart(
+        self, pairs: Sequence[tuple[Question, Site]], sources: dict[str, bytes], depth: int = 0
+    ) -> dict[Copy, str]:
+        """Like ``_sat``; where nothing in a file was collected, one copy broke it: halves are tried."""
+        tried = self._sat(pairs, sources)
+        for file in sources:
+            own = [pair for pair in pairs if pair[0].file == file]
+            said = [fault for copy, fault in tried.items() if copy.question.file == file]
+            if len(own) < 2 or depth == _MOST_HALVES or not all(one == "missing" for one in said):
+                continue
+            middle = len(own) // 2
+            kept = {copy: fault for copy, fault in tried.items() if copy.question.file != file}
+            halves = [
+                self._apart(half, sources, depth + 1) for half in (own[:middle], own[middle:])
+            ]
+            tried = kept | halves[0] | halves[1]
+        return tried
+
+    def _sat(
+        self, pairs: Iterable[tuple[Question, Site]], sources: dict[str, bytes]
+    ) -> dict[Copy, str]:
+        """Copy -> fault, of some options of each site."""
+        assert self.language is not None
+        fresh = iter(names(self.language, sources.values(), self.draw))
+        chosen: list[Copy] = []
+        for question, site in pairs:
+            source = sources[question.file]
+            made = copies(question, site, self.language, source, 16, self.draw, fresh)
+            most = len(made) if site.kind is _EXCEPTION else _TRIED
+            chosen += [made[0], *self.draw.sample(made[1:], min(most - 1, len(made) - 1))]
+        if not chosen:
+            return {}
+        sheet = paper(self.language, sources, chosen, self.draw)
+        examiner = Examiner(self.workspace, self.tests, self.exam, self.limits, self.draw)
+        run = self._counted(f"{len(chosen)} look-alikes", examiner.run(sheet, self.gold))
+        if run.report is None:
+            return dict.fromkeys(chosen, "missing")
+        return dict.fromkeys(chosen, "") | sheet.faults(run.report)
+
+    def _budget(self, questions: Sequence[Question], plain: int) -> None:
+        """As many copies as there are tests; no seconds, or the same seed gives other tasks."""
+        wanted = set(self.tests.fail_to_pass)
+        asked = sum(not wanted.isdisjoint(question.tests) for question in questions)
+        fits = [n for n in _COPIES if n * asked <= max(plain, _MIN_TESTS)]
+        self.tests = self.tests.model_copy(update={"copies": fits[0] if fits else _COPIES[-1]})
+
+    def _rehearse(self, questions: list[Question], sources: dict[str, bytes]) -> None:
+        """Judge the gold patch until it holds; questions that it fails are dropped."""
+        clean = 0
+        while questions and clean < self.rehearsals * RUNS:
+            self._ask(questions, sources)
+            examiner = Examiner(self.workspace, self.tests, self.exam, self.limits, self.draw)
+            sheet = examiner.paper(clean % RUNS, whole=True)
+            run = self._counted("rehearsal", examiner.run(sheet, self.gold))
+            faults = {} if run.report is None else sheet.faults(run.report)
+            bad = {copy.question for copy in faults}
+            for copy, fault in faults.items():
+                self.log(f"{copy.question.tests[0]}: {fault}, {copy.site.leaves}")
+            questions = [one for one in questions if one not in bad and run.report is not None]
+            clean = 0 if bad else clean + 1
+        self._ask(questions, sources)
+
+    def _ask(self, questions: Sequence[Question], sources: dict[str, bytes]) -> None:
+        verdicts = dict.fromkeys(self.tests.fail_to_pass, NOT_PROVEN)
+        for question in questions:
+            for test in verdicts.keys() & set(question.tests):
+                verdicts[test] = self._verdict(question, sources[question.file])
+        self.tests = self.tests.model_copy(
+            update={"questions": tuple(questions), "verdicts": verdicts}
+        )
+
+    def _verdict(self, question: Question, source: bytes) -> Verdict:
+        assert self.language is not None
+        sizes = {
+            site: size(site, self.language, source, self.tests.copies) for site in question.sites
+        }
+        strongest = best(question.sites)
+        fewest = min(sizes[site] for site in strongest)
+        odds = 1 / sizes[question.sites[-1]] * fewest ** (1 - RUNS)
+        return Verdict(kind=strongest[0].kind, runs=RUNS, odds=odds)
+
+    def _gut(self) -> None:
+        """Which tests without a question fail when the functions of the gold patch raise."""
+        unproven = [
+            test
+            for test in self.tests.fail_to_pass
+            if self.tests.verdicts.get(test, NOT_PROVEN).kind is VerdictKind.NONE
+        ]
+        functions = self._functions() if self.language is not None and unproven else ()
+        verdicts = dict.fromkeys(self.tests.fail_to_pass, NOT_PROVEN) | self.tests.verdicts
+        if functions:
+            files = tuple(dict.fromkeys(_file(test) for test in unproven))
+            exam = self.exam.model_copy(update={"gutted": functions, "only": files})
+            run = self._counted(
+                "gutted", run_tests(self.workspace, exam, self.gold, limits=self.limits)
+            )
+            statuses = {} if run.report is None else run.report.statuses()
+            for test in unproven:
+                if statuses.get(test) in (Status.FAIL, Status.ERROR):
+                    verdicts[test] = Verdict(kind=VerdictKind.GUTTED_ONLY, runs=0)
+        used = any(one.kind is VerdictKind.GUTTED_ONLY for one in verdicts.values())
+        self.tests = self.tests.model_copy(
+            update={"verdicts": verdicts, "gutted": functions if used else ()}
+        )
+
+    def _functions(self) -> tuple[str, ...]:
+        """The functions of the gold patch."""
+        found = []
+        with self.workspace.open(self.limits) as opened:
+            opened.apply(self.gold)
+            for path, lines in changed_lines(self.gold).items():
+                try:
+                    source = opened.read(path)
+                except SandboxError:  # a link
+                    continue
+                found += [f"{path}::{name}" for name in sorted(touched_functions(source, lines))]
+        return tuple(found)
+
+
+_EXCEPTION = VerdictKind.EXCEPTION
+
+
+def _file(test: TestId) -> str:
+    return test.partition("::")[0]
+
+
+def _without_covered(sites: Sequence[Site]) -> tuple[Site, ...]:
+    """Without the conditions of assertions that have a site which tells more."""
+    told = {site.at for site in sites if site.leaves[0].kind != "condition"}
+    return tuple(
+        site for site in sites if site.leaves[0].kind != "condition" or site.at not in told
+    )
+
+
+def _without(names: Iterable[str], bad: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in bad)
+
+
+def _type_of(copy: Copy, sources: dict[str, bytes]) -> str:
+    """The wrong type that a copy expects."""
+    source, leaf = sources[copy.question.file], copy.site.leaves[0]
+    ending = source[leaf.end : copy.question.end]
+    for text in copy.site.wrong:
+        if text.encode() + ending in copy.text:
+            return text
+    return ""

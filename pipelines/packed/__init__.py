@@ -1,0 +1,1 @@
+"""``envgen pack``: a folder that a person wrote becomes a proven dataset."""

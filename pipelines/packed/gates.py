@@ -1,0 +1,395 @@
+"""Prove a packed task: every gate that needs no constraint IR, and for the others why they can't be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import dumps
+from envgen.core.errors import ConfigError, EnvError, VerifierError
+from envgen.core.sampler import sample_call, sample_schema
+from envgen.core.schema import Validator
+from envgen.core.seeding import rng
+from envgen.core.types import (
+    Evidence,
+    GateResult,
+    GateStatus,
+    GoldRun,
+    Probe,
+    Submission,
+    ToolSpec,
+)
+from envgen.environments.runner import toolbox_of
+from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.gates import execution, meaning, soundness
+from envgen.pipelines.general.gates.trial import Calls, Case, Hosts, Trial, not_applicable, outcome
+from envgen.sandboxes.tools import ToolHost
+from envgen.verifiers.attacks import attack
+from envgen.verifiers.mutants import mutants
+
+CALLS = 20
+"""Made of each tool, with arguments that fit its schema."""
+GUESSES = 200
+"""Answers that fit the submit schema, drawn at random."""
+FIRST = 12
+"""Answers that a mutant is tried on first."""
+KILL_RATE = 0.6
+"""Of a verifier's mutants. With an IR it is 0.95; here a person's wrong answers are all there is."""
+NO_SOLUTION = "there is no solution.py: nobody has shown that the task can be solved"
+HINTS = {
+    "tools": "raise ToolError(code, message) for what an agent can do wrong; the rest is its own mistake",
+    "restricted": "solution.py is def solve() in the small Python of docs/ir.md; what it names must stand in "
+    "prompt, policy, submit.json or the tools' docstrings (what a tool returns, too): agents know no more",
+    "gold": "mend solution.py, or the rule in verifier.py that it breaks",
+    "leaks": "take the answer out of prompt, policy and docstrings (an example there may be it)",
+    "empty": "make verifier.py return the name of the broken rule when nothing was submitted or done",
+    "guesses": "ask for more than can be guessed, or make the rules in verifier.py stricter",
+    "probes": "mend verifier.py or answers.json",
+    "prefixes": "compare the database at final with the one at initial in verifier.py",
+    "attacks": "compare whole values in verifier.py, and narrow submit.json (additionalProperties: false)",
+    "mutants": "write answers to answers.json, each of which breaks one rule by as little as it can",
+}
+"""What to do about a gate that fails."""
+NEEDS_IR = {
+    "rebuild": "the database is the author's own file",
+    "stated": "no constraint IR to read the prompt back with",
+    "density": "no constraint IR to count with",
+    "alternatives": "no constraint IR to solve",
+    "near_misses": "no constraint IR; the author's wrong answers are tried instead (probes)",
+    "binding": "no constraint IR",
+    "collateral": "no constraint IR to tell what may change",
+    "reseeds": "nobody can draw new rows for it",
+    "shortcuts": "nobody can draw new rows for it",
+}
+"""Gates of generated tasks that a packed task can't be put through, and why."""
+
+
+class PackedProof(NamedTuple):
+    """What the gates found: the evidence, and what the dataset stores of it."""
+
+    evidence: Evidence
+    gold: GoldRun | None
+    probes: tuple[Probe, ...]
+
+
+class PackedTrial(Trial):
+    """A task under proof that comes with a database of its own and known answers.
+
+    Args:
+        draft: the task; it has neither relations nor tables.
+        hosts: sandboxed interpreters.
+        folder: an empty scratch folder.
+        database: the initial database.
+        tools: over it; the caller closes them.
+        probes: answers of which the author knows whether they are right.
+        seed: seeds every random choice.
+    """
+
+    def __init__(
+        self,
+        draft: Draft,
+        hosts: Hosts,
+        folder: Path,
+        database: Path,
+        tools: ToolHost,
+        probes: Sequence[Probe],
+        seed: int,
+    ) -> None:
+        super().__init__(draft, hosts, folder, None, seed)
+        self._own_database, self._own_tools = database, tools
+        self.probes = probes
+
+    @cached_property
+    def database(self) -> Path:
+        """The initial database as a file."""
+        return self._own_database
+
+    @property
+    def tools(self) -> ToolHost:
+        """The draft's tools, ready to open episodes."""
+        return self._own_tools
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a solution to run."""
+        return bool(self.draft.solution)
+
+    @property
+    def writes(self) -> bool:
+        """Whether solving the task changes the database."""
+        return self.solved and self.gold_result.changed
+
+    @property
+    def plan(self) -> Calls:
+        """The write calls of gold, after which answers are judged."""
+        return self.gold_plan if self.solved else ()
+
+    @cached_property
+    def guesses(self) -> tuple[JsonValue, ...]:
+        """Different answers that fit the submit schema: the emptiest, then random ones; gold left out."""
+        rand, schema = self.rng("guesses"), self.draft.submit_schema
+        drawn = (sample_schema(schema, rand) for _ in range(GUESSES))
+        gold = dumps(self.gold.answer) if self.solved else None
+        found = {dumps(value): value for value in (*_emptiest(schema), *drawn)}
+        return tuple(value for text, value in found.items() if text != gold)
+
+
+def prove_packed(
+    draft: Draft,
+    hosts: Hosts,
+    database: Path,
+    tools: ToolHost,
+    probes: Sequence[Probe] = (),
+    *,
+    seed: int = 0,
+) -> PackedProof:
+    """Run every gate that applies; after a failure the rest is ``not_run``.
+
+    A tool or verifier that breaks fails the gate that it broke in.
+    """
+    with TemporaryDirectory(prefix="envgen-proof-") as folder:
+        trial = PackedTrial(draft, hosts, Path(folder), database, tools, probes, seed)
+        evidence: list[GateResult] = []
+        failed = ""
+        for name, gate in GATES.items():
+            evidence.append(_run(name, gate, trial, failed))
+            if evidence[-1].status is GateStatus.FAILED:
+                failed = name
+        evidence += [not_applicable(name, reason) for name, reason in NEEDS_IR.items()]
+        if failed or not trial.solved:
+            return PackedProof(tuple(evidence), None, tuple(probes))
+        gold = Probe(
+            answer=trial.gold.answer,
+            calls=tuple(c for c in trial.gold.calls if c.mutates and c.error is None) or None,
+            expected=True,
+            origin="gold",
+        )
+        return PackedProof(tuple(evidence), trial.gold, (gold, *probes))
+
+
+Gate = Callable[[PackedTrial], GateResult]
+
+
+def _run(name: str, gate: Gate, trial: PackedTrial, failed: str) -> GateResult:
+    if failed:
+        return GateResult(gate=name, status=GateStatus.NOT_RUN, reason=f"gate {failed} failed")
+    try:
+        return gate(trial)
+    except (EnvError, VerifierError, ConfigError) as error:
+        return GateResult(gate=name, status=GateStatus.FAILED, n=1, reason=str(error))
+
+
+def _solved(gate: Callable[[Trial], GateResult], name: str) -> Gate:
+    """A gate that needs a solution."""
+    return lambda trial: gate(trial) if trial.solved else not_applicable(name, NO_SOLUTION)
+
+
+def tools_hold(trial: PackedTrial) -> GateResult:
+    """No tool breaks, or changes what it doesn't say it changes, on arguments that fit its schema.
+
+    The arguments are drawn at random, and from what stands in the prompt and in other tools' results.
+    """
+    rand = trial.rng("tools")
+    known = _words(trial.draft.prompt)
+    n = 0
+    for spec in trial.draft.tools:
+        with closing(trial.session()) as session:
+            for i in range(CALLS):
+                arguments = _arguments(
+                    spec, rand.choice(known) if known and i % 2 else None, i, trial
+                )
+                try:
+                    session.call(spec.name, arguments)
+                except EnvError as error:
+                    return outcome(
+                        "tools",
+                        False,
+                        n + 1,
+                        reason=f"{error}, called with {dumps(arguments)[:200]}",
+                    )
+                n += 1
+    return outcome("tools", True, n)
+
+
+def empty(trial: PackedTrial) -> GateResult:
+    """The emptiest answers that the submit schema lets through are refused, with nothing done."""
+    answers = [one for one in _emptiest(trial.draft.submit_schema) if not _is_gold(trial, one)]
+    if not answers:
+        return not_applicable("empty", "the submit schema lets no empty answer through")
+    scores = trial.judge([Case(one) for one in answers])
+    passed = [dumps(a)[:80] for a, score in zip(answers, scores, strict=True) if score.passed]
+    return outcome(
+        "empty",
+        not passed,
+        len(answers),
+        reason=f"the verifier accepts the empty answer {passed[:1]}",
+    )
+
+
+def guessing(trial: PackedTrial) -> GateResult:
+    """Of random answers that fit the submit schema, no more than half are right."""
+    cases = [Case(answer, trial.plan) for answer in trial.guesses]
+    if not cases:
+        return not_applicable("guesses", "the submit schema lets gold through only")
+    passed = sum(score.passed for score in trial.judge(cases))
+    return outcome(
+        "guesses",
+        2 * passed <= len(cases),
+        len(cases),
+        figure=passed / len(cases),
+        reason=f"the verifier accepts {passed} of {len(cases)} random answers",
+    )
+
+
+def attacks(trial: PackedTrial) -> GateResult:
+    """No malformed, mistyped or hostile submission passes, as episodes are scored: schema first."""
+    verifier = trial.verifier(check_schema=True)
+    report = attack(verifier, trial.gold.answer, trial.database, trial.final(trial.gold_plan))
+    found = report.lines()
+    return outcome(
+        "attacks", report.ok, report.n, figure=float(len(found)), reason="; ".join(found[:3])
+    )
+
+
+def known_answers(trial: PackedTrial) -> GateResult:
+    """The verifier agrees with the author on every answer of answers.json."""
+    if not trial.probes:
+        return not_applicable("probes", "answers.json names no answer as right or wrong")
+    scores = trial.judge([Case(probe.answer, trial.plan) for probe in trial.probes])
+    wrong = [
+        f"{'refuses' if probe.expected else 'accepts'} {dumps(probe.answer)[:80]}"
+        for probe, score in zip(trial.probes, scores, strict=True)
+        if score.passed != probe.expected
+    ]
+    return outcome(
+        "probes",
+        not wrong,
+        len(scores),
+        figure=1.0 - len(wrong) / len(scores),
+        reason=f"against answers.json, the verifier {'; '.join(wrong[:3])}",
+    )
+
+
+def mutants_seen(trial: PackedTrial) -> GateResult:
+    """Enough small faults planted in the verifier change a verdict on some answer that is known here.
+
+    Known are gold, also on the untouched and the half-done database, the author's answers and random ones.
+    """
+    plans = [trial.plan[:i] for i in range(len(trial.plan) + 1)]
+    answers = [*(probe.answer for probe in trial.probes), *trial.guesses[:30]]
+    cases = [Case(trial.gold.answer, plan) for plan in plans if trial.solved]
+    cases += [Case(answer, trial.plan) for answer in answers]
+    cases += [Case(answer) for answer in answers if trial.plan]
+    submissions = [trial.submission(case) for case in cases]
+    first, rest = submissions[:FIRST], submissions[FIRST:]  # most faults show at once
+    expected = [_verdicts(trial, trial.draft.verifier, some) for some in (first, rest)]
+    tried, survivors = 0, []
+    for name, source in mutants(trial.draft.verifier):
+        tried += 1
+        found = (_verdicts(trial, source, some) for some in (first, rest))
+        if all(a == b for a, b in zip(expected, found, strict=True)):
+            survivors.append(name)
+    rate = 1.0 - len(survivors) / tried if tried else 0.0
+    return outcome(
+        "mutants",
+        rate >= KILL_RATE,
+        tried,
+        figure=round(rate, 4),
+        reason=f"{len(survivors)} of {tried} faults planted in the verifier go unnoticed, e.g. "
+        f"{'; '.join(survivors[:3])}: add answers that tell them apart to answers.json",
+        survivors=list(survivors),
+        probes=len(cases),
+    )
+
+
+GATES: dict[str, Gate] = {
+    "tools": tools_hold,
+    "restricted": _solved(execution.restricted, "restricted"),
+    "gold": _solved(execution.gold, "gold"),
+    "leaks": _solved(meaning.leaks, "leaks"),
+    "empty": empty,
+    "guesses": guessing,
+    "probes": known_answers,
+    "prefixes": _solved(soundness.prefixes, "prefixes"),
+    "attacks": lambda t: attacks(t) if t.solved else not_applicable("attacks", NO_SOLUTION),
+    "mutants": mutants_seen,
+}
+"""The gates of packed tasks, cheap ones first."""
+
+
+def _verdicts(
+    trial: PackedTrial, source: str, submissions: Sequence[Submission]
+) -> list[tuple[str, ...] | None]:
+    """Broken rules of each submission; None where the verifier breaks."""
+    verifier = trial.verifier(source)
+    try:
+        return [score.reasons for score in verifier.verify_many(submissions)]
+    except VerifierError:
+        return [None] * len(submissions)
+
+
+def _is_gold(trial: PackedTrial, answer: JsonValue) -> bool:
+    return trial.solved and dumps(answer) == dumps(trial.gold.answer)
+
+
+def _emptiest(schema: JsonValue) -> list[JsonValue]:
+    """Nothing, in every form that fits a schema."""
+    validator = Validator(schema)  # type: ignore[arg-type]  # checked when the folder was read
+    filled = _filled(schema)
+    candidates: list[JsonValue] = [filled, None, "", 0, 0.0, False, [], {}, -1]
+    found = {dumps(value): value for value in candidates if validator.fault(value) is None}
+    return list(found.values())
+
+
+def _filled(schema: JsonValue) -> JsonValue:
+    """The emptiest value of a schema: "", 0, [] and false, down to its required properties."""
+    if not isinstance(schema, dict):
+        return None
+    for key in ("enum", "anyOf", "oneOf"):
+        options = schema.get(key)
+        if isinstance(options, list) and options:
+            return options[0] if key == "enum" else _filled(options[0])
+    if "const" in schema:
+        return schema["const"]
+    properties, required = schema.get("properties"), schema.get("required")
+    if isinstance(properties, dict):
+        names = required if isinstance(required, list) else []
+        return {str(name): _filled(properties.get(str(name), {})) for name in names}
+    kind, least = schema.get("type"), schema.get("minimum", 0)
+    if kind in ("integer", "number"):
+        return least if isinstance(least, int | float) else 0
+    if kind == "array":
+        count = schema.get("minItems", 0)
+        return [_filled(schema.get("items", {}))] * (count if isinstance(count, int) else 0)
+    plain: dict[str, JsonValue] = {"string": "", "boolean": False, "object": {}}
+    return plain.get(str(kind))
+
+
+def _words(text: str) -> list[str]:
+    return sorted({word.strip(".,:;!?`'\"()") for word in text.split()} - {""})
+
+
+def _arguments(
+    spec: ToolSpec, word: str | None, i: int, trial: PackedTrial
+) -> dict[str, JsonValue]:
+    """Arguments that fit the tool's schema; texts are ``word`` where one is given."""
+    _, arguments = sample_call(spec, rng(trial.seed, "tools", spec.name, i))
+    if word is None:
+        return arguments
+    changed: dict[str, JsonValue] = {
+        name: word if isinstance(value, str) else value for name, value in arguments.items()
+    }
+    fits = toolbox_of((spec,)).fault(spec.name, changed) is None
+    return changed if fits else arguments
+
+
+def gate_names() -> Iterator[str]:
+    """All gates of a packed task's evidence, in order."""
+    yield from GATES
+    yield from NEEDS_IR

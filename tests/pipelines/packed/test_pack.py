@@ -1,0 +1,394 @@
+"""``envgen pack``: the example is proven, plays and is proven again; every mistake is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_runs import ROOT
+
+from envgen.core.errors import ConfigError, EnvgenError, SandboxUnavailableError
+from envgen.core.types import GateStatus, SourceKind
+from envgen.pipelines.general.validate import validate
+from envgen.pipelines.packed.folder import read_folder
+from envgen.pipelines.packed.pack import PackSummary, pack
+from envgen.pipelines.packed.specs import derived_specs
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.run import RolloutConfig, rollout
+from envgen.store.dataset import Dataset
+
+EXAMPLE = ROOT / "examples" / "library_loans"
+READS, WRITES = "most-overdue", "lend-frankenstein"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the example."""
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "library_loans"))
+
+
+def only(folder: Path, task: str) -> Path:
+    """The folder with one task."""
+    for other in (folder / "tasks").iterdir():
+        if other.name != task:
+            shutil.rmtree(other)
+    return folder
+
+
+def packed(folder: Path) -> PackSummary:
+    """Packed in this process: the code of these tests is ours."""
+    return pack(folder, folder.parent / "ds", backend="inline", trust=True)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, packed."""
+    out = tmp_path_factory.mktemp("packed") / "ds"
+    summary = pack(EXAMPLE, out, backend="inline", trust=True)
+    assert summary.written, summary
+    return out
+
+
+def test_the_example_is_proven(made: Path) -> None:
+    dataset = Dataset.open(made)
+    assert dataset.source is SourceKind.FOREIGN  # it lies here, and nobody compiled it
+    assert set(dataset.tasks) == {READS, WRITES}
+    for task in dataset.tasks.values():
+        found = {gate.gate: gate for gate in task.evidence}
+        ran = {name for name, gate in found.items() if gate.status is GateStatus.PASSED}
+        assert {"tools", "restricted", "gold", "leaks", "empty", "guesses", "attacks"} < ran
+        assert {"probes", "mutants"} < ran
+        assert ("prefixes" in ran) == (task.id == WRITES)
+        assert found["density"].status is GateStatus.NOT_APPLICABLE
+        assert "IR" in found["density"].reason
+    lend = {tool.name: tool for tool in dataset.environments["library_loans"].tools}["lend"]
+    assert lend.mutates
+    assert {error.code for error in lend.errors} == {"unknown_card", "unknown_book"}
+
+
+def test_the_example_validates_and_plays(made: Path, tmp_path: Path) -> None:
+    report = validate(made, backend="inline", trust=True)
+    assert report.passed, report
+    config = RolloutConfig(
+        dataset=str(made),
+        policy=PolicyConfig(spec="gold"),
+        out=str(tmp_path / "gold"),
+        backend="inline",
+        trust=True,
+    )
+    summary = rollout(config)
+    assert (summary.passed, summary.errors) == (2, 0)
+    untold = config.model_copy(update={"trust": False, "out": str(tmp_path / "other")})
+    with pytest.raises(SandboxUnavailableError, match="not trusted"):
+        rollout(untold)
+
+
+def test_validation_notices_another_verifier(made: Path, tmp_path: Path) -> None:
+    from seals import seal
+
+    folder = Path(shutil.copytree(made, tmp_path / "ds"))
+    path = folder / "environments/library_loans/tasks" / READS / "verifier.py"
+    path.write_text("def verify(answer, initial, final):\n    return []\n")
+    report = validate(seal(folder), backend="inline", trust=True)
+    found = {task.task_id: task.failure for task in report.tasks}
+    assert found[WRITES] is None
+    failure = found[READS]
+    assert failure is not None
+    assert failure.gate == "empty"
+
+
+def test_only_what_changed_is_proven_again(made: Path, folder: Path) -> None:
+    before = Dataset.open(shutil.copytree(made, folder.parent / "ds"))
+    prompt = folder / "tasks" / READS / "prompt.md"
+    prompt.write_text(prompt.read_text() + "\nCount only what is not returned.\n")
+    second = packed(folder)
+    assert {task.task_id: task.reused for task in second.tasks} == {WRITES: True, READS: False}
+    after = Dataset.open(second.path)
+    assert after.tasks[WRITES] == before.tasks[WRITES]
+    assert "not returned" in after.tasks[READS].prompt
+    with (only(folder, READS) / "policy.md").open("a") as file:
+        file.write("Be kind.\n")
+    third = packed(folder)
+    assert [task.reused for task in third.tasks] == [False]
+    assert list(Dataset.open(third.path).tasks) == [READS]
+    assert not list(folder.parent.glob(".ds*"))
+
+
+def test_what_fails_leaves_the_old_dataset(folder: Path) -> None:
+    only(folder, READS)
+    out = Path(packed(folder).path)
+    before = (out / "dataset.json").read_bytes()
+    (folder / "tasks" / READS / "verifier.py").write_text("def verify(a, b, c):\n    return []\n")
+    summary = packed(folder)
+    assert not summary.written
+    assert (out / "dataset.json").read_bytes() == before
+
+
+def test_a_dataset_of_something_else_is_never_replaced(folder: Path, tmp_path: Path) -> None:
+    from store_samples import small_dataset
+
+    small_dataset(tmp_path / "other")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "x.txt").write_text("x")
+    for out in ("other", "notes"):
+        with pytest.raises(ConfigError, match="--out"):
+            pack(folder, tmp_path / out, backend="inline", trust=True)
+    assert len(Dataset.open(tmp_path / "other").tasks) == 3
+
+
+def write(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def link(folder: Path) -> None:
+    (folder / "policy.md").unlink()
+    (folder / "policy.md").symlink_to("/etc/hostname")
+
+
+def linked_task(folder: Path) -> None:
+    (folder / "tasks" / "other").symlink_to(folder / "tasks" / READS, target_is_directory=True)
+
+
+def pipe(folder: Path) -> None:
+    (folder / "policy.md").unlink()
+    os.mkfifo(folder / "policy.md")
+
+
+TASK = f"tasks/{READS}"
+UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a link out of the folder": (link, "links are refused"),
+    "a link to a task": (linked_task, "links are refused"),
+    "a pipe": (pipe, "no regular file"),
+    "no database": (lambda f: (f / "database.sql").unlink(), "no database"),
+    "two databases": (write("database.sqlite", "x"), "two databases"),
+    "a path in a name": (write("environment.json", '{"id": "../../x"}'), "environment.json: id"),
+    "a task's name": (lambda f: (f / TASK).rename(f / "tasks" / "My task"), "'My task' is no name"),
+    "an unknown setting": (write("environment.json", '{"root": "/"}'), "root"),
+    "a strange file": (write("secrets.env", "x"), "'secrets.env' has no place"),
+    "a misspelt file": (write(f"{TASK}/solutions.py", "x"), "has no place"),
+    "no tools": (lambda f: (f / "tools.py").unlink(), "tools.py is missing"),
+    "no verifier": (lambda f: (f / TASK / "verifier.py").unlink(), "verifier.py is missing"),
+    "no prompt": (write(f"{TASK}/prompt.md", " \n"), "prompt.md is empty"),
+    "no schema": (write(f"{TASK}/submit.json", '{"type": "objct"}'), "no JSON Schema"),
+    "no JSON": (write(f"{TASK}/submit.json", "{"), "is no JSON"),
+    "NaN": (write(f"{TASK}/answers.json", '{"wrong": [NaN]}'), "NaN"),
+    "no UTF-8": (lambda f: (f / TASK / "prompt.md").write_bytes(b"\xff"), "no UTF-8"),
+    "no task": (lambda f: shutil.rmtree(f / "tasks"), "holds no task"),
+    "a level": (write(f"{TASK}/task.json", '{"level": 11}'), "level"),
+    "no SQL": (write("database.sql", "CREATE TABEL x"), "database.sql fails"),
+    "no table": (write("database.sql", "SELECT 1;"), "makes no table"),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_what_can_not_be_read_is_told(folder: Path, what: str) -> None:
+    spoil, match = UNREADABLE[what]
+    spoil(folder)
+    with pytest.raises(ConfigError, match=match) as caught:
+        packed(folder)
+    assert caught.value.hint or ":" in str(caught.value)
+    assert not (folder.parent / "ds").exists()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ATTACH '{0}' AS x; CREATE TABLE x.t (a);",
+        "VACUUM INTO '{0}';",
+        "PRAGMA temp_store_directory = '{0}';",
+        "SELECT load_extension('{0}');",
+        "CREATE VIRTUAL TABLE v USING fts5(a);",
+        "CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT 1; END;",
+        "CREATE VIEW v AS SELECT 1;",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) INSERT INTO t SELECT max(x) FROM c;",
+    ],
+)  # fmt: skip
+def test_a_script_makes_rows_and_nothing_else(folder: Path, statement: str) -> None:
+    victim = folder.parent / "victim"
+    script = f"CREATE TABLE t (a);\n{statement.format(victim)}\n"
+    (folder / "database.sql").write_text(script)
+    with pytest.raises(ConfigError, match=r"database\.sql fails"):
+        read_folder(folder)
+    assert not victim.exists()
+
+
+TOOLS: dict[str, tuple[str, str]] = {
+    "no docstring": ("def f(db):\n    return 1\n", "'f' has no docstring"),
+    "no type": ('def f(db, *, a):\n    """F."""\n', "argument 'a' of tool 'f' has no type"),
+    "a strange type": ('def f(db, *, a: set):\n    """F."""\n', "argument 'a' of tool 'f'"),
+    "any arguments": ('def f(db, **more):\n    """F."""\n', "can't be called by name"),
+    "no db": ('def f(a: str):\n    """F."""\n', "can't be called by name"),
+    "a strange name": ('def fooBar(db):\n    """F."""\n', "tool 'fooBar': name"),
+    "the submit tool": (
+        'def submit_result(db):\n    """F."""\n',
+        "can't be called 'submit_result'",
+    ),
+    "no Python": ("def f(:\n", "no Python"),
+    "nothing": ("x = 1\n", "holds no tool"),
+}
+
+
+@pytest.mark.parametrize("what", TOOLS)
+def test_tools_that_no_agent_could_use(folder: Path, what: str) -> None:
+    source, match = TOOLS[what]
+    (folder / "tools.py").write_text(source)
+    with pytest.raises(ConfigError, match=match) as caught:
+        packed(folder)
+    assert caught.value.hint
+
+
+def test_tools_that_do_not_import(folder: Path) -> None:
+    tools = folder / "tools.py"
+    tools.write_text("import no_such_package\n\n\n" + tools.read_text())
+    with pytest.raises(EnvgenError, match="no_such_package") as caught:
+        packed(folder)
+    assert "standard library" in caught.value.hint
+
+
+def test_what_a_signature_says() -> None:
+    source = '''
+from typing import Literal
+
+
+class ToolError(Exception):
+    """Documented."""
+
+
+def find(db, *, city: str, kinds: list[Literal["inn", "hotel"]], most: int | None = None, near: bool = False):
+    """Find places
+    to stay.
+
+    Args:
+        city: where,
+            in full.
+        most (int): yuan.
+
+    Returns:
+        What there is.
+    """
+    return _find(db, city)
+
+
+def drop(db, *, name: str):
+    """Remove one."""
+    _drop(db, name)
+
+
+def _find(db, city):
+    raise ToolError("unknown_city", "there is no such city")
+
+
+def _drop(db, name):
+    db.execute("DELETE FROM places WHERE name = ?", (name,))
+'''
+    find, drop = derived_specs(source)
+    assert find.description == "Find places to stay."
+    assert find.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "where, in full."},
+            "kinds": {"type": "array", "items": {"enum": ["inn", "hotel"]}},
+            "most": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "yuan."},
+            "near": {"type": "boolean"},
+        },
+        "required": ["city", "kinds"],
+        "additionalProperties": False,
+    }
+    assert [error.code for error in find.errors] == ["unknown_city"]
+    assert (find.mutates, drop.mutates) == (False, True)
+
+
+def replace(name: str, old: str, new: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new))
+
+    return change
+
+
+ACCEPTS = "def verify(answer, initial, final):\n    return []\n"
+LOOSE = "def verify(answer, initial, final):\n    return ['card'] if answer['card'] == '' else []\n"
+BY_HEART = 'def solve():\n    return {"card": "C-1001", "overdue": 2}\n'
+UNSEEN = """broken = []
+    if len(answer["card"]) + 2 > 40 or answer["overdue"] > 50 or answer["overdue"] * 3 > 99:
+        broken.append("x")
+    if max(1, 2, 3, 4, 5) + min(6, 7, 8) < 1:
+        broken.append("y")"""
+UNDONE = 'return [] if answer["lent"] == ["C-1002"] else ["answer"]'
+SLY = """    db.execute("".join(["DEL", "ETE FROM loans"]))
+    found = ["""
+FAILING: dict[str, tuple[str, list[Callable[[Path], object]], str]] = {
+    "accepts everything": (READS, [write(f"{TASK}/verifier.py", ACCEPTS)], "empty"),
+    "accepts nearly everything": (READS, [write(f"{TASK}/verifier.py", LOOSE)], "guesses"),
+    "does not run": (READS, [write(f"{TASK}/verifier.py", "import nothing_such\n")], "gold"),
+    "another answer": (READS, [replace(f"{TASK}/solution.py", "len(late)}", "len(late) + 1}")], "gold"),
+    "a failing solution": (READS, [replace(f"{TASK}/solution.py", "list_cards(", "list_loans(")], "gold"),
+    "an import": (READS, [write(f"{TASK}/solution.py", "import os\n")], "restricted"),
+    "the answer by heart": (READS, [write(f"{TASK}/solution.py", BY_HEART)], "restricted"),
+    "the answer given away": (
+        READS, [write(f"{TASK}/prompt.md", "Submit card C-1001, overdue 2.\n")], "leaks"
+    ),
+    "a tool that breaks": (READS, [replace("tools.py", "fetchone()[0]", "fetchone()[1]")], "tools"),
+    "a tool that writes": (READS, [replace("tools.py", "    found = [", SLY)], "tools"),
+    "a wrong answer called right": (
+        READS,
+        [write(f"{TASK}/answers.json", '{"right": [{"card": "C-1004", "overdue": 1}]}')],
+        "probes",
+    ),
+    "nothing need be done": (
+        WRITES,
+        [replace(f"tasks/{WRITES}/verifier.py", "before, after = loans(initial), loans(final)", UNDONE)],
+        "prefixes",
+    ),
+    "spaces around": (
+        READS,
+        [replace(f"{TASK}/verifier.py", 'answer["card"]', 'answer["card"].strip()')],
+        "attacks",
+    ),
+    "faults that nobody would see": (
+        READS,
+        [
+            lambda folder: (folder / TASK / "answers.json").unlink(),
+            replace(f"{TASK}/verifier.py", "broken = []", UNSEEN),
+        ],
+        "mutants",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_each_gate_can_fail(folder: Path, what: str) -> None:
+    task, spoil, gate = FAILING[what]
+    for change in spoil:
+        change(only(folder, task))
+    (found,) = packed(folder).tasks
+    assert [one.gate for one in found.failures] == [gate], found.failures
+    assert not (folder.parent / "ds").exists()
+
+
+def test_a_task_without_a_solution_says_so(folder: Path) -> None:
+    (only(folder, READS) / TASK / "solution.py").unlink()
+    summary = packed(folder)
+    assert summary.written
+    found = {one.gate: one for one in summary.tasks[0].evidence}
+    assert found["gold"].status is GateStatus.NOT_APPLICABLE
+    assert "nobody has shown" in found["gold"].reason
+    assert validate(summary.path, backend="inline", trust=True).passed
+
+
+def test_tools_can_be_described_by_hand(folder: Path) -> None:
+    specs = [
+        spec.model_dump(mode="json") for spec in derived_specs((folder / "tools.py").read_text())
+    ]
+    (folder / "tools.json").write_text(json.dumps(specs))
+    read = read_folder(folder)
+    assert [spec.name for spec in read.tools] == [spec["name"] for spec in specs]
+    specs[0]["name"] = "../x"
+    (folder / "tools.json").write_text(json.dumps(specs))
+    with pytest.raises(ConfigError, match=r"tools\.json: 0\.name"):
+        read_folder(folder)

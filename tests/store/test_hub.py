@@ -1,0 +1,131 @@
+"""What readers who know nothing of envgen make of a dataset folder: the Hub's front matter and Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from store_samples import environment, small_dataset, task
+from tiny_dataset import write_tiny_dataset
+
+from envgen.core.types import PublicRule, PublicTask
+from envgen.store.columns import json_field
+from envgen.store.hub_card import hub_licences
+from envgen.store.subset import export, public_tasks
+from envgen.store.writer import DatasetWriter
+
+
+def card(folder: Path) -> tuple[dict[str, object], str]:
+    """The front matter and the text of a dataset's card."""
+    _, front, text = (folder / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+def test_the_front_matter_says_what_the_hub_asks_for(tmp_path: Path) -> None:
+    dataset = small_dataset(tmp_path / "ds", variants=3)
+    front, text = card(dataset.path)
+    assert front == {
+        "pretty_name": "sample",
+        "license": ["cc0-1.0"],
+        "language": ["en"],
+        "task_categories": ["reinforcement-learning", "text-generation"],
+        "size_categories": ["n<1K"],
+        "tags": ["agent", "envgen", "synthetic", "tool-use"],
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [{"split": "train", "path": "data/train.parquet"}],
+            }
+        ],
+    }
+    assert "made up" in text
+    assert "Kill rate" in text
+
+
+def test_the_card_of_code_tasks_says_what_these_are(tmp_path: Path) -> None:
+    with DatasetWriter(tmp_path / "code", name="code") as writer:
+        made = environment()
+        spec = made.spec.model_copy(update={"licence": "GPL-3.0-only", "category": "code"})
+        writer.add_environment(made.model_copy(update={"spec": spec}))
+        bundle = task()
+        spec_of_task = bundle.spec.model_copy(update={"family": "code"})
+        writer.add_task(bundle.model_copy(update={"spec": spec_of_task}))
+        writer.finish()
+    front, text = card(tmp_path / "code")
+    assert front["license"] == ["gpl-3.0"]
+    assert "code" in front["tags"]  # type: ignore[operator]  # a list
+    assert "made up" not in text
+    assert "real change of a public repository" in text
+    assert "Kill rate" not in text
+    assert "No database and no schema" not in text
+
+
+def test_a_dataset_without_tasks_names_no_files(tmp_path: Path) -> None:
+    dataset = DatasetWriter(tmp_path / "ds", name="none").finish()
+    front, _ = card(dataset.path)
+    assert "configs" not in front
+    assert front["license"] == ["unknown"]
+    assert not (dataset.path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("licences", "named"),
+    [
+        (["MIT", "Apache-2.0"], ["apache-2.0", "mit"]),
+        (["LGPL-2.1-or-later"], ["lgpl-2.1"]),
+        (["ODbL-1.0"], ["odbl"]),
+        (["unknown"], ["unknown"]),
+        (["of my own: ask"], ["other"]),
+    ],
+)
+def test_licences_are_named_as_the_hub_does(licences: list[str], named: list[str]) -> None:
+    assert hub_licences(licences) == named
+
+
+def test_tables_have_nested_columns(tmp_path: Path) -> None:
+    dataset = small_dataset(tmp_path / "ds", variants=3)
+    export(dataset, tmp_path / "t.parquet", "parquet")
+    own = pq.read_table(dataset.path / "data" / "train.parquet")
+    exported = pq.read_table(tmp_path / "t.parquet")
+    assert own.schema == exported.schema
+    assert set(own.schema.names) == set(PublicTask.model_fields)
+    rule = own.schema.field("rules").type.value_type
+    assert {field.name for field in rule} == set(PublicRule.model_fields)
+    assert rule.field("value").metadata == json_field("value").metadata == {b"content": b"JSON"}
+    assert own.column("id").to_pylist() == sorted(dataset.own_task_ids)
+    assert exported.column("id").to_pylist() == sorted(dataset.tasks)
+    for row, public in zip(exported.to_pylist(), public_tasks(dataset), strict=True):
+        assert row["prompt"] == public.prompt
+        assert row["limits"] == public.limits.model_dump()
+        tools = [tool.openai() for tool in public.tools]
+        for given, tool in zip(row["tools"], tools, strict=True):
+            function = given["function"]
+            parameters = json.loads(function.pop("parameters"))
+            assert {**function, "parameters": parameters} == tool["function"]
+
+
+@pytest.mark.slow
+def test_the_datasets_library_reads_folders_and_exports_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    library = pytest.importorskip(
+        "datasets", reason="datasets is not installed: pip install datasets"
+    )
+    dataset = write_tiny_dataset(tmp_path / "ds", variant=True)
+    found = library.load_dataset(str(dataset.path), cache_dir=str(tmp_path / "cache"))
+    assert found["train"].num_rows == 4
+    row = found["train"][0]
+    assert row["tools"][0]["function"]["name"]
+    assert row["limits"]["turns"] > 0
+    export(dataset, tmp_path / "t.parquet", "parquet")
+    loaded = library.load_dataset(
+        "parquet", data_files=str(tmp_path / "t.parquet"), cache_dir=str(tmp_path / "cache")
+    )
+    assert loaded["train"].num_rows == 5
+    assert loaded["train"][0]["prompt"]

@@ -1,0 +1,162 @@
+"""Look-alikes in the languages with braces: what is found in their tests, and how it is written."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from envgen.core.code_types import CodeLanguage, Leaf
+from envgen.verifiers.lookalikes.paper import LANGUAGES, sitting, variants
+from envgen.verifiers.lookalikes.scanning import Scanned
+
+SCRIPT = """\
+const { f, check } = require("../src/f.js");
+describe("f", () => {
+  it("gives words", async () => {
+    // assert.strictEqual(f(0), "a comment")
+    const pattern = /["'(]/;
+    assert.strictEqual(f("(in"), "some words");
+    assert.deepStrictEqual(f(2), { name: 'tea', sizes: [1, -2], on: true });
+    expect(f(3)).toEqual([
+      "first",
+      "second",
+    ]);
+    expect(f(4)).not.toBe(5);
+    checkWords(f(6), "input", "last one");
+    const expected = "wanted";
+    assert.ok(f(7).done);
+  });
+
+  test('is empty', function () {
+    assert.deepStrictEqual(f(""), []);
+  });
+});
+"""
+GO = """\
+func TestWords(t *testing.T) {
+	want := "two words"
+	if got := F(1); got != want {
+		t.Errorf("F(1) = %q, want %q", got, want)
+	}
+	if n := Count('x', "a"); n != 42 {
+		t.Fatal(n)
+	}
+	assert.Equal(t, "equal", F(2))
+	require.Len(t, G(3), 7)
+	for _, tt := range []struct{ in, want string }{{in: "a", want: "b"}} {
+		check(t, tt.in, tt.want)
+	}
+}
+"""
+JAVA = """\
+class WordsTest {
+    @Test
+    @DisplayName("}")
+    void words() throws Exception {
+        assertEquals("some words", Words.of('x', "input"));
+        assertThat(Words.of(2)).isEqualTo("more").hasSize(3);
+        assertTrue(Words.any("input"));
+    }
+}
+"""
+PHP = """\
+<?php
+class WordsTest extends TestCase
+{
+    public function testWords(): void
+    {
+        # it's a comment
+        $this->assertSame('it\\'s', Words::of("input"));
+        $this->expectExceptionMessage("no such word");
+        $this->assertSame([], Words::none());
+    }
+}
+"""
+FOUND: dict[CodeLanguage, tuple[str, dict[str, list[list[str]]]]] = {
+    "javascript": (
+        SCRIPT,
+        {
+            "gives words": [
+                ['"some words"'],
+                ["'tea'", "1", "-2", "true"],
+                ['"first"', '"second"'],
+                ['"last one"'],
+                ['"wanted"'],
+                ["f(7).done"],
+            ],
+            "is empty": [[" []"]],
+        },
+    ),
+    "go": (GO, {"TestWords": [['"two words"'], ["42"], ['"equal"'], ["7"], ['"b"']]}),
+    "java": (JAVA, {"words": [['"some words"'], ['"more"'], ["3"], ['Words.any("input")']]}),
+    "php": (PHP, {"testWords": [["'it\\'s'"], ['"no such word"'], ["[]"]]}),
+}
+
+
+@pytest.mark.parametrize("language", FOUND)
+def test_expectations_are_found_and_inputs_are_not(language: CodeLanguage) -> None:
+    text, wanted = FOUND[language]
+    questions = LANGUAGES[language].sites("a/test", text.encode())
+    assert {
+        one.name: [[text[leaf.start : leaf.end] for leaf in site.leaves] for site in one.sites]
+        for one in questions
+    } == wanted
+
+
+@pytest.mark.parametrize("language", FOUND)
+def test_copies_stand_in_the_place_of_their_test(language: CodeLanguage) -> None:
+    text, _ = FOUND[language]
+    rules = LANGUAGES[language]
+    found = rules.sites("a/test", text.encode())
+    questions = [one.model_copy(update={"tests": (f"a/test::x::{one.name}",)}) for one in found]
+    made = sitting(questions, [], rules, {"a/test": text.encode()}, (8, 2), 1, random.Random(3))
+    told = made.files["a/test"].decode()
+    for question in questions:
+        copies = [copy for copy in made.copies if copy.question is question]
+        assert sum(copy.right for copy in copies) == 1
+        end = question.name_at + len(question.name) + 1
+        assert text[question.start : end] not in told
+        assert all(copy.name in told for copy in copies)
+        name = copies[0].name
+        assert copies[0].renamed(f"a/test::x > {question.name}") == f"a/test::x > {name}"
+        mocha = f"test/a.js::{question.name}::f {question.name}"
+        assert copies[0].renamed(mocha) == f"test/a.js::{name}::f {name}"
+    scanned = Scanned(told, "\"'`", hashes=language == "php", patterns=language == "javascript")
+    opening = scanned.text.index("{")
+    assert scanned.closing(opening) is not None
+
+
+@pytest.mark.parametrize("language", FOUND)
+def test_values_are_written_as_they_are_read(language: CodeLanguage) -> None:
+    rules = LANGUAGES[language]
+    for text in ('"some words"', '"a \\"quoted\\" one\\n"', "7", "-2", "0.5", "true"):
+        leaf = Leaf(start=0, end=len(text), kind="text")
+        value = rules.known(text, leaf).value
+        assert rules.known(rules.spell(value, text), leaf).value == value
+        assert type(rules.known(rules.spell(value, text), leaf).value) is type(value)
+
+
+def test_a_name_that_stands_twice_is_no_question() -> None:
+    twice = 'test("a b", () => {\n  expect(f(1)).toBe("x y");\n});\n' * 2
+    assert LANGUAGES["typescript"].sites("a.ts", twice.encode()) == []
+
+
+@pytest.mark.parametrize("text", ['it("a b", () => { expect(f(1)).toBe("x', 'it("a b', "é", "\0"])
+def test_a_torn_file_has_no_questions(text: str) -> None:
+    assert LANGUAGES["javascript"].sites("a.js", text.encode()) == []
+
+
+def test_ids_are_matched_by_their_ends() -> None:
+    rules = LANGUAGES["javascript"]
+    found = rules.sites("test/a.test.js", SCRIPT.encode())
+    ids = ["test/a.test.js::f::gives words", "f > is empty", "f > is empty too"]
+    assert [one.tests for one in rules.matched(found, ids)] == [(ids[0],), (ids[1],)]
+
+
+def test_an_empty_list_and_a_condition_have_opposites() -> None:
+    rules = LANGUAGES["php"]
+    found = rules.sites("a/test", PHP.encode())[0]
+    told = variants(found, found.sites[-1], rules, PHP.encode(), 16, random.Random(1))
+    assert told == [("[]",), ("[7]",)]
+    assert rules.conditions("$a->ok()") == ("!!($a->ok())", "!($a->ok())")

@@ -1,0 +1,130 @@
+"""Judge a change by look-alikes: run after run in fresh workspaces, each with secrets of its own."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterator, Sequence
+
+from envgen.core.code_types import CodeTests, Status, VerdictKind
+from envgen.core.errors import VerifierError
+from envgen.core.types import Score
+from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.verifiers.code_run import Exam, TestRun, read_tests, run_tests
+from envgen.verifiers.lookalikes.paper import LANGUAGES, RUNS, Copy, Paper, sitting
+
+SAMPLE = 6
+"""Questions about pass-to-pass tests in a run,"""
+SAMPLE_COPIES = 2
+"""and how many look-alikes each has at most."""
+
+
+class Examiner:
+    """Asks the questions of a code task's verifier.
+
+    Args:
+        workspace: the repository at the base commit.
+        tests: with questions that were proven on the gold patch.
+        exam: what runs when all tests do.
+        limits: of the sandboxes.
+        draw: where secrets come from; by default nobody can foretell them.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        tests: CodeTests,
+        exam: Exam,
+        limits: Limits | None = None,
+        draw: random.Random | None = None,
+    ) -> None:
+        self.workspace, self.tests, self.exam, self.limits = workspace, tests, exam, limits
+        self.draw = draw or secrets.SystemRandom()
+        self.language = LANGUAGES.get(workspace.recipe.language)
+        self._sources: dict[str, bytes] | None = None
+
+    def faults(self, change: bytes) -> Iterator[list[str]]:
+        """What is wrong with a change that passes every test, run by run until something is.
+
+        Raises:
+            VerifierError: if the tests could not be set.
+            SandboxError: if a sandbox failed.
+        """
+        for n in range(RUNS if self.tests.questions and self.language else 0):
+            if found := self.sat(self.paper(n), change):
+                yield found
+        if self.tests.gutted and (found := self._gutted(change)):
+            yield found
+
+    def paper(self, n: int, *, whole: bool = False) -> Paper:
+        """The look-alikes of the nth run: all fail-to-pass questions and a sample of the others.
+
+        The ``whole`` is to rehearse: all questions alike.
+        """
+        assert self.language is not None
+        known = {test for test, one in self.tests.verdicts.items() if one.runs}
+        asked = [one for one in self.tests.questions if known.intersection(one.tests)]
+        rest = [one for one in self.tests.questions if not known.intersection(one.tests)]
+        sources, most = self.sources(), self.tests.copies
+        sample = rest if whole else self.draw.sample(rest, min(SAMPLE, len(rest)))
+        try:
+            sizes = (most, most if whole else SAMPLE_COPIES)
+            return sitting(asked, sample, self.language, sources, sizes, n, self.draw)
+        except (KeyError, SyntaxError, ValueError, IndexError) as error:
+            raise VerifierError(
+                f"the questions of the verifier don't fit its test files: {error!r}",
+                "make the dataset again",
+            ) from error
+
+    def sources(self) -> dict[str, bytes]:
+        """The files that questions are about, as the test patch leaves them."""
+        if self._sources is None:
+            files = dict.fromkeys(question.file for question in self.tests.questions)
+            self._sources = read_tests(self.workspace, self.exam, files, limits=self.limits)
+        return self._sources
+
+    def sat(self, paper: Paper, change: bytes) -> list[str]:
+        """The faults of one run."""
+        run = self.run(paper, change)
+        if run.report is None:
+            return [f"look-alikes: {run.status}: {run.reason}"]
+        return [_told(copy, fault) for copy, fault in paper.faults(run.report).items()]
+
+    def run(self, paper: Paper, change: bytes) -> TestRun:
+        """Run the files of a paper, and nothing else where the runner can."""
+        exam = self.exam.model_copy(
+            update={"rendered": paper.files, "only": tuple(paper.files), "canary_files": ()}
+        )
+        return run_tests(self.workspace, exam, change, limits=self.limits)
+
+    def _gutted(self, change: bytes) -> list[str]:
+        kinds = self.tests.verdicts
+        wanted = [test for test in kinds if kinds[test].kind is VerdictKind.GUTTED_ONLY]
+        files = dict.fromkeys(test.partition("::")[0] for test in wanted)
+        exam = self.exam.model_copy(
+            update={"gutted": self.tests.gutted, "only": tuple(files), "canary_files": ()}
+        )
+        run = run_tests(self.workspace, exam, change, limits=self.limits)
+        statuses = {} if run.report is None else run.report.statuses()
+        passed = [test for test in wanted if statuses.get(test) is Status.PASS]
+        return [f"forged: {test} passes without the functions it is about" for test in passed]
+
+
+def examined(score: Score, faults: Sequence[str]) -> Score:
+    """A score, or 0 with what look-alikes found."""
+    if not faults:
+        return score
+    return score.model_copy(
+        update={"value": 0.0, "passed": False, "reasons": tuple(dict.fromkeys(faults))[:20]}
+    )
+
+
+def _told(copy: Copy, fault: str) -> str:
+    test = copy.question.tests[0]
+    if fault == "forged":
+        return f"forged: a look-alike of {test} that must fail did not"
+    return (
+        f"{fault}: the look-alike of {test} that must pass"
+        if copy.right
+        else f"forged: {test} vanished"
+    )

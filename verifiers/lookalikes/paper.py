@@ -1,0 +1,264 @@
+"""One run's look-alikes: what is varied of each test, in which copies it is true, and under what names.
+
+A test stands several times where it stood once, in every copy with another of the options for one of its
+expectations and under a new name. One option is true. Who passes a copy with a wrong one does not compute
+what it is asked for (**forged**); who fails the true one has not solved it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from envgen.core.code_types import (
+    CodeLanguage,
+    Leaf,
+    Question,
+    Site,
+    Status,
+    TestId,
+    TestReport,
+    VerdictKind,
+)
+from envgen.verifiers.lookalikes import options
+from envgen.verifiers.lookalikes.braces import Braces
+from envgen.verifiers.lookalikes.options import Literal, Value
+from envgen.verifiers.lookalikes.python import Python
+
+RUNS = 2
+"""In which look-alikes are judged, after the one that counts all tests."""
+_WORDS = re.compile(r"[^\W\d_]{1,12}")
+_GOOD = frozenset({Status.PASS, Status.XFAIL})
+_BAD = frozenset({Status.FAIL, Status.ERROR})
+
+
+class Language(Protocol):
+    """What is different from language to language."""
+
+    def sites(self, file: str, source: bytes) -> list[Question]:
+        """The tests of a file, with every expectation that can be varied."""
+
+    def known(self, text: str, leaf: Leaf) -> Literal:
+        """What the text of a leaf says. Raises ValueError."""
+
+    def spell(self, value: Value, text: str) -> str:
+        """A value as source, where ``text`` stood."""
+
+    def conditions(self, text: str) -> tuple[str, str]:
+        """A condition and its opposite."""
+
+    def word(self, first: str, second: str) -> str:
+        """A name for a test."""
+
+    def key(self, test: TestId) -> str:
+        """What is the same in the ids of all cases of a test."""
+
+    def matched(self, found: Sequence[Question], ids: Sequence[TestId]) -> list[Question]:
+        """The questions of one file with the ids of their tests, of those in a report (in its order)."""
+
+
+LANGUAGES: Mapping[CodeLanguage, Language] = {
+    "python": Python(),
+    "javascript": Braces("javascript"),
+    "typescript": Braces("typescript"),
+    "go": Braces("go"),
+    "java": Braces("java"),
+    "php": Braces("php"),
+}
+
+
+class Copy(NamedTuple):
+    """A look-alike: a question under a new name, with a true or a wrong expectation."""
+
+    question: Question
+    site: Site
+    name: str
+    text: bytes
+    right: bool
+
+    def renamed(self, key: str) -> str:
+        """What was the test's key, as the copy's: all parts that end with the name (mocha's has two)."""
+        old = re.compile(rf"(?:^|(?<= )){re.escape(self.question.name)}(?=(?:\(\))?$)")
+        return "::".join(old.sub(lambda _: self.name, part) for part in key.split("::"))
+
+    def fault(self, cases: Sequence[Status]) -> str:
+        """What is wrong with the verdicts on its cases; empty when nothing is."""
+        if len(cases) != len(self.question.tests) and (self.right or not cases):
+            return "missing"
+        if self.right:
+            return "" if all(case is Status.PASS for case in cases) else "failed"
+        return "" if all(case in _BAD for case in cases) else "forged"
+
+
+class Paper(NamedTuple):
+    """The files of one run, and what their tests must say."""
+
+    files: dict[str, bytes]
+    copies: tuple[Copy, ...]
+    language: Language
+
+    def faults(self, report: TestReport) -> dict[Copy, str]:
+        """The copies whose verdicts don't follow: ``failed``, ``forged`` or ``missing``."""
+        cases: dict[str, list[Status]] = defaultdict(list)
+        for case in report.cases:
+            cases[self.language.key(case.id)].append(case.status)
+        found = {}
+        for copy in self.copies:
+            keys = dict.fromkeys(self.language.key(test) for test in copy.question.tests)
+            said = [status for key in keys for status in cases[copy.renamed(key)]]
+            if fault := copy.fault(said):
+                found[copy] = fault
+        return found
+
+
+def bits_of(site: Site, language: Language, source: bytes, most: int) -> int:
+    """How many bits tell the options of a site apart, of so many at most."""
+    if site.leaves[0].kind in ("exception", "condition"):
+        return 1
+    return min(most.bit_length() - 1, options.capacity(_literals(site, language, source)))
+
+
+def size(site: Site, language: Language, source: bytes, most: int) -> int:
+    """How many options a site has."""
+    if site.leaves[0].kind == "exception":
+        return min(most, 1 + len(site.wrong))
+    return int(2 ** bits_of(site, language, source, most))
+
+
+def variants(
+    question: Question,
+    site: Site,
+    language: Language,
+    source: bytes,
+    most: int,
+    draw: random.Random,
+) -> list[tuple[str, ...]]:
+    """Texts for the leaves of a site, in each option; the true one first."""
+    texts = [source[leaf.start : leaf.end].decode() for leaf in site.leaves]
+    if site.leaves[0].kind == "condition":
+        return [(text,) for text in language.conditions(texts[0])]
+    if site.leaves[0].kind == "exception":
+        wrong = draw.sample(site.wrong, min(len(site.wrong), most - 1))
+        return [(text,) for text in (texts[0], *wrong)]
+    literals = _literals(site, language, source)
+    bits = bits_of(site, language, source, most)
+    words = _words(question, source)
+    found = options.options(literals, bits, words, draw)
+    return [
+        tuple(language.spell(value, text) for value, text in zip(values, texts, strict=True))
+        for values in found
+    ]
+
+
+def _literals(site: Site, language: Language, source: bytes) -> list[Literal]:
+    return [language.known(source[leaf.start : leaf.end].decode(), leaf) for leaf in site.leaves]
+
+
+def _words(question: Question, source: bytes) -> list[str]:
+    """The words of a test, then those of its file."""
+    own = source[question.start : question.end].decode(errors="replace")
+    both = [*_WORDS.findall(own), *_WORDS.findall(source.decode(errors="replace"))]
+    return list(dict.fromkeys(both))
+
+
+def copies(
+    question: Question,
+    site: Site,
+    language: Language,
+    source: bytes,
+    most: int,
+    draw: random.Random,
+    names: Iterable[str],
+) -> list[Copy]:
+    """A look-alike for each option of a site."""
+    found = variants(question, site, language, source, most, draw)
+    return [
+        Copy(question, site, name, _text(question, site, source, texts, name), right=not n)
+        for (n, texts), name in zip(enumerate(found), names, strict=False)
+    ]
+
+
+def _text(question: Question, site: Site, source: bytes, texts: Sequence[str], name: str) -> bytes:
+    edits = [(cut.start, cut.end, cut.text) for cut in question.cuts]
+    edits += [(leaf.start, leaf.end, text) for leaf, text in zip(site.leaves, texts, strict=True)]
+    edits.append((question.name_at, question.name_at + len(question.name.encode()), name))
+    made, at = b"", question.start
+    for start, end, text in sorted(edits):
+        made += source[at:start] + text.encode()
+        at = end
+    return made + source[at : question.end]
+
+
+def names(language: Language, sources: Iterable[bytes], draw: random.Random) -> Iterable[str]:
+    """New names of tests, made of words that the files use, without end."""
+    text = b"\n".join(sources).decode(errors="replace")
+    words = sorted(set(re.findall(r"[a-z]{3,12}", text))) or ["case"]
+    used = set()
+    while True:
+        parts = [draw.choice(words) for _ in range(draw.choice((2, 3)))]
+        name = language.word(parts[0], "_".join(parts[1:]))
+        if name in used:
+            name = f"{name}_{draw.choice(words)}"
+        if name not in used and name not in text:
+            used.add(name)
+            yield name
+
+
+def paper(
+    language: Language, sources: Mapping[str, bytes], chosen: Sequence[Copy], draw: random.Random
+) -> Paper:
+    """Files in which the copies stand in the place of their tests, in random order."""
+    blocks: dict[tuple[str, int, int], list[Copy]] = defaultdict(list)
+    for copy in chosen:
+        question = copy.question
+        blocks[question.file, question.start, question.end].append(copy)
+    files = {file: sources[file] for file, _, _ in blocks}
+    for (file, start, end), block in sorted(blocks.items(), reverse=True):
+        draw.shuffle(block)
+        made = b"\n\n\n".join(copy.text for copy in block)
+        files[file] = files[file][:start] + made + files[file][end:]
+    return Paper(files, tuple(chosen), language)
+
+
+def sitting(
+    asked: Sequence[Question],
+    sample: Sequence[Question],
+    language: Language,
+    sources: Mapping[str, bytes],
+    most: tuple[int, int],
+    run: int,
+    draw: random.Random,
+) -> Paper:
+    """The look-alikes of one judged run.
+
+    In one of the runs the last expectation of each test is varied, in the others any of the best.
+
+    Args:
+        asked: questions about fail-to-pass tests.
+        sample: about others.
+        language: of the files.
+        sources: the files.
+        most: look-alikes of each question, of ``asked`` and of ``sample``.
+        run: its number.
+        draw: every secret.
+    """
+    fresh = iter(names(language, sources.values(), draw))
+    chosen: list[Copy] = []
+    limits = [(question, most[0]) for question in asked] + [(one, most[1]) for one in sample]
+    for question, limit in limits:
+        site = question.sites[-1] if run == 0 else draw.choice(best(question.sites))
+        source = sources[question.file]
+        chosen += copies(question, site, language, source, limit, draw, fresh)
+    return paper(language, sources, chosen, draw)
+
+
+def best(sites: Sequence[Site]) -> list[Site]:
+    """The sites of the strongest kind."""
+    strongest = min(_STRENGTH.index(site.kind) for site in sites)
+    return [site for site in sites if site.kind is _STRENGTH[strongest]]
+
+
+_STRENGTH = (VerdictKind.MANY, VerdictKind.EXCEPTION, VerdictKind.ONE_BIT)
