@@ -83,6 +83,16 @@ def _fill(db: sqlite3.Connection, relations: tuple[Relation, ...], tables: Table
     db.execute("COMMIT")
 
 
+def in_file_order(relations: Iterable[Relation], tables: Tables) -> Tables:
+    """The same tables with rows and columns in the order in which ``read_sqlite`` gives them."""
+    found: Tables = {}
+    for relation in relations:
+        names = [column.name for column in relation.columns]
+        rows = tables.get(relation.name, {})
+        found[relation.name] = {key: {n: rows[key][n] for n in names} for key in sorted(rows)}
+    return found
+
+
 def read_sqlite(relations: Iterable[Relation], path: Path | str) -> Tables:
     """Read all rows of a SQLite file into ``Tables`` (bool columns come back as bool)."""
     tables: Tables = {}

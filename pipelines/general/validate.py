@@ -152,7 +152,7 @@ def _validate_task(
         return TaskValidation(task_id=task_id, method="rederived", passed=False, evidence=evidence)
     if draft is not None:
         author = ProceduralAuthor() if draft.author == "procedural" else None
-        proof = prove(draft, hosts, author=author, seed=derive(seed, task_id))
+        proof = prove(draft, hosts, author=author, seed=seed)
         return TaskValidation(
             task_id=task_id, method="rederived", passed=proof.passed, evidence=proof.evidence
         )

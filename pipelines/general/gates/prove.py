@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
+from envgen.core.canonical import dumps
+from envgen.core.seeding import derive
 from envgen.core.types import (
     CallRecord,
     Density,
@@ -29,6 +33,7 @@ from envgen.pipelines.general.gates import (
     soundness,
 )
 from envgen.pipelines.general.gates.trial import Case, Hosts, Trial
+from envgen.pipelines.general.tables import in_file_order
 
 GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("restricted", execution.restricted),
@@ -75,18 +80,25 @@ class Proof(NamedTuple):
 def prove(draft: Draft, hosts: Hosts, *, author: Author | None = None, seed: int = 0) -> Proof:
     """Run the gates over ``draft``; after the first failure the rest is ``not_run``.
 
-    Whatever breaks during a gate fails that gate.
+    Whatever breaks during a gate fails that gate. The gates draw from ``seed`` and the task's id alone, so
+    ``validate`` derives the very figures again that generation stored.
 
     Raises:
         SandboxUnavailableError: nothing can be proven on this machine.
     """
     try:
-        return _prove(draft, hosts, author, seed)
+        return _prove(draft, hosts, author, derive(seed, "gates", draft.task_id))
     except Exception as error:  # before, between or after gates
         return Proof((broken("proof", error),), None, (), None)
 
 
 def _prove(draft: Draft, hosts: Hosts, author: Author | None, seed: int) -> Proof:
+    # Random draws go over rows and keys as they lie: in the order of the files, as validate reads them.
+    draft = replace(
+        draft,
+        tables=in_file_order(draft.relations, draft.tables),
+        submit_schema=json.loads(dumps(draft.submit_schema)),
+    )
     with TemporaryDirectory(prefix="envgen-proof-") as folder:
         with closing(Trial(draft, hosts, Path(folder), author, seed)) as trial:
             evidence = tuple(_run(trial))
