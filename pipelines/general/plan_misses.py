@@ -120,10 +120,10 @@ def _some_arguments(
         if not values:
             return
         domains[name] = rng.sample(values, len(values))
-    first = next(iter(domains), None)
-    if first is None:
+    if not domains:
         yield {}
         return
+    first = max(domains, key=lambda name: len(domains[name]))  # a key, where there is one
     near = _touchable(p, db)
     for value in sorted(domains[first], key=lambda v: v not in near)[:most]:
         yield {n: value if n == first else rng.choice(v) for n, v in domains.items()}

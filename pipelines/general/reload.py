@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+from envgen.core.canonical import dumps
 from envgen.core.errors import DatasetError
 from envgen.core.ir import Problem
+from envgen.core.types import ToolSpec
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.lexicon import LEXICONS, lexicon
-from envgen.pipelines.general.tables import read_sqlite
+from envgen.pipelines.general.tables import in_file_order, read_sqlite
 from envgen.store.dataset import Dataset
 
 
@@ -24,12 +29,11 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
     if database is None:
         raise DatasetError(f"task {task_id!r} has a constraint IR but no database")
     try:
-        problem = Problem.model_validate(task.constraints)
+        problem = _in_order(Problem.model_validate(task.constraints))
     except ValueError as error:
         raise DatasetError(
             f"constraints.json of task {task_id!r} is no problem: {error}"
         ) from error
-    problem = _in_order(problem)
     spec = environment.spec
     return Draft(
         environment_id=spec.id,
@@ -56,6 +60,24 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
         problem=problem,
         level=task.spec.difficulty.level,
         lineage=task.spec.difficulty.lineage,
+    )
+
+
+def as_stored(draft: Draft) -> Draft:
+    """``draft`` as ``draft_of`` gives it once it is stored: equal, with rows and keys in the files' order."""
+    problem = draft.problem
+    if problem is not None:
+        problem = _in_order(Problem.model_validate_json(dumps(problem.model_dump(mode="json"))))
+    return replace(
+        draft,
+        tables=in_file_order(draft.relations, draft.tables),
+        tools=tuple(
+            ToolSpec.model_validate_json(dumps(tool.model_dump(mode="json")))
+            for tool in draft.tools
+        ),
+        submit_schema=json.loads(dumps(draft.submit_schema)),
+        blueprint=json.loads(dumps(draft.blueprint)),
+        problem=problem,
     )
 
 

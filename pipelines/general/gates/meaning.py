@@ -73,12 +73,15 @@ def binding(trial: Trial) -> GateResult:
     if isinstance(problem.goal, Equals):
         wrong = [m for m in trial.near_misses if m.clause == "goal"]
         return outcome("binding", bool(wrong), 1, reason="every in-domain value is right")
+    rules = [clause.id for clause in problem.clauses]
+    if isinstance(problem.goal, Reach):
+        rules += [effect.id for effect in problem.goal.effects]
     broken = {miss.clause for miss in trial.near_misses}
-    idle = [rule for rule in trial.rules if rule not in broken and not _counts(trial, rule)]
+    idle = [rule for rule in rules if rule not in broken and not _counts(trial, rule)]
     return outcome(
         "binding",
         not idle,
-        len(trial.rules),
+        len(rules),
         figure=float(len(idle)),
         reason=f"rules that never matter: {', '.join(idle)}",
     )

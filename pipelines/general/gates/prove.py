@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
-from envgen.core.canonical import dumps
 from envgen.core.seeding import derive
 from envgen.core.types import (
     CallRecord,
@@ -33,7 +30,7 @@ from envgen.pipelines.general.gates import (
     soundness,
 )
 from envgen.pipelines.general.gates.trial import Case, Hosts, Trial
-from envgen.pipelines.general.tables import in_file_order
+from envgen.pipelines.general.reload import as_stored
 
 GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("restricted", execution.restricted),
@@ -93,12 +90,7 @@ def prove(draft: Draft, hosts: Hosts, *, author: Author | None = None, seed: int
 
 
 def _prove(draft: Draft, hosts: Hosts, author: Author | None, seed: int) -> Proof:
-    # Random draws go over rows and keys as they lie: in the order of the files, as validate reads them.
-    draft = replace(
-        draft,
-        tables=in_file_order(draft.relations, draft.tables),
-        submit_schema=json.loads(dumps(draft.submit_schema)),
-    )
+    draft = as_stored(draft)  # random draws go over rows and keys as they lie
     with TemporaryDirectory(prefix="envgen-proof-") as folder:
         with closing(Trial(draft, hosts, Path(folder), author, seed)) as trial:
             evidence = tuple(_run(trial))

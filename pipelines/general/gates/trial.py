@@ -38,9 +38,6 @@ from envgen.sandboxes.verifier import VerifierHost, verifier_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.verifiers.general import GeneralVerifier
 
-DRAWS = 4
-"""How often a gate that looks for a witness at random looks again before it says that there is none."""
-
 
 class Hosts:
     """The sandboxed interpreters that gates reuse over many drafts, each started when it is first asked for.
@@ -251,28 +248,15 @@ class Trial:
 
     @cached_property
     def near_misses(self) -> tuple[NearMiss, ...]:
-        """Cases that break exactly one clause, from accepted ones.
-
-        Plans are searched at random: the search goes on while a rule has none, up to ``DRAWS`` times.
-        """
+        """Cases that break exactly one clause, from accepted ones."""
+        rand = self.rng("near-misses")
         found: dict[str, NearMiss] = {}
-        for draw in range(DRAWS if self.writes else 1):
-            rand = self.rng("near-misses", draw)
-            for case in (self.gold_case, *self.alternatives[:2]):
-                base = Plan(case.plan, case.answer) if self.writes else case.answer
-                for item, clause in near_misses(self.problem, self.draft.tables, base, rand):
-                    miss = NearMiss(self.case(item), clause)
-                    found.setdefault(dumps([miss.case.answer, miss.case.plan]), miss)
-            if set(self.rules) <= {miss.clause for miss in found.values()}:
-                break
+        for case in (self.gold_case, *self.alternatives[:2]):
+            base = Plan(case.plan, case.answer) if self.writes else case.answer
+            for item, clause in near_misses(self.problem, self.draft.tables, base, rand):
+                miss = NearMiss(self.case(item), clause)
+                found.setdefault(dumps([miss.case.answer, miss.case.plan]), miss)
         return tuple(found.values())
-
-    @property
-    def rules(self) -> list[str]:
-        """The ids of the task's clauses and, for a workflow, of its effects."""
-        goal = self.problem.goal
-        effects = goal.effects if isinstance(goal, Reach) else ()
-        return [*(clause.id for clause in self.problem.clauses), *(one.id for one in effects)]
 
     def case(self, item: Any) -> Case:
         """A case from what the solver gives: an answer, or for workflows a plan."""

@@ -13,6 +13,7 @@ from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.intervals import wilson
 from envgen.pipelines.general.machine import Diff, Machine
 from envgen.pipelines.general.near_misses import near_misses
+from envgen.pipelines.general.plan_misses import _some_arguments
 from envgen.pipelines.general.plans import (
     IntSpan,
     Plan,
@@ -173,6 +174,17 @@ def test_plan_misses_break_exactly_one_rule(name: str) -> None:
     for miss, rule in found:
         held = evaluate_plan(problem, tables, miss)
         assert [key for key, ok in held.items() if not ok] == [rule]
+
+
+def test_every_row_is_tried_wherever_its_key_stands_among_the_arguments() -> None:
+    """Files sort the names of arguments: an amount comes before the item it is for."""
+    problem, _ = _amounts()
+    tables = SAMPLES["c_refund"].tables
+    (pay,) = (access for access in problem.access if access.tool == "pay")
+    for args in (pay.args, dict(reversed(pay.args.items()))):
+        access = pay.model_copy(update={"args": args})
+        tried = [one["item_id"] for one in _some_arguments(problem, tables, access, Random(0))]
+        assert sorted(tried) == sorted(tables["items"])
 
 
 def test_count_of_states() -> None:
