@@ -74,7 +74,8 @@ app.add_typer(serve.app, name="serve")
 app.add_typer(images.app, name="images")
 try_tests.add_commands(app)
 
-INTERRUPTED = "interrupted; what is finished is stored, the same command goes on from there"
+RESUMED = ("generate", "import", "rollout", "train", "eval", "quickstart")
+"""Commands that store what they have finished, and go on from there."""
 OS_HINTS = {
     errno.ENOSPC: "make room; what is finished is stored, the same command goes on from there",
     errno.EFBIG: "raise the file size limit (ulimit -f); what is finished is stored",
@@ -125,7 +126,8 @@ def run(arguments: list[str] | None = None, *, stopped: Callable[[], bool] = lam
         logger.info("after the signal", exc_info=error)
         code = 130
     if code == 130:  # Typer may have made it of a KeyboardInterrupt
-        remark(INTERRUPTED)
+        goes_on = "; what is finished is stored, the same command goes on from there"
+        remark("interrupted" + (goes_on if wanted[:1] and wanted[0] in RESUMED else ""))
     return code if isinstance(code, int) else 0
 
 
