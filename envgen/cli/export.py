@@ -111,7 +111,13 @@ def _export_dataset(
             n = write(opened, None if path == STDOUT else path, kind, progress=update)
     else:
         from envgen.pipelines.code.export import export_records
+        from envgen.pipelines.code.formats.registry import FORMATS
 
+        if format not in FORMATS:
+            raise ConfigError(
+                f"unknown format {format!r}",
+                f"one of jsonl, parquet; for code tasks also {', '.join(FORMATS)}",
+            )
         if out_path == STDOUT:
             raise ConfigError(f"{format} can't go to standard output", "name a file with --out")
         path = out_path or Path(f"{name}.{format}.jsonl")
