@@ -30,6 +30,8 @@ CHUNKS = (3, 16, 64)
 """Probes are tried in this many at a time; most mutants die early, survivors see all of them."""
 DATABASES = 8
 """Databases with shuffled and boundary values on which the verifier is probed, too."""
+DRAWS = 4
+"""How often they are drawn at most: an unlucky draw says nothing about the verifier."""
 ESCALATING, ESCALATING_TRIES = 4, 60
 """Databases that call for escalation, of so many perturbed ones."""
 LOOKUP_DATABASES = 32
@@ -45,8 +47,8 @@ def mutants_killed(trial: Trial) -> GateResult:
 
     A mutant is killed when some probe gets another verdict (or a crash). Probes are gold, alternatives,
     near-misses and misshapen answers on the task's own rows, and right and wrong answers on perturbed
-    rows (values shuffled, or set to a bound or one off it). Survivors must agree with the original on
-    1,000 sampled answers, and are listed.
+    rows (values shuffled, or set to a bound or one off it); more such rows are drawn while too many
+    survive. Survivors must agree with the original on 1,000 sampled answers, and are listed.
     """
     if trial.draft.problem is None:
         return not_applicable("mutants", "no constraint IR to make probes from")
@@ -66,13 +68,18 @@ def mutants_killed(trial: Trial) -> GateResult:
             survivors.append((name, source))
         else:  # what told one mutant tells its neighbours: it goes first from now on
             pairs.insert(0, pairs.pop(killer))
+    n_probes = len(probes)
+    for draw in range(1, DRAWS):
+        if len(survivors) <= (1.0 - KILL_RATE) * tried:
+            break
+        probes = [*_perturbed_probes(trial, draw), *_edited_probes(trial, draw)]
+        n_probes += len(probes)
+        survivors = _alive(trial, survivors, probes)
     distinct = 0
     if survivors:
         samples = _samples(trial)
         distinct = len(samples)
-        expected = _verdicts(trial, trial.draft.verifier, samples)
-        pairs = list(zip(samples, expected, strict=True))
-        survivors = [one for one in survivors if _killer(trial, one[1], pairs) is None]
+        survivors = _alive(trial, survivors, samples)
     names: list[JsonValue] = [name for name, _ in survivors]
     rate = 1.0 - len(survivors) / tried if tried else 0.0
     return outcome(
@@ -82,10 +89,18 @@ def mutants_killed(trial: Trial) -> GateResult:
         figure=round(rate, 4),
         reason=f"{len(survivors)} of {tried} mutants survive, e.g. {names[:2]}",
         survivors=names,
-        probes=len(probes),
+        probes=n_probes,
         sampled=AGREEMENT if distinct else 0,
         sampled_distinct=distinct,
     )
+
+
+def _alive(
+    trial: Trial, survivors: list[tuple[str, str]], probes: Sequence[VerifierInput]
+) -> list[tuple[str, str]]:
+    """The mutants (name, source) that more probes don't tell apart, either."""
+    pairs = list(zip(probes, _verdicts(trial, trial.draft.verifier, probes), strict=True))
+    return [one for one in survivors if _killer(trial, one[1], pairs) is None]
 
 
 def _probes(trial: Trial) -> list[VerifierInput]:
@@ -134,9 +149,9 @@ def _turned_probes(trial: Trial) -> list[VerifierInput]:
     return inputs
 
 
-def _perturbed_probes(trial: Trial) -> list[VerifierInput]:
+def _perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
     """Answers judged on other rows: what a comparison or bound does shows where values sit at it."""
-    rand = trial.rng("perturb")
+    rand = trial.rng("perturb", draw)
     lookup = isinstance(trial.problem.goal, Equals)
     pool = [trial.gold_case, *trial.alternatives[:2]]
     pool += [m.case for m in rand.sample(trial.near_misses, min(4, len(trial.near_misses)))]
@@ -144,7 +159,7 @@ def _perturbed_probes(trial: Trial) -> list[VerifierInput]:
         pool += [Case(trial.gold.answer), *_other_outcomes(trial, pool[0])]
     inputs = []
     for i in range(LOOKUP_DATABASES if lookup else DATABASES):
-        path = trial.folder / f"perturbed-{i}.sqlite"
+        path = trial.folder / f"perturbed-{draw}-{i}.sqlite"
         tables = perturbed(trial.problem, trial.draft.tables, rand)
         write_sqlite(trial.draft.relations, tables, path)
         found = [trial.case(one) for one in islice(solve(trial.problem, tables, rand), 2)]
@@ -180,26 +195,26 @@ def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
     ]
 
 
-def _edited_probes(trial: Trial) -> list[VerifierInput]:
+def _edited_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
     """For workflows: gold's final state and one on which to escalate, with one row more, less or other."""
     if not trial.writes:
         return []
-    rand = trial.rng("edits")
+    rand = trial.rng("edits", draw)
     answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)][::2]
-    escalating = _escalating(trial)
+    escalating = _escalating(trial, draw)
     inputs = [VerifierInput(answer, path, path) for path in escalating for answer in answers]
     for n, (initial, base) in enumerate(
         [(trial.database, trial.final(trial.gold_plan)), *((path, path) for path in escalating[:1])]
     ):
         for relation in trial.draft.relations:
             for kind in ("insert", "delete", "update"):
-                path = trial.folder / f"edited-{n}-{relation.name}-{kind}.sqlite"
+                path = trial.folder / f"edited-{draw}-{n}-{relation.name}-{kind}.sqlite"
                 if edit(base, path, relation, kind, rand):
                     inputs += [VerifierInput(answer, initial, path) for answer in answers]
     return inputs
 
 
-def _escalating(trial: Trial) -> list[Path]:
+def _escalating(trial: Trial, draw: int) -> list[Path]:
     """Some perturbed databases on which the right thing is to escalate.
 
     First those on which there would be something to do: where nothing is, "done" looks the same.
@@ -208,7 +223,7 @@ def _escalating(trial: Trial) -> list[Path]:
     goal = problem.goal
     if not isinstance(goal, Reach) or goal.escalate_when is None:
         return []
-    rand = trial.rng("escalate")
+    rand = trial.rng("escalate", draw)
     found: list[tuple[bool, int, Tables]] = []
     for i in range(ESCALATING_TRIES):
         tables = perturbed(problem, trial.draft.tables, rand)
@@ -218,7 +233,7 @@ def _escalating(trial: Trial) -> list[Path]:
             found.append((idle, i, tables))
     paths = []
     for _, i, tables in sorted(found, key=lambda one: one[:2])[:ESCALATING]:
-        paths.append(trial.folder / f"escalating-{i}.sqlite")
+        paths.append(trial.folder / f"escalating-{draw}-{i}.sqlite")
         write_sqlite(trial.draft.relations, tables, paths[-1])
     return paths
 
