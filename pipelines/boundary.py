@@ -30,14 +30,15 @@ def broken(gate: str, error: BaseException) -> GateResult:
     """
     if isinstance(error, SandboxUnavailableError) or not isinstance(error, Exception):
         raise error
-    if _disk_is_full(error):
+    if disk_is_full(error):
         raise error
     if not isinstance(error, EnvgenError | OSError):
         logger.error("%s broke", gate, exc_info=error)
     return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=told(error))
 
 
-def _disk_is_full(error: BaseException | None) -> bool:
+def disk_is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that the disk or the quota has no room."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return True

@@ -6,7 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, JsonValue, StringConstraints
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic_core import CoreSchema, core_schema
 
 
@@ -50,6 +57,41 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$",
 """One line without control characters."""
 Label = Annotated[str, AtMost(4_096)]
 """A short text."""
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
+"""A commit by its hash, or by the first digits of it; never a name that git would look up."""
+Revision = Annotated[
+    str, StringConstraints(pattern=r"^[\w](\.?[\w/+@~^#-])*$", max_length=255)
+]  # fmt: skip
+"""A branch, tag or commit as git takes it: no option, no range of two."""
+Repository = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_](\.?[\w-]){0,99}/\.?[\w-](\.?[\w-]){0,99}$")
+]  # fmt: skip
+"""``owner/name``; joined to a folder it stays below."""
+InstanceId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_](\.?[\w-])*$", max_length=255)]
+"""``owner__name-12``: names a published instance; may stand in a path."""
+Day = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\d$")]
+Instant = Annotated[
+    str,
+    StringConstraints(pattern=r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?$"),
+]  # fmt: skip
+"""An ISO 8601 date, or a date and time."""
+Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,4}$")]
+"""A language that people speak, as a BCP 47 tag."""
+Release = Annotated[str, StringConstraints(pattern=r"^(\d[\w.+-]{0,63})?$")]
+"""A version that may stand in a command; empty for none."""
+Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{0,127}(=[\w.+:~-]+)?$")]
+"""A distribution's package, perhaps with its version."""
+
+
+def _in_repository(path: str) -> str:
+    """Refuse paths that lead out of a repository, or that no file can have."""
+    if "\0" in path or path.startswith("/") or {"", ".", "..", ".git"} & set(path.split("/")):
+        raise ValueError(f"{path[:80]!r} is no path inside a repository")
+    return path
+
+
+RepositoryFile = Annotated[str, AtMost(4_096), AfterValidator(_in_repository)]
+"""A file of a repository by its path; surrogates stand for bytes that are no UTF-8."""
 Text = Annotated[str, AtMost(1 << 26)]
 """A long text: 64 M characters."""
 Blob = Annotated[bytes, Field(max_length=1 << 32)]
@@ -78,3 +120,12 @@ def _finite(value: JsonValue) -> JsonValue:
 Json = Annotated[JsonValue, AfterValidator(_finite)]
 """JSON without NaN and infinities."""
 Object = dict[Label, Json]
+
+
+def fault(error: ValidationError) -> str:
+    """The first field that is wrong, what it held, and why it is refused, in a line."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or "it"
+    given = first["input"]
+    shown = f" (given {given[:80]!r})" if isinstance(given, str) else ""
+    return f"{where}: {first['msg']}{shown}"

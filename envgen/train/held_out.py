@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Label
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.environments.families import check_backend
@@ -23,7 +24,7 @@ class HeldOutConfig(Record):
 
     every: int | None = Field(default=None, ge=1)
     """Steps between evaluations; before the first step and after the last there is one, too. None: none."""
-    data: str | None = None
+    data: Label | None = None
     """Their dataset; None: the one that is trained on."""
     split: Literal["train", "validation", "test"] | None = "test"
     """Tasks of this split only; None: of all."""
