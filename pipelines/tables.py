@@ -1,4 +1,4 @@
-"""The gate of a dataset's Parquet: what ``datasets.load_dataset`` reads is what its tasks say."""
+"""The gate of a dataset's Parquet files: they must say the same as the files of its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envgen.store.manifest import TABLES
 
 
 def tables(dataset: Dataset) -> GateResult:
-    """Every split has a table, with the public side of each of its tasks and nothing else."""
+    """Every split has a table that holds the public side of its tasks and nothing else."""
     return guarded("tables", lambda: _compared(dataset))
 
 

@@ -1,4 +1,4 @@
-"""What leaves of records may hold: whoever reads a file or a request lets these types check it first."""
+"""Types for the leaves of records: they check what a file or a request holds before anything uses it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pydantic_core import CoreSchema, core_schema
 
 @dataclass(frozen=True)
 class AtMost:
-    """A limit on a text's length that lets lone surrogates be, which ``max_length`` refuses.
+    """A limit on a text's length that accepts lone surrogates, which ``max_length`` refuses.
 
-    They stand for bytes of patches and file names that are no UTF-8, and models write them, too.
+    Surrogates stand for bytes of patches and file names that are not UTF-8; models write them, too.
     """
 
     max_length: int
@@ -29,7 +29,7 @@ class AtMost:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """The schema of what is limited, and the check after it."""
+        """The schema of the annotated type, followed by the check."""
         return core_schema.no_info_after_validator_function(self._checked, handler(source))
 
     def _checked(self, value: str) -> str:
@@ -84,14 +84,14 @@ Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{0,127}
 
 
 def _in_repository(path: str) -> str:
-    """Refuse paths that lead out of a repository, or that no file can have."""
+    """Refuse a path that leads out of a repository, or that no file can have."""
     if "\0" in path or path.startswith("/") or {"", ".", "..", ".git"} & set(path.split("/")):
         raise ValueError(f"{path[:80]!r} is no path inside a repository")
     return path
 
 
 RepositoryFile = Annotated[str, AtMost(4_096), AfterValidator(_in_repository)]
-"""A file of a repository by its path; surrogates stand for bytes that are no UTF-8."""
+"""A file of a repository by its path; surrogates stand for bytes that are not UTF-8."""
 Text = Annotated[str, AtMost(1 << 26)]
 """A long text: 64 M characters."""
 Blob = Annotated[bytes, Field(max_length=1 << 32)]
@@ -104,7 +104,7 @@ Money = Annotated[float, Field(ge=0, le=1e12)]
 
 
 def _finite(value: JsonValue) -> JsonValue:
-    """Refuse NaN and infinities, which are no JSON, anywhere in a value."""
+    """Refuse NaN and infinities, which JSON does not have, anywhere in a value."""
     todo = [value]
     while todo:
         one = todo.pop()
@@ -123,7 +123,7 @@ Object = dict[Label, Json]
 
 
 def fault(error: ValidationError) -> str:
-    """The first field that is wrong, what it held, and why it is refused, in a line."""
+    """One line about the first wrong field: its name, why it is refused, and what it held."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"])) or "it"
     given = first["input"]

@@ -1,6 +1,6 @@
 """What model servers answer in OpenAI's protocol: each part is checked here before anything reads it.
 
-Servers add fields of their own, which are let be, and leave out what they don't know.
+Fields that a server adds are ignored, and a server may leave out what it doesn't know.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from envgen.policies.http import TransientError
 
 
 class Wire(BaseModel):
-    """Base of a reply's parts."""
+    """The base of all parts of a reply."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class WireUsage(Wire):
-    """What a reply cost."""
+    """The tokens of a reply, and its price where the server names one."""
 
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
@@ -29,14 +29,14 @@ class WireUsage(Wire):
 
 
 class WireFunction(Wire):
-    """What is called."""
+    """The function of a tool call."""
 
     name: Text | None = None
     arguments: Json = None
 
 
 class WireCall(Wire):
-    """A tool call, or a piece of one."""
+    """A tool call, or a part of one."""
 
     index: Count | None = None
     id: Text | None = None
@@ -44,7 +44,7 @@ class WireCall(Wire):
 
 
 class WireMessage(Wire):
-    """A message, or a piece of one."""
+    """A message, or a part of one."""
 
     content: Text | list[Json] | None = None
     reasoning_content: Text | list[Json] | None = None
@@ -63,17 +63,17 @@ class WireChoice(Wire):
 
 
 class WireReply(Wire):
-    """A reply, or an event of one that is streamed."""
+    """A reply, or an event of a streamed one."""
 
     choices: list[WireChoice] | None = None
     usage: WireUsage | None = None
 
 
 def checked(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A reply whose parts are what the protocol says.
+    """Return a reply unchanged once each of its parts has the protocol's type.
 
     Raises:
-        TransientError: naming the first part that is not.
+        TransientError: naming the first part that has not.
     """
     try:
         WireReply.model_validate(value)

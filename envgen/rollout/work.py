@@ -1,4 +1,4 @@
-"""Which episodes are still to be played, in what portions, and what becomes of those whose worker died."""
+"""The episodes that are still to be played, in chunks, and what happens to those whose worker died."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envgen.core.types import StopReason, Style, Trajectory
 from envgen.rollout.episode import DIED, EpisodeResult
 
 MAX_DEATHS = 3
-"""An episode whose worker died so often, the last time alone, ended it itself."""
+"""After so many deaths, the last of them alone, the episode itself is to blame."""
 
 
 class Chunk(NamedTuple):
@@ -22,10 +22,10 @@ class Chunk(NamedTuple):
 
 
 class Work:
-    """The episodes that are left: those of one task together, then one by one what dying workers held.
+    """The episodes that are left: first in chunks of one task, then one by one if their worker died.
 
-    Any episode of a worker may have ended it, so each is tried again in a chunk of its own, and the last
-    time while nothing else runs.
+    Any episode of a chunk may have killed the worker, so each is tried again in a chunk of its own, and
+    the last time while nothing else runs.
     """
 
     def __init__(self, todo: Iterable[tuple[str, int]], size: int) -> None:
@@ -37,7 +37,7 @@ class Work:
         return bool(self._shared or self._alone)
 
     def round(self) -> Iterator[Chunk]:
-        """What may run side by side now, as workers ask for it: more may join meanwhile."""
+        """Yield the chunks that may run side by side now; ``died`` may add to them meanwhile."""
         if not self._shared:
             yield self._alone.popleft()
             return
@@ -45,7 +45,7 @@ class Work:
             yield self._shared.popleft()
 
     def died(self, chunk: Chunk) -> list[tuple[str, int]]:
-        """Take back what a dead worker held; the (task id, sample) of those that are given up."""
+        """Take back a dead worker's chunk, and return the (task id, sample) pairs that are given up."""
         given_up = []
         for sample in chunk.samples:
             key = (chunk.task_id, sample)
@@ -61,7 +61,7 @@ class Work:
 def lost(
     key: tuple[str, int], policy: str, run_seed: int, style: Style | None, error: BaseException
 ) -> EpisodeResult:
-    """An episode that ended its worker again and again, at last alone: scored 0."""
+    """The result of an episode that killed its worker every time, at last alone: it scores 0."""
     task_id, sample = key
     trajectory = Trajectory(
         task_id=task_id,
