@@ -39,7 +39,7 @@ class TrainerState(BaseModel):
 
     step: Count
     config_hash: Sha256
-    optimizer: dict[Label, Any]
+    optimizer: list[dict[Label, Any]]
     updates: Count = 0
     tasks: Text = "{}"
     """The task sampler's state as JSON; of GRPO only."""

@@ -112,7 +112,7 @@ def test_a_checkpoint_that_is_none_is_not_resumed(
     folder = tmp_path / "step-000001"
     folder.mkdir()
     (tmp_path / "last").symlink_to(folder.name)
-    state = {"step": 1, "config_hash": content_hash({"seed": 1}), "optimizer": {}}
+    state = {"step": 1, "config_hash": content_hash({"seed": 1}), "optimizer": [{"state": {0: 1}}]}
     torch.save(state, folder / "trainer.pt")
     found = kept.resume()
     assert found is not None
