@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def run(language: str, text: str, folder: str, environ: dict[str, str]) -> bool:
-    """Run one block as a reader would paste it; whether it went well."""
+    """Run one block as a reader would paste it, and return whether it succeeded."""
     print(f"\n-- {language}:\n{text}", end="", flush=True)
     command = ["bash", "-euo", "pipefail", "-c", text]
     if language == "python":

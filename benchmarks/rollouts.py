@@ -25,7 +25,7 @@ from envgen.environments.hosts import open_dataset
 from envgen.policies import PolicyConfig
 from envgen.policies.random_policy import RandomPolicy
 from envgen.rollout import RolloutConfig, rollout, run_episode
-from envgen.rollout.run import episode_seed
+from envgen.rollout.work import episode_seed
 from envgen.store.dataset import Dataset
 
 TARGET_S = 60.0

@@ -1,8 +1,8 @@
-"""Where an episode's tools run: opened again, and brought to where it was, when it is lost.
+"""The place where an episode's tools run. A place that dies is replaced and brought to the same state.
 
-No action of an agent may make its episode vanish, and no trouble of the machine may cost the agent. So who
-caused a death is found out: what was done is done again, once, alone, in a fresh place. If that dies, the
-agent's actions are the cause (``AgentKilledError``); if not, the episode goes on there.
+No action of an agent may make its episode vanish, and no trouble of the machine may cost the agent. To find
+the cause of a death, the recorded actions are repeated once, alone, in a fresh place. If that dies too, the
+agent is the cause (``AgentKilledError``); if not, the episode goes on there.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ MAX_DEATHS = 3
 
 
 class AgentKilledError(Exception):
-    """The agent's actions kill what they run in. Not an error of ours: the episode is scored."""
+    """The agent's actions kill whatever they run in. This is no error of ours: the episode is scored."""
 
 
 class Place(Protocol):
-    """What tools run in."""
+    """Something that tools run in, such as a worker."""
 
     @property
     def cpu_s(self) -> float:
-        """Seconds on the processor that what was done there has taken; never raises."""
+        """Processor seconds that the actions in it have taken; never raises."""
 
     def close(self) -> None:
-        """End it; harmless a second time."""
+        """End it; a second call does nothing."""
 
 
 P = TypeVar("P", bound=Place)
@@ -39,11 +39,11 @@ class Places(Generic[P]):
     """The place of one episode. One thread at a time.
 
     Args:
-        open_place: opens a fresh one; ``True``: one that nothing else runs in. What it raises is an error
-            of the environment or of this machine.
+        open_place: opens a fresh one; with ``True``, one that nothing else runs in. Its exceptions are
+            errors of the environment or of this machine.
 
     Attributes:
-        cpu_s: what all that was done has taken on the processor; repetitions don't count.
+        cpu_s: processor seconds of all actions; repetitions don't count.
         deaths: how often the place has died.
     """
 
@@ -57,16 +57,16 @@ class Places(Generic[P]):
 
     @property
     def used(self) -> bool:
-        """Whether anything was done."""
+        """Whether any action was taken."""
         return bool(self._done)
 
     def do(self, act: Callable[[P], R]) -> R:
-        """Do something there and note it; ``act`` raises ToolsDiedError when the place is dead.
+        """Perform an action and record it; ``act`` raises ToolsDiedError when the place is dead.
 
         Raises:
-            ToolFaultError: from ``act``, as if it had never been done: the next one finds a fresh place.
+            ToolFaultError: from ``act``; the action is not recorded, and the next one runs in a fresh place.
             ToolTimeoutError: likewise.
-            AgentKilledError: when what was done kills a fresh place, too.
+            AgentKilledError: when the recorded actions kill a fresh place, too.
         """
         try:
             return self._do(act)
@@ -96,7 +96,7 @@ class Places(Generic[P]):
         return result
 
     def _at_hand(self) -> P:
-        """The place; a fresh one is brought to where the last one was."""
+        """The open place, or a fresh one in which the recorded actions have been repeated."""
         if self._place is None:
             self._place = self._open(self._alone)
             for act in self._done:
@@ -108,7 +108,7 @@ class Places(Generic[P]):
         return self._place
 
     def close(self) -> None:
-        """End the place; what was done stays noted."""
+        """End the place; the recorded actions are kept."""
         place, self._place = self._place, None
         if place is not None:
             place.close()

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from envgen.core.errors import ConfigError, PipelineError, StoreError
+from envgen.core.limits import Label
 from envgen.core.registry import near_names
 from envgen.core.types import GateResult, GateStatus, Probe, Record, SourceKind, Submission
 from envgen.pipelines.boundary import broken
@@ -46,11 +47,11 @@ MAX_EXPLOITS = 8
 class CanaryConfig(Record):
     """Which canaries are made."""
 
-    holes: tuple[str, ...] = tuple(HOLES)
+    holes: tuple[Label, ...] = tuple(HOLES)
     """Names of ``envgen.verifiers.holes.HOLES``; a task gets those that its answers can open."""
     unsolvable: bool = True
     """Also make unsolvable twins."""
-    task_ids: tuple[str, ...] = ()
+    task_ids: tuple[Label, ...] = ()
     """Parents; empty: all tasks of the dataset."""
     variants: int = Field(default=0, ge=0)
     """So many of each parent's variants become variants of its canaries."""

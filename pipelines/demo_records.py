@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from envgen.core.limits import Whole
 from envgen.core.types import Record
 from envgen.rollout.bootstrap import Estimate
 
@@ -36,7 +37,7 @@ class TrainingDemoConfig(Record):
     """Most tasks of the test split that are judged by; none of their databases is ever trained on."""
     processes: int = Field(default=1, ge=1)
     """That learn together, each on a core; with another number only the last bits differ."""
-    seed: int = 0
+    seed: Whole = 0
 
 
 class Measured(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from envgen.core.limits import Real, Whole
 from envgen.core.types import Record
 from envgen.pipelines.demo_records import TrainingDemoConfig, TrainingDemoSummary
 from envgen.report.data import FilterRow, PassRow
@@ -17,12 +18,12 @@ class QuickstartConfig(Record):
     max_level: int = Field(default=5, ge=1, le=10)
     samples: int = Field(default=100, ge=1)
     """Episodes a task for pass@100."""
-    max_pass_at_1: float = 0.95
+    max_pass_at_1: Real = 0.95
     train: bool = True
     """Also train a small policy from nothing; needs ``pip install 'envgen-gym[train]'``."""
     training: TrainingDemoConfig = TrainingDemoConfig()
     """Its seed is ``seed``; two processes learn where there are two cores."""
-    seed: int = 0
+    seed: Whole = 0
 
 
 class QuickstartSummary(Record):

@@ -12,6 +12,7 @@ from typing import IO, Literal, Protocol
 from pydantic import Field
 
 from envgen.core.errors import SandboxUnavailableError
+from envgen.core.limits import Label
 from envgen.core.types import Record
 
 WORK = "/work"
@@ -52,7 +53,7 @@ class Mount(Record):
     """A file or folder of this machine that is shown in the sandbox."""
 
     source: Path
-    target: str
+    target: Label
     writable: bool = False
 
 

@@ -1,9 +1,9 @@
-"""The system-call profile of docker sandboxes: our own, since old engines let through what they did not know.
+"""The system-call profile of docker sandboxes. It is our own, because old engines allow too much.
 
-Docker before 23 allows vsock and before 25 io_uring. A profile replaces the engine's, so this is a whole
-list of what may be called, not of what may not. It holds what a program without capabilities needs; all
-else fails with EPERM, and ``clone3`` with ENOSYS, as in ``seccomp.py``. Programs for 32 bits don't run:
-their ``socketcall`` would hide the address family.
+Docker before 23 allows vsock and before 25 io_uring. A profile replaces the engine's, so this is a complete
+list of allowed calls. It holds what a program without capabilities needs; everything else fails with EPERM,
+and ``clone3`` with ENOSYS, as in ``seccomp.py``. Programs for 32 bits don't run: their ``socketcall`` would
+hide the address family.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What may be in a worker's frame: checked by type before anything is done with it.
+"""Check the frames that a worker sends before anything uses them.
 
-Tools, verifiers and solutions run in the worker, so that a frame is whatever they like. JSON's decoder lets
-through what breaks later: a number that becomes infinite, an integer too long to be written again, half of a
-surrogate pair, lists nested as deep as the decoder goes.
+Tools, verifiers and solutions run in the worker, so a frame may hold anything. JSON's decoder accepts values
+that break later: a number that becomes infinite, an integer too long to be written again, half a surrogate
+pair, and lists nested as deep as the decoder allows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _ODD = re.compile(r"\\u[dD][89a-fA-F]|[0-9]{18}|[0-9][eE]")
 
 
 def odd(text: str) -> bool:
-    """Whether the text of a frame may hold what ``fault`` looks for; it rarely does, and this is quick."""
+    """Whether the text of a frame may hold what ``fault`` looks for: a quick test that rarely says yes."""
     return _ODD.search(text) is not None or text.count("[") + text.count("{") > MAX_DEPTH
 
 
 def fault(value: Any, depth: int = 0) -> str:
-    """What of a decoded value can't be used; empty when all can."""
+    """What makes a decoded value unusable; empty if nothing does."""
     if isinstance(value, str):
         return "" if _is_text(value) else "half of a surrogate pair"
     if isinstance(value, float):
@@ -42,7 +42,7 @@ def _is_text(value: str) -> bool:
 
 
 def told(reply: Any) -> list[Any]:
-    """A frame of ``[0, value]``, ``[1, code, message]`` or ``[2, text]``. Raises ValueError for any other."""
+    """Check a frame of ``[0, value]``, ``[1, code, message]`` or ``[2, text]``; ValueError for any other."""
     if isinstance(reply, list) and reply and type(reply[0]) is int:
         kind, *rest = reply
         if kind == 0 and len(rest) == 1:
@@ -54,7 +54,7 @@ def told(reply: Any) -> list[Any]:
 
 
 def called(reply: Any) -> tuple[str, dict[str, Any]] | None:
-    """A solution's call, ``[1, tool, arguments]``; None for any other frame. Raises ValueError."""
+    """A solution's call, ``[1, tool, arguments]``; None for another kind of frame. Raises ValueError."""
     if not isinstance(reply, list) or reply[:1] != [1]:
         return None
     if len(reply) != 3 or not isinstance(reply[1], str) or not isinstance(reply[2], dict):

@@ -1,4 +1,4 @@
-"""Limits of time that do not count waiting for a turn: a machine that is busy spoils nobody's work."""
+"""Time limits that don't count waiting for the processor, so that a busy machine fails no work."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _SHORTEST_S, _LONGEST_S = 0.05, 5.0
 
 
 def more_s(limit_s: float, waited_s: float, used_s: float, wait_s: float = 0.0) -> float:
-    """How long to wait on for what may take ``limit_s`` seconds; 0 when its time is up.
+    """How many seconds longer to wait for work that may take ``limit_s``; 0 when its time is up.
 
-    It is up ``limit_s`` after the start at the earliest. What took less than that on the processor goes on,
-    since others were in its way, unless it hardly wanted the processor: then it only waits.
+    Its time is up ``limit_s`` after the start at the earliest. Work that has had less processor time than
+    that goes on, since others were in its way, unless it hardly used the processor and only waits.
 
     Args:
-        limit_s: that it may take.
-        waited_s: since its start.
-        used_s: on the processor, since then.
-        wait_s: that it may wait, where that is more than ``limit_s``.
+        limit_s: how long it may take.
+        waited_s: time since its start.
+        used_s: processor time since then.
+        wait_s: how long it may wait, where that is more than ``limit_s``.
     """
     if waited_s < limit_s:
         return limit_s - waited_s
@@ -28,7 +28,7 @@ def more_s(limit_s: float, waited_s: float, used_s: float, wait_s: float = 0.0) 
 
 
 def tree_cpu_s(root: int) -> float:
-    """Seconds that a process and all below it, those that have ended included, took on the processor."""
+    """Processor seconds of a process and its descendants, including those that have ended."""
     parents: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:

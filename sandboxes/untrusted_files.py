@@ -1,4 +1,4 @@
-"""Files that something untrusted may have put there: read without following a link, up to a size."""
+"""Read files that untrusted code may have written: no link is followed, and the size is limited."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 
 def read_regular(path: str | Path, max_bytes: int, folder: int | None = None) -> bytes:
-    """A regular file that something untrusted may have put there; no link is followed.
+    """Read a regular file that untrusted code may have written; no link is followed.
 
     Args:
         path: the file.
         max_bytes: how large it may be.
-        folder: an open folder that ``path`` is in.
+        folder: an open folder that ``path`` is relative to.
 
     Raises:
-        OSError: it is missing, a link, a pipe, or larger.
+        OSError: if it is missing, a link, a pipe, or larger.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags, dir_fd=folder), "rb") as file:
@@ -30,7 +30,7 @@ def read_regular(path: str | Path, max_bytes: int, folder: int | None = None) ->
 
 
 def read_owned(folder: Path, name: str, max_bytes: int) -> bytes:
-    """A regular file of a folder, neither of them a link, that only this user or root can have put there.
+    """Read a regular file that only this user or root can have written; neither it nor its folder is a link.
 
     Raises OSError.
     """

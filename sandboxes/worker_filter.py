@@ -1,9 +1,9 @@
-"""The system-call filter that a confined worker puts on itself: it reaches no process but its own.
+"""The system-call filter that a confined worker installs, so that it can affect no other process.
 
-Workers of one environment, and the zygote that makes them, share a uid. So a worker could stop the zygote,
-and no later episode would start; take its descriptors; lower its limits. It may signal and limit itself only.
-Memory that belongs to no process (memfd, System V segments and queues) is refused, for no limit of a worker
-counts it.
+The workers of an environment and the zygote that forks them share a uid. Without the filter a worker could
+stop the zygote, so that no later episode starts, take its descriptors or lower its limits. With it a worker
+may signal and limit only itself. Memory that belongs to no process (memfd, System V segments and queues) is
+refused, because no limit of a worker counts it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MACHINES = {"x86_64": (0, 0xC000_003E), "aarch64": (1, 0xC000_00B7)}
 
 
 def program() -> bytes | None:
-    """The filter for this machine; None for one whose call numbers are not known here."""
+    """The filter for this machine; None if the numbers of its system calls are not known."""
     if platform.system() != "Linux" or platform.machine() not in _MACHINES:
         return None
     column, audit = _MACHINES[platform.machine()]
@@ -60,7 +60,7 @@ def program() -> bytes | None:
 def _branch(
     number: int, argument: int, values: list[int] | tuple[int, ...], *, allowed: bool
 ) -> list[bytes]:
-    """What a call may do whose argument is, or is not, among ``values``."""
+    """Allow or refuse a call depending on whether an argument is among ``values``."""
     found = _step(_RETURN, _ALLOW) if allowed else _fail(errno.EPERM)
     other = _fail(errno.EPERM) if allowed else _step(_RETURN, _ALLOW)
     body = [_step(_LOAD, argument)]

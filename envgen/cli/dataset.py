@@ -163,7 +163,8 @@ def validate(
     failed = sum(not task.passed for task in report.tasks)
     say(f"{failed} of {len(report.tasks)} fail" if failed else f"all {len(report.tasks)} hold")
     if not failed and not report.passed:
-        say("the dataset as a whole fails: generate more kinds of tasks, or over other seeds")
+        whole = (one for one in report.dataset_evidence if one.status is GateStatus.FAILED)
+        say(f"the dataset as a whole fails: {', '.join(one.gate for one in whole)}")
     write_json(json, report)
     require(len(report.tasks), None, "tasks to prove")
     if not report.passed:
@@ -187,8 +188,10 @@ def validate_code(
     out.print(shown)
     failed = sum(not task.passed for task in report.tasks)
     say(f"{failed} of {len(report.tasks)} fail" if failed else f"all {len(report.tasks)} hold")
+    if report.tables.status is not GateStatus.PASSED:
+        say(f"tables: {report.tables.reason}")
     write_json(json, report)
-    if failed:
+    if not report.passed:
         raise typer.Exit(1)
 
 

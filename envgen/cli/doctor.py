@@ -35,14 +35,14 @@ MIB = 1 << 20
 
 
 class Extra(Record):
-    """An extra, and what of it is missing."""
+    """An extra, and which of its distributions are missing."""
 
     name: str
     missing: tuple[str, ...]
 
 
 class Health(Record):
-    """What there is on this machine."""
+    """What this machine has."""
 
     sandboxes: dict[str, str]
     """Why each can't be used; empty: it works."""
@@ -184,7 +184,7 @@ def _torch() -> tuple[str | None, tuple[str, ...]]:
 
 
 def _sizes(cache: Path) -> dict[str, int]:
-    """Bytes in each folder of the cache."""
+    """The size of each folder of the cache, in bytes."""
     from envgen.sandboxes.workspace.store import size
 
     if not cache.is_dir():

@@ -128,13 +128,17 @@ def evaluate(
         )
         summary = evaluate_model(config, against=against, progress=update)
     shown = table("temperature", "pass@k", "estimate ", "interval ", "tasks ", title=model)
-    for heat, found in summary.temperatures.items():
+    measured = {heat: one for heat, one in summary.temperatures.items() if one.tasks}
+    for heat, found in measured.items():
         for number, estimate in found.pass_at.items():
             shown.add_row(f"{heat:g}", f"pass@{number}", *_cells(estimate), str(found.tasks))
         if heat in summary.against:
             for number, estimate in summary.against[heat].pass_at.items():
                 shown.add_row("", f"  against {against}, @{number}", *_cells(estimate), "")
-    out.print(shown)
+    if measured:
+        out.print(shown)
+    else:
+        prose(f"{data} holds only canaries, of which there is no pass@k")
     for heat, found in summary.temperatures.items():
         _tell_rates(heat, found)
     write_json(json, summary)
@@ -190,10 +194,14 @@ def canaries(
             progress=update,
         )
     shown = table("canary", "tasks ", title=summary.path)
-    for name, count in summary.holes.items():
-        shown.add_row(name, str(count))
-    shown.add_row("unsolvable", str(summary.unsolvable))
-    shown.add_row("variants of these", str(summary.variants))
+    made = {
+        **summary.holes,
+        "unsolvable": summary.unsolvable,
+        "variants of these": summary.variants,
+    }
+    for name, count in made.items():
+        if count:
+            shown.add_row(name, str(count))
     out.print(shown)
     for task_id, reason in summary.failed.items():
         remark(f"warning: no canary of {task_id}: {reason}")
@@ -223,7 +231,7 @@ def _cells(estimate: Estimate | None) -> tuple[str, str]:
 def _tell_rates(heat: float, found: Evaluation) -> None:
     calls, tokens = found.call_valid_rate, found.model_tokens
     flawless = found.valid_rollout_rate
-    parts = [f"{found.databases} databases"]
+    parts = [f"{found.databases} databases"] if found.tasks else []
     if calls is not None:
         parts.append(f"valid calls {calls.value:.1%}")
     if calls is not None and flawless is not None:
@@ -232,16 +240,17 @@ def _tell_rates(heat: float, found: Evaluation) -> None:
         parts.append(f"{tokens.value:.0f} model tokens a rollout")
     if found.errors:
         parts.append(f"{found.errors} errors")
-    out.print(f"temperature {heat:g}: {', '.join(parts)}")
+    if parts:
+        out.print(f"temperature {heat:g}: {', '.join(parts)}")
     if found.canaries is not None:
-        _tell_canaries(found.canaries)
+        _tell_canaries(heat, found.canaries)
 
 
 def _played(found: CanaryReport) -> int:
     return found.unsolvable_rollouts + sum(count.rollouts for count in found.holes.values())
 
 
-def _tell_canaries(found: CanaryReport) -> None:
+def _tell_canaries(heat: float, found: CanaryReport) -> None:
     tried = sum(count.rollouts for count in found.holes.values())
     parts = []
     if tried:
@@ -251,6 +260,6 @@ def _tell_canaries(found: CanaryReport) -> None:
     if found.unsolvable_rollouts:
         passed = f"{len(found.unsolvable_passed)} unsolvable tasks passed"
         parts.append(f"{passed} in {found.unsolvable_rollouts} rollouts")
-    prose(f"canaries: {'; '.join(parts)}", indent=2)
+    prose(f"canaries at temperature {heat:g}: {'; '.join(parts)}", indent=2)
     for alarm in found.alarms:
         prose(f"alarm: {alarm}", indent=2, style="red")

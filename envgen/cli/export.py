@@ -80,7 +80,7 @@ def export(
     jsonl and parquet hold the public part of tasks: prompts, tools, schemas and rules; no solution, verifier,
     rows or probes. The records of code tasks (swe-bench, swe-bench-live, swe-rebench, swe-gym,
     multi-swe-bench) do hold them. Of a run there is one record an episode (docs/trajectories.md);
-    openai-sft leaves out episodes that an error spoiled, the other forms mark them.
+    openai-sft leaves out episodes that an error spoiled; the other formats mark them.
     """
     out.stderr = out.stderr or out_path == STDOUT  # else talk would stand among the records
     if (source / "run.json").is_file():

@@ -1,4 +1,4 @@
-"""What a command has to show: less than was asked for is told, nothing at all is a failure."""
+"""The outcome of a command: warn if it made less than was asked for, fail if it made nothing."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from envgen.cli.console import remark
 
 
 def require(made: int, asked: int | None, what: str, hint: str = "", *, fatal: bool = True) -> None:
-    """Tell on stderr if less was made than was asked for.
+    """Warn on stderr if a command made less than was asked for.
 
     Args:
         made: how many there are.
-        asked: how many were wanted; None: some.
-        what: they are, in the plural, e.g. "episodes played".
+        asked: how many were wanted; None: any number above zero.
+        what: what they are, in the plural, e.g. "episodes played".
         hint: what the reader can do about it.
-        fatal: whether the command was for nothing if there are none.
+        fatal: whether the command has failed if there are none.
 
     Raises:
-        typer.Exit: with code 1 if it was.
+        typer.Exit: with code 1 if it has failed.
     """
     if made and (asked is None or made >= asked):
         return

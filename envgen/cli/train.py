@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from envgen.cli.console import OnProgress, out, progress, remark, say, table, write_json
+from envgen.cli.console import out, progress, remark, say, table, write_json
 from envgen.cli.options import Json, Out, Seed, Trust, examples, run_folder
 from envgen.cli.outcome import require
 from envgen.cli.step_rows import StepRows
@@ -19,7 +19,7 @@ from envgen.core.errors import ConfigError, MissingExtraError, install_hint
 from envgen.core.registry import near_names
 
 if TYPE_CHECKING:
-    from envgen.train.cold_start import ColdStartConfig, ColdStartSummary
+    from envgen.train.cold_start import ColdStartSummary
 
 C = TypeVar("C", bound=BaseModel)
 HARDLY = 0.9
@@ -62,6 +62,10 @@ Split = Annotated[
 ]
 
 
+Epochs = Annotated[float, typer.Option(min=0, metavar="X", help="Passes over the rows.")]
+Rate = Annotated[float, typer.Option(min=0, metavar="X", help="Learning rate.")]
+
+
 @app.callback()
 def _group() -> None:
     """Train policies: a cold start from teachers, then GRPO in the environments."""
@@ -89,8 +93,8 @@ def sft(
         bool, typer.Option("--passed-only", help="Learn from passing rollouts only.")
     ] = False,
     split: Split = "train",
-    epochs: Annotated[float, typer.Option(min=0, metavar="X", help="Passes over the rows.")] = 1.0,
-    lr: Annotated[float, typer.Option(min=0, metavar="X", help="Learning rate.")] = 1e-3,
+    epochs: Epochs = 1.0,
+    lr: Rate = 1e-3,
     attention: Annotated[
         Literal["sparse", "dense"],
         typer.Option(
@@ -109,28 +113,13 @@ def sft(
 
     OUT/last is the model. The same command goes on where a stopped run left off.
     """
-    with progress("cold start") as update:
-        require_extra()
-        from envgen.train.cold_start import ColdStartConfig
-        from envgen.train.optimize import OptimizerConfig
-
-        config = ColdStartConfig(
-            data=str(data),
-            model=str(model),
-            rollouts=tuple(map(str, rollouts or ())),
-            teachers=tuple(teacher or (() if rollouts else ("gold",))),
-            split=None if split == "all" else split,
-            episodes=episodes,
-            passed_only=passed_only,
-            epochs=epochs,
-            attention=attention,
-            optimizer=OptimizerConfig(lr=lr, indexer="frozen" if attention == "dense" else "eq4"),
-            seed=seed,
-            device=device,
-            trust=trust,
-        )
-        summary = _taught(overridden(config, override), out_path, threads, update)
-    _tell_taught(summary, out_path, json)
+    settings: dict[str, Any] = {
+        **_lessons(data, model, teacher, rollouts, split),
+        **{"epochs": epochs, "seed": seed, "device": device, "trust": trust},
+        **{"episodes": episodes, "passed_only": passed_only, "attention": attention},
+        "optimizer": {"lr": lr, "indexer": "frozen" if attention == "dense" else "eq4"},
+    }
+    _teach("cold start", settings, override, out_path, threads, json)
 
 
 @app.command(
@@ -155,10 +144,8 @@ def indexer(
     teacher: Teacher = None,
     rollouts: Rollouts = None,
     split: Split = "train",
-    epochs: Annotated[float, typer.Option(min=0, metavar="X", help="Passes over the rows.")] = 1.0,
-    lr: Annotated[
-        float, typer.Option(min=0, metavar="X", help="Learning rate of the indexer.")
-    ] = 1e-3,
+    epochs: Epochs = 1.0,
+    lr: Rate = 1e-3,
     override: Override = None,
     seed: Seed = 0,
     threads: Threads = None,
@@ -170,27 +157,15 @@ def indexer(
 
     Learns from what teachers did, like the cold start. OUT/last is the model.
     """
-    with progress(f"indexer, {stage}") as update:
-        require_extra()
-        from envgen.train.cold_start import ColdStartConfig
-        from envgen.train.optimize import OptimizerConfig
-
-        config = ColdStartConfig(
-            data=str(data),
-            model=str(model),
-            rollouts=tuple(map(str, rollouts or ())),
-            teachers=tuple(teacher or (() if rollouts else ("gold",))),
-            split=None if split == "all" else split,
-            epochs=epochs,
-            attention="dense" if stage == "warmup" else "sparse",
-            trunk="frozen" if stage == "warmup" else "learns",
-            optimizer=OptimizerConfig(indexer_lr=lr),
-            seed=seed,
-            device=device,
-            trust=trust,
-        )
-        summary = _taught(overridden(config, override), out_path, threads, update)
-    _tell_taught(summary, out_path, json)
+    warmup = stage == "warmup"
+    settings: dict[str, Any] = {
+        **_lessons(data, model, teacher, rollouts, split),
+        **{"epochs": epochs, "seed": seed, "device": device, "trust": trust},
+        "attention": "dense" if warmup else "sparse",
+        "trunk": "frozen" if warmup else "learns",
+        "optimizer": {"indexer_lr": lr},
+    }
+    _teach(f"indexer, {stage}", settings, override, out_path, threads, json)
 
 
 @app.command(
@@ -212,7 +187,7 @@ def grpo(
     group_size: Annotated[int, typer.Option(min=2, metavar="N", help="Rollouts of each task.")] = 8,
     temperature: Annotated[float, typer.Option(metavar="X", help="Of the sampler.")] = 1.0,
     top_p: Annotated[float, typer.Option(max=1, metavar="X", help="Nucleus sampling.")] = 1.0,
-    lr: Annotated[float, typer.Option(min=0, metavar="X", help="Learning rate.")] = 3e-4,
+    lr: Rate = 3e-4,
     split: Split = "train",
     override: Override = None,
     seed: Seed = 0,
@@ -334,14 +309,37 @@ def _within(place: Any, name: str, key: str) -> Any:
     )
 
 
-def _taught(
-    config: ColdStartConfig, out_path: Path, threads: int | None, update: OnProgress
-) -> ColdStartSummary:
-    from envgen.train.cold_start import train_sft
+def _lessons(
+    data: Path, model: Path, teacher: list[str] | None, rollouts: list[Path] | None, split: str
+) -> dict[str, Any]:
+    """Who is taught what: settings of the cold start and of the indexer's stages."""
+    return {
+        "data": str(data),
+        "model": str(model),
+        "rollouts": tuple(map(str, rollouts or ())),
+        "teachers": tuple(teacher or (() if rollouts else ("gold",))),
+        "split": None if split == "all" else split,
+    }
 
-    run_folder(out_path)
-    _use(threads, config.device)
-    return train_sft(config, out_path, progress=update)
+
+def _teach(
+    what: str,
+    settings: Mapping[str, Any],
+    override: list[str] | None,
+    out_path: Path,
+    threads: int | None,
+    json: Path | None,
+) -> None:
+    """Learn from teachers, and tell how it went."""
+    with progress(what) as update:
+        require_extra()
+        from envgen.train.cold_start import ColdStartConfig, train_sft
+
+        config = overridden(ColdStartConfig.model_validate(settings), override)
+        run_folder(out_path)
+        _use(threads, config.device)
+        summary = train_sft(config, out_path, progress=update)
+    _tell_taught(summary, out_path, json)
 
 
 def _tell_taught(summary: ColdStartSummary, out_path: Path, json: Path | None) -> None:

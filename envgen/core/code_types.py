@@ -7,10 +7,27 @@ from typing import Literal
 
 from pydantic import Field
 
-from envgen.core.limits import Count, Label, Seconds, Text, Whole
+from envgen.core.limits import (
+    Commit,
+    Count,
+    Day,
+    InstanceId,
+    Instant,
+    Label,
+    Line,
+    Package,
+    Release,
+    Repository,
+    RepositoryFile,
+    Seconds,
+    Text,
+    Word,
+)
 from envgen.core.types import Name, Record
 
 CodeLanguage = Literal["python", "javascript", "typescript", "c", "cpp", "go", "java", "php"]
+StatementKind = Literal["issue", "pull_request", "commit"]
+"""Where a problem statement comes from."""
 TestId = Text
 """``file?::classname::name``, without times, addresses and temporary paths (``read_junit``)."""
 REPOSITORY = "/work/repo"
@@ -23,27 +40,27 @@ class Recipe(Record):
     """How to build a repository at one commit and run its tests; commands run in ``REPOSITORY``."""
 
     language: CodeLanguage
-    version: Label = ""
+    version: Release = ""
     """Of the language, e.g. ``3.11``; empty: the layer's."""
-    runner: Label
+    runner: Name
     """A name in ``envgen.verifiers.runners``."""
     layer: Name = "host"
     """The language layer: ``host`` or a name that ``envgen images list`` shows."""
-    packages: tuple[Label, ...] = ()
+    packages: tuple[Package, ...] = ()
     """Distribution packages that the layer must have."""
     install: tuple[Text, ...] = ()
     """Shell commands that fill ``DEPENDENCIES``; the network is open."""
     build: tuple[Text, ...] = ()
     """Shell commands after every change of the tree; the network is closed."""
-    variables: dict[Label, Label] = Field(default_factory=dict)
+    variables: dict[Word, Label] = Field(default_factory=dict)
     """Environment variables of install, build and tests."""
-    options: Label = ""
+    options: Line = ""
     """Words added to the runner's command line."""
-    cutoff: Label | None = None
+    cutoff: Day | None = None
     """Dependencies are of this day or older (ISO date): that of the base commit."""
-    pins: tuple[Label, ...] = ()
+    pins: tuple[Line, ...] = ()
     """What the install resolved to; with it a later build installs the same."""
-    author: Label = "rules"
+    author: Line = "rules"
     """``rules``, or the name of the model that wrote it."""
     test_s: float = Field(default=1800.0, gt=0)
     """Seconds the tests may take."""
@@ -107,19 +124,18 @@ class VerdictKind(StrEnum):
 class Instance(Record):
     """An issue-PR pair before it is built: what mining and imports produce."""
 
-    id: Label
+    id: InstanceId
     """``owner__name-number``, as SWE-bench names them."""
-    repo: Label
+    repo: Repository
     """``owner/name``."""
-    base_commit: Label
+    base_commit: Commit
     base_patch: Text = ""
     """Applied to the base commit before anything else: the bug, where a data set made one."""
-    head_commit: Label | None = None
+    head_commit: Commit | None = None
     language: CodeLanguage
-    kind: Literal["issue", "pull_request", "commit"]
-    """Where the problem statement comes from."""
+    kind: StatementKind
     pull_number: Count | None = None
-    issue_numbers: tuple[Whole, ...] = ()
+    issue_numbers: tuple[Count, ...] = ()
     problem_statement: Text
     hints: Text = ""
     """What was said under the issue before the first commit."""
@@ -127,12 +143,12 @@ class Instance(Record):
     """A git diff, encoded as UTF-8; binary files, and files whose text is no UTF-8, come as git's
     binary patches (a lone surrogate could not be stored as JSON)."""
     test_patch: Text
-    neutral_files: tuple[Label, ...] = ()
+    neutral_files: tuple[RepositoryFile, ...] = ()
     """Files of the change that are in neither patch (documentation, change log, lock files)."""
-    created_at: Label = ""
+    created_at: Instant | Literal[""] = ""
     """ISO 8601, UTC."""
-    version: Label = ""
-    licence: Label = ""
+    version: Line = ""
+    licence: Line = ""
     expected_fail_to_pass: tuple[Text, ...] = ()
     """What a published record claims; ids as it writes them."""
     expected_pass_to_pass: tuple[Text, ...] = ()
@@ -172,7 +188,7 @@ class Cut(Record):
 class Question(Record):
     """A test, or one case of a parametrised test, that look-alikes are made of."""
 
-    file: Label
+    file: RepositoryFile
     start: int = Field(ge=0)
     end: int = Field(ge=0)
     """Where the test stands in the bytes of its file; look-alikes take that place."""
@@ -202,18 +218,18 @@ class CodeTests(Record):
     runner: Name
     test_patch: Text
     """As in ``Instance``."""
-    test_files: tuple[Label, ...]
+    test_files: tuple[RepositoryFile, ...]
     """Test files of the base commit and of the patch: restored before the patch is applied."""
     test_paths: tuple[Label, ...] = ()
     """Regular expressions of test paths; what a submission changes or adds there is put back, too."""
-    canary_files: tuple[Label, ...] = ()
+    canary_files: tuple[RepositoryFile, ...] = ()
     """Test files of C and C++ that get alarms."""
     alarms: dict[Label, tuple[TestId, ...]] = Field(default_factory=dict)
     """Alarms of C and C++ test programs (``main``, ``assertions``) -> tests that can't pass when it is set
     off."""
     registered: dict[TestId, Label] = Field(default_factory=dict)
     """Test -> a digest of what the build files register as it, where they do (CTest, Meson)."""
-    only: tuple[Label, ...] = ()
+    only: tuple[RepositoryFile, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
     fail_to_pass: tuple[TestId, ...] = Field(min_length=1)
     pass_to_pass: tuple[TestId, ...] = ()

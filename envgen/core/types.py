@@ -16,6 +16,7 @@ from envgen.core.limits import (
     Count,
     Json,
     Label,
+    Language,
     Money,
     Real,
     RelativePath,
@@ -126,7 +127,7 @@ class EnvironmentSpec(Record):
     category: Id
     title: Label
     description: Text = ""
-    language: Label = "en"
+    language: Language = "en"
     tools: tuple[ToolSpec, ...]
     """Without the submit tool, which the environment adds when ``submit_tool`` is set."""
     submit_tool: ToolName | None = SUBMIT_TOOL

@@ -14,10 +14,15 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Count, Real, Whole
 from envgen.core.types import Record
 
 MODEL_TYPE = "deepseek_v32"
 ARCHITECTURE = "DeepseekV32ForCausalLM"
+LARGEST_SIZE = 1 << 28
+"""Of a width, a vocabulary or a context."""
+MOST_PARTS = 1 << 14
+"""Layers, or experts of one."""
 
 
 class RopeConfig(Record):
@@ -27,14 +32,14 @@ class RopeConfig(Record):
     rope_type: Literal["default", "yarn"] = "default"
     factor: float = Field(default=1.0, ge=1)
     """YaRN: context length over the one of pre-training."""
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    mscale: float | None = None
-    mscale_all_dim: float | None = None
+    beta_fast: Real = 32.0
+    beta_slow: Real = 1.0
+    mscale: Real | None = None
+    mscale_all_dim: Real | None = None
     """YaRN: the softmax scale grows by (0.1 * mscale_all_dim * ln(factor) + 1)^2."""
-    attention_factor: float | None = None
+    attention_factor: Real | None = None
     """YaRN: multiplies cos and sin; None: from ``mscale`` and ``mscale_all_dim``."""
-    original_max_position_embeddings: int | None = None
+    original_max_position_embeddings: Count | None = None
     truncate: bool = True
     """YaRN: whether the bounds of the ramp are rounded to whole dimensions."""
 
@@ -60,34 +65,34 @@ def yarn_mscale(factor: float, mscale: float) -> float:
 class DSAConfig(Record):
     """Architecture of a DSA model. Names are those of Hugging Face's ``deepseek_v32``."""
 
-    vocab_size: int = Field(default=129_280, ge=1)
-    hidden_size: int = Field(default=7_168, ge=1)
-    num_hidden_layers: int = Field(default=61, ge=1)
-    intermediate_size: int = Field(default=18_432, ge=1)
+    vocab_size: int = Field(default=129_280, ge=1, le=LARGEST_SIZE)
+    hidden_size: int = Field(default=7_168, ge=1, le=LARGEST_SIZE)
+    num_hidden_layers: int = Field(default=61, ge=1, le=MOST_PARTS)
+    intermediate_size: int = Field(default=18_432, ge=1, le=LARGEST_SIZE)
     """Width of the dense layers' MLP."""
-    first_k_dense_replace: int = Field(default=3, ge=0)
+    first_k_dense_replace: int = Field(default=3, ge=0, le=MOST_PARTS)
     """How many layers come before the first mixture of experts."""
 
-    n_routed_experts: int = Field(default=256, ge=1)
-    n_shared_experts: int = Field(default=1, ge=0)
-    num_experts_per_tok: int = Field(default=8, ge=1)
-    moe_intermediate_size: int = Field(default=2_048, ge=1)
-    n_group: int = Field(default=8, ge=1)
-    topk_group: int = Field(default=4, ge=1)
+    n_routed_experts: int = Field(default=256, ge=1, le=MOST_PARTS)
+    n_shared_experts: int = Field(default=1, ge=0, le=LARGEST_SIZE)
+    num_experts_per_tok: int = Field(default=8, ge=1, le=LARGEST_SIZE)
+    moe_intermediate_size: int = Field(default=2_048, ge=1, le=LARGEST_SIZE)
+    n_group: int = Field(default=8, ge=1, le=LARGEST_SIZE)
+    topk_group: int = Field(default=4, ge=1, le=LARGEST_SIZE)
     norm_topk_prob: bool = True
-    routed_scaling_factor: float = 2.5
+    routed_scaling_factor: Real = 2.5
 
-    num_attention_heads: int = Field(default=128, ge=1)
-    q_lora_rank: int = Field(default=1_536, ge=1)
-    kv_lora_rank: int = Field(default=512, ge=1)
-    qk_nope_head_dim: int = Field(default=128, ge=1)
-    qk_rope_head_dim: int = Field(default=64, ge=2)
-    v_head_dim: int = Field(default=128, ge=1)
+    num_attention_heads: int = Field(default=128, ge=1, le=LARGEST_SIZE)
+    q_lora_rank: int = Field(default=1_536, ge=1, le=LARGEST_SIZE)
+    kv_lora_rank: int = Field(default=512, ge=1, le=LARGEST_SIZE)
+    qk_nope_head_dim: int = Field(default=128, ge=1, le=LARGEST_SIZE)
+    qk_rope_head_dim: int = Field(default=64, ge=2, le=LARGEST_SIZE)
+    v_head_dim: int = Field(default=128, ge=1, le=LARGEST_SIZE)
     attention_bias: bool = False
 
-    index_n_heads: int = Field(default=64, ge=1)
-    index_head_dim: int = Field(default=128, ge=2)
-    index_topk: int = Field(default=2_048, ge=1)
+    index_n_heads: int = Field(default=64, ge=1, le=LARGEST_SIZE)
+    index_head_dim: int = Field(default=128, ge=2, le=LARGEST_SIZE)
+    index_topk: int = Field(default=2_048, ge=1, le=LARGEST_SIZE)
     indexer_rope_interleave: bool = False
     """Rotate the indexer's pairs (x0, x1), (x2, x3), ... instead of halves. V3.2 uses halves."""
     index_hadamard: bool = False
@@ -95,14 +100,14 @@ class DSAConfig(Record):
     index_fp8: bool = False
     """Round indexer queries and keys to e4m3 with one power-of-two scale a row, as the release does."""
 
-    max_position_embeddings: int = Field(default=163_840, ge=1)
+    max_position_embeddings: int = Field(default=163_840, ge=1, le=LARGEST_SIZE)
     rope: RopeConfig = RopeConfig()
     rms_norm_eps: float = Field(default=1e-6, gt=0)
     initializer_range: float = Field(default=0.02, gt=0)
     tie_word_embeddings: bool = False
-    bos_token_id: int | None = 0
-    eos_token_id: int | tuple[int, ...] | None = 1
-    pad_token_id: int | None = None
+    bos_token_id: Whole | None = 0
+    eos_token_id: Whole | tuple[Whole, ...] | None = 1
+    pad_token_id: Whole | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -236,7 +241,10 @@ def _refuse_strangers(raw: Mapping[str, Any]) -> None:
 
 def _rope_of(raw: Mapping[str, Any]) -> RopeConfig:
     """Either style, as one."""
-    found = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    given = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if not isinstance(given, Mapping):
+        raise ConfigError("config.json: the rotary embedding is no object", "see rope_parameters")
+    found = dict(given)
     found.setdefault("rope_theta", raw.get("rope_theta", 10_000.0))
     kind = found.pop("rope_type", None) or found.pop("type", None) or "default"
     found.pop("type", None)
@@ -259,7 +267,9 @@ def _rope_parameters(rope: RopeConfig) -> dict[str, Any]:
     return rope.model_dump(mode="json", exclude_none=True)
 
 
-def _leading_dense(kinds: list[str]) -> int:
+def _leading_dense(kinds: object) -> int:
+    if not isinstance(kinds, list) or len(kinds) > MOST_PARTS:
+        raise ConfigError("config.json: mlp_layer_types is no list of layers", "see the release's")
     dense = next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
     if any(kind != "sparse" for kind in kinds[dense:]):
         raise ConfigError(

@@ -32,6 +32,7 @@ from typing import Self
 from pydantic import Field
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Line
 from envgen.core.types import Record
 from envgen.model.batch import Batch
 from envgen.model.modeling import DSAForCausalLM
@@ -70,7 +71,7 @@ class EngineConfig(Record):
     """Find pages again by their content."""
     fused: bool = True
     """Decode a small float32 model by prepared copies of its weights, which is about twice as fast."""
-    policy_version: str = ""
+    policy_version: Line = ""
     """Of the weights; stamped on every reply."""
 
 

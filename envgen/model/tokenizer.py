@@ -28,6 +28,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from envgen.core.errors import ConfigError, MissingExtraError, install_hint
+from envgen.core.limits import Label
 from envgen.core.types import Record
 from envgen.model.texts import dataset_lines, dataset_names, dataset_texts, dataset_values
 
@@ -51,6 +52,8 @@ __all__ = [
 
 TOKENIZER_FILE = "tokenizer.json"
 NUM_BYTES = 256
+MOST_IDS = 1 << 24
+"""Of a tokenizer: a table of all ids is kept."""
 UNKNOWN = b"\xff"
 """Stands for an id that has no token; no UTF-8, so it decodes to U+FFFD."""
 _PIECES = r" ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -62,9 +65,9 @@ class TokenizerConfig(Record):
 
     vocab_size: int = Field(default=4096, gt=NUM_BYTES)
     """Tokens of all kinds; fewer come out when the texts hold fewer merges."""
-    control_tokens: tuple[str, ...] = ()
+    control_tokens: tuple[Label, ...] = ()
     """Special tokens, such as the ones an encoding needs (``encoding.control_tokens``)."""
-    single_tokens: tuple[str, ...] = ()
+    single_tokens: tuple[Label, ...] = ()
     """Texts that are one token each: tool and field names (``dataset_names``), tags, whole lines. ASCII."""
     split_digits: bool = True
     """Each digit is a token; else up to three digits may merge."""
@@ -308,7 +311,12 @@ def _without(description: dict[str, Any], control: dict[str, int]) -> dict[str, 
 def _token_bytes(tokenizer: tokenizers.Tokenizer, added: dict[str, int]) -> list[bytes]:
     """Each id's bytes; the text of an added token is meant as it stands, not as mapped bytes."""
     vocab = tokenizer.get_vocab(with_added_tokens=False)
-    table = [UNKNOWN] * (1 + max([*vocab.values(), *added.values()]))
+    highest = max([*vocab.values(), *added.values()])
+    if highest >= MOST_IDS:
+        raise ConfigError(
+            f"this tokenizer.json has a token {highest}", f"ids end at {MOST_IDS - 1}"
+        )
+    table = [UNKNOWN] * (1 + highest)
     for token, i in vocab.items():
         table[i] = bytes(_CHAR_BYTES[char] for char in token if char in _CHAR_BYTES)
     for token, i in added.items():

@@ -27,6 +27,7 @@ import httpcore
 from pydantic import Field
 
 from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.limits import Line
 from envgen.core.types import Record
 from envgen.policies.base import (
     CancelledPolicyError,
@@ -46,7 +47,7 @@ _MAX_BODY_BYTES = 64 << 20
 class HttpConfig(Record):
     """How a model server is reached."""
 
-    base_url: str
+    base_url: Line
     timeout_s: float = Field(default=300.0, gt=0)
     """Longest silence of the server before a request counts as dropped."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
@@ -54,7 +55,7 @@ class HttpConfig(Record):
     backoff_s: float = Field(default=0.5, gt=0)
     """First wait; it doubles with each retry, with jitter, unless the server says Retry-After."""
     max_backoff_s: float = Field(default=60.0, gt=0)
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[Line, Line] = Field(default_factory=dict)
 
 
 class TransientError(Exception):

@@ -14,6 +14,7 @@ from uuid import uuid4
 from pydantic import Field, ValidationError
 
 from envgen.core.errors import ConfigError, StoreError
+from envgen.core.limits import Label, Line, Whole
 from envgen.core.registry import near_names
 from envgen.core.seeding import derive
 from envgen.core.types import Record
@@ -41,10 +42,10 @@ FROM_TOKENIZER = ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
 class NewModelConfig(Record):
     """What model to make."""
 
-    preset: str
-    model: dict[str, Any] = Field(default_factory=dict)
+    preset: Line
+    model: dict[Line, Any] = Field(default_factory=dict)
     """Fields of ``DSAConfig`` that differ from the preset; ``rope`` may hold some of its fields."""
-    encoding: dict[str, Any] = Field(default_factory=dict)
+    encoding: dict[Label, Any] = Field(default_factory=dict)
     """Fields of ``EncodingConfig``; by default the tokenizer folder's encoding, or compact."""
     vocab_size: int | None = Field(default=None, ge=1)
     """Training a tokenizer: its size, by default the preset's. Copying one: rows of the embedding."""
@@ -52,7 +53,7 @@ class NewModelConfig(Record):
     """Training a tokenizer: so many names that tools return (of rooms, cities) are one token each."""
     line_tokens: int = Field(default=0, ge=0)
     """Training a tokenizer: so many lines that a tenth of all prompts have are one token each."""
-    seed: int = 0
+    seed: Whole = 0
 
 
 def new_model(

@@ -9,11 +9,12 @@ from contextlib import closing
 from threading import Event
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from envgen.core import seeding
 from envgen.core.environ import secret
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Json, Label, Line, Word
 from envgen.core.types import Message, PublicTask, Sampling, ToolCall, Usage, written_call
 from envgen.policies.base import PolicyReply, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget, Price, estimated_tokens
@@ -21,14 +22,15 @@ from envgen.policies.context import retain_thinking
 from envgen.policies.http import Http, HttpConfig, TransientError, parse_events, parse_json
 from envgen.policies.preflight import ask_server, hasty
 from envgen.policies.text_tools import instructions, parse_text, split_thinking
+from envgen.policies.wire import checked
 
 
 class OpenAIConfig(HttpConfig):
     """A model behind an OpenAI-compatible URL."""
 
-    base_url: str = "https://api.openai.com/v1"
-    model: str
-    api_key_env: str | None = "OPENAI_API_KEY"
+    base_url: Line = "https://api.openai.com/v1"
+    model: Line
+    api_key_env: Word | None = "OPENAI_API_KEY"
     """Name of the environment variable that holds the key; the key itself is never stored."""
     stream: bool = True
     tool_mode: Literal["auto", "native", "text"] = "auto"
@@ -38,7 +40,7 @@ class OpenAIConfig(HttpConfig):
     send_reasoning: bool = True
     """Give retained reasoning back as ``reasoning_content``."""
     price: Price | None = None
-    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+    extra_body: dict[Label, Json] = Field(default_factory=dict)
 
 
 class OpenAIPolicy:
@@ -202,7 +204,7 @@ def _wire_call(call: ToolCall) -> dict[str, Any]:
 
 def parse_whole(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(choice, usage) of a reply that was not streamed."""
-    value = parse_json(chunks)
+    value = checked(parse_json(chunks))
     return first_choice(value), dict(value.get("usage") or {})
 
 
@@ -242,7 +244,7 @@ def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any
     calls: dict[int, dict[str, str]] = {}
     usage: dict[str, Any] = {}
     finish: str | None = None
-    for event in parse_events(chunks):
+    for event in map(checked, parse_events(chunks)):
         usage = dict(event.get("usage") or usage)
         for choice in event.get("choices") or ():
             if choice.get("index", 0) != 0:

@@ -1,4 +1,4 @@
-"""Ask a model server one small thing before a run: what is wrong with it is told in seconds, once."""
+"""Send a model server one small request before a run, so that a fault is reported once and within seconds."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _SHOWN = 12
 
 
 def preflight(policy: Policy, sampling: Sampling, *, tools: bool = True) -> None:
-    """Let a policy that asks a model server ask it something; others are ready as they are.
+    """Have a policy that uses a model server send it one request; other policies need no check.
 
     Args:
-        policy: who will play.
-        sampling: how it will draw: a server that refuses these settings refuses them now.
-        tools: whether it will have any.
+        policy: the one that will play.
+        sampling: the settings of the run; a server that refuses them does so now.
+        tools: whether the run will offer it any.
 
     Raises:
         ConfigError: if the server can't be used, with what is wrong and what to do.
@@ -68,14 +68,14 @@ def preflight(policy: Policy, sampling: Sampling, *, tools: bool = True) -> None
 def ask_server(
     policy: Policy, config: OpenAIConfig, budget: Budget, sampling: Sampling, *, tools: bool
 ) -> None:
-    """Ask for one reply, pay for it, and tell what is wrong.
+    """Ask for one reply, charge it to the budget, and report what is wrong.
 
     Args:
-        policy: asked; it gives up sooner than in a run (``hasty``).
+        policy: the one to ask; it gives up sooner than it does in a run (``hasty``).
         config: of the run's policy.
         budget: of the run.
         sampling: of the run.
-        tools: whether the request brings a tool.
+        tools: whether the request contains a tool.
 
     Raises:
         ConfigError: if there is no reply.
@@ -100,7 +100,7 @@ def ask_server(
 
 
 def hasty(config: OpenAIConfig) -> dict[str, Any]:
-    """Settings with which a preflight does not wait as long as a run would."""
+    """Settings that make a preflight give up sooner than a run would."""
     return {
         "max_retries": min(config.max_retries, _RETRIES),
         "timeout_s": min(config.timeout_s, _SILENCE_S),
@@ -108,7 +108,7 @@ def hasty(config: OpenAIConfig) -> dict[str, Any]:
 
 
 def _diagnosis(error: PolicyError, config: OpenAIConfig, sampling: Sampling) -> ConfigError:
-    """What a user can do about a server that gave no reply."""
+    """Advice for a user whose server gave no reply."""
     causes = tuple(_causes(error))
     if error.status in (401, 403):
         return ConfigError(*_key_told(config, str(error)))
@@ -141,7 +141,7 @@ def _diagnosis(error: PolicyError, config: OpenAIConfig, sampling: Sampling) -> 
 
 
 def _wrong_place(error: PolicyError, config: OpenAIConfig) -> ConfigError | None:
-    """A model that the server lacks, or a URL that is not its API's."""
+    """Advice for a model that the server lacks, or a URL that is not the API's."""
     http = Http(config.model_copy(update=hasty(config)), secret(config.api_key_env))
     try:
         models = _models(http, "models")

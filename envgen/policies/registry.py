@@ -6,9 +6,10 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, ValidationError
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Json, Label, Line
 from envgen.core.types import Record
 from envgen.policies.base import Policy
 from envgen.policies.budget import Budget, Price
@@ -20,10 +21,10 @@ KINDS = (*OFFLINE, "dsa", "openai", "vllm", "sglang", "replay", "record", "scrip
 class PolicyConfig(Record):
     """A policy that can be made in any process."""
 
-    spec: str
+    spec: Line
     """``random``, ``random-valid``, ``greedy``, ``dsa:FOLDER``, ``openai:MODEL@URL``, ``vllm:MODEL@URL``,
     ``sglang:MODEL@URL``, ``scripted:PATH``, ``replay:PATH`` or ``record:PATH:SPEC``."""
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    options: dict[Label, Json] = Field(default_factory=dict)
     """Fields of the model's config, e.g. ``tool_mode``, ``price``, ``max_new_tokens``."""
 
 

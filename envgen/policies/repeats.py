@@ -1,4 +1,4 @@
-"""Tell a model that fails again and again in the same way from one that fails now and then."""
+"""Distinguish a model that keeps failing in the same way from one that fails now and then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Repeats:
     """Counts identical errors in a row; thread-safe.
 
     Args:
-        limit: so many are too many; 0: none are.
+        limit: how many in a row are too many; 0: no number is.
     """
 
     def __init__(self, limit: int) -> None:
@@ -20,12 +20,12 @@ class Repeats:
         self._count = 0
 
     def clear(self) -> None:
-        """There was a reply."""
+        """Start counting anew, after a reply."""
         with self._lock:
             self._count = 0
 
     def too_many(self, error: str) -> bool:
-        """Count an error; whether it and those before it are too many of a kind."""
+        """Count an error, and return whether the limit of identical errors is reached."""
         bare = _bare(error)
         with self._lock:
             self._count = self._count + 1 if bare == self._last else 1
@@ -34,5 +34,5 @@ class Repeats:
 
 
 def _bare(text: str) -> str:
-    """An error without what differs from request to request: numbers and ids."""
+    """An error without the parts that change from request to request: numbers and ids."""
     return re.sub(r"\w*\d[\w-]*", "#", text)

@@ -28,6 +28,7 @@ from pydantic import Field
 
 from envgen.core import seeding
 from envgen.core.errors import ConfigError, PolicyError
+from envgen.core.limits import Label, Line
 from envgen.core.types import Message, PublicTask, Sampling, Usage
 from envgen.policies.base import PolicyReply, Tokens, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget
@@ -45,7 +46,7 @@ class TokenConfig(OpenAIConfig):
     engine: Literal["vllm", "sglang"]
     endpoint: Literal["generate", "completions"] = "generate"
     """vLLM only: ``completions`` works with servers older than 0.20, but gives no routed experts."""
-    chat_template: str | None = None
+    chat_template: Label | None = None
     """Path of the model's Jinja chat template; SGLang needs it, vLLM renders by itself."""
     logprobs_mode: Literal["raw", "processed"] | None = None
     """What the server's log-probabilities belong to (vLLM: ``--logprobs-mode``); None: the default."""
@@ -55,7 +56,7 @@ class TokenConfig(OpenAIConfig):
     """Needed to give SGLang's flat routing its shape."""
     max_new_tokens: int = Field(default=4096, ge=1)
     """Used where the sampling settings name no limit."""
-    policy_version: str = ""
+    policy_version: Line = ""
 
 
 class Renderer(Protocol):

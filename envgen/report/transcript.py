@@ -1,4 +1,4 @@
-"""An episode's messages as a page shows them: results laid out, long ones folded, endless ones cut."""
+"""An episode's messages for a page: results laid out, long ones folded, very long ones cut."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from envgen.core.limits import Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 
@@ -32,7 +33,7 @@ class BootstrapConfig(Record):
 
     confidence: float = Field(default=0.95, gt=0, lt=1)
     draws: int = Field(default=4_000, ge=100)
-    seed: int = 0
+    seed: Whole = 0
 
 
 class Estimate(Record):

@@ -1,4 +1,4 @@
-"""A run's episodes as files that others read: one record an episode, straight from the run's database."""
+"""Export a run's episodes, one record each, straight from the run's database."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class EpisodeFilter(Record):
     """Only episodes that were scored, with at least this; 0 leaves out errors alone."""
 
     def takes(self, trajectory: Trajectory) -> bool:
-        """Whether an episode is exported."""
+        """Whether an episode is among them."""
         score = trajectory.score if trajectory.error is None else None
         if self.passed_only and (score is None or not score.passed):
             return False
@@ -113,11 +113,11 @@ def export_run(
 
     Args:
         run: a run folder.
-        path: the new file; None: standard output, for the forms that are lines.
+        path: the new file; None: standard output, which the line-based formats allow.
         format: ``messages`` and ``parquet`` (``docs/trajectories.md``), or ``openai-sft``.
         chosen: which episodes; None: all. Errors are never in ``openai-sft``.
-        dataset: that was rolled out, for the tools; ``openai-sft`` needs it.
-        db_url: of the run, where it is not in the folder.
+        dataset: the one that was rolled out, which knows the tools; ``openai-sft`` needs it.
+        db_url: the run's database, where it is not in the folder.
         progress: called with (done, total, what) now and then.
 
     Raises:
@@ -156,7 +156,7 @@ def export_run(
 
 
 class _Tally:
-    """Counts what goes by."""
+    """Counts the episodes that pass through."""
 
     def __init__(self, stored: int, progress: Callable[[int, int, str], None] | None) -> None:
         self.written = self.errors = 0
@@ -225,7 +225,7 @@ def _tools(trajectory: Trajectory, tools: TaskTools | None) -> tuple[dict[str, A
 
 
 def _episode_line(trajectory: Trajectory, tools: TaskTools | None) -> dict[str, Any]:
-    """As a line: what a message does not have is left out of it."""
+    """An episode as a JSON line; a message omits what it does not have."""
     record = episode(trajectory, tools).model_dump(mode="json")
     record["messages"] = [_bare(message) for message in record["messages"]]
     return record
@@ -236,7 +236,7 @@ def _bare(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sft(trajectory: Trajectory, tools: TaskTools | None) -> dict[str, Any]:
-    """As a line of OpenAI's fine-tuning files: these have no reasoning, and end with a reply."""
+    """An episode as a line of OpenAI's fine-tuning format, which has no reasoning and ends with a reply."""
     messages = _episode_line(trajectory, None)["messages"]
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
@@ -247,7 +247,7 @@ def _sft(trajectory: Trajectory, tools: TaskTools | None) -> dict[str, Any]:
 
 
 def _columns(trajectory: Trajectory, tools: TaskTools | None) -> dict[str, Any]:
-    """As a row of Parquet."""
+    """An episode as a row of Parquet."""
     record = episode(trajectory, tools).model_dump(mode="json")
     if record["tools"] is not None:
         record["tools"] = [tool_row(tool) for tool in record["tools"]]

@@ -16,6 +16,7 @@ from pydantic import Field, JsonValue
 
 from envgen.core import seeding
 from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.limits import Label
 from envgen.core.types import Evidence, PassAt, Record
 from envgen.environments.hosts import open_dataset
 from envgen.rollout.pass_at_k import (
@@ -34,12 +35,12 @@ from envgen.store.subset import subset
 class FilterConfig(Record):
     """Which tasks are kept."""
 
-    dataset: str
-    rollouts: str | None = None
+    dataset: Label
+    rollouts: Label | None = None
     """Run folder of a rollout on that dataset; None: no pass rate matters."""
     proof: Literal["any", "strict"] = "any"
     """``strict`` drops code tasks with a fail-to-pass test whose verdict is not proven."""
-    out: str
+    out: Label
     """Folder of the kept dataset."""
     pass_at: int = Field(default=100, ge=1)
     """The k of pass@k."""
@@ -49,10 +50,10 @@ class FilterConfig(Record):
     """or above it."""
     max_pass_at_1: float | None = Field(default=None, ge=0, le=1)
     """Drop a task that is passed more often than this."""
-    name: str | None = None
+    name: Label | None = None
     """Id of the kept dataset; None: as the old one."""
     unproven: bool = False
-    db_url: str | None = None
+    db_url: Label | None = None
 
 
 Verdict = Literal["kept", "undecided", "too_hard", "too_easy", "unproven"]

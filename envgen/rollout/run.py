@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Lock
@@ -14,15 +14,13 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, JsonValue
 
-from envgen.core import seeding
 from envgen.core.errors import ConfigError, PolicyError, ResumeError, WorkerDiedError
 from envgen.core.executor import Executor, LocalExecutor, Outcome, WorkerSpec
+from envgen.core.limits import Label, Whole
 from envgen.core.types import (
     Record,
     Sampling,
-    StopReason,
     Style,
-    Trajectory,
     TrajectoryError,
 )
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
@@ -32,9 +30,10 @@ from envgen.policies.preflight import preflight
 from envgen.policies.registry import PolicyConfig, unknown_policy
 from envgen.policies.repeats import Repeats
 from envgen.policies.styles import thinks
-from envgen.rollout.episode import DIED, EpisodeResult
+from envgen.rollout.episode import EpisodeResult
 from envgen.rollout.gold import POLICY_KINDS, make_policy
 from envgen.rollout.pass_at_k import databases_of
+from envgen.rollout.work import Chunk, Work, lost
 from envgen.store.dataset import Dataset
 from envgen.store.run_folder import RUN_FILE
 from envgen.store.runs import RunStore
@@ -44,21 +43,20 @@ logger = logging.getLogger(__name__)
 _CHUNK = 10
 """Episodes of one task that a worker process gets at a time."""
 _WORTH_PROCESSES = 200
-_MAX_DEATHS = 3
 
 
 class RolloutConfig(Record):
     """What is rolled out, and how."""
 
-    dataset: str
+    dataset: Label
     """Dataset folder, or ``package:NAME``."""
     policy: PolicyConfig
-    out: str
+    out: Label
     """Run folder; one that holds the same run is resumed."""
     n: int = Field(default=1, ge=1)
     """Samples a task. Raising it later adds samples to the same run."""
-    seed: int = 0
-    task_ids: tuple[str, ...] | None = None
+    seed: Whole = 0
+    task_ids: tuple[Label, ...] | None = None
     """None: all tasks."""
     variants: bool = False
     """Whether "all tasks" means the re-seeded variants too."""
@@ -89,7 +87,7 @@ class RolloutConfig(Record):
     """Ask a model server one small thing before anything is stored."""
     max_errors: int = Field(default=5, ge=0)
     """Stop after so many identical errors of a model in a row; 0: never."""
-    db_url: str | None = None
+    db_url: Label | None = None
 
     @property
     def player(self) -> PolicyConfig:
@@ -268,13 +266,6 @@ def _task_ids(dataset: Dataset, config: RolloutConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(config.task_ids))
 
 
-class Chunk(NamedTuple):
-    """Samples of one task for one worker."""
-
-    task_id: str
-    samples: tuple[int, ...]
-
-
 class _Run:
     """One call of ``rollout``."""
 
@@ -358,18 +349,15 @@ class _Run:
                 self._store.put_stage(stage, value)
 
     def _run_all(self, todo: list[tuple[str, int]], policy: Any) -> None:
-        """Run everything; work that a dying worker took along is tried again, one by one, then alone."""
+        """Play everything; what a dying worker held is tried again."""
         executor, size, kwargs = self._form(len(todo), policy)
-        deaths: Counter[tuple[str, int]] = Counter()
-        chunks = deque(_chunks(todo, size))
-        alone: deque[Chunk] = deque()
-        while chunks or alone:
-            feed = self._feed(chunks) if chunks else iter([alone.popleft()])
-            running = executor.run(WorkerSpec(_WORKER, kwargs), feed)
+        work = Work(todo, size)
+        while work:
+            running = executor.run(WorkerSpec(_WORKER, kwargs), self._feed(work))
             whole = False
             try:
                 for outcome in running:
-                    self._take(outcome, chunks, alone, deaths)
+                    self._take(outcome, work)
                     if self._cancel.is_set():
                         break
                 whole = True
@@ -402,17 +390,13 @@ class _Run:
         kwargs |= {"policy": policy, "cancel": self._cancel, "dataset": self._dataset}
         return LocalExecutor(0, threads), 1, kwargs
 
-    def _feed(self, chunks: deque[Chunk]) -> Iterator[Chunk]:
-        while chunks and self._ended == "complete" and not self._cancel.is_set():
-            yield chunks.popleft()
+    def _feed(self, work: Work) -> Iterator[Chunk]:
+        for chunk in work.round():
+            if self._ended != "complete" or self._cancel.is_set():
+                return
+            yield chunk
 
-    def _take(
-        self,
-        outcome: Outcome,
-        chunks: deque[Chunk],
-        alone: deque[Chunk],
-        deaths: Counter[tuple[str, int]],
-    ) -> None:
+    def _take(self, outcome: Outcome, work: Work) -> None:
         if outcome.error is None:
             for result in outcome.value:
                 self._add(result)
@@ -421,14 +405,10 @@ class _Run:
         elif isinstance(outcome.error, CancelledPolicyError):
             self._ended = "interrupted"
         elif isinstance(outcome.error, WorkerDiedError):
-            for sample in outcome.item.samples:
-                key = (outcome.item.task_id, sample)
-                deaths[key] += 1
-                if deaths[key] < _MAX_DEATHS:  # another episode of that process may be to blame
-                    last = deaths[key] == _MAX_DEATHS - 1
-                    (alone if last else chunks).append(Chunk(key[0], (sample,)))
-                else:
-                    self._add(_lost(key, self._config, outcome.error))
+            config = self._config
+            for key in work.died(outcome.item):
+                one = lost(key, config.policy.spec, config.seed, config.style, outcome.error)
+                self._add(one)
         else:
             raise outcome.error
 
@@ -540,34 +520,3 @@ def policy_kind(spec: str) -> str:
     """What comes before the colon; of a recorded policy what it records."""
     kind, _, rest = spec.partition(":")
     return policy_kind(rest.partition(":")[2]) if kind == "record" else kind
-
-
-def episode_seed(run_seed: int, task_id: str, sample: int) -> int:
-    """The seed of one episode."""
-    return seeding.derive(run_seed, task_id, sample)
-
-
-def _chunks(todo: Iterable[tuple[str, int]], size: int) -> Iterator[Chunk]:
-    waiting: dict[str, list[int]] = {}
-    for task_id, sample in todo:
-        waiting.setdefault(task_id, []).append(sample)
-    for task_id, samples in waiting.items():
-        for i in range(0, len(samples), size):
-            yield Chunk(task_id, tuple(samples[i : i + size]))
-
-
-def _lost(key: tuple[str, int], config: RolloutConfig, error: BaseException) -> EpisodeResult:
-    """An episode that ended its process again and again, at last alone: scored 0."""
-    task_id, sample = key
-    trajectory = Trajectory(
-        task_id=task_id,
-        sample=sample,
-        policy=config.policy.spec,
-        seed=episode_seed(config.seed, task_id, sample),
-        style=config.style,
-        messages=(),
-        stop=StopReason.SANDBOX_DIED,
-        score=DIED,
-        faults=(str(error)[:2_000],),
-    )
-    return EpisodeResult(trajectory)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from envgen.core.limits import Count, Id
 from envgen.core.types import Record, StopReason, Trajectory
 
 _SUBMITTED = frozenset({StopReason.SUBMITTED, StopReason.ANSWERED})
@@ -16,15 +17,15 @@ _SUBMITTED = frozenset({StopReason.SUBMITTED, StopReason.ANSWERED})
 class Choice(Record):
     """What the strategy made of one group of rollouts of one task."""
 
-    task_id: str
-    sample: int | None
+    task_id: Id
+    sample: Count | None
     """The chosen rollout; None when none submitted."""
     passed: bool
-    steps: int
+    steps: Count
     """Replies of the chosen rollout."""
-    total_steps: int
+    total_steps: Count
     """Replies of all N."""
-    total_tokens: int
+    total_tokens: Count
 
 
 def fewest_step(group: Sequence[Trajectory]) -> Choice:

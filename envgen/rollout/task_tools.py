@@ -1,4 +1,4 @@
-"""What the agents of a dataset's tasks are told of, for whoever reads their episodes later."""
+"""The tools that the agents of a dataset's tasks were offered, for later readers of their episodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class TaskTools:
         self._known: dict[str, Toolbox] = {}
 
     def of(self, task_id: str, style: Style | None = None) -> list[Tool]:
-        """The tools that the task's agent is told of, the submit tool included."""
+        """The tools that the task's agent is offered, including the submit tool."""
         toolbox = self._toolbox(task_id)
         return offered(style, toolbox.openai(), toolbox.submit)
 
     def misfit(self, trajectory: Trajectory) -> str | None:
-        """Why a rollout is no record of the style that was asked for; None if it is, or none was."""
+        """Why a rollout does not fit the style that was asked for; None if it does, or none was."""
         style = trajectory.style
         if style is None:
             return None

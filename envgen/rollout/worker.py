@@ -13,7 +13,8 @@ from envgen.environments.hosts import open_dataset
 from envgen.policies.base import Policy
 from envgen.rollout.episode import EpisodeResult, run_episode
 from envgen.rollout.gold import make_policy
-from envgen.rollout.run import Chunk, RolloutConfig, episode_seed
+from envgen.rollout.run import RolloutConfig
+from envgen.rollout.work import Chunk, episode_seed
 from envgen.store.dataset import Dataset
 
 

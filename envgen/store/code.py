@@ -1,4 +1,4 @@
-"""The code in a dataset, told apart from its parameters: what trust is about."""
+"""Hashes of the code in a dataset, without its parameters: trust is given to these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envgen.store.dataset import Dataset
 
 
 def code_hash(text: str) -> str:
-    """Hash of a source without its one ``PARAMS = {...}`` line, if only a literal stands there."""
+    """Hash of a source without its ``PARAMS = {...}`` line, provided that the line holds a literal only."""
     lines = text.split("\n")
     places = [i for i, line in enumerate(lines) if line.startswith(PARAMS_PREFIX)]
     if len(places) == 1 and _is_literal(lines[places[0]].removeprefix(PARAMS_PREFIX)):
@@ -19,7 +19,7 @@ def code_hash(text: str) -> str:
 
 
 def code_of(dataset: Dataset) -> frozenset[str]:
-    """Hashes of all tools, solutions and verifiers of a dataset."""
+    """The hashes of all tools, solutions and verifiers of a dataset."""
     found = [dataset.environment_files(name).tools_source for name in dataset.environments]
     for task_id in dataset.own_task_ids:
         task = dataset.task_files(task_id)

@@ -1,8 +1,8 @@
 """Tasks and episodes as Parquet with nested columns, which ``datasets.load_dataset`` reads as it is.
 
-What has fixed fields is a struct or a list of structs. What has none is a JSON text, because two of them
-share no keys and Parquet has one set of columns for all rows: JSON Schemas (``submit_schema``, a tool's
-``parameters``), the ``value`` of a rule and the ``arguments`` of a call. Their metadata say so.
+A value with fixed fields is a struct or a list of structs. A free-form value is a JSON text, since
+Parquet has one set of columns for all rows: JSON Schemas (``submit_schema``, a tool's ``parameters``),
+the ``value`` of a rule and the ``arguments`` of a call. The metadata of these columns say so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def public_row(task: PublicTask) -> dict[str, JsonValue]:
 
 
 def task_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``public_row`` gives as a row of ``task_schema``."""
+    """Turn a ``public_row`` into a row of ``task_schema``."""
     return {
         **row,
         "submit_schema": json_text(row["submit_schema"]),
@@ -111,7 +111,7 @@ def json_field(name: str) -> pa.Field:
 
 
 def write_parquet(rows: Iterable[Mapping[str, Any]], path: Path, schema: pa.Schema) -> None:
-    """Write rows as they come, a row group at a time."""
+    """Write rows to a file, one row group at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

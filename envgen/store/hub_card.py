@@ -1,4 +1,4 @@
-"""The data card's YAML front matter: what the Hugging Face Hub and ``datasets.load_dataset`` read of it."""
+"""The data card's YAML front matter, which the Hugging Face Hub and ``datasets.load_dataset`` read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAGS = {
 def front_matter(
     manifest: Manifest, environments: Sequence[EnvironmentSpec], tasks: Sequence[TaskSpec]
 ) -> str:
-    """The YAML block, with its fences. A string of JSON is one of YAML, too."""
+    """The YAML block, with its fences. Strings are written as JSON, which YAML includes."""
     families = sorted({task.family for task in tasks})
     tags = {"envgen", *(tag for family in families for tag in _TAGS.get(family, ("agent",)))}
     licences = hub_licences(environment.licence for environment in environments)
@@ -52,7 +52,7 @@ def front_matter(
 
 
 def hub_licences(licences: Iterable[str]) -> list[str]:
-    """Licences as the Hub names them, sorted."""
+    """The Hub's names of licences, sorted."""
     found = set()
     for licence in licences:
         plain = licence.lower().removesuffix("-only").removesuffix("-or-later")

@@ -13,7 +13,7 @@ from envgen.core.errors import StoreError
 
 @contextmanager
 def one_file(path: Path) -> Iterator[Path]:
-    """Where to write what becomes ``path`` in the end.
+    """Give a temporary path, which becomes ``path`` if all goes well.
 
     Raises:
         StoreError: if ``path`` exists or can't be written.
@@ -33,7 +33,7 @@ def one_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def text_lines(path: Path | None) -> Iterator[TextIO]:
-    """A new text file, as ``one_file`` makes it; None: standard output."""
+    """Open a new text file that appears as ``one_file`` says; None: standard output."""
     if path is None:
         yield sys.stdout
         sys.stdout.flush()

@@ -13,13 +13,16 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 from uuid import uuid4
 
 import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envgen.core.canonical import content_hash, pretty
 from envgen.core.errors import ResumeError
+from envgen.core.limits import Count, Label, Sha256, Text
 from envgen.model.modeling import DSAForCausalLM
 
 TRAINER_FILE = "trainer.pt"
@@ -27,6 +30,19 @@ COMPANIONS = ("tokenizer.json", "encoding.json")
 LAST = "last"
 SETTINGS_FILE = "settings.json"
 """The run's config, for people and reports."""
+
+
+class TrainerState(BaseModel):
+    """What ``trainer.pt`` holds beside the weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: Count
+    config_hash: Sha256
+    optimizer: list[dict[Label, Any]]
+    updates: Count = 0
+    tasks: Text = "{}"
+    """The task sampler's state as JSON; of GRPO only."""
 
 
 class Checkpoints:
@@ -75,7 +91,7 @@ class Checkpoints:
             shutil.rmtree(old)
         return folder
 
-    def resume(self) -> tuple[Path, dict[str, Any]] | None:
+    def resume(self) -> tuple[Path, TrainerState] | None:
         """The newest checkpoint's folder and what was saved with it; None in a new run.
 
         Raises:
@@ -85,12 +101,13 @@ class Checkpoints:
         if folder is None:
             return None
         try:
-            state: dict[str, Any] = torch.load(folder / TRAINER_FILE, weights_only=True)
-        except (OSError, RuntimeError, EOFError) as error:
+            saved = torch.load(folder / TRAINER_FILE, weights_only=True)
+            state = TrainerState.model_validate(saved)
+        except (OSError, RuntimeError, EOFError, UnpicklingError, ValidationError) as error:
             raise ResumeError(
                 f"can't read {str(folder / TRAINER_FILE)!r}: {error}", "remove the checkpoint"
             ) from error
-        if state["config_hash"] != self._config_hash:
+        if state.config_hash != self._config_hash:
             raise ResumeError(
                 f"{str(self._out)!r} holds a run with another config",
                 "choose another --out, or give the same settings",

@@ -18,6 +18,7 @@ from typing import Annotated, Literal, Self
 import torch
 from pydantic import Field, model_validator
 
+from envgen.core.limits import Label, Line, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
@@ -47,11 +48,11 @@ logger = logging.getLogger(__name__)
 class ColdStartConfig(ParallelConfig):
     """What is learnt, from whom, and how."""
 
-    data: str
+    data: Label
     """The dataset that was rolled out."""
-    rollouts: tuple[str, ...] = ()
+    rollouts: tuple[Label, ...] = ()
     """Run folders of teachers."""
-    teachers: tuple[str, ...] = ()
+    teachers: tuple[Label, ...] = ()
     """Policies that are played first, into ``teachers/`` of the run's folder."""
     episodes: int = Field(default=1, ge=1)
     """Of each of these teachers, for every task. What they have in common is run once, so that several
@@ -61,7 +62,7 @@ class ColdStartConfig(ParallelConfig):
     make an expert that is right four times in ten where they differ. Empty: 1."""
     split: Literal["train", "validation", "test"] | None = "train"
     """Learn from tasks of this split only; None: of all."""
-    model: str
+    model: Line
     """Model folder to start from."""
     attention: Literal["sparse", "dense"] = "sparse"
     """dense: no key is left out, as in a model's first stage and in the indexer's warm-up."""
@@ -82,7 +83,7 @@ class ColdStartConfig(ParallelConfig):
     validation_rows: int = Field(default=64, ge=0)
     """Rows set aside to measure the loss on."""
     save_every: int = Field(default=200, ge=1)
-    seed: int = 0
+    seed: Whole = 0
     trust: bool = False
     """The user wrote or read the dataset's code, which so may run without isolation."""
 
@@ -169,8 +170,8 @@ def teach(
     optimizer = Optimizer(model, settings)
     first = 0
     if resumed:
-        first = int(resumed[1]["step"])
-        optimizer.load(resumed[1]["optimizer"])
+        first = resumed[1].step
+        optimizer.load(resumed[1].optimizer)
     leads = ranks.rank == 0
     if progress and leads:
         progress(first, len(plan), f"learns from {len(taught)} rows")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Count
 from envgen.core.types import Record, Trajectory
 from envgen.rollout.bootstrap import BootstrapConfig, Estimate, Ratio, difference, estimate
 from envgen.rollout.pass_at_k import pass_at_k
@@ -33,7 +34,7 @@ class TaskFacts(NamedTuple):
 class EvaluationConfig(Record):
     """What is reported."""
 
-    ks: tuple[int, ...] = Field(default=(1,), min_length=1)
+    ks: tuple[Count, ...] = Field(default=(1,), min_length=1)
     """The k of pass@k, each 1 or more."""
     bootstrap: BootstrapConfig = BootstrapConfig()
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Count, Json, Label, Line, Real, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Style
 from envgen.environments.hosts import open_dataset
@@ -24,16 +25,16 @@ from envgen.train.tasks import of_split
 class EvalConfig(Record):
     """What is played, by whom, and how often."""
 
-    data: str
-    model: str
+    data: Label
+    model: Line
     """A model folder, or any policy: ``gold``, ``openai:MODEL@URL``."""
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    options: dict[Label, Json] = Field(default_factory=dict)
     """Settings of the model's client, as in ``PolicyConfig``."""
     preflight: bool = True
     """Ask a model server one small thing before anything is stored."""
     max_errors: int = Field(default=5, ge=0)
     """Stop after so many identical errors of a model in a row; 0: never."""
-    out: str
+    out: Label
     """Where the rollouts are kept: one run for each temperature; resumed."""
     split: Literal["train", "validation", "test"] | None = "test"
     """Play tasks of this split only; None: all."""
@@ -41,8 +42,8 @@ class EvalConfig(Record):
     """Play the variants, too."""
     max_tasks: int | None = Field(default=None, ge=1)
     """Play the first so many, in an order that the seed shuffles; None: all."""
-    ks: tuple[int, ...] = Field(default=(1,), min_length=1)
-    temperatures: tuple[float, ...] = Field(default=(0.0, 1.0), min_length=1)
+    ks: tuple[Count, ...] = Field(default=(1,), min_length=1)
+    temperatures: tuple[Real, ...] = Field(default=(0.0, 1.0), min_length=1)
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_new_tokens: int = Field(default=256, ge=1)
     max_turns: int | None = Field(default=None, ge=1)
@@ -56,7 +57,7 @@ class EvalConfig(Record):
     unproven: bool = False
     trust: bool = False
     """The user wrote or read the dataset's code, which so may run without isolation."""
-    seed: int = 0
+    seed: Whole = 0
 
     @model_validator(mode="after")
     def _positive(self) -> Self:

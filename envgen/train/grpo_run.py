@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Label, Line, Whole
 from envgen.core.seeding import derive
 from envgen.environments.families import check_backend
 from envgen.environments.hosts import open_dataset
@@ -65,13 +66,13 @@ Watch = Callable[[int, Mapping[str, float | None]], None]
 class TrainGRPOConfig(ParallelConfig):
     """What is learnt, and how."""
 
-    data: str
+    data: Label
     """The dataset that is played."""
-    model: str
+    model: Line
     """Model folder to start from."""
     split: Literal["train", "validation", "test"] | None = "train"
     """Play tasks of this split only; None: of all."""
-    task_ids: tuple[str, ...] | None = None
+    task_ids: tuple[Label, ...] | None = None
     """Play these only; None: all of the split, variants included."""
     steps: int = Field(default=100, ge=1)
     sampling: SamplingConfig = SamplingConfig()
@@ -82,13 +83,13 @@ class TrainGRPOConfig(ParallelConfig):
     optimizer: OptimizerConfig = OptimizerConfig(
         lr=3e-4, indexer_lr=1e-4, warmup_steps=5, weight_decay=0.0
     )
-    reference: str | None = None
+    reference: Label | None = None
     """Model folder of pi_ref; None: ``model``."""
     permute_rewards: bool = False
     """A control: rewards are shuffled within each group, so there is nothing to learn."""
     eval: HeldOutConfig = HeldOutConfig()
     save_every: int = Field(default=25, ge=1)
-    seed: int = 0
+    seed: Whole = 0
     trust: bool = False
     """The user wrote or read the dataset's code, which so may run without isolation."""
 
@@ -257,9 +258,9 @@ def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
     first = 0
     if resumed:
         state = resumed[1]
-        first, updater.step = state["step"], state["updates"]
-        optimizer.load(state["optimizer"])
-        tasks.load(json.loads(state["tasks"]))
+        first, updater.step = state.step, state.updates
+        optimizer.load(state.optimizer)
+        tasks.load(json.loads(state.tasks))
     if config.sampling.groups < ranks.size:
         raise ConfigError(
             f"{config.sampling.groups} groups can't be shared by {ranks.size} processes",

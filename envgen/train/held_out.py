@@ -1,4 +1,4 @@
-"""Held-out evaluation while GRPO trains: tasks that are never trained on, played every few steps."""
+"""Held-out evaluation during GRPO: every few steps, tasks that are never trained on are played."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Label
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.environments.families import check_backend
@@ -23,7 +24,7 @@ class HeldOutConfig(Record):
 
     every: int | None = Field(default=None, ge=1)
     """Steps between evaluations; before the first step and after the last there is one, too. None: none."""
-    data: str | None = None
+    data: Label | None = None
     """Their dataset; None: the one that is trained on."""
     split: Literal["train", "validation", "test"] | None = "test"
     """Tasks of this split only; None: of all."""
@@ -34,7 +35,7 @@ class HeldOutConfig(Record):
 
 
 class HeldOut(NamedTuple):
-    """The tasks that a run is judged by; the same all the time, with the same seeds."""
+    """The tasks that judge a run: always the same ones, with the same seeds."""
 
     config: HeldOutConfig
     dataset: Dataset
@@ -42,12 +43,12 @@ class HeldOut(NamedTuple):
     seed: int
 
     def due(self, step: int, steps: int) -> bool:
-        """Whether to play them after ``step`` steps of ``steps``."""
+        """Whether they are played after step ``step`` of ``steps``."""
         every = self.config.every
         return every is not None and (step % every == 0 or step == steps)
 
     def judge(self, sampler: Sampler, ranks: Ranks) -> dict[str, float]:
-        """Play them with the engine's weights: figures named ``eval/...``, of all processes."""
+        """Play them with the engine's weights, and return ``eval/...`` figures over all processes."""
         began = time.monotonic()
         mine = range(ranks.rank, len(self.task_ids), ranks.size)
         played = sampler.play(
@@ -71,17 +72,17 @@ class HeldOut(NamedTuple):
 def held_out(
     config: HeldOutConfig, trained: Dataset, chosen: Sequence[str], sampler: Sampler, seed: int
 ) -> HeldOut:
-    """The held-out tasks of a run.
+    """Choose the held-out tasks of a run.
 
     Args:
-        config: which.
+        config: which tasks, and when.
         trained: the dataset that is trained on.
         chosen: the tasks that are trained on.
-        sampler: who will play them.
+        sampler: the one that will play them.
         seed: of the run.
 
     Raises:
-        ConfigError: if there is none, or one is trained on: by its id, or by a database that another has.
+        ConfigError: if there is none, or if the training tasks include one of them or share its database.
     """
     if config.every is None:
         return HeldOut(config, trained, (), seed)

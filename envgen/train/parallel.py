@@ -25,6 +25,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from envgen.core.errors import ConfigError, EnvgenError
+from envgen.core.limits import Line
 from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
 
@@ -49,7 +50,7 @@ class ParallelConfig(Record):
     """fsdp: each process keeps a part of weights, gradients and optimiser state (``sharding``), for models
     that no device holds whole in training; none: each has the whole model, which is faster if it fits. The
     engine that plays, and pi_ref, are whole in each process."""
-    device: str = "cpu"
+    device: Line = "cpu"
 
     @model_validator(mode="after")
     def _several_to_share(self) -> Self:

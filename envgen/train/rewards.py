@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from envgen.core.errors import ConfigError, EnvgenError
+from envgen.core.limits import Label
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Trajectory
 from envgen.train.language import language_consistency, prompt_language
@@ -74,7 +75,7 @@ class RewardConfig(Record):
     """Model tokens at which ``additive`` and ``overlong`` take the whole weight."""
     length_buffer: int = Field(default=2_048, ge=1)
     """Model tokens before the limit at which ``overlong`` begins."""
-    domains: dict[str, DomainRewards] = Field(default_factory=dict)
+    domains: dict[Label, DomainRewards] = Field(default_factory=dict)
     """Domain (the category of an environment) -> what is different there."""
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from envgen.core.limits import Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Style
 from envgen.environments.episodes import EpisodeEnv
@@ -45,7 +46,7 @@ class SamplingConfig(Record):
     temperature: float = Field(default=1.0, gt=0)
     """Greedy replies have no probabilities to learn from."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = -1
+    top_k: Whole = -1
     max_kept: int | None = Field(default=None, ge=1)
     """Most tokens that one is drawn from, so that sampling masks stay small."""
     max_new_tokens: int = Field(default=256, ge=1)

@@ -20,6 +20,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.limits import Label, Real
 from envgen.core.registry import near_names
 from envgen.core.seeding import derive
 from envgen.core.types import Record, TaskSpec
@@ -39,7 +40,7 @@ class TaskSamplerConfig(Record):
     """How tasks are chosen."""
 
     kind: Literal["uniform", "band", "ladder"] = "uniform"
-    domain_weights: dict[str, float] | None = None
+    domain_weights: dict[Label, Real] | None = None
     """Domain -> its share of the draws, up to scale; 0 leaves it out. None: every task alike."""
     band_low: float = Field(default=0.1, ge=0, lt=1)
     band_high: float = Field(default=0.9, gt=0, le=1)

@@ -9,57 +9,144 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from envgen.core.errors import ResumeError
+from envgen.core.limits import Count, Instant, Label, Line, Repository, Revision, Text, fault
 from envgen.core.types import Record
 from envgen.pipelines.code.github import GitHub, GitHubError, Page
 
 Row = dict[str, Any]
+_NAME: TypeAdapter[str] = TypeAdapter(Repository)
 
 
-class RepositoryFacts(Record):
-    """What the API says of a repository."""
+class _Answered(BaseModel):
+    """A row of an answer: what is read of it; the rest is let be."""
 
-    repo: str
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Licence(_Answered):
+    spdx_id: Line | None = None
+
+
+class RepositoryFacts(_Answered):
+    """What the API says of a repository, under the API's names."""
+
+    full_name: Repository
     """``owner/name`` as it is called now."""
-    default_branch: str
-    clone_url: str
-    licence: str = ""
-    """SPDX id."""
-    language: str = ""
-    stars: int = 0
-    forks: int = 0
-    open_issues: int = 0
+    default_branch: Revision = "main"
+    clone_url: Line = ""
+    license: _Licence | None = None
+    language: Line | None = None
+    stargazers_count: Count = 0
+    forks_count: Count = 0
+    open_issues_count: Count = 0
     archived: bool = False
     fork: bool = False
+
+    @property
+    def licence(self) -> str:
+        """SPDX id; empty for none that is known."""
+        known = self.license.spdx_id if self.license else None
+        return "" if known in (None, "NOASSERTION") else str(known)
+
+
+class _Label(_Answered):
+    name: Label = ""
+
+
+class _User(_Answered):
+    login: Label = ""
+
+
+class _Pull(_Answered):
+    merged_at: Instant | None = None
+
+
+class _Item(_Answered):
+    """An issue or a pull request."""
+
+    number: Count
+    title: Label | None = None
+    body: Text | None = None
+    created_at: Instant | None = None
+    updated_at: Instant
+    labels: tuple[_Label, ...] | None = ()
+    pull_request: _Pull | None = None
+    user: _User | None = None
+
+    def slim(self) -> Row:
+        """What is kept of it."""
+        return {
+            "number": self.number,
+            "title": self.title or "",
+            "body": self.body or "",
+            "created_at": self.created_at or "",
+            "updated_at": self.updated_at,
+            "labels": [label.name for label in self.labels or ()],
+            "pull_request": self.pull_request is not None,
+            "merged": bool(self.pull_request and self.pull_request.merged_at),
+            "author": self.user.login if self.user else "",
+        }
+
+
+class _Comment(_Answered):
+    id: Count
+    issue_url: Annotated[Line, StringConstraints(pattern=r"/\d{1,18}$")]
+    body: Text | None = None
+    created_at: Instant | None = None
+    updated_at: Instant
+    user: _User | None = None
+
+    def slim(self) -> Row:
+        """What is kept of it."""
+        return {
+            "id": self.id,
+            "number": int(self.issue_url.rsplit("/", 1)[-1]),
+            "body": self.body or "",
+            "created_at": self.created_at or "",
+            "updated_at": self.updated_at,
+            "author": self.user.login if self.user else "",
+        }
+
+
+class _State(_Answered):
+    """How far a folder's files have come: ``state.json``."""
+
+    repo: Repository
+    since: Instant
+    items: Instant | Literal[""] = ""
+    comments: Instant | Literal[""] = ""
+
+
+A = TypeVar("A", bound=_Answered)
 
 
 class RepositoryFilter(Record):
     """Which repositories are worth mining. The thresholds that SWE-bench-Live publishes are in ``LIVE``."""
 
     min_stars: int = Field(default=0, ge=0)
-    max_stars: int | None = None
+    max_stars: Count | None = None
     min_forks: int = Field(default=0, ge=0)
     archived: bool = True
     """Whether archived repositories count."""
     forks: bool = False
     """Whether forks of others count."""
-    licences: tuple[str, ...] = ()
+    licences: tuple[Line, ...] = ()
     """SPDX ids that are allowed; empty allows all."""
 
     def reasons(self, facts: RepositoryFacts) -> Iterator[str]:
         """Why a repository is left out: every reason that holds."""
-        if facts.stars < self.min_stars:
+        if facts.stargazers_count < self.min_stars:
             yield f"under {self.min_stars} stars"
-        if self.max_stars is not None and facts.stars > self.max_stars:
+        if self.max_stars is not None and facts.stargazers_count > self.max_stars:
             yield f"over {self.max_stars} stars"
-        if facts.forks < self.min_forks:
+        if facts.forks_count < self.min_forks:
             yield f"under {self.min_forks} forks"
         if facts.archived and not self.archived:
             yield "archived"
@@ -75,31 +162,16 @@ LIVE = RepositoryFilter(min_stars=2_000, max_stars=100_000, min_forks=200)
 
 def repository_facts(client: GitHub, repo: str) -> RepositoryFacts:
     """What the API says of ``owner/name``; a renamed repository is found under its new name."""
-    body = client.get(f"/repos/{repo}").body
-    if not isinstance(body, dict) or "full_name" not in body:
-        raise GitHubError(f"no repository in the answer for {repo!r}", "check the api setting")
-    if not is_name(str(body["full_name"])):
-        raise GitHubError(f"{body['full_name']!r} is no name of a repository")
-    return RepositoryFacts(
-        repo=str(body["full_name"]),
-        default_branch=str(body.get("default_branch") or "main"),
-        clone_url=str(body.get("clone_url") or ""),
-        licence=str((body.get("license") or {}).get("spdx_id") or "").replace("NOASSERTION", ""),
-        language=str(body.get("language") or ""),
-        stars=int(body.get("stargazers_count") or 0),
-        forks=int(body.get("forks_count") or 0),
-        open_issues=int(body.get("open_issues_count") or 0),
-        archived=bool(body.get("archived")),
-        fork=bool(body.get("fork")),
-    )
+    page = client.get(f"/repos/{repo}")
+    return _checked(RepositoryFacts, page.body, page.url, "repository")
 
 
 def is_name(repo: str) -> bool:
     """Whether a text is ``owner/name`` and nothing that could lead out of a folder."""
-    parts = repo.split("/")
-    return len(parts) == 2 and all(
-        re.fullmatch(r"[\w.-]+", part) and part not in (".", "..") for part in parts
-    )
+    try:
+        return bool(_NAME.validate_python(repo))
+    except ValidationError:
+        return False
 
 
 def fetch_texts(
@@ -128,14 +200,26 @@ def fetch_texts(
     start = _instant(since)
     state = _state(folder, repo, start)
     items, comments = _Log(folder, "items", state), _Log(folder, "comments", state)
-    for log, path, slim, query in (
-        (items, f"/repos/{repo}/issues", _item, {"state": "all", "direction": "asc"}),
-        (comments, f"/repos/{repo}/issues/comments", _comment, {"direction": "asc"}),
-    ):
-        for page in _changed(client, path, log.cursor or start, query):
-            log.append(_slimmed(page, slim))
-            progress(len(page.body))
+    asked = f"/repos/{repo}/issues"
+    query = {"direction": "asc"}
+    _follow(client, items, _Item, asked, {"state": "all", **query}, start, progress)
+    _follow(client, comments, _Comment, f"{asked}/comments", query, start, progress)
     return _compile(items.rows(), comments.rows(), folder / "issues.jsonl")
+
+
+def _follow(
+    client: GitHub,
+    log: _Log,
+    kind: type[_Item | _Comment],
+    path: str,
+    query: Mapping[str, str],
+    start: str,
+    progress: Callable[[int], None],
+) -> None:
+    """Bring one log up to date."""
+    for page in _changed(client, path, log.cursor or start, query):
+        log.append([_checked(kind, row, page.url, "issue or comment").slim() for row in page.body])
+        progress(len(page.body))
 
 
 def _changed(client: GitHub, path: str, since: str, query: Mapping[str, str]) -> Iterator[Page]:
@@ -156,14 +240,12 @@ def _changed(client: GitHub, path: str, since: str, query: Mapping[str, str]) ->
             page = client.get(following)
 
 
-def _slimmed(page: Page, slim: Callable[[Row], Row]) -> list[Row]:
-    """The fields that are kept of each row."""
+def _checked(kind: type[A], row: object, url: str, what: str) -> A:
+    """A row of an answer, once its types have looked at it."""
     try:
-        return [slim(row) for row in page.body]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise GitHubError(
-            f"{page.url}: a row is no issue or comment: {error!r}", "check the api setting"
-        ) from None
+        return kind.model_validate(row)
+    except ValidationError as error:
+        raise GitHubError(f"{url}: no {what}: {fault(error)}", "check the api setting") from None
 
 
 class _Log:
@@ -207,42 +289,16 @@ class _Log:
 def _state(folder: Path, repo: str, start: str) -> Row:
     """The state of an earlier call, or a new one if this call asks for older changes."""
     try:
-        state = json.loads((folder / "state.json").read_bytes())
-    except (OSError, ValueError):
-        state = {}
-    if state and str(state.get("repo")).lower() != repo.lower():
-        raise ResumeError(
-            f"{str(folder)!r} holds the issues of {state.get('repo')!r}", "use a folder of its own"
-        )
-    if not state or start < str(state.get("since", "")):
+        state = _State.model_validate_json((folder / "state.json").read_bytes())
+    except (OSError, ValidationError):
         return {"repo": repo, "since": start}
-    return dict(state)
-
-
-def _item(row: Row) -> Row:
-    pull = row.get("pull_request")
-    return {
-        "number": int(row["number"]),
-        "title": str(row.get("title") or ""),
-        "body": str(row.get("body") or ""),
-        "created_at": str(row.get("created_at") or ""),
-        "updated_at": str(row["updated_at"]),
-        "labels": [str(label.get("name", "")) for label in row.get("labels") or ()],
-        "pull_request": isinstance(pull, dict),
-        "merged": bool(isinstance(pull, dict) and pull.get("merged_at")),
-        "author": str((row.get("user") or {}).get("login", "")),
-    }
-
-
-def _comment(row: Row) -> Row:
-    return {
-        "id": int(row["id"]),
-        "number": int(str(row["issue_url"]).rsplit("/", 1)[-1]),
-        "body": str(row.get("body") or ""),
-        "created_at": str(row.get("created_at") or ""),
-        "updated_at": str(row["updated_at"]),
-        "author": str((row.get("user") or {}).get("login", "")),
-    }
+    if state.repo.lower() != repo.lower():
+        raise ResumeError(
+            f"{str(folder)!r} holds the issues of {state.repo!r}", "use a folder of its own"
+        )
+    if start < state.since:
+        return {"repo": repo, "since": start}
+    return state.model_dump(exclude_defaults=True)
 
 
 def _compile(items: Iterator[Row], comments: Iterator[Row], path: Path) -> Path:

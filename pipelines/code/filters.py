@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from envgen.core.code_types import CodeLanguage
+from envgen.core.limits import Label
 from envgen.core.patches import FilePatch
 from envgen.pipelines.code.split import SOURCE_SUFFIXES, Split, SplitConfig, classify
 
@@ -47,7 +48,7 @@ class FilterConfig(BaseModel):
     """Whether adding, deleting or renaming source files rules a change out."""
     binary_gold: bool = False
     """Whether the gold patch may hold binary files."""
-    chores: tuple[str, ...] = CHORES
+    chores: tuple[Label, ...] = CHORES
     """Regular expressions on the title, letter case ignored: what is no change of behaviour."""
     bots: bool = False
     """Whether changes of bots count."""

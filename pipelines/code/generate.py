@@ -16,6 +16,7 @@ from pydantic import Field, JsonValue
 from envgen.core.canonical import content_hash, pretty
 from envgen.core.code_types import Instance
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.limits import Name, Whole
 from envgen.core.surrogates import from_json, to_json
 from envgen.core.types import Id, Record
 from envgen.pipelines.code.bundle import environment_bundle, environment_id, task_bundle, task_id
@@ -44,9 +45,9 @@ class CodeConfig(Record):
     validate_: ValidateConfig = Field(default=ValidateConfig(), alias="validate")
     most: int | None = Field(default=None, ge=1)
     """Stop after so many kept instances."""
-    seed: int = 0
+    seed: Whole = 0
     name: Id = "code"
-    layer: str = "host"
+    layer: Name = "host"
 
 
 class CodeSummary(Record):

@@ -23,6 +23,7 @@ import httpcore
 from pydantic import Field
 
 from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.limits import Line
 from envgen.core.types import Record
 from envgen.pipelines.code.github_answers import Answer, AnswerCache
 
@@ -48,7 +49,7 @@ class ExhaustedError(GitHubError):
 class GitHubConfig(Record):
     """How the API is reached."""
 
-    api: str = "https://api.github.com"
+    api: Line = "https://api.github.com"
     """For GitHub Enterprise ``https://HOST/api/v3``."""
     timeout_s: float = Field(default=60.0, gt=0)
     """Longest silence before a request counts as dropped."""
@@ -128,9 +129,9 @@ class GitHub:
         """
         url = self._url(path, query)
         kept = self.cache.get(url) if self.cache else None
-        answer = self._answer(url, kept.get("etag", "") if kept else "")
+        answer = self._answer(url, kept.etag if kept else "")
         if answer.status == 304 and kept:
-            return Page(url, json.loads(kept["body"]), kept["next"] or None, True)
+            return Page(url, json.loads(kept.body), kept.next or None, True)
         body = json.loads(answer.text)  # _answer made sure that it is JSON
         following = _NEXT.search(answer.headers.get("link", ""))
         page = Page(url, body, following.group(1) if following else None, False)

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from envgen.core.limits import Line, Text
+from envgen.core.types import Record
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -60,21 +63,30 @@ class Answer:
         return max(0.0, reset - now) + 0.5
 
 
+class Kept(Record):
+    """An answer in the cache."""
+
+    url: Line
+    etag: Line
+    body: Text
+    next: Line
+    """Address of the page that follows; empty for none."""
+
+
 class AnswerCache:
     """Answers by address, with their ETags, as files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, url: str) -> dict[str, str] | None:
-        """``etag``, ``body`` and ``next`` of an address; a broken file counts as nothing."""
+    def get(self, url: str) -> Kept | None:
+        """What is kept of an address; a broken file counts as nothing."""
         try:
-            row = json.loads(self._file(url).read_bytes())
-            json.loads(row["body"])
-        except (OSError, ValueError, KeyError, TypeError):
+            row = Kept.model_validate_json(self._file(url).read_bytes())
+            json.loads(row.body)
+        except (OSError, ValueError):
             return None
-        whole = {"url", "etag", "body", "next"} <= row.keys() and row["url"] == url
-        return {str(k): str(v) for k, v in row.items()} if whole else None
+        return row if row.url == url else None
 
     def put(self, url: str, answer: Answer, following: str | None) -> None:
         """Keep an answer that has an ETag, in one step."""
@@ -82,10 +94,10 @@ class AnswerCache:
         if not etag:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        row = {"url": url, "etag": etag, "body": answer.text.decode(), "next": following or ""}
+        row = Kept(url=url, etag=etag, body=answer.text.decode(), next=following or "")
         target = self._file(url)
         part = target.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(row))
+        part.write_text(row.model_dump_json())
         part.replace(target)
 
     def _file(self, url: str) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envgen.core.code_types import Instance
 from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.limits import Label
 from envgen.core.surrogates import from_json
 from envgen.core.types import Record
 from envgen.pipelines.code.clone import Clone
@@ -23,9 +24,9 @@ from envgen.pipelines.code.validation import ValidateConfig
 class ImportConfig(Record):
     """What to import, and how thoroughly to prove it."""
 
-    format: str | None = None
+    format: Label | None = None
     """A name in ``FORMATS``; None: by each record's fields."""
-    only: tuple[str, ...] = ()
+    only: tuple[Label, ...] = ()
     """Repositories (``owner/name``) or instance ids; empty: all."""
     validation: ValidateConfig = ValidateConfig()
 

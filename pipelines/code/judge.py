@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from envgen.core.code_types import Instance
+from envgen.core.limits import Count, Label, Line, Text, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Usage
 from envgen.pipelines.code.ask import Asked, ask, block
@@ -48,7 +49,7 @@ class JudgeConfig(Record):
     """How votes are drawn."""
     tries: int = Field(default=2, ge=1)
     """Replies for one vote or statement, until one can be read."""
-    seed: int = 0
+    seed: Whole = 0
     """Of the draws."""
 
 
@@ -57,7 +58,7 @@ class Verdict(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    reason: str = Field(description="two sentences on what decides it")
+    reason: Text = Field(description="two sentences on what decides it")
     issue_ok: bool = Field(description="the statement says well enough what must change")
     gold_ok: bool = Field(description="the reference patch does that, and little else")
     tests_ok: bool = Field(description="the tests accept every correct solution and no wrong one")
@@ -76,23 +77,23 @@ class Statement(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    title: str = Field(description="one line")
-    body: str = Field(description="what happens, what should happen, how to see it")
+    title: Text = Field(description="one line")
+    body: Text = Field(description="what happens, what should happen, how to see it")
 
 
 class Judgement(Record):
     """What the votes came to."""
 
     kept: bool
-    votes: int
+    votes: Count
     """Votes that could be read."""
-    unread: int
+    unread: Count
     """Votes that could not."""
-    approving: int
-    faults: dict[str, int] = Field(default_factory=dict)
+    approving: Count
+    faults: dict[Line, Count] = Field(default_factory=dict)
     """How many votes named each."""
-    difficulty: str = ""
-    reasons: tuple[str, ...] = ()
+    difficulty: Label = ""
+    reasons: tuple[Text, ...] = ()
     usage: Usage = Usage()
 
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from envgen.core.code_types import Instance
 from envgen.core.errors import EnvgenError, PolicyError
+from envgen.core.limits import InstanceId, Line, Text
 from envgen.core.types import Record, Usage
 from envgen.pipelines.code.judge import JudgeConfig, Judgement, judge, write_statement
 from envgen.pipelines.code.mine import Rejected
@@ -22,10 +23,10 @@ from envgen.policies.repeats import Repeats
 class Opinion(Record):
     """What a model made of one instance; kept in a file, because asking again would cost again."""
 
-    instance_id: str
-    policy: str
+    instance_id: InstanceId
+    policy: Line
     judgement: Judgement
-    statement: str = ""
+    statement: Text = ""
     """What it wrote; empty: the instance's own stands."""
     usage: Usage = Field(default_factory=Usage)
 

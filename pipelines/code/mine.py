@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
-from envgen.core.code_types import CodeLanguage, Instance
+from envgen.core.code_types import CodeLanguage, Instance, StatementKind
 from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.limits import Commit, Count, Instant, Label, Repository, Revision, Text, Word
 from envgen.core.types import Record
 from envgen.pipelines.code.candidates import Candidate, candidates
 from envgen.pipelines.code.clone import Clone, PatchTooLargeError
@@ -41,17 +42,17 @@ class MineConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    repo: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
+    repo: Repository
     """``owner/name``."""
     language: CodeLanguage | None = None
     """None: the one that most of the repository is written in."""
-    branch: str = "HEAD"
+    branch: Revision = "HEAD"
     """Whose history is read."""
-    since: str | None = None
+    since: Instant | None = None
     """ISO date: changes that landed before it are not looked at."""
-    until: str | None = None
+    until: Instant | None = None
     """ISO date: nor those that landed on or after it."""
-    kinds: Annotated[frozenset[str], PlainSerializer(sorted)] = frozenset(
+    kinds: Annotated[frozenset[StatementKind], PlainSerializer(sorted)] = frozenset(
         {"issue", "pull_request", "commit"}
     )
     """Where problem statements may come from; written in order, for a resumed run compares it."""
@@ -64,14 +65,14 @@ class MineConfig(BaseModel):
 class Rejected(Record):
     """A change that is no instance, and why."""
 
-    id: str
+    id: Label
     """As the instance's would be."""
-    repo: str
-    head_commit: str
-    pull_number: int | None = None
-    stage: str
+    repo: Label
+    head_commit: Commit | Literal[""]
+    pull_number: Count | None = None
+    stage: Word
     """``title``, ``paths``, ``patch``, ``statement``, ``kind`` or ``git``."""
-    reasons: tuple[str, ...]
+    reasons: tuple[Text, ...]
 
 
 def mine_clone(
@@ -129,7 +130,7 @@ class _Miner:
         except PatchTooLargeError:
             most = self.config.filters.max_patch_bytes
             return self._rejected(candidate, "patch", f"over {most} bytes of patches")
-        except (PipelineError, ConfigError) as error:
+        except (PipelineError, ConfigError, ValidationError) as error:
             return self._rejected(candidate, "git", str(error))
 
     def _mine(self, candidate: Candidate) -> Instance | Rejected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import time
 from collections.abc import Callable
@@ -11,7 +10,9 @@ from typing import NamedTuple
 
 from envgen.core.code_types import Instance, Recipe
 from envgen.core.errors import EnvgenError, MissingToolError, PolicyError, WorkspaceError
+from envgen.core.limits import Label, Name, Seconds, Word
 from envgen.core.types import Record, Usage
+from envgen.pipelines.boundary import disk_is_full
 from envgen.pipelines.code.bundle import environment_id
 from envgen.pipelines.code.clone import Clone
 from envgen.pipelines.code.leaks import vague
@@ -43,7 +44,7 @@ class Outcome(Record):
     validation: Validation
     recipe: Recipe | None = None
     """As it was frozen; None where none was found or its install failed."""
-    build_s: float = 0.0
+    build_s: Seconds = 0.0
     usage: Usage = Usage()
     """What looking for a recipe cost."""
 
@@ -51,10 +52,10 @@ class Outcome(Record):
 class BuildConfig(Record):
     """Where and with what workspaces are built. None of it changes what is built."""
 
-    backend: str = "auto"
-    layer: str = "host"
+    backend: Word = "auto"
+    layer: Name = "host"
     certificates: Path | None = None
-    variables: dict[str, str] = {}
+    variables: dict[Word, Label] = {}
     mounts: tuple[Mount, ...] = ()
     """Folders of this machine that installs may read, such as a local package index."""
     cache_root: Path | None = None
@@ -241,7 +242,7 @@ class _Stage:
         except MissingToolError as error:
             raise _lacking(error) from error
         except WorkspaceError as error:
-            if _disk_is_full(error):
+            if disk_is_full(error):
                 raise
             raise RejectedError(Reason.INSTALL, str(error)) from error
         self.built.append(workspace)
@@ -264,12 +265,3 @@ def _failed(job: Job, reason: Reason, details: str, started: float) -> Outcome:
         wall_s=time.monotonic() - started,
     )
     return Outcome(validation=validation)
-
-
-def _disk_is_full(error: BaseException) -> bool:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
-            return True
-        cause = cause.__cause__
-    return False

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from envgen.core.code_types import Instance, Recipe
 from envgen.core.errors import ConfigError
+from envgen.core.limits import fault
 from envgen.pipelines.code.formats import Row, detect_format, record_format
 from envgen.pipelines.code.formats.base import RECIPE
 from envgen.pipelines.code.mine import Rejected
@@ -29,10 +30,8 @@ def read_instances(path: Path) -> Iterator[Instance]:
             try:
                 yield Instance.model_validate_json(line)
             except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(map(str, first["loc"]))
                 raise ConfigError(
-                    f"{path}:{i} is no instance: {where}: {first['msg']}",
+                    f"{path}:{i} is no instance: {fault(error)}",
                     "import published records with their format",
                 ) from None
 
@@ -92,8 +91,8 @@ def import_file(path: Path, format_name: str | None = None) -> Iterator[Instance
         except ConfigError as error:
             name = str(row.get("instance_id") or f"{path.name}:{i}")
             yield Rejected(
-                id=name,
-                repo=str(row.get("repo") or ""),
+                id=name[:200],
+                repo=str(row.get("repo") or "")[:200],
                 head_commit="",
                 stage="record",
                 reasons=(str(error),),

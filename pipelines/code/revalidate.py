@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envgen.core.surrogates import to_bytes
-from envgen.core.types import Record
+from envgen.core.types import GateResult, GateStatus, Record
 from envgen.environments.code_hosts import CodeBackend, CodeHosts
 from envgen.pipelines.boundary import broken
+from envgen.pipelines.tables import tables
 from envgen.store.dataset import Dataset
 from envgen.verifiers.code import CodeVerifier
 
@@ -38,11 +39,13 @@ class CodeReport(Record):
     """What validating a dataset of code tasks found."""
 
     tasks: tuple[CodeTaskReport, ...]
+    tables: GateResult
+    """Whether the dataset's Parquet tells what its tasks' files tell."""
 
     @property
     def passed(self) -> bool:
-        """Whether every task holds."""
-        return all(task.passed for task in self.tasks)
+        """Whether every task holds, and the tables."""
+        return self.tables.status is GateStatus.PASSED and all(task.passed for task in self.tasks)
 
 
 def revalidate(
@@ -70,7 +73,7 @@ def revalidate(
         if progress is not None:
             told = "holds" if reports[-1].passed else "fails"
             progress(len(reports), len(names), f"{name}: {told}")
-    return CodeReport(tasks=tuple(reports))
+    return CodeReport(tasks=tuple(reports), tables=tables(dataset))
 
 
 def _task(hosts: CodeHosts, name: str, repeats: int) -> CodeTaskReport:

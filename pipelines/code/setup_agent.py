@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, CodeLanguage, Recipe, Status
 from envgen.core.errors import SandboxError, WorkspaceError
+from envgen.core.limits import Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Message, PublicTask, Record, Sampling, ToolCall, Usage
 from envgen.pipelines.code.ask import block
@@ -89,7 +90,7 @@ class SetupConfig(Record):
     output_chars: int = Field(default=6000, ge=200)
     """Of what a command says; the middle is left out."""
     sampling: Sampling = Sampling()
-    seed: int = 0
+    seed: Whole = 0
 
 
 class Access(Record):

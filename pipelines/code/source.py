@@ -80,12 +80,12 @@ def fetch_sources(
             if reasons:
                 yield Refused(repo, "; ".join(reasons))
                 continue
-            place = folder / facts.repo
+            place = folder / facts.full_name
             progress(f"{repo}: fetching its history")
             clone = mirror(facts.clone_url, place / "clone.git", token=client.token)
             progress(f"{repo}: fetching its issues")
-            texts = fetch_texts(client, facts.repo, place / "texts", since=since)
-            yield Source(facts.repo, clone, (texts,))
+            texts = fetch_texts(client, facts.full_name, place / "texts", since=since)
+            yield Source(facts.full_name, clone, (texts,))
         except (TokenError, ExhaustedError):
             raise
         except EnvgenError as error:

@@ -18,6 +18,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from envgen.core.code_types import CodeLanguage
+from envgen.core.limits import Label
 from envgen.core.patches import FilePatch, join_patches
 
 Side = Literal["gold", "test", "neutral"]
@@ -97,11 +98,11 @@ class SplitConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    test: tuple[str, ...] = ()
+    test: tuple[Label, ...] = ()
     """More regular expressions for test files."""
-    source: tuple[str, ...] = ()
+    source: tuple[Label, ...] = ()
     """Regular expressions for files that are source whatever they look like; these come first."""
-    neutral: tuple[str, ...] = ()
+    neutral: tuple[Label, ...] = ()
     """More regular expressions for files that no build and no test reads."""
 
 

@@ -12,7 +12,9 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from envgen.core.code_types import StatementKind
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Count, Instant, Label, Text
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _TRAILER = re.compile(
@@ -28,9 +30,9 @@ class Comment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    body: str | None = ""
-    created_at: str = ""
-    author: str = ""
+    body: Text | None = ""
+    created_at: Instant | Literal[""] = ""
+    author: Label = ""
 
 
 class Discussion(BaseModel):
@@ -38,13 +40,13 @@ class Discussion(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    number: int
-    title: str = ""
-    body: str | None = ""
-    created_at: str = ""
+    number: Count
+    title: Label = ""
+    body: Text | None = ""
+    created_at: Instant | Literal[""] = ""
     comments: tuple[Comment, ...] = ()
     pull_request: bool = False
-    labels: tuple[str, ...] = ()
+    labels: tuple[Label, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Change(Protocol):
 class Statement:
     """A problem statement and where it comes from."""
 
-    kind: Literal["issue", "pull_request", "commit"]
+    kind: StatementKind
     text: str
 
 

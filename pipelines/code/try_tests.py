@@ -54,7 +54,7 @@ def try_tests(
         build: where and with what.
         commit: anything git understands as a commit.
         language: of the tests; None: what most files are written in.
-        log: is told each step as it starts.
+        log: called with each step as it starts.
 
     Raises:
         ConfigError: the language is none of the eight.

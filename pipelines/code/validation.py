@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from envgen.core.code_types import CodeTests
+from envgen.core.limits import Count, InstanceId, Label, Seconds, Text
 from envgen.core.types import Evidence, Record
 
 
@@ -67,17 +68,17 @@ class ValidateConfig(Record):
 class Validation(Record):
     """What proving one instance found."""
 
-    instance_id: str
+    instance_id: InstanceId
     reason: Reason | None = None
     """Why it was not kept; None: it was."""
-    details: str = ""
+    details: Text = ""
     tests: CodeTests | None = None
     evidence: Evidence = ()
-    runs: int = 0
-    tests_s: float = 0.0
+    runs: Count = 0
+    tests_s: Seconds = 0.0
     """Seconds in test runners, all runs together."""
-    wall_s: float = 0.0
-    counts: dict[str, int] = Field(default_factory=dict)
+    wall_s: Seconds = 0.0
+    counts: dict[Label, Count] = Field(default_factory=dict)
     """Tests by what became of them."""
 
     @property

@@ -1,8 +1,8 @@
 """Prove on the gold patch which verdicts follow a secret: the questions that a code task's verifier asks.
 
-Every expectation of the fail-to-pass tests that can be varied is tried: with the true option the test must
-pass and with each wrong one fail. What holds is rehearsed as a submission is judged, and what does not
-hold even once is dropped. Tests without a question are run with the functions of the gold patch gutted.
+Every expectation of the fail-to-pass tests that can be varied is tried: the test must pass with the true
+option and fail with each wrong one. Questions that hold are rehearsed in the way submissions are judged,
+and one that fails even once is dropped. Tests without a question run with the gold patch's functions gutted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MIN_TESTS = 160
 
 
 class Proven(NamedTuple):
-    """A verifier with its questions, and what proving them took."""
+    """A verifier with its questions, and the cost of proving them."""
 
     tests: CodeTests
     runs: int
@@ -65,16 +65,16 @@ def prove_verdicts(
     draw: random.Random | None = None,
     rehearsals: int = REHEARSALS,
 ) -> Proven:
-    """Find the questions of a task, and how well each fail-to-pass test is proven by them.
+    """Find the questions of a task, and how well they prove each fail-to-pass test.
 
     Args:
         workspace: the base commit, built as users will build it.
         tests: a verifier whose tests pass with the gold patch.
         gold: the gold patch.
         limits: of the sandboxes.
-        log: is told each step as it starts.
-        draw: every choice; by default nobody can foretell them.
-        rehearsals: times that all judged runs are gone through.
+        log: called with each step as it starts.
+        draw: makes every choice; the default can't be predicted.
+        rehearsals: how often all judged runs are rehearsed.
     """
     prover = _Prover(workspace, tests, gold, limits, log or (lambda _: None), draw)
     prover.rehearsals = rehearsals
@@ -82,7 +82,7 @@ def prove_verdicts(
 
 
 def verdict_gate(tests: CodeTests) -> GateResult:
-    """What the evidence says of a task's verdicts."""
+    """The entry about a task's verdicts in its evidence."""
     found = [tests.verdicts.get(test, NOT_PROVEN) for test in tests.fail_to_pass]
     proven = [one for one in found if one.kind in STRONG]
     odds = max((one.odds for one in proven), default=1.0)

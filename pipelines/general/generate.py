@@ -16,6 +16,7 @@ from pydantic import Field, JsonValue, model_validator
 from envgen.core.canonical import content_hash, pretty, sha256
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
 from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
+from envgen.core.limits import Count, Label, Real, Seconds, Text, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
 from envgen.core.worker_process import attempt
@@ -45,7 +46,7 @@ Progress = Callable[[int, int, str], None]
 class GenerateConfig(Record):
     """What to generate. The dataset's bytes follow from this and nothing else."""
 
-    categories: tuple[str, ...] = ()
+    categories: tuple[Label, ...] = ()
     """Names of ``CATEGORIES``, in turn; empty: all of them."""
     environments: int = Field(default=6, ge=1)
     """Environments to make."""
@@ -53,9 +54,9 @@ class GenerateConfig(Record):
     """Most tasks over one database."""
     min_level: int = Field(default=1, ge=1, le=10)
     max_level: int = Field(default=5, ge=1, le=10)
-    seed: int = 0
+    seed: Whole = 0
     name: Id = "general"
-    agreement_episodes: int = 128
+    agreement_episodes: Count = 128
     """Most random-valid episodes a task may cost in its agreement gate."""
 
     @model_validator(mode="after")
@@ -93,18 +94,18 @@ class GenerateConfig(Record):
 class GenerateSummary(Record):
     """What a generation gave."""
 
-    path: str
-    environments: int
-    tasks: int
-    asked: int
+    path: Label
+    environments: Count
+    tasks: Count
+    asked: Count
     """Tasks that the configuration asks for."""
-    drafted: int
-    rejected: dict[str, int]
-    reasons: dict[str, int] = Field(default_factory=dict)
+    drafted: Count
+    rejected: dict[Label, Count]
+    reasons: dict[Text, Count] = Field(default_factory=dict)
     """Why drafts were rejected -> how many, commonest first."""
-    seconds: float
-    tasks_per_second: float
-    resumed: int
+    seconds: Seconds
+    tasks_per_second: Real
+    resumed: Count
     """Environments taken over from an interrupted run."""
 
 

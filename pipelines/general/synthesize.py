@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
+from envgen.core.limits import Count, Label, Text
 from envgen.core.seeding import derive
 from envgen.core.types import (
     Difficulty,
@@ -57,13 +58,13 @@ class Job(Record):
 class Yield(Record):
     """What a job gave: at most one environment, its tasks, and what was rejected on the way."""
 
-    index: int
+    index: Count
     environment: EnvironmentBundle | None = None
     tasks: tuple[TaskBundle, ...] = ()
-    drafted: int = 0
-    rejected: dict[str, int] = Field(default_factory=dict)
+    drafted: Count = 0
+    rejected: dict[Label, Count] = Field(default_factory=dict)
     """Gate, or what a ``draft`` or ``sibling`` got stuck at -> drafts that ended there."""
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Text, ...] = ()
     """One line for each rejection, for the run's log."""
 
 

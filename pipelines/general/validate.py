@@ -29,6 +29,7 @@ from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.probe_run import gold_probe, judge, probe_submissions
 from envgen.pipelines.general.reload import draft_of
 from envgen.pipelines.packed.pack import PACKED, prove_again
+from envgen.pipelines.tables import tables
 from envgen.sandboxes.tools import ToolHost, tool_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
@@ -106,6 +107,7 @@ def validate(
         tasks=tuple(results),
         variants_checked=len(sampled),
         dataset_evidence=(
+            tables(dataset),
             *_whole(dataset),
             *trusted_evidence(dataset.source is SourceKind.TRUSTED),
         ),

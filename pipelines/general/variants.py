@@ -17,6 +17,7 @@ from pydantic import Field
 
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
+from envgen.core.limits import Label, Whole
 from envgen.core.types import Record, SourceKind
 from envgen.core.worker_process import attempt
 from envgen.pipelines.boundary import broken
@@ -34,8 +35,8 @@ class VariantsConfig(Record):
     """What variants to make."""
 
     per_task: int = Field(default=100, ge=1)
-    seed: int = 0
-    task_ids: tuple[str, ...] = ()
+    seed: Whole = 0
+    task_ids: tuple[Label, ...] = ()
     """Parents; empty: all tasks of the dataset."""
 
 

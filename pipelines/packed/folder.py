@@ -1,4 +1,4 @@
-"""Read the folder that a person packs. Whatever is in it is hostile until its type has checked it."""
+"""Read the folder that a person packs. Everything in it is hostile until its type has checked it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Record)
 
 
 class EnvironmentSettings(Record):
-    """``environment.json``; all of it may be left out."""
+    """``environment.json``; every field is optional."""
 
     id: Id | None = None
     """None: the folder's name."""
@@ -49,7 +49,7 @@ class EnvironmentSettings(Record):
 
 
 class TaskSettings(Record):
-    """``task.json``; all of it may be left out."""
+    """``task.json``; every field is optional."""
 
     level: int = Field(default=1, ge=1, le=10)
     split: Split = "train"
@@ -89,7 +89,7 @@ class EnvironmentFolder(NamedTuple):
 
 
 def read_folder(path: Path) -> EnvironmentFolder:
-    """Everything in the folder, checked as far as it can be without running any of it.
+    """Read everything in the folder, and check what can be checked without running it.
 
     Raises:
         ConfigError: saying what is missing or wrong, and what to write.
@@ -120,7 +120,7 @@ def read_folder(path: Path) -> EnvironmentFolder:
 
 
 def _check_names(names: list[str]) -> None:
-    """Refuse what is not of the layout: a misspelt file would else be left out silently."""
+    """Refuse unknown files: a misspelt name would otherwise be ignored silently."""
     for name in names:
         parts = name.split("/")
         if "__pycache__" in parts or parts[-1] in (".DS_Store", "README.md"):
@@ -195,7 +195,7 @@ def _usable(schema: Schema, what: str) -> None:
 
 
 def _settings(path: Path, kind: type[S]) -> S:
-    """A record from a file that may be left out."""
+    """A record from an optional file."""
     if not path.exists():
         return kind()
     try:
@@ -262,7 +262,7 @@ _ALLOWED = frozenset(
 
 
 def _built(sql: str) -> bytes:
-    """The database that a script makes, in memory, without reach for any file."""
+    """The database that a script makes, in memory and without access to files."""
 
     def permit(action: int, name: str | None, *_: object) -> int:
         function = action == sqlite3.SQLITE_FUNCTION

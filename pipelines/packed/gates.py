@@ -1,4 +1,4 @@
-"""Prove a packed task: every gate that needs no constraint IR, and for the others why they can't be run."""
+"""Prove a packed task with every gate that needs no constraint IR, and say why the others can't run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NEEDS_IR = {
 
 
 class PackedProof(NamedTuple):
-    """What the gates found: the evidence, and what the dataset stores of it."""
+    """The evidence of the gates, and what the dataset stores besides."""
 
     evidence: Evidence
     gold: GoldRun | None
@@ -87,7 +87,7 @@ class PackedTrial(Trial):
         folder: an empty scratch folder.
         database: the initial database.
         tools: over it; the caller closes them.
-        probes: answers of which the author knows whether they are right.
+        probes: answers that the author declared right or wrong.
         seed: seeds every random choice.
     """
 
@@ -132,7 +132,7 @@ class PackedTrial(Trial):
 
     @cached_property
     def guesses(self) -> tuple[JsonValue, ...]:
-        """Different answers that fit the submit schema: the emptiest, then random ones; gold left out."""
+        """Distinct answers that fit the submit schema, without gold: the emptiest first, then random ones."""
         rand, schema = self.rng("guesses"), self.draft.submit_schema
         drawn = (sample_schema(schema, rand) for _ in range(GUESSES))
         gold = dumps(self.gold.answer) if self.solved else None
@@ -149,9 +149,9 @@ def prove_packed(
     *,
     seed: int = 0,
 ) -> PackedProof:
-    """Run every gate that applies; after a failure the rest is ``not_run``.
+    """Run every gate that applies; after a failure the remaining ones are ``not_run``.
 
-    A tool or verifier that breaks fails the gate that it broke in.
+    A tool or verifier that raises fails the gate that called it.
     """
     with TemporaryDirectory(prefix="envgen-proof-") as folder:
         trial = PackedTrial(draft, hosts, Path(folder), database, tools, probes, seed)
@@ -191,9 +191,9 @@ def _solved(gate: Callable[[Trial], GateResult], name: str) -> Gate:
 
 
 def tools_hold(trial: PackedTrial) -> GateResult:
-    """No tool breaks, or changes what it doesn't say it changes, on arguments that fit its schema.
+    """On arguments that fit its schema no tool raises, and none that claims to read changes the database.
 
-    The arguments are drawn at random, and from what stands in the prompt and in other tools' results.
+    The arguments are drawn at random, from the prompt, and from other tools' results.
     """
     rand = trial.rng("tools")
     known = _words(trial.draft.prompt)
@@ -218,7 +218,7 @@ def tools_hold(trial: PackedTrial) -> GateResult:
 
 
 def empty(trial: PackedTrial) -> GateResult:
-    """The emptiest answers that the submit schema lets through are refused, with nothing done."""
+    """The emptiest answers that the submit schema accepts are refused if nothing was done."""
     answers = [one for one in _emptiest(trial.draft.submit_schema) if not _is_gold(trial, one)]
     if not answers:
         return not_applicable("empty", "the submit schema lets no empty answer through")
@@ -233,7 +233,7 @@ def empty(trial: PackedTrial) -> GateResult:
 
 
 def guessing(trial: PackedTrial) -> GateResult:
-    """Of random answers that fit the submit schema, no more than half are right."""
+    """At most half of the random answers that fit the submit schema are right."""
     cases = [Case(answer, trial.plan) for answer in trial.guesses]
     if not cases:
         return not_applicable("guesses", "the submit schema lets gold through only")
@@ -248,7 +248,7 @@ def guessing(trial: PackedTrial) -> GateResult:
 
 
 def attacks(trial: PackedTrial) -> GateResult:
-    """No malformed, mistyped or hostile submission passes, as episodes are scored: schema first."""
+    """No malformed, mistyped or hostile submission passes when scored as episodes are: schema first."""
     verifier = trial.verifier(check_schema=True)
     report = attack(verifier, trial.gold.answer, trial.database, trial.final(trial.gold_plan))
     found = report.lines()
@@ -277,9 +277,9 @@ def known_answers(trial: PackedTrial) -> GateResult:
 
 
 def mutants_seen(trial: PackedTrial) -> GateResult:
-    """Enough small faults planted in the verifier change a verdict on some answer that is known here.
+    """Enough small faults planted in the verifier change the verdict on a known answer.
 
-    Known are gold, also on the untouched and the half-done database, the author's answers and random ones.
+    Known answers are gold, also on the untouched and the half-done database, the author's, and random ones.
     """
     plans = [trial.plan[:i] for i in range(len(trial.plan) + 1)]
     answers = [*(probe.answer for probe in trial.probes), *trial.guesses[:30]]
@@ -326,7 +326,7 @@ GATES: dict[str, Gate] = {
 def _verdicts(
     trial: PackedTrial, source: str, submissions: Sequence[Submission]
 ) -> list[tuple[str, ...] | None]:
-    """Broken rules of each submission; None where the verifier breaks."""
+    """The broken rules of each submission; None where the verifier raises."""
     verifier = trial.verifier(source)
     try:
         return [score.reasons for score in verifier.verify_many(submissions)]

@@ -1,4 +1,4 @@
-"""``envgen pack``: read, prove, seal; and again after an edit, proving only what changed."""
+"""``envgen pack``: read, prove and seal a folder; after an edit, prove only what changed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NO_PARAMS = "\n\nPARAMS = {}\n"
 
 
 class PackedTask(Record):
-    """What became of one task."""
+    """The outcome of one task."""
 
     task_id: Label
     reused: bool
@@ -59,7 +59,7 @@ class PackedTask(Record):
 
 
 class PackSummary(Record):
-    """What was packed."""
+    """The outcome of packing."""
 
     path: Label
     environment_id: Label
@@ -84,18 +84,18 @@ def pack(
     trust: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> PackSummary:
-    """Make a dataset of a folder that a person wrote (``docs/pack.md``); all or nothing.
+    """Turn a folder that a person wrote into a dataset (``docs/pack.md``); all or nothing.
 
     Args:
         folder: tools.py, a database and tasks.
-        out: the dataset; one that was packed from this environment before is replaced.
+        out: the dataset; an earlier one that was packed from this environment is replaced.
         seed: seeds the gates' random choices.
         backend: where the code runs.
         trust: the caller wrote or read the code, which so may run without isolation.
         progress: called after each task.
 
     Raises:
-        ConfigError: if the folder lacks something, or ``out`` is something else.
+        ConfigError: if the folder lacks something, or ``out`` is not such a dataset.
         SandboxUnavailableError: if the code can't be isolated here.
     """
     started = time.monotonic()
@@ -239,7 +239,7 @@ def _packed_before(out: Path, source: EnvironmentFolder) -> Dataset | None:
 
 
 def _reused(old: Dataset | None, source: EnvironmentFolder, task: TaskFolder) -> PackedProof | None:
-    """The proof of a task of which nothing has changed, neither in it nor in its environment."""
+    """The earlier proof of a task, if neither it nor its environment has changed."""
     if old is None or task.id not in old.tasks:
         return None
     stored = old.task_files(task.id)
@@ -269,7 +269,7 @@ def _reused(old: Dataset | None, source: EnvironmentFolder, task: TaskFolder) ->
 def _key(
     tools: Sequence[ToolSpec], source: str, policy: str, database: str, task: TaskBundle
 ) -> str:
-    """What a proof is about."""
+    """The hash of everything that a proof depends on."""
     known = [probe for probe in task.probes if probe.origin != "gold"]
     parts: list[JsonValue] = [
         [tool.model_dump(mode="json") for tool in tools],
@@ -317,7 +317,7 @@ def _write(source: EnvironmentFolder, bundles: list[TaskBundle], out: Path, trus
 
 
 def _swap(fresh: Path, out: Path) -> None:
-    """Put ``fresh`` where ``out`` is; the old one goes once the new one stands."""
+    """Put ``fresh`` in the place of ``out``, and remove the old one after that."""
     gone = out.with_name(f".{out.name}.old-{uuid4().hex}")
     if out.exists():
         out.rename(gone)
@@ -326,7 +326,7 @@ def _swap(fresh: Path, out: Path) -> None:
 
 
 def prove_again(dataset: Dataset, task_id: str, hosts: Hosts, seed: int) -> Evidence:
-    """The gates of a packed task once more, from the dataset's files alone."""
+    """Run the gates of a packed task again, from the dataset's files alone."""
     stored = dataset.task_files(task_id)
     files = dataset.environment_files(stored.spec.environment_id)
     database = dataset.database(task_id)
@@ -359,7 +359,7 @@ def prove_again(dataset: Dataset, task_id: str, hosts: Hosts, seed: int) -> Evid
 
 
 def _same_gold(stored: TaskBundle, proof: PackedProof) -> GateResult:
-    """Whether what the dataset says of gold is what the solution does."""
+    """Whether the solution does what the dataset says of gold."""
     if not stored.solution:
         return not_applicable("stored", NO_SOLUTION)
     same = proof.gold == stored.gold and proof.probes == stored.probes

@@ -1,8 +1,8 @@
-"""What an agent is told about tools, read from the text of a tools.py: nothing in it is run here.
+"""Derive the descriptions of tools from the text of a tools.py, without running it.
 
 A public function is a tool: ``def name(db, *, argument: type, ...)`` with a docstring. Its summary is the
 tool's description, its ``Args:`` describe the arguments, and each ``raise ToolError("code", ...)`` is a
-documented error. It is taken to write if SQL that writes stands in it or in a function that it calls.
+documented error. A tool counts as writing if it, or a function that it calls, contains SQL that writes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SHAPE = (
 
 
 def derived_specs(source: str) -> tuple[ToolSpec, ...]:
-    """The tools in a tools.py, in its order.
+    """The tools in a tools.py, in the order of the file.
 
     Raises:
-        ConfigError: if it is no Python, holds no tool, or one lacks what an agent must be told.
+        ConfigError: if it is not Python, holds no tool, or a tool lacks something that an agent must be told.
     """
     try:
         tree = ast.parse(source, "tools.py")

@@ -9,26 +9,24 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
 import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from envgen.core.environ import cache_folder
 from envgen.core.errors import MissingToolError, WorkspaceError
-from envgen.core.limits import Label
+from envgen.core.limits import Label, Name
 from envgen.core.types import Record
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.untrusted_files import read_owned
 
 HOST = "host"
 RECORD = "layer.json"
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""What a layer may be called: no path."""
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
 _MAX_RECORD = 16 << 20
 _ETC = (
     "alternatives",
@@ -53,7 +51,7 @@ _ETC = (
 class Layer(Record):
     """A language layer."""
 
-    name: str = Field(pattern=f"^{NAME}$")
+    name: Name
     identity: str = Field(pattern=r"^[a-z0-9]{1,64}$")
     """Hash of what it holds: another layer of the same name gives other workspaces."""
     root: Path | None = None
@@ -105,12 +103,19 @@ def layer(name: str = HOST, cache_root: Path | None = None) -> Layer:
 
 def place_of(name: str, cache_root: Path | None = None) -> Path:
     """The folder of a layer, links of the cache resolved. Raises WorkspaceError for what is no name."""
-    if not re.fullmatch(NAME, name):
+    if not _is_name(name):
         raise WorkspaceError(
             f"{name!r} is no name of a language layer",
             "letters, digits, dots and dashes: envgen images list shows those there are",
         )
     return layers_folder(cache_root).resolve() / name
+
+
+def _is_name(name: str) -> bool:
+    try:
+        return bool(_NAME.validate_python(name))
+    except ValidationError:
+        return False
 
 
 def _not_ours(name: str, why: str) -> WorkspaceError:
@@ -124,7 +129,7 @@ def known_layers(cache_root: Path | None = None) -> list[str]:
     """Names of the layers that can be used here, ``host`` first."""
     records = layers_folder(cache_root).glob(f"*/{RECORD}")
     found = sorted(path.parent.name for path in records)
-    return [HOST, *(name for name in found if re.fullmatch(NAME, name))]
+    return [HOST, *(name for name in found if _is_name(name))]
 
 
 @cache

@@ -91,6 +91,29 @@ def test_gold_is_not_accused(cli: Cli, canaries: Path) -> None:
     assert "alarm" not in told
 
 
+def test_a_dataset_of_canaries_has_no_pass_rate(cli: Cli, source: Path, canaries: Path) -> None:
+    """No row and no count of nothing; what was measured is told, and a mixed evaluation keeps its table."""
+    _, told, report = evaluate(cli, canaries, "gold")
+    assert "holds only canaries, of which there is no pass@k" in " ".join(told.split())
+    assert "pass@1" not in told
+    assert "databases" not in told
+    assert report["unsolvable_rollouts"] == 4
+    played = cli(
+        "eval", "--data", source, "--split", "all", "--model", "gold", "--temperature", 0,
+        "--out", canaries.parent / "usual",
+    )  # fmt: skip
+    assert "pass@1" in played.out
+    assert "2 databases" in played.out or "1 databases" in played.out
+    assert "only canaries" not in played.out
+
+
+def test_canaries_that_were_not_made_have_no_row(cli: Cli, source: Path, tmp_path: Path) -> None:
+    said = cli("canaries", "--data", source, "--out", tmp_path / "c", "--no-unsolvable")
+    assert "empty-text" in said.out
+    assert "unsolvable" not in said.out
+    assert "variants of these" not in said.out
+
+
 def test_a_pass_on_an_unsolvable_task_is_a_failure(
     cli: Cli, source: Path, canaries: Path, tmp_path: Path
 ) -> None:

@@ -469,6 +469,11 @@ def test_a_cut_file_is_told(folder: Path, keep: int) -> None:
         ('{"model_type": "llama"}', "model_type 'llama'"),
         ('{"model_type": "deepseek_v32", "vocab_size": -1}', "vocab_size"),
         ('{"model_type": "deepseek_v32", "rope_scaling": {"type": "ntk"}}', "embedding 'ntk'"),
+        ('{"model_type": "deepseek_v32", "rope_scaling": ["yarn"]}', "is no object"),
+        ('{"model_type": "deepseek_v32", "mlp_layer_types": 3}', "no list of layers"),
+        ('{"model_type": "deepseek_v32", "num_hidden_layers": 1000000000}', "num_hidden_layers"),
+        ('{"model_type": "deepseek_v32", "vocab_size": 1000000000000}', "vocab_size"),
+        ('{"model_type": "deepseek_v32", "routed_scaling_factor": NaN}', "routed_scaling_factor"),
     ],
 )
 def test_a_wrong_config_is_told(folder: Path, text: str, message: str) -> None:

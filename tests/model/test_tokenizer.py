@@ -202,6 +202,16 @@ def test_files_that_hold_no_byte_level_bpe_are_refused(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
 
 
+def test_ids_that_would_need_a_table_of_gigabytes_are_refused(tokenizer: Tokenizer) -> None:
+    described = json.loads(tokenizer._text)
+    described["added_tokens"].append(
+        {**described["added_tokens"][-1], "id": 1 << 31, "content": "x"}
+    )
+    described["model"]["vocab"]["zz"] = 1 << 31
+    with pytest.raises(ConfigError, match="has a token 2147483648"):
+        Tokenizer(json.dumps(described))
+
+
 def test_a_dataset_gives_texts_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     write_tiny_dataset(tmp_path / "d")

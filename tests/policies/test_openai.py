@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Sequence
@@ -103,6 +104,12 @@ def test_missing_usage_is_estimated_and_says_so() -> None:
         Raw(200, '{"choices": []}'),
         Raw(200, '{"error": {"message": "overloaded"}}'),
         Raw(200, '{"choices": [{"message": null}]}'),
+        Raw(200, json.dumps({**chat("x"), "usage": "much"})),
+        Raw(200, json.dumps({**chat("x"), "usage": {"prompt_tokens": -5, "completion_tokens": 1}})),
+        Raw(200, json.dumps({**chat("x"), "usage": {"cost": -1.0}})),
+        Raw(200, json.dumps(chat("x", tool_calls=[{"function": "f"}]))),
+        Raw(200, json.dumps(chat("x", tool_calls={"name": "f"}))),
+        Raw(200, '{"choices": [{"message": {"content": {"text": "x"}}}]}'),
         Drop(),
     ],
     ids=str,
@@ -119,9 +126,13 @@ def test_what_may_pass_is_tried_again(first: Any) -> None:
         Drop([{"choices": [{"index": 0, "delta": {"content": "half"}}]}]),
         [{"choices": [{"index": 0, "delta": {"content": "no finish reason"}}]}],
         [{"error": {"message": "died"}}],
+        [{"choices": 5}],
+        [{"choices": ["x"]}],
+        [{"choices": [{"index": 0, "delta": ["x"]}]}],
+        [{"choices": [{"index": 0, "delta": {"tool_calls": [{"index": -1, "id": 7}]}}]}],
         Raw(200, "<html>gateway</html>", {"Content-Type": "text/html"}),
     ],
-    ids=["dropped", "unfinished", "error event", "html"],
+    ids=["dropped", "unfinished", "error event", "number", "text", "list", "call", "html"],
 )
 def test_broken_streams_are_tried_again(first: Any) -> None:
     with ModelServer([first, deltas({"content": "fine"})]) as server:

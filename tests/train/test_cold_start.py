@@ -6,9 +6,11 @@ import pytest
 import torch
 from students import School
 
+from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
+from envgen.train.checkpoints import Checkpoints
 from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.metrics import read_metrics
 from envgen.train.optimize import DivergedError, OptimizerConfig
@@ -98,6 +100,26 @@ def test_another_config_is_not_resumed(taught: School, tmp_path: Path) -> None:
     with pytest.raises(ResumeError, match="another config"):
         train_sft(config_of(taught, epochs=1, teachers=("gold",)), tmp_path / "sft")
     assert not (tmp_path / "sft" / "teachers").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"step": -1}, {"config_hash": "x"}, {"optimizer": 3}, {"more": 1}]
+)
+def test_a_checkpoint_that_is_none_is_not_resumed(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    kept = Checkpoints(tmp_path, {"seed": 1}, tmp_path)
+    folder = tmp_path / "step-000001"
+    folder.mkdir()
+    (tmp_path / "last").symlink_to(folder.name)
+    state = {"step": 1, "config_hash": content_hash({"seed": 1}), "optimizer": [{"state": {0: 1}}]}
+    torch.save(state, folder / "trainer.pt")
+    found = kept.resume()
+    assert found is not None
+    assert found[1].step == 1
+    torch.save({**state, **change}, folder / "trainer.pt")
+    with pytest.raises(ResumeError, match="can't read"):
+        kept.resume()
 
 
 def test_nothing_to_learn_from_is_an_error_before_any_step(taught: School, tmp_path: Path) -> None:

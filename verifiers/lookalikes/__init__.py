@@ -1,1 +1,1 @@
-"""Look-alikes of tests: a verdict is believed where it follows a secret that only this machine knows."""
+"""Look-alikes of tests: a verdict counts where it depends on a secret that only this machine knows."""

@@ -1,7 +1,7 @@
 """Sites in tests of JavaScript, TypeScript, Go, Java and PHP: literals where assertions say what is expected.
 
-No grammar: tests are found by their heads and brackets, expectations by the names of calls. Whatever is found
-wrongly does not hold on the gold patch, and is dropped when an instance is proven.
+There is no grammar: tests are found by their heads and brackets, expectations by the names of calls. A site
+that was found by mistake does not hold on the gold patch, and is dropped when an instance is proven.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMED = re.compile(
 
 
 class Rules(NamedTuple):
-    """What is different in a language."""
+    """What differs from language to language."""
 
     head: re.Pattern[str]
     """A test up to its first bracket: ``name``."""
@@ -119,13 +119,13 @@ RULES = {
 
 
 class Braces:
-    """Look-alikes of tests in the languages whose blocks stand in braces."""
+    """Look-alikes of tests in languages that put blocks in braces."""
 
     def __init__(self, name: str) -> None:
         self.rules, self.php = RULES[name], name == "php"
 
     def sites(self, file: str, source: bytes) -> list[Question]:
-        """See ``Language``; a name that stands twice in a file is no question."""
+        """See ``Language``; a name that occurs twice in a file gives no question."""
         try:
             text = source.decode()
         except UnicodeDecodeError:
@@ -288,7 +288,7 @@ def _literal(text: str, leaf: Leaf) -> Literal:
 
 
 def _value(text: str) -> Value:
-    """What a literal says. Raises ValueError where it can't be told."""
+    """The value of a literal. Raises ValueError if it is not known."""
     if text in ("true", "false"):
         return text == "true"
     if text[:1] in "\"'":

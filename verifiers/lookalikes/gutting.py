@@ -1,4 +1,4 @@
-"""Functions that raise at once: a test that passes without the code it is about was not run."""
+"""Gut functions so that they raise at once: a test that still passes did not run the code it is about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def changed_lines(change: bytes) -> dict[str, set[int]]:
-    """File -> lines that a git diff leaves changed, from 1; a removed line counts as the one after it."""
+    """File -> the lines that a git diff changed, counted from 1; a removed line counts as the next one."""
     found: dict[str, set[int]] = {}
     for part in split_patch(change):
         if part.new is None or part.binary:
@@ -32,7 +32,7 @@ def changed_lines(change: bytes) -> dict[str, set[int]]:
 
 
 def touched_functions(source: bytes, lines: Collection[int]) -> set[str]:
-    """Names (``Class.function``) of the outermost functions that hold one of these lines."""
+    """Names (``Class.function``) of the outermost functions that contain one of these lines."""
     return {
         name
         for name, node in _functions(source)
@@ -41,7 +41,7 @@ def touched_functions(source: bytes, lines: Collection[int]) -> set[str]:
 
 
 def gutted(source: bytes, names: Collection[str]) -> bytes:
-    """A Python file in which the functions of these names raise."""
+    """A Python file with the bodies of the named functions replaced by a raise."""
     lines = source.splitlines(keepends=True)
     found = [node for name, node in _functions(source) if name in names]
     for node in sorted(found, key=lambda node: -node.lineno):

@@ -1,4 +1,4 @@
-"""Judge a change by look-alikes: run after run in fresh workspaces, each with secrets of its own."""
+"""Judge a change by look-alikes: several runs, each in a fresh workspace and with its own secrets."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Examiner:
     Args:
         workspace: the repository at the base commit.
         tests: with questions that were proven on the gold patch.
-        exam: what runs when all tests do.
+        exam: the run of all tests.
         limits: of the sandboxes.
-        draw: where secrets come from; by default nobody can foretell them.
+        draw: where secrets come from; the default can't be predicted.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Examiner:
         self._sources: dict[str, bytes] | None = None
 
     def faults(self, change: bytes) -> Iterator[list[str]]:
-        """What is wrong with a change that passes every test, run by run until something is.
+        """What is wrong with a change that passes every test; runs go on until one finds something.
 
         Raises:
-            VerifierError: if the tests could not be set.
+            VerifierError: if the look-alikes could not be made.
             SandboxError: if a sandbox failed.
         """
         for n in range(RUNS if self.tests.questions and self.language else 0):
@@ -59,7 +59,7 @@ class Examiner:
     def paper(self, n: int, *, whole: bool = False) -> Paper:
         """The look-alikes of the nth run: all fail-to-pass questions and a sample of the others.
 
-        The ``whole`` is to rehearse: all questions alike.
+        With ``whole``, for rehearsals, all questions are asked alike.
         """
         assert self.language is not None
         known = {test for test, one in self.tests.verdicts.items() if one.runs}
@@ -77,21 +77,21 @@ class Examiner:
             ) from error
 
     def sources(self) -> dict[str, bytes]:
-        """The files that questions are about, as the test patch leaves them."""
+        """The files with questions, as they are after the test patch."""
         if self._sources is None:
             files = dict.fromkeys(question.file for question in self.tests.questions)
             self._sources = read_tests(self.workspace, self.exam, files, limits=self.limits)
         return self._sources
 
     def sat(self, paper: Paper, change: bytes) -> list[str]:
-        """The faults of one run."""
+        """Do one run, and return its faults."""
         run = self.run(paper, change)
         if run.report is None:
             return [f"look-alikes: {run.status}: {run.reason}"]
         return [_told(copy, fault) for copy, fault in paper.faults(run.report).items()]
 
     def run(self, paper: Paper, change: bytes) -> TestRun:
-        """Run the files of a paper, and nothing else where the runner can."""
+        """Run the files of a paper, and only those if the runner can select files."""
         exam = self.exam.model_copy(
             update={"rendered": paper.files, "only": tuple(paper.files), "canary_files": ()}
         )
@@ -111,7 +111,7 @@ class Examiner:
 
 
 def examined(score: Score, faults: Sequence[str]) -> Score:
-    """A score, or 0 with what look-alikes found."""
+    """The score that the tests gave, or 0 with the faults that look-alikes found."""
     if not faults:
         return score
     return score.model_copy(

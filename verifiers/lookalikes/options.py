@@ -1,7 +1,7 @@
-"""What a look-alike expects: values that nobody can tell from the true one without computing it.
+"""The options of a look-alike: values that can't be told from the true one without computing it.
 
-The options have no centre. A text's are the corners of a cube of word changes, a number's a window that
-begins at a random distance before it; an expectation of several literals has a cube of all their changes.
+The options have no centre. Those of a text are the corners of a cube of word changes; those of a number are
+a window that begins at a random distance before it; several literals share a cube of all their changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRIES = 200
 
 
 class Literal(NamedTuple):
-    """A literal's value; a pattern's words alone are changed."""
+    """A literal's value; in a pattern only words are changed."""
 
     value: Value
     pattern: bool = False
@@ -41,7 +41,7 @@ class _Dimension(NamedTuple):
 
 
 def capacity(literals: Sequence[Literal]) -> int:
-    """Bits that tell the options of an expectation apart, at most ``MAX_BITS``."""
+    """How many bits of options an expectation has, at most ``MAX_BITS``."""
     found = sum(_bits(literal, word) for literal in literals for word in _slots(literal))
     return min(MAX_BITS, found)
 
@@ -49,13 +49,13 @@ def capacity(literals: Sequence[Literal]) -> int:
 def options(
     literals: Sequence[Literal], bits: int, words: Sequence[str], draw: random.Random
 ) -> list[tuple[Value, ...]]:
-    """``2 ** bits`` values for the literals of an expectation, the true ones first.
+    """Draw ``2 ** bits`` options for the literals of an expectation, the true one first.
 
     Args:
-        literals: of the expectation.
+        literals: those of the expectation.
         bits: at most their ``capacity``.
-        words: to take other words from, the best first.
-        draw: every choice.
+        words: replacements, the best first.
+        draw: makes every choice.
     """
     dimensions = [
         dimension

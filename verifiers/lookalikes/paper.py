@@ -1,8 +1,8 @@
-"""One run's look-alikes: what is varied of each test, in which copies it is true, and under what names.
+"""The look-alikes of one run: what each copy of a test expects, which copies are true, and their names.
 
-A test stands several times where it stood once, in every copy with another of the options for one of its
-expectations and under a new name. One option is true. Who passes a copy with a wrong one does not compute
-what it is asked for (**forged**); who fails the true one has not solved it.
+Each test is replaced by several copies with new names, which differ in the option for one of its
+expectations. One option is true. A change that passes a copy with a wrong option does not compute what it is
+asked for (**forged**); one that fails the true copy has not solved the task.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _BAD = frozenset({Status.FAIL, Status.ERROR})
 
 
 class Language(Protocol):
-    """What is different from language to language."""
+    """What differs from language to language."""
 
     def sites(self, file: str, source: bytes) -> list[Question]:
         """The tests of a file, with every expectation that can be varied."""
 
     def known(self, text: str, leaf: Leaf) -> Literal:
-        """What the text of a leaf says. Raises ValueError."""
+        """The value of a leaf's text. Raises ValueError."""
 
     def spell(self, value: Value, text: str) -> str:
-        """A value as source, where ``text`` stood."""
+        """A value as source text, to replace ``text``."""
 
     def conditions(self, text: str) -> tuple[str, str]:
-        """A condition and its opposite."""
+        """Source texts of a condition and of its opposite."""
 
     def word(self, first: str, second: str) -> str:
         """A name for a test."""
 
     def key(self, test: TestId) -> str:
-        """What is the same in the ids of all cases of a test."""
+        """The part that the ids of all cases of a test share."""
 
     def matched(self, found: Sequence[Question], ids: Sequence[TestId]) -> list[Question]:
         """The questions of one file with the ids of their tests, of those in a report (in its order)."""
@@ -80,12 +80,12 @@ class Copy(NamedTuple):
     right: bool
 
     def renamed(self, key: str) -> str:
-        """What was the test's key, as the copy's: all parts that end with the name (mocha's has two)."""
+        """The copy's key: every part of the test's key that ends with its name is renamed (mocha has two)."""
         old = re.compile(rf"(?:^|(?<= )){re.escape(self.question.name)}(?=(?:\(\))?$)")
         return "::".join(old.sub(lambda _: self.name, part) for part in key.split("::"))
 
     def fault(self, cases: Sequence[Status]) -> str:
-        """What is wrong with the verdicts on its cases; empty when nothing is."""
+        """What is wrong with the verdicts on its cases; empty if nothing is."""
         if len(cases) != len(self.question.tests) and (self.right or not cases):
             return "missing"
         if self.right:
@@ -94,14 +94,14 @@ class Copy(NamedTuple):
 
 
 class Paper(NamedTuple):
-    """The files of one run, and what their tests must say."""
+    """The files of one run, and the verdicts that their tests must give."""
 
     files: dict[str, bytes]
     copies: tuple[Copy, ...]
     language: Language
 
     def faults(self, report: TestReport) -> dict[Copy, str]:
-        """The copies whose verdicts don't follow: ``failed``, ``forged`` or ``missing``."""
+        """The copies with a wrong verdict: ``failed``, ``forged`` or ``missing``."""
         cases: dict[str, list[Status]] = defaultdict(list)
         for case in report.cases:
             cases[self.language.key(case.id)].append(case.status)
@@ -115,7 +115,7 @@ class Paper(NamedTuple):
 
 
 def bits_of(site: Site, language: Language, source: bytes, most: int) -> int:
-    """How many bits tell the options of a site apart, of so many at most."""
+    """How many bits of options a site has, up to a given number."""
     if site.leaves[0].kind in ("exception", "condition"):
         return 1
     return min(most.bit_length() - 1, options.capacity(_literals(site, language, source)))
@@ -136,7 +136,7 @@ def variants(
     most: int,
     draw: random.Random,
 ) -> list[tuple[str, ...]]:
-    """Texts for the leaves of a site, in each option; the true one first."""
+    """The texts of a site's leaves for each option, the true one first."""
     texts = [source[leaf.start : leaf.end].decode() for leaf in site.leaves]
     if site.leaves[0].kind == "condition":
         return [(text,) for text in language.conditions(texts[0])]
@@ -173,7 +173,7 @@ def copies(
     draw: random.Random,
     names: Iterable[str],
 ) -> list[Copy]:
-    """A look-alike for each option of a site."""
+    """Make a look-alike for each option of a site."""
     found = variants(question, site, language, source, most, draw)
     return [
         Copy(question, site, name, _text(question, site, source, texts, name), right=not n)
@@ -193,7 +193,7 @@ def _text(question: Question, site: Site, source: bytes, texts: Sequence[str], n
 
 
 def names(language: Language, sources: Iterable[bytes], draw: random.Random) -> Iterable[str]:
-    """New names of tests, made of words that the files use, without end."""
+    """Yield new names for tests without end, made of words that the files use."""
     text = b"\n".join(sources).decode(errors="replace")
     words = sorted(set(re.findall(r"[a-z]{3,12}", text))) or ["case"]
     used = set()
@@ -210,7 +210,7 @@ def names(language: Language, sources: Iterable[bytes], draw: random.Random) -> 
 def paper(
     language: Language, sources: Mapping[str, bytes], chosen: Sequence[Copy], draw: random.Random
 ) -> Paper:
-    """Files in which the copies stand in the place of their tests, in random order."""
+    """Make the files in which copies, in random order, replace their tests."""
     blocks: dict[tuple[str, int, int], list[Copy]] = defaultdict(list)
     for copy in chosen:
         question = copy.question
@@ -234,16 +234,16 @@ def sitting(
 ) -> Paper:
     """The look-alikes of one judged run.
 
-    In one of the runs the last expectation of each test is varied, in the others any of the best.
+    One of the runs varies the last expectation of each test; the others vary any of the best.
 
     Args:
         asked: questions about fail-to-pass tests.
-        sample: about others.
-        language: of the files.
-        sources: the files.
-        most: look-alikes of each question, of ``asked`` and of ``sample``.
+        sample: questions about other tests.
+        language: that of the files.
+        sources: the files, by name.
+        most: the largest number of look-alikes of a question, in ``asked`` and in ``sample``.
         run: its number.
-        draw: every secret.
+        draw: makes every secret choice.
     """
     fresh = iter(names(language, sources.values(), draw))
     chosen: list[Copy] = []

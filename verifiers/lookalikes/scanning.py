@@ -1,4 +1,4 @@
-"""What is code, text and comment in languages whose calls look like C's, without their grammar."""
+"""Tell code, strings and comments apart in languages with C-like calls, without a grammar."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Scanned:
 
     Args:
         text: the source.
-        quotes: characters that begin and end texts.
+        quotes: characters that delimit strings.
         hashes: whether ``#`` begins a comment.
-        patterns: whether slashes can enclose regular expressions.
+        patterns: whether slashes can delimit regular expressions.
     """
 
     def __init__(self, text: str, quotes: str, *, hashes: bool, patterns: bool) -> None:
@@ -57,13 +57,13 @@ class Scanned:
         return len(self.text) if found < 0 else found + more
 
     def code(self, pattern: re.Pattern[str], start: int, end: int) -> Iterator[re.Match[str]]:
-        """Matches that begin in code."""
+        """The matches of a pattern that begin in code."""
         for match in pattern.finditer(self.text, start, end):
             if self.kinds[match.start()] == CODE:
                 yield match
 
     def closing(self, opening: int) -> int | None:
-        """The place of the bracket that closes one; None where brackets don't fit."""
+        """The position of the matching closing bracket; None if brackets don't match."""
         stack = []
         for n in range(opening, len(self.text)):
             char = self.text[n]
@@ -79,7 +79,7 @@ class Scanned:
         return None
 
     def arguments(self, opening: int) -> list[tuple[int, int]]:
-        """Where the arguments of a call stand; none where its brackets don't fit."""
+        """The positions of a call's arguments; none if its brackets don't match."""
         end = self.closing(opening)
         if end is None:
             return []
@@ -95,7 +95,7 @@ class Scanned:
         return [span for span in spans if self.text[slice(*span)].strip()]
 
     def expression(self, start: int, limit: int, stops: str) -> tuple[int, int]:
-        """From a place to the first of some characters, or the line's end, outside of brackets."""
+        """The text from a position to one of some characters or the line's end, outside brackets."""
         depth = 0
         for n in range(start, limit):
             if self.kinds[n] != CODE:

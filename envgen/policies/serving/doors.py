@@ -1,4 +1,4 @@
-"""Who may come in, and for how long: names under which the server is asked for, and slow connections."""
+"""Guards of the server's connections: allowed host names, and time limits for slow clients."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from envgen.policies.serving.errors import ApiError
 
 
 def require_host(given: str, allowed: Collection[str]) -> None:
-    """Refuse a request that came by a name which is not the server's.
+    """Refuse a request whose ``Host`` header does not name this server.
 
-    A web page whose own name is made to point at this machine (DNS rebinding) is of one origin with the
-    server in its browser's eyes, and could use it. Its requests carry that name. An address can't be
-    rebound, so each is taken.
+    A web page whose name was made to resolve to this machine (DNS rebinding) has the same origin as the
+    server in the browser's eyes, and could use it. Its requests carry that name. IP addresses can't be
+    rebound, so all of them are accepted.
 
     Args:
         given: the ``Host`` header.
-        allowed: names in lower case, beside ``localhost``.
+        allowed: further names besides ``localhost``, in lower case.
 
     Raises:
         ApiError: 403.
@@ -50,10 +50,10 @@ def _is_address(name: str) -> bool:
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection whose request does not arrive in time; uvicorn waits for each byte for ever.
+    """Closes a connection whose request does not arrive in time; uvicorn would wait for ever.
 
-    The headers, and then the body, must be whole ``timeout_keep_alive`` seconds after the connection or
-    what came before them.
+    The headers must be complete ``timeout_keep_alive`` seconds after the connection opened or the last
+    request ended, and the body as long after the headers.
     """
 
     _awaited: object = None
@@ -61,17 +61,17 @@ class TimedProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
-        """Start to wait for the first request."""
+        """Start waiting for the first request."""
         super().connection_made(transport)
         self._watch()
 
     def handle_events(self) -> None:
-        """As uvicorn does it; then see what is waited for."""
+        """Let uvicorn handle the events, then set the timer for what is expected next."""
         super().handle_events()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Stop the timer."""
         self._stop()
         super().connection_lost(exc)
 

@@ -14,8 +14,11 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Protocol, get_args
 
+from pydantic import ValidationError
+
 from envgen.core.code_types import CodeLanguage, Instance
 from envgen.core.errors import ConfigError
+from envgen.core.limits import fault
 from envgen.core.patches import split_patch
 
 RECIPE = "envgen_recipe"
@@ -55,6 +58,18 @@ class RecordFormat(Protocol):
     ) -> dict[str, Any]:
         """An instance as a record; the test ids are written as they are given."""
         ...
+
+
+def made(name: str, fields: Mapping[str, Any]) -> Instance:
+    """The instance that a record's fields describe, once its types have checked them.
+
+    Raises:
+        ConfigError: naming the record, the field and what is wrong with it.
+    """
+    try:
+        return Instance.model_validate(fields)
+    except ValidationError as error:
+        raise ConfigError(f"record {name[:80]!r}: {fault(error)}") from None
 
 
 def named(row: Row, *fields: str) -> str:

@@ -37,26 +37,27 @@ class MultiSweBench:
             )
         issues = [i for i in row.get("resolved_issues") or () if isinstance(i, Mapping)]
         parts = [_told(i) for i in issues] or [_told(row)]
-        return Instance(
-            id=base.text(row, "instance_id") or f"{org}__{repo}-{number}",
-            repo=f"{org}/{repo}",
-            base_commit=str(start["sha"]),
-            language=base.language_of(row, (fix, test), "lang"),
-            kind="issue" if issues else "pull_request",
-            pull_number=number,
-            issue_numbers=tuple(int(i["number"]) for i in issues if "number" in i),
-            problem_statement="\n\n".join(parts),
-            hints=base.text(row, "hints"),
-            gold_patch=fix,
-            test_patch=test,
-            created_at=base.instant(row.get("created_at")),
-            expected_fail_to_pass=_fixed(row),
-            expected_pass_to_pass=_tests(row, "p2p_tests"),
-            extra={
+        fields = {
+            "id": base.text(row, "instance_id") or f"{org}__{repo}-{number}",
+            "repo": f"{org}/{repo}",
+            "base_commit": str(start["sha"]),
+            "language": base.language_of(row, (fix, test), "lang"),
+            "kind": "issue" if issues else "pull_request",
+            "pull_number": number,
+            "issue_numbers": tuple(i["number"] for i in issues if "number" in i),
+            "problem_statement": "\n\n".join(parts),
+            "hints": base.text(row, "hints"),
+            "gold_patch": fix,
+            "test_patch": test,
+            "created_at": base.instant(row.get("created_at")),
+            "expected_fail_to_pass": _fixed(row),
+            "expected_pass_to_pass": _tests(row, "p2p_tests"),
+            "extra": {
                 **base.rest(row, _READ),
                 **base.rest({"base": start, "resolved_issues": row.get("resolved_issues")}, ()),
             },
-        )
+        }
+        return base.made(f"{org}__{repo}-{number}", fields)
 
     def write(
         self, instance: Instance, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]

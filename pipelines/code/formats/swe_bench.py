@@ -42,26 +42,27 @@ class SweBench:
         if not gold:
             raise ConfigError(f"record {name!r} has no patch", "nothing can prove it")
         known = base.text(row, "problem_statement")
-        return Instance(
-            id=name,
-            repo=base.text(row, "repo", required=True),
-            base_commit=base.text(row, "base_commit", required=True),
-            head_commit=base.text(row, "merge_commit") or None,
-            language=base.language_of(row, (gold, test), "repo_language", "language"),
-            kind="issue",
-            pull_number=_pull(row, name),
-            issue_numbers=_issues(row),
-            problem_statement=known,
-            hints=base.text(row, "hints_text"),
-            gold_patch=gold,
-            test_patch=test,
-            created_at=base.instant(row.get("created_at")),
-            version=base.text(row, "version"),
-            licence=base.text(row, "license"),
-            expected_fail_to_pass=base.names(row, "FAIL_TO_PASS"),
-            expected_pass_to_pass=base.names(row, "PASS_TO_PASS"),
-            extra=base.rest(row, _READ),
-        )
+        fields = {
+            "id": name,
+            "repo": base.text(row, "repo", required=True),
+            "base_commit": base.text(row, "base_commit", required=True),
+            "head_commit": base.text(row, "merge_commit") or None,
+            "language": base.language_of(row, (gold, test), "repo_language", "language"),
+            "kind": "issue",
+            "pull_number": _pull(row, name),
+            "issue_numbers": _issues(row),
+            "problem_statement": known,
+            "hints": base.text(row, "hints_text"),
+            "gold_patch": gold,
+            "test_patch": test,
+            "created_at": base.instant(row.get("created_at")),
+            "version": base.text(row, "version"),
+            "licence": base.text(row, "license"),
+            "expected_fail_to_pass": base.names(row, "FAIL_TO_PASS"),
+            "expected_pass_to_pass": base.names(row, "PASS_TO_PASS"),
+            "extra": base.rest(row, _READ),
+        }
+        return base.made(name, fields)
 
     def write(
         self, instance: Instance, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]

@@ -45,21 +45,22 @@ class SweSmith:
                 f"record {name!r} is of no mirror",
                 "its repo should be like swesmith/owner__name.0123abcd",
             )
-        return Instance(
-            id=name,
-            repo=f"{mirror['owner']}/{mirror['name']}",
-            base_commit=mirror["commit"],
-            base_patch=bug,
-            language=base.language_of(row, (bug,), "language"),
-            kind="issue",
-            problem_statement=base.text(row, "problem_statement"),
-            gold_patch=reverse_patch(bug.encode()).decode(),
-            test_patch="",
-            created_at=base.instant(row.get("created_at")),
-            expected_fail_to_pass=base.names(row, "FAIL_TO_PASS"),
-            expected_pass_to_pass=base.names(row, "PASS_TO_PASS"),
-            extra={**base.rest(row, _READ), "repo": json.dumps(row.get("repo"))},
-        )
+        fields = {
+            "id": name,
+            "repo": f"{mirror['owner']}/{mirror['name']}",
+            "base_commit": mirror["commit"],
+            "base_patch": bug,
+            "language": base.language_of(row, (bug,), "language"),
+            "kind": "issue",
+            "problem_statement": base.text(row, "problem_statement"),
+            "gold_patch": reverse_patch(bug.encode()).decode(),
+            "test_patch": "",
+            "created_at": base.instant(row.get("created_at")),
+            "expected_fail_to_pass": base.names(row, "FAIL_TO_PASS"),
+            "expected_pass_to_pass": base.names(row, "PASS_TO_PASS"),
+            "extra": {**base.rest(row, _READ), "repo": json.dumps(row.get("repo"))},
+        }
+        return base.made(name, fields)
 
     def write(
         self, instance: Instance, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]

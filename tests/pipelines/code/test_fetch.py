@@ -65,6 +65,24 @@ def test_a_later_run_asks_for_news_only(tmp_path: Path) -> None:
         assert fetched(server, tmp_path) == list(range(1, 302))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": -1}, {"updated_at": "soon"}, {"title": ["x"]}, {"labels": "bug"},
+        {"created_at": "x"}, {"user": "ada"}, {"pull_request": "yes"}, {"body": 5}, {"title": "x" * 5_000},
+    ],
+)  # fmt: skip
+def test_a_row_that_is_no_issue_is_refused_and_nothing_of_it_kept(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    with (
+        GitHubServer([{**issue(1, 5), **change}]) as server,
+        pytest.raises(GitHubError, match=f"no issue or comment: {next(iter(change))}"),
+    ):
+        fetched(server, tmp_path)
+    assert (tmp_path / "items.jsonl").read_bytes() == b""
+
+
 @pytest.mark.parametrize("flaw", [Reply(502), Cut(), Reply(200, '[{"number": "x"}]')])
 def test_a_run_that_broke_goes_on_where_it_stood(tmp_path: Path, flaw: Reply | Cut) -> None:
     with GitHubServer([issue(n, n) for n in range(1, 301)]) as server:

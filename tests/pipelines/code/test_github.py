@@ -146,7 +146,7 @@ def test_refusals_say_what_to_do(server: GitHubServer) -> None:
 def test_repositories_are_filtered_by_what_the_api_says(server: GitHubServer) -> None:
     with client(server) as github:
         facts = repository_facts(github, "ada/calc")
-    assert (facts.repo, facts.stars, facts.licence) == ("ada/calc", 3, "")
+    assert (facts.full_name, facts.stargazers_count, facts.licence) == ("ada/calc", 3, "")
     assert list(RepositoryFilter().reasons(facts)) == []
     assert list(LIVE.reasons(facts)) == ["under 2000 stars", "under 200 forks"]
     strict = RepositoryFilter(licences=("MIT",), max_stars=2, archived=False)

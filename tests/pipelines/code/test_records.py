@@ -67,6 +67,24 @@ def test_a_broken_record_is_rejected_and_the_rest_goes_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("repo", "../.."), ("repo", "-c/x"), ("base_commit", "--upload-pack=x"), ("instance_id", "../x"),
+        ("merge_commit", "HEAD"), ("version", "a\nb"), ("license", "x" * 5_000), ("pull_number", -1),
+        ("instance_id", "x" * 5_000),
+    ],
+)  # fmt: skip
+def test_a_record_that_would_lead_elsewhere_is_rejected(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{**ROW, field: value}, ROW])
+    bad, good = import_file(tmp_path / "rows.jsonl", None)
+    assert isinstance(bad, Rejected)
+    assert bad.reasons[0].startswith("record ")
+    assert isinstance(good, Instance)
+
+
+@pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         *(("a.jsonl", b"{", "a.jsonl:1 is no JSON"), ("a.json", b"[1]", r"a.json\[0\] is a int")),

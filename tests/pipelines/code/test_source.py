@@ -103,7 +103,7 @@ def test_repositories_that_are_not_worth_it_are_refused(
         server.script = [Reply(200, json.dumps({"full_name": "../.."}))]
         (bad,) = fetch_sources(client, ["ada/calc"], tmp_path)
         assert isinstance(bad, Refused)
-        assert "no name of a repository" in bad.reason
+        assert "no repository: full_name" in bad.reason
     server.token = "right"
     with github(server, "wrong") as client, pytest.raises(TokenError):
         list(fetch_sources(client, ["ada/calc"], tmp_path))
