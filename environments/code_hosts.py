@@ -111,6 +111,7 @@ class CodeHosts:
                 files.attachments[TREE],
                 backend=self.backend,
                 certificates=host_certificates(),
+                reach=host_reach(),
             )
         except (WorkspaceError, ValueError) as error:
             raise EnvError(f"environment {environment_id!r} can't be built: {error}") from error
@@ -121,6 +122,11 @@ def host_certificates() -> Path | None:
     named = secret("SSL_CERT_FILE")
     path = Path(named) if named else None
     return path if path is not None and path.is_file() else None
+
+
+def host_reach() -> tuple[str, ...]:
+    """Hosts of private networks that installs may reach: the words of ``ENVGEN_REACH``."""
+    return tuple((secret("ENVGEN_REACH") or "").split())
 
 
 _hosts: dict[tuple[str, str, str], CodeHosts] = {}

@@ -15,8 +15,10 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import compact
 from envgen.core.errors import (
+    BrokenStepError,
     ConfigError,
     EnvError,
+    EnvgenError,
     SandboxError,
     SandboxUnavailableError,
     ToolFaultError,
@@ -239,7 +241,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         """Play one turn.
 
         Raises:
-            EnvError: if the environment broke.
+            EnvError: if the environment broke; ``BrokenStepError`` if nobody foresaw how.
             VerifierError: if the verifier broke.
             ResetNeeded: if there is no running episode.
         """
@@ -252,12 +254,19 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
             texts = self._respond(parsed)
             if self.stop is None and self._turns >= self._public.limits.turns:
                 self._finish(StopReason.TURN_LIMIT, None)
-        except (EnvError, VerifierError, SandboxError, OSError) as error:
+        except Exception as error:  # the boundary: whoever steps meets typed errors only
             self.stop = StopReason.ERROR
-            self._release()
+            try:
+                self._release()
+            except SandboxError as also:  # it is gone already
+                logger.warning("%s", also)
             if isinstance(error, EnvError | VerifierError | SandboxUnavailableError):
                 raise
-            raise EnvError(f"{type(error).__name__}: {error}") from error
+            told = f"{type(error).__name__}: {error}"
+            if isinstance(error, EnvgenError | OSError):
+                raise EnvError(told) from error
+            logger.exception("task %s: a step broke", self._public.id)
+            raise BrokenStepError(f"a step broke: {told}") from error
         observation = clip("\n".join(texts), MAX_OBSERVATION_CHARS)
         ended = self.stop is not None
         terminated = self.stop in _TERMINAL

@@ -36,7 +36,8 @@ class Guarantee(StrEnum):
     DISK = "disk"
     """A program can't write more than ``disk_bytes`` to a writable folder."""
     NETWORK = "network"
-    """With ``network="none"`` nothing outside can be reached, nor anything on this machine."""
+    """With ``network="none"`` nothing outside can be reached, nor anything on this machine; with
+    ``internet`` neither what listens on this machine's 127.0.0.1 nor its abstract sockets."""
     HOST_FILES = "host_files"
     """Files of this machine can't be read or written, but for system libraries and mounts."""
     ENVIRONMENT = "environment"
@@ -64,7 +65,10 @@ class SandboxSpec(Record):
     """A container image (docker only)."""
     root: Path | None = None
     """A folder to use as the root file system, read-only (bubblewrap only)."""
-    network: Literal["none", "full"] = "none"
+    network: Literal["none", "internet"] = "none"
+    """``internet``: what is not this machine's nor, in bubblewrap, of a private network (``gateway.py``)."""
+    reach: tuple[str, ...] = ()
+    """Hosts (``name`` or ``name:port``) that ``internet`` opens wherever they are (bubblewrap only)."""
     cpu: float = Field(default=60.0, gt=0)
     """Seconds of CPU that one process may burn."""
     memory_bytes: int = Field(default=1 << 30, ge=1 << 24)

@@ -24,6 +24,7 @@ _BASE = (
     "--unshare-pid",
     "--unshare-ipc",
     "--unshare-uts",
+    "--unshare-net",
     "--unshare-cgroup-try",
     "--hostname",
     "sandbox",
@@ -42,7 +43,8 @@ class Layout:
     whole_usr: bool = False
     """Show all of ``/usr``, not only its libraries."""
     root: Path | None = None
-    network: bool = False
+    certificates: bool = False
+    """Show ``/etc/ssl``."""
     mounts: tuple[Mount, ...] = ()
     kill: bool = False
     """The program keeps root's right to kill, for workers that change their uid later."""
@@ -75,7 +77,6 @@ def command(inner: Sequence[str], layout: Layout, filters: Sequence[int] = ()) -
     """The command that runs ``inner`` in ``layout`` under the filter in an open file."""
     words = [bwrap(), *_BASE, *privileges(layout.kill)]
     words += [word for file in filters for word in ("--seccomp", str(file))]
-    words += [] if layout.network else ["--unshare-net"]
     if layout.root is None:
         words += runtime.system_mounts(layout.whole_usr)
     else:
@@ -85,8 +86,7 @@ def command(inner: Sequence[str], layout: Layout, filters: Sequence[int] = ()) -
     words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
     if layout.scratch is not None:
         words += ["--ro-bind", str(layout.scratch), f"{runtime.INSIDE}/scratch"]
-    if layout.network:
-        words += ["--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
+    if layout.certificates:
         words += ["--ro-bind-try", "/etc/ssl", "/etc/ssl"]
     words += _tmpfs("/tmp", layout.tmp_bytes)
     if layout.work_bytes:

@@ -88,14 +88,21 @@ if libc.unshare(0x10020000) == 0 and libc.mount(b"none", b"/tmp", b"tmpfs", 0, b
 print(total)
 """
 _NETWORK = """
-import socket, sys
+import os, socket, sys
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ.get("http_proxy", ""))
 def attempt(family, address):
     s = socket.socket(family, socket.SOCK_STREAM); s.settimeout(1)
     try: s.connect(address); print("reached", address)
     except OSError: pass
     finally: s.close()
+def ask(host):
+    with socket.create_connection((proxy.hostname, proxy.port), 5) as s:
+        s.sendall(f"CONNECT {host}:{sys.argv[1]} HTTP/1.1\\r\\n\\r\\n".encode())
+        if s.recv(99).split()[1] == b"200": print("the proxy reached", host)
 for host in sys.argv[2:]:
     attempt(socket.AF_INET, (host, int(sys.argv[1])))
+    if proxy.hostname: ask(host)
 attempt(socket.AF_UNIX, chr(0) + "envgen-check-" + sys.argv[1])
 """
 _FILES = """
@@ -234,11 +241,22 @@ def _network(backend: str) -> None:
         port = server.getsockname()[1]
         abstract.bind(f"\0envgen-check-{port}")
         abstract.listen()
-        hosts = {"127.0.0.1", "8.8.8.8", *_addresses()}
-        with _make(backend) as sandbox:
-            result = sandbox.exec(_python(_NETWORK, str(port), *sorted(hosts)), timeout_s=20)
-    _require(not result.stdout, f"network: {result.text.strip()}")
-    _require(result.exit_code == 0, f"network: the probe failed: {result.stderr!r}")
+        _reach_nothing(backend, "none", port, {"127.0.0.1", "8.8.8.8", *_addresses()})
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        port = server.getsockname()[1]
+        abstract.bind(f"\0envgen-check-{port}")
+        abstract.listen()
+        _reach_nothing(backend, "internet", port, {"127.0.0.1", "localhost", *_addresses()})
+
+
+def _reach_nothing(backend: str, network: str, port: int, hosts: set[str]) -> None:
+    with _make(backend, network=network) as sandbox:
+        result = sandbox.exec(_python(_NETWORK, str(port), *sorted(hosts)), timeout_s=20)
+    _require(not result.stdout, f"network={network!r}: {result.text.strip()}")
+    _require(result.exit_code == 0, f"network={network!r}: the probe failed: {result.stderr!r}")
 
 
 def _addresses() -> set[str]:

@@ -259,7 +259,7 @@ def _host_config(spec: SandboxSpec, binds: Sequence[str], user: int) -> Any:
         binds=list(binds),
         cap_drop=["ALL"],
         security_opt=["no-new-privileges", f"seccomp={docker_seccomp.profile()}"],
-        network_mode="bridge" if spec.network == "full" else "none",
+        network_mode="bridge" if spec.network == "internet" else "none",
         mem_limit=spec.memory_bytes,
         memswap_limit=spec.memory_bytes,
         pids_limit=spec.pids,

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
-from envgen.sandboxes import runtime
+from envgen.sandboxes import gateway, runtime
 from envgen.sandboxes.base import WORK, ExecResult, SandboxSpec
 from envgen.sandboxes.bubblewrap import Layout
-from envgen.sandboxes.channel import Channel
+from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.folders import PrivateFolder
 from envgen.sandboxes.frames import told
 from envgen.sandboxes.patience import more_s, tree_cpu_s
@@ -59,14 +59,34 @@ class ShellSandbox:
             work_bytes=spec.disk_bytes,
             whole_usr=True,
             root=spec.root,
-            network=spec.network == "full",
+            certificates=spec.network == "internet",
             mounts=spec.mounts,
             kill=True,
         )
+        self._gateway: gateway.Gateway | None = None
         try:
-            self._zygote = Zygote("shell", backend=backend, config=config, layout=layout)
+            if backend == "bubblewrap" and spec.network == "internet":
+                self._start_with_gateway(config, layout)
+            else:
+                self._zygote = Zygote("shell", backend=backend, config=config, layout=layout)
         except ValueError as error:
             raise SandboxError(f"the sandbox did not start: {error}") from error
+
+    def _start_with_gateway(self, config: dict[str, Any], layout: Layout) -> None:
+        """Start the zygote, and serve the listener that it opens in its network namespace."""
+        reach = gateway.hosts(self.spec.reach)
+        near, far = socket_pair()
+        with near, far:
+            self._zygote = Zygote(
+                "shell",
+                backend=self.backend,
+                config={**config, "listen": gateway.ADDRESS},
+                layout=layout,
+                files=[far.fileno()],
+            )
+            _, files, _, _ = socket.recv_fds(near, 1, 1)
+        self._gateway = gateway.Gateway(socket.socket(fileno=files[0]), reach)
+        weakref.finalize(self, self._gateway.close)
 
     def __enter__(self) -> ShellSandbox:
         return self
@@ -164,10 +184,13 @@ class ShellSandbox:
         if isinstance(argv, str) or not argv:
             raise SandboxError("argv must be a list of words", 'e.g. ["sh", "-c", "ls"]')
         inside = {"PATH": runtime.clean_env()["PATH"], "LANG": "C.UTF-8", "HOME": self._work}
+        inside |= dict(env or {})
+        if self._gateway is not None:
+            inside |= self._gateway.variables(inside)
         request = {
             "kind": "exec",
             "argv": list(argv),
-            "env": inside | dict(env or {}),
+            "env": inside,
             "cwd": self._inside(cwd),
         }
         return self._zygote.fork(_GRACE_S, request, files)
@@ -201,6 +224,8 @@ class ShellSandbox:
         for run in tuple(self._runs):
             run.close()
         self._zygote.close()
+        if self._gateway is not None:
+            self._gateway.close()
         if self._folder is not None:
             self._folder.remove()
 

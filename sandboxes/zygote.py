@@ -200,7 +200,8 @@ class Zygote:
         try:
             with contextlib.ExitStack() as stack:
                 if self.group is not None and not settings["confine"]:
-                    files = [stack.enter_context(file).fileno() for file in self.group.doors()]
+                    doors = [stack.enter_context(file).fileno() for file in self.group.doors()]
+                    files = [*files, *doors]
                 socket.send_fds(self._socket, [pack(settings)], list(files))
             channel = Channel(self._socket, START_TIMEOUT_S)
             reply = channel.recv()

@@ -27,7 +27,7 @@ from envgen.cli.options import (
     run_folder,
 )
 from envgen.cli.outcome import require
-from envgen.cli.runs import parse_ks
+from envgen.cli.runs import parse_ks, tell_tool_faults
 from envgen.cli.train import Data, Split
 from envgen.core.errors import ConfigError
 
@@ -242,6 +242,7 @@ def _tell_rates(heat: float, found: Evaluation) -> None:
         parts.append(f"{found.errors} errors")
     if parts:
         out.print(f"temperature {heat:g}: {', '.join(parts)}")
+    tell_tool_faults(found.tool_faults)
     if found.canaries is not None:
         _tell_canaries(heat, found.canaries)
 

@@ -169,7 +169,7 @@ def code(
     """
     from envgen.cli import code_sources
     from envgen.core.environ import cache_folder
-    from envgen.environments.code_hosts import host_certificates
+    from envgen.environments.code_hosts import host_certificates, host_reach
     from envgen.pipelines.code.clones import jobs_of
     from envgen.pipelines.code.gather import gather
     from envgen.pipelines.code.generate import CodeConfig, generate_code
@@ -221,6 +221,7 @@ def code(
                 backend=backend,
                 layer=layer,
                 certificates=certificates or host_certificates(),
+                reach=host_reach(),
                 downloads=downloads or cache_folder() / "downloads",
                 allow_missing=allow_missing,
             ),

@@ -55,7 +55,7 @@ def code(
     The proven ones become a dataset; OUT.published.jsonl holds one comparison per record.
     """
     from envgen.core.environ import cache_folder
-    from envgen.environments.code_hosts import host_certificates
+    from envgen.environments.code_hosts import host_certificates, host_reach
     from envgen.pipelines.code.import_records import ImportConfig, import_code
     from envgen.pipelines.code.prove import BuildConfig
     from envgen.pipelines.code.validation import ValidateConfig
@@ -69,6 +69,7 @@ def code(
         backend=backend,
         layer=layer,
         certificates=certificates or host_certificates(),
+        reach=host_reach(),
         downloads=downloads or cache_folder() / "downloads",
         allow_missing=allow_missing,
     )

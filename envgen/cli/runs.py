@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -196,10 +196,7 @@ def rollout(
     out.print(shown)
     for fault, count in summary.faults.items():
         remark(f"{count} x {fault}")
-    for fault, count in summary.tool_faults.items():
-        remark(
-            f"{count} x a fault of the environment, which the agent was told of or not paid for: {fault}"
-        )
+    tell_tool_faults(summary.tool_faults)
     for why, count in summary.misfits.items():
         remark(f"{count} x no {style} record, `train sft` leaves it out: {why}")
     write_json(json, summary)
@@ -210,6 +207,14 @@ def rollout(
     require(summary.samples - summary.errors, summary.wanted, "episodes played", again)
     if summary.new:
         require(summary.new - summary.spoiled, None, "new episodes played", again)
+
+
+def tell_tool_faults(faults: Mapping[str, int]) -> None:
+    """Say what tools and verifiers did that no spec documents."""
+    for fault, count in faults.items():
+        remark(
+            f"{count} x a fault of the environment, which the agent was told of or not paid for: {fault}"
+        )
 
 
 def pass_at_k(

@@ -41,7 +41,7 @@ def try_tests(
 
     Do this before `generate code`: it takes one build and one run. The exit code is 1 if no test passes.
     """
-    from envgen.environments.code_hosts import host_certificates
+    from envgen.environments.code_hosts import host_certificates, host_reach
     from envgen.pipelines.code.prove import BuildConfig
     from envgen.pipelines.code.try_tests import try_tests as attempt
 
@@ -49,6 +49,7 @@ def try_tests(
         backend=backend,
         layer=layer,
         certificates=certificates or host_certificates(),
+        reach=host_reach(),
         downloads=downloads,
         allow_missing=allow_missing,
     )

@@ -85,6 +85,10 @@ class EnvError(EnvgenError):
     """Raised when an environment breaks through no fault of the agent."""
 
 
+class BrokenStepError(EnvError):
+    """Raised when a step does what nobody foresaw: a fault of ours, or one that an action brings about."""
+
+
 class ToolFaultError(EnvError):
     """Raised when a tool fails in a way that its spec does not document; its worker has been ended."""
 

@@ -3,7 +3,9 @@
 What crosses a process is a ``WorkerSpec`` (a function's name and plain arguments), items and results,
 never a live object. In each process the spec is opened once; it gives a function that is called with one
 item at a time, from ``threads`` threads. A worker process that dies costs its items (they come back as
-``WorkerDiedError``) and is replaced. Workers end when their parent does, even if it was killed.
+``WorkerDiedError``) and is replaced, however often: what an item brings about must not end the work on
+others. One that dies before it is open costs none; if that happens again and again, it is this machine's
+fault, and an error. Workers end when their parent does, even if it was killed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import chain
 from multiprocessing.connection import wait as wait_connections
 from typing import Any, Protocol
 
@@ -23,7 +26,8 @@ __all__ = ["Executor", "LocalExecutor", "Outcome", "WorkerSpec"]
 
 logger = logging.getLogger(__name__)
 
-_MAX_DEATHS = 20
+_MAX_UNOPENED = 20
+"""So many worker processes in a row may die before they are open."""
 
 
 class Executor(Protocol):
@@ -90,14 +94,16 @@ def _run_threads(worker: WorkerSpec, items: Iterator[Any], threads: int) -> Gene
 class _Child:
     process: WorkerProcess
     under_way: dict[int, Any] = field(default_factory=dict)
+    opened: bool = False
 
 
 def _run_processes(
     worker: WorkerSpec, items: Iterator[Any], form: LocalExecutor
 ) -> Generator[Outcome]:
-    numbered, threads = enumerate(items), form.threads
+    numbered: Iterator[tuple[int, Any]] = enumerate(items)
+    threads = form.threads
     children: list[_Child] = []
-    exhausted, deaths = False, 0
+    exhausted, unopened = False, 0
     try:
         for _ in range(form.processes):
             children.append(_Child(WorkerProcess(worker, threads)))
@@ -118,12 +124,21 @@ def _run_processes(
             for ready in wait_connections(list(busy), timeout=1.0):
                 child = busy[ready]  # type: ignore[index]  # only our own pipes were waited for
                 outcomes = _received(child)
+                unopened = 0 if child.opened else unopened
                 if outcomes is None:
-                    deaths += 1
-                    outcomes = _buried(child)
                     children.remove(child)
-                    if deaths > _MAX_DEATHS:
-                        raise WorkerDiedError(f"{deaths} worker processes died; giving up")
+                    code = child.process.wait(5)
+                    if child.opened:
+                        outcomes = _buried(child, code)
+                    else:
+                        unopened, outcomes = unopened + 1, []
+                        numbered, exhausted = chain(child.under_way.items(), numbered), False
+                    if unopened >= _MAX_UNOPENED:
+                        raise WorkerDiedError(
+                            f"{unopened} worker processes in a row ended before they had begun, the last "
+                            f"with exit code {code}: nothing can be worked on here",
+                            "look at this machine's memory and log; what was done is stored",
+                        )
                     children.append(_Child(WorkerProcess(worker, threads)))
                 yield from outcomes
     finally:
@@ -139,16 +154,19 @@ def _received(child: _Child) -> list[Outcome] | None:
     try:
         while True:
             number, value, error = child.process.pipe.recv()
-            if number < 0:
+            if number >= 0:
+                outcomes.append(Outcome(child.under_way.pop(number), value, error))
+            elif error is not None:
                 raise error  # the worker could not be opened: no use in going on
-            outcomes.append(Outcome(child.under_way.pop(number), value, error))
+            else:
+                child.opened = True
             if not child.process.pipe.poll():
                 return outcomes
     except (EOFError, ConnectionResetError):
         return outcomes or None
 
 
-def _buried(child: _Child) -> list[Outcome]:
-    text = f"a worker process ended with exit code {child.process.wait(5)}"
+def _buried(child: _Child, code: int) -> list[Outcome]:
+    text = f"a worker process ended with exit code {code}"
     logger.warning("%s; %d items were under way", text, len(child.under_way))
     return [Outcome(item, error=WorkerDiedError(text)) for item in child.under_way.values()]

@@ -70,7 +70,7 @@ class WorkerProcess:
     """A worker process, seen from its parent; it ends when ``pipe`` closes, so also with the parent.
 
     ``pipe`` takes ``(number, item)`` and gives ``(number, value, error)``, in any order; a negative number
-    says that the worker could not be opened, and why.
+    comes first and says that the worker is open, or why it can't be opened.
     """
 
     def __init__(self, worker: WorkerSpec, threads: int) -> None:
@@ -132,6 +132,7 @@ def serve(pipe: Connection) -> None:
     except Exception as error:  # the boundary: the parent raises it
         send(-1, None, error)
         return
+    send(-1, None, None)
     runners = [threading.Thread(target=loop, args=(work,), daemon=True) for _ in range(threads)]
     for runner in runners:
         runner.start()

@@ -59,7 +59,7 @@ PLANS = (
         "policy/least_kept_mass": "policy, least"}, share=True, limit=ALARM),
     _Plan("Calls and groups", "shares of calls, of groups, of episodes", {
         "rollout/valid_calls": "valid calls", "groups/zero_variance": "groups alike",
-        "rollout/errored": "left out"}, share=True),
+        "rollout/errored": "left out", "rollout/tool_faults": "tools at fault"}, share=True),
     _Plan("Sampler and trainer", "|log r| of tokens", {
         "policy/log_ratio_p99": "99th percentile", "policy/log_ratio_max": "largest"}, log=True),
     _Plan("Gradient norm", "before clipping",
@@ -71,7 +71,10 @@ PLANS = (
         "time/sampling_s": "sampling", "time/update_s": "update", "time/assembly_s": "assembly"}),
 )  # fmt: skip
 STYLE = ("share", "limit", "log")
-ALWAYS_ZERO = ("policy/kl", "reward/length", "reward/language", "reward/format", "rollout/errored")
+ALWAYS_ZERO = (
+    "policy/kl", "reward/length", "reward/language", "reward/format", "rollout/errored",
+    "rollout/tool_faults",
+)  # fmt: skip
 """Left out where they are 0 in all steps: the run does without them."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from envgen.core.errors import EnvError, EnvgenError, SandboxError, VerifierError
+from envgen.core.errors import BrokenStepError, EnvError, EnvgenError, SandboxError, VerifierError
 from envgen.core.types import (
     Message,
     Sampling,
@@ -126,7 +126,7 @@ def run_episode(
     episode that runs out of them is scored as one without a submission. Seconds are the agent's own: what
     its tools took on the processor, and its tokens at ``TOKENS_PER_S``; no waiting for anything. An
     ``EnvError`` or ``VerifierError`` is tried again twice; then, like any ``PolicyError``, it makes the
-    episode count neither way. So is a step that raises anything else; after three such the episode scores 0.
+    episode count neither way; but after three ``BrokenStepError`` it scores 0.
 
     Args:
         env: reused between episodes.
@@ -153,8 +153,8 @@ def run_episode(
             return _result(env, policy, task_id, sample, seed, style, progress, stop, score, None)
         except (BudgetExceededError, CancelledPolicyError):
             raise
-        except (EnvError, VerifierError, SandboxError, _BrokenStepError) as error:
-            broken += isinstance(error, _BrokenStepError)
+        except (EnvError, VerifierError, SandboxError) as error:
+            broken += isinstance(error, BrokenStepError)
             usage = progress.usage  # what failed attempts cost is paid too
             failure: Exception = error
             logger.info("task %s sample %d, attempt %d: %s", task_id, sample, attempt + 1, error)
@@ -211,25 +211,9 @@ def _play(
         except ContextOverflowError:
             return StopReason.TOKEN_LIMIT, _UNSCORED
         progress.note(reply, len(messages))
-        _step(env, reply.message)
+        env.step(encode_message(reply.message))
     assert env.score is not None
     return env.stop, env.score
-
-
-class _BrokenStepError(Exception):
-    """A step raised what it must not."""
-
-
-def _step(env: EpisodeEnv, message: Message) -> None:
-    try:
-        env.step(encode_message(message))
-    except EnvgenError:
-        raise
-    except (
-        Exception
-    ) as error:  # whatever an action can bring about must not make its episode vanish
-        logger.exception("task %s: a step broke", env.task.id)
-        raise _BrokenStepError(f"a step broke: {type(error).__name__}: {error}") from error
 
 
 def _view(

@@ -18,7 +18,6 @@ from envgen.core.executor import Outcome, WorkerSpec
 logger = logging.getLogger(__name__)
 
 _AHEAD = 4
-_MAX_DEATHS = 20
 
 
 class ActorWorker:
@@ -91,7 +90,7 @@ class RayExecutor:
     def _work(
         self, ray: Any, worker: WorkerSpec, actors: list[_Actor], items: Iterator[Any]
     ) -> Iterator[Outcome]:
-        exhausted, deaths = False, 0
+        exhausted = False
         while True:
             for actor in sorted(actors, key=lambda a: len(a.under_way)):
                 while not exhausted and len(actor.under_way) < self.threads + _AHEAD:
@@ -110,14 +109,14 @@ class RayExecutor:
                 item = actor.under_way.get(reference)
                 try:
                     value, error = ray.get(reference)
-                except ray.exceptions.RayActorError as died:
-                    deaths += 1
-                    if deaths > _MAX_DEATHS:
-                        raise WorkerDiedError(f"{deaths} actors died; giving up") from died
+                except ray.exceptions.RayActorError:
                     logger.warning("an actor died; %d items were under way", len(actor.under_way))
                     lost = list(actor.under_way.values())
                     actor.under_way.clear()
                     actor.handle = self._spawn(ray, worker)
+                    ray.get(
+                        actor.handle.ready.remote()
+                    )  # one that can't begin is an error, and no item's
                     yield from (Outcome(i, error=WorkerDiedError("an actor died")) for i in lost)
                     break
                 del actor.under_way[reference]

@@ -6,6 +6,7 @@ with a planted hole, and unsolvable twins) are counted apart, and never into pas
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -64,6 +65,9 @@ class Evaluation(Record):
     """Mean tokens that the model wrote in a rollout."""
     canaries: CanaryReport | None
     """None: there was no canary."""
+    tool_faults: dict[str, int] = Field(default_factory=dict)
+    """What tools and verifiers did that no spec documents, most frequent first; at most ten texts. They count
+    against the environment."""
 
 
 class Comparison(Record):
@@ -145,6 +149,9 @@ def evaluate(
         clean_end_rate=_share(tallies, facts, "clean", "n", config, proportion=True),
         model_tokens=_share(tallies, facts, "tokens", "n", config),
         canaries=canary_report(everything, canaries, databases, config.bootstrap) if seen else None,
+        tool_faults=dict(
+            Counter(fault[:500] for one in everything for fault in one.faults).most_common(10)
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -317,6 +318,9 @@ def _draw(setup: _Setup, sampler: Sampler, config: TrainGRPOConfig, step: int) -
         told = sorted(set(drawn.errored))
         for text in told:
             logger.warning("step %d: an episode was left out: %s", step + 1, text)
+        faults = Counter(fault[:500] for one in drawn.trajectories for fault in one.faults)
+        for text, count in faults.most_common(3):
+            logger.warning("step %d: %d x a fault of the environment: %s", step + 1, count, text)
         if sum(setup.ranks.gather(len(drawn.trajectories))):
             return drawn
     raise ConfigError(

@@ -110,7 +110,7 @@ def everywhere(ranks: Ranks, drawn: Rollouts, table: RewardTable, figures: Figur
 
 DESCRIBED = (
     "groups/zero_variance", "rollout/model_tokens", "rollout/turns", "rollout/valid_calls",
-    "rollout/errored",
+    "rollout/errored", "rollout/tool_faults",
 )  # fmt: skip
 
 
@@ -128,6 +128,7 @@ def _described(drawn: Rollouts, table: RewardTable) -> dict[str, float]:
         float(np.mean(turns)),
         sum(one.valid for one in made) / max(1, calls),
         len(drawn.errored) / (len(drawn.errored) + len(made)),
+        sum(bool(one.faults) for one in drawn.trajectories) / len(made),
     )
     return dict(zip(DESCRIBED, values, strict=True))
 

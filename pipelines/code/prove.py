@@ -58,6 +58,8 @@ class BuildConfig(Record):
     variables: dict[Word, Label] = {}
     mounts: tuple[Mount, ...] = ()
     """Folders of this machine that installs may read, such as a local package index."""
+    reach: tuple[str, ...] = ()
+    """Hosts (``name`` or ``name:port``) that are not of the internet and that installs may reach."""
     cache_root: Path | None = None
     downloads: Path | None = None
     """Where installs keep what they have fetched, in a folder for each repository."""
@@ -191,6 +193,7 @@ class _Stage:
             certificates=self.build.certificates,
             variables=self.build.variables,
             mounts=self.build.mounts,
+            reach=self.build.reach,
             cache_root=self.build.cache_root,
         )
 

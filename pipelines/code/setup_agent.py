@@ -100,6 +100,7 @@ class Access(Record):
     certificates: Path | None = None
     variables: dict[str, str] = Field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
+    reach: tuple[str, ...] = ()
     cache_root: Path | None = None
 
     def arguments(self) -> dict[str, Any]:

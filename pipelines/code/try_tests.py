@@ -76,6 +76,7 @@ def try_tests(
             certificates=build.certificates,
             variables=build.variables,
             mounts=build.mounts,
+            reach=build.reach,
             downloads=build.downloads,
             cache_root=build.cache_root,
             log=log,

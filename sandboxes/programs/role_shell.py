@@ -12,6 +12,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import stat
 import time
 from importlib import import_module
@@ -23,8 +24,18 @@ STATE: dict[str, Any] = {}
 
 
 def prepare(config: dict[str, Any], files: list[int]) -> None:
-    """Keep the configuration, and the doors of the control group that programs are to enter."""
+    """Keep the configuration, and the doors of the control group that programs are to enter.
+
+    Where the configuration says ``listen``, the first file is the socket that wants a listener on that
+    address of this network namespace.
+    """
     STATE.update(config)
+    if "listen" in config:
+        with socket.socket(fileno=os.dup(files[0])) as wants, socket.socket() as listener:
+            listener.bind(tuple(config["listen"]))
+            listener.listen()
+            socket.send_fds(wants, [b"."], [listener.fileno()])
+        files = files[1:]
     STATE["doors"] = [os.dup(file) for file in files]
     if os.uname().sysname == "Linux":
         STATE["prctl"] = ctypes.CDLL(None).prctl

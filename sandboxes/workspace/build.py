@@ -1,10 +1,11 @@
 """Build a workspace: install with the network on, build with it off, freeze.
 
-The install runs as a user without rights in a sandbox that may write ``/env`` and has the network. It
-sees no more of this machine's files than a test does, but its network is not only the package indexes.
-In bubblewrap it is this machine's own, listeners on 127.0.0.1 and abstract sockets included; in docker
-the engine's bridge. How to reach the indexes is the caller's word: certificates and index settings are
-environment, and never part of what is built.
+The install runs as a user without rights in a sandbox that may write ``/env`` and sees no more of this
+machine's files than a test does. It reaches the internet, but nothing that listens on this machine's
+127.0.0.1 or on its abstract sockets; in bubblewrap it has a proxy and nothing else (``gateway.py``), so
+private networks are shut, too. In docker it has the engine's bridge, which leads to the local network and
+to what listens on the bridge's address. How to reach the indexes is the caller's word: certificates
+and index settings are environment, and never part of what is built.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def build_workspace(
     certificates: Path | None = None,
     variables: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
+    reach: Sequence[str] = (),
     downloads: Path | None = None,
     install_s: float = 1800.0,
     build_s: float = 1800.0,
@@ -92,6 +94,8 @@ def build_workspace(
         certificates: a PEM bundle that installs must trust, e.g. a proxy's.
         variables: settings for installs only, such as package indexes; part of no hash.
         mounts: folders of this machine that installs may read, such as a local package index.
+        reach: hosts (``name`` or ``name:port``) of private networks, or of this machine, that installs may
+            reach in bubblewrap, such as a private index.
         downloads: a folder in which installs keep what they have fetched. Whatever an install runs can
             change it, so let no two repositories share one.
         install_s: seconds one install command may take.
@@ -112,7 +116,7 @@ def build_workspace(
             return _reopened(place, layer, chosen, images.cache_id(cache_root))
         settings = dict(variables or {})
         with store.building(place, replace=True) as folder:
-            builder = Builder(recipe, layer, chosen, folder, log or (lambda _: None))
+            builder = Builder(recipe, layer, chosen, folder, reach, log or (lambda _: None))
             access = builder.access(certificates, mounts, downloads)
             # one install at a time writes a folder of downloads
             with store.locked(downloads, wait_s) if downloads else nullcontext():
@@ -173,10 +177,11 @@ class Builder:
         layer: layers.Layer,
         backend: str,
         folder: Path,
+        reach: Sequence[str],
         log: Callable[[str], None],
     ) -> None:
         self.recipe, self.layer, self.backend = recipe, layer, backend
-        self.folder, self.log = folder, log
+        self.folder, self.reach, self.log = folder, tuple(reach), log
         self.pins = recipe.pins
         self.shown: tuple[str, ...] = ()
         self._user = parts.default_user(backend)
@@ -227,7 +232,7 @@ class Builder:
         settings: Mapping[str, str],
         certificates: Path | None,
     ) -> Iterator[Box]:
-        """The sandbox of an install: the tree laid out, ``/env`` to be filled, the network open."""
+        """The sandbox of an install: the tree laid out, ``/env`` to be filled, the internet."""
         env, out = self._writable("env"), self._writable("out")
         pins = "".join(f"{pin}\n" for pin in self.recipe.pins)
         (env / Path(CONSTRAINTS).name).write_text(pins)
@@ -296,7 +301,8 @@ class Builder:
             self.recipe,
             limits=self._limits(),
             mounts=mounts,
-            network=network,
+            network="internet" if network else "none",
+            reach=self.reach,
             user=self._user,
         )
 

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Literal
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
 from envgen.core.errors import SandboxError, WorkspaceError
@@ -126,7 +127,8 @@ class Box:
         *,
         limits: Limits | None = None,
         mounts: Sequence[Mount] = (),
-        network: bool = False,
+        network: Literal["none", "internet"] = "none",
+        reach: Sequence[str] = (),
         image: str | None = None,
         user: int | None = None,
     ) -> None:
@@ -145,7 +147,8 @@ class Box:
         spec = SandboxSpec(
             root=layer.root if backend == "bubblewrap" else None,
             image=image or layer.image if backend == "docker" else None,
-            network="full" if network else "none",
+            network=network,
+            reach=tuple(reach),
             cpu=(limits.wall_s or recipe.test_s) * 4,
             memory_bytes=memory,
             address_bytes=max(ADDRESS_BYTES, memory),

@@ -41,6 +41,7 @@ def workshop(
     certificates: Path | None = None,
     variables: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
+    reach: Sequence[str] = (),
     cache_root: Path | None = None,
 ) -> Iterator[Workshop]:
     """A sandbox as ``build_workspace`` would install ``recipe`` in, before its first command.
@@ -51,7 +52,7 @@ def workshop(
     chosen = parts.choose_backend(backend, layer)
     place = store.code_folder(cache_root) / f"workshop-{secrets.token_hex(6)}"
     with store.locked(place, _WAIT_S), store.scratch(place) as folder:
-        builder = Builder(recipe, layer, chosen, folder, lambda _: None)
+        builder = Builder(recipe, layer, chosen, folder, reach, lambda _: None)
         access = builder.access(certificates, mounts, None)
         with builder.installing(tree, access, dict(variables or {}), certificates) as box:
             yield Workshop(box, builder)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cli_runs import Cli
-from tiny_dataset import write_tiny_dataset
+from tiny_dataset import TOOLS_SOURCE, write_tiny_dataset
 
 from envgen.core.canonical import dumps
 from envgen.pipelines.canaries import canary_id
@@ -38,6 +38,24 @@ def evaluate(cli: Cli, data: Path, model: str) -> tuple[int, str, dict[str, Any]
     told = json.loads((data.parent / "told.json").read_text())
     report: dict[str, Any] = told["temperatures"]["0.0"]["canaries"]
     return said.code, said.out, report
+
+
+def test_the_evaluation_tells_what_tools_did_wrong(cli: Cli, tmp_path: Path) -> None:
+    broken = TOOLS_SOURCE.replace(
+        "def get_hotel(db, *, name):\n", "def get_hotel(db, *, name):\n    1 / 0\n", 1
+    )
+    data = write_tiny_dataset(tmp_path / "ds", tools_source=broken).path
+    script = tmp_path / "script.json"
+    call = {"id": "c", "name": "get_hotel", "arguments": {"name": "Lotus Inn"}}
+    script.write_text(json.dumps([{"role": "assistant", "content": "", "tool_calls": [call]}]))
+    said = cli(
+        "eval", "--data", data, "--split", "all", "--model", f"scripted:{script}", "--temperature", 0,
+        "--out", tmp_path / "played", "--json", tmp_path / "told.json",
+    )  # fmt: skip
+    assert said.code == 0, said
+    assert "a fault of the environment" in said.err
+    faults = json.loads((tmp_path / "told.json").read_text())["temperatures"]["0.0"]["tool_faults"]
+    assert [("ZeroDivisionError" in fault, count) for fault, count in faults.items()] == [(True, 4)]
 
 
 def test_canaries_are_made_and_counted(cli: Cli, source: Path, tmp_path: Path) -> None:

@@ -51,6 +51,26 @@ def test_a_dead_worker_costs_its_items_only() -> None:
     assert len(died) <= 6
 
 
+@pytest.mark.slow  # 23 processes start
+def test_however_many_workers_die_every_item_has_an_outcome() -> None:
+    items = [666] * 21
+    outcomes = list(LocalExecutor(processes=2, ahead=0).run(SQUARES, [*items, 3]))
+    assert [o.item for o in outcomes if isinstance(o.error, WorkerDiedError)] == items
+    assert [o.value[0] for o in outcomes if o.error is None] == [9]
+
+
+def test_workers_that_die_before_they_are_open_are_this_machines_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envgen.core.executor._MAX_UNOPENED", 4)
+    spec = WorkerSpec("workers:stillborn", {"folder": str(tmp_path), "births": 3})
+    outcomes = list(LocalExecutor(processes=1).run(spec, [1, 2]))
+    assert sorted((o.item, o.value) for o in outcomes) == [(1, 1), (2, 2)]
+    spec = WorkerSpec("workers:stillborn", {"folder": str(tmp_path), "births": 1000})
+    with pytest.raises(WorkerDiedError, match=r"4 worker processes in a row .* exit code 7"):
+        list(LocalExecutor(processes=2).run(spec, [1, 2]))
+
+
 @pytest.mark.parametrize("executor", FORMS, ids=str)
 def test_a_worker_that_cannot_open_is_an_error(executor: LocalExecutor) -> None:
     with pytest.raises(RuntimeError, match="no luck"):

@@ -11,22 +11,25 @@ import toy_python
 from gymnasium.error import ResetNeeded
 
 import envgen
-from envgen.core.errors import ConfigError
+from envgen.core.errors import ConfigError, ToolsDiedError
 from envgen.core.types import Message, SourceKind, StopReason, ToolCall
 from envgen.environments.check import JUNK
 from envgen.environments.code import CodeEnv
+from envgen.environments.code_hosts import code_hosts_for
 from envgen.environments.families import make_env
 from envgen.policies.registry import PolicyConfig
 from envgen.policies.scripted import ScriptedPolicy
 from envgen.rollout.episode import run_episode
 from envgen.rollout.run import RolloutConfig
 from envgen.rollout.task_tools import TaskTools
+from envgen.sandboxes import cgroups
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.dataset import Dataset
 
 pytestmark = pytest.mark.bwrap
 TASK = "toy__shop-7"
 FIX = "price * count"
+FILL = "head -c 1G /dev/zero > /work/full; head -c 1G /dev/zero > /tmp/full; true"
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,35 @@ def test_nothing_done_scores_nothing(env: CodeEnv) -> None:
         f"fail_to_pass: {name} is {status}"
         for name, status in zip(toy_python.FAIL_TO_PASS, ("fail", "missing"), strict=True)
     )
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["twice", "once"])
+def test_an_agent_that_fills_its_sandbox_to_death_scores_0(
+    env: CodeEnv, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """Files that take all its memory leave no room for any program; a fresh sandbox ends likewise."""
+    if reason := cgroups.unavailable():
+        pytest.skip(reason)
+    hosts = code_hosts_for(dataset, "bubblewrap")
+    where = env.task.environment_id
+    built = hosts.workspace(where)
+    small = built.recipe.model_copy(update={"memory_bytes": 256 << 20, "disk_bytes": 256 << 20})
+    monkeypatch.setitem(hosts._workspaces, where, built.model_copy(update={"recipe": small}))
+    assert bash(env, "echo begun") == "begun\n"
+    if not again:  # what comes next, the machine's other programs have brought about
+        assert env._places._place is not None
+        with pytest.raises(ToolsDiedError):
+            env._places._place.run("bash", {"command": FILL})
+        assert bash(env, "echo alive") == "alive\n"
+        assert (env.stop, env._places.deaths) == (None, 1)
+        return
+    observation, reward, terminated, _, info = env.step(
+        json.dumps({"tool_calls": [{"name": "bash", "arguments": {"command": FILL}}]})
+    )
+    assert json.loads(observation)["error"] == "sandbox_died"
+    assert (reward, terminated, info["stop"]) == (0.0, True, "sandbox_died")
+    assert info["reasons"] == ["sandbox_died"]
+    assert env._places.deaths == 2
 
 
 def test_solution_tests_and_future_are_not_inside(env: CodeEnv, dataset: Dataset) -> None:

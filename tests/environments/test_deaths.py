@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.error import ResetNeeded
 from hostile import alive, descendants
 from tiny_dataset import CHEAPEST_VERIFIER, TOOLS_SOURCE, write_tiny_dataset
 
-from envgen.core.errors import VerifierError
+from envgen.core.errors import EnvError, VerifierError
 from envgen.core.types import Message, StopReason, ToolCall, Trajectory
 from envgen.environments.general import GeneralEnv
 from envgen.environments.hosts import close_hosts, hosts_for
@@ -229,6 +230,19 @@ class Breaking(GeneralEnv):
             self.left -= 1
             raise ArithmeticError("a fault of the host")
         return super()._run(name, arguments)
+
+
+def test_a_step_that_breaks_raises_an_error_of_ours_and_ends_the_episode(
+    sabotaged: Dataset,
+) -> None:
+    env = Breaking(sabotaged, backend="inline")
+    env.reset(options={"task_id": "tiny-cheapest"})
+    with pytest.raises(EnvError, match="ArithmeticError: a fault of the host"):
+        env.step(action("get_hotel", name="Lotus Inn"))
+    assert env.stop is StopReason.ERROR
+    with pytest.raises(ResetNeeded):
+        env.step(action("get_hotel", name="Lotus Inn"))
+    env.close()
 
 
 @pytest.mark.parametrize("times", [2, 3])

@@ -38,6 +38,16 @@ def broken() -> Iterator[Any]:
 
 
 @contextmanager
+def stillborn(folder: str, births: int) -> Iterator[Callable[[int], int]]:
+    """Dies before it is open, until so many have been born."""
+    born = len(list(Path(folder).iterdir()))
+    if born < births:
+        (Path(folder) / str(os.getpid())).touch()
+        os._exit(7)
+    yield lambda item: item
+
+
+@contextmanager
 def surroundings() -> Iterator[Callable[[int], tuple[str | None, str, int, str]]]:
     """Where a worker finds itself: its main file, the end of its path, -O, what stdin says."""
     main = getattr(sys.modules["__main__"], "__file__", None)

@@ -99,6 +99,15 @@ def test_figures_are_means_over_tasks() -> None:
     assert trips.clusters == 2
 
 
+def test_what_tools_did_wrong_is_counted() -> None:
+    found = evaluate(
+        [*rollouts(PASSES), *rollouts([[1, 1]], faults=("a", "b" * 600)), spoiled("t-5")],
+        FACTS,
+        CONFIG,
+    )
+    assert found.tool_faults == {"a": 2, "b" * 500: 2}
+
+
 def test_form_and_length() -> None:
     half = [rollout(f"t-{i}", True, tokens=10 * i, valid=i % 4 != 0) for i in range(8)]
     found = evaluate(half, FACTS, CONFIG)

@@ -14,7 +14,10 @@ from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
 from envgen.core.types import Message, Score, StopReason, ToolCall, Trajectory, TrajectoryError
+from envgen.train.figures import Figures
+from envgen.train.grpo_told import everywhere
 from envgen.train.length_penalty import length_shares, ranked_shares
+from envgen.train.parallel import Alone
 from envgen.train.rewards import (
     DomainRewards,
     RewardConfig,
@@ -24,6 +27,7 @@ from envgen.train.rewards import (
     permuted_totals,
     total_rewards,
 )
+from envgen.train.rollouts import Rollouts
 
 ENGLISH = "I looked at all of the hotels and this one is the cheapest."
 GERMAN = "Ich habe alle Hotels verglichen, und dieses ist das günstigste."
@@ -75,6 +79,14 @@ def test_defaults_rank_passing_rollouts_by_length() -> None:
     assert table.metrics()["reward/outcome"] == pytest.approx(0.6)
     assert all(part.dtype == np.float32 for part in table.columns().values())
     assert not any(np.signbit(part[part == 0]).any() for part in table.columns().values())
+
+
+def test_a_step_tells_in_how_many_rollouts_tools_were_at_fault() -> None:
+    played = [rollout(v) for v in (1, 0, 0, 0)]
+    played[1] = played[1].model_copy(update={"faults": ("it broke", "again")})
+    drawn = Rollouts(trajectories=played, rows=[], group_I=np.zeros(4, np.int64), errored=())
+    told = everywhere(Alone(), drawn, rewards(played, [1] * 4), Figures())
+    assert told.described["rollout/tool_faults"] == 0.25
 
 
 def test_groups_are_ranked_apart_and_failing_groups_not_at_all() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import package_index
 import pytest
@@ -82,6 +83,7 @@ def _build(recipe: Recipe, tree: Path, cache: Path, index: str) -> Workspace:
         backend="bubblewrap",
         cache_root=cache,
         variables={"UV_DEFAULT_INDEX": index, "UV_CONCURRENT_DOWNLOADS": "2"},
+        reach=(urlsplit(index).netloc,),
     )
 
 

@@ -1,0 +1,242 @@
+"""The way out of a sandbox with ``network="internet"``: a proxy on this side of an empty network namespace.
+
+The sandbox's zygote opens a listener on ``ADDRESS`` inside and hands it out before any program runs; this
+process accepts from it. So what a program does not ask the proxy for it does not get, and nothing has
+to be installed: package managers, git and curl find the proxy by its variables. Names are looked up here.
+Connections go to addresses of the internet only: not to this machine's own, nor to those of private
+networks, link-local ones (a cloud's metadata) and the like, unless ``reach`` names the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from ipaddress import IPv4Address, ip_address, ip_network
+from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+logger = logging.getLogger(__name__)
+
+ADDRESS = ("127.0.0.1", 3128)
+"""Of the proxy, as a sandbox sees it."""
+MOST = 128
+"""Connections at a time; any other is refused."""
+_HEAD_BYTES = _CHUNK = 1 << 16
+_HEAD_S = 60.0
+_CONNECT_S = 20.0
+_CLOSED = tuple(
+    ip_network(block)
+    for block in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carriers' private range, and a cloud's metadata
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # a cloud's host, seen from its machines
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "224.0.0.0/3",
+    )
+)
+_OPEN = ip_network("2000::/3")
+"""What of IPv6 is the internet."""
+_SCHEMES = ("http", "https")
+_OF_ONE_HOP = ("connection", "keep-alive", "proxy-connection", "proxy-authorization")
+
+
+class Host(NamedTuple):
+    """A host, and its port if only that one is meant."""
+
+    name: str
+    port: int | None = None
+
+
+class Request(NamedTuple):
+    """What a client wants of the proxy."""
+
+    name: str
+    port: int
+    head: bytes
+    """What the server is to get first; empty: a tunnel is wanted."""
+
+
+class RefusedError(Exception):
+    """A request that gets an answer and no connection."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def host(text: str) -> Host:
+    """Read ``name``, ``name:port`` or ``[address]:port``. Raises ValueError."""
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname or parts.netloc != text or "@" in text:
+        raise ValueError(f"{text!r} is neither a host nor host:port")
+    return Host(parts.hostname, parts.port)
+
+
+def hosts(texts: Iterable[str]) -> frozenset[Host]:
+    """Read several. Raises ValueError."""
+    return frozenset(map(host, texts))
+
+
+def is_internet(address: str) -> bool:
+    """Whether an address is of the internet, and not this machine's."""
+    found = ip_address(address)
+    if not isinstance(found, IPv4Address):
+        embedded = found.ipv4_mapped or found.sixtofour or (found.teredo and found.teredo[1])
+        if embedded:
+            return is_internet(str(embedded))
+        if found not in _OPEN:
+            return False
+    return not any(found in block for block in _CLOSED) and not _is_own(str(found))
+
+
+def _is_own(address: str) -> bool:
+    """Whether packets to it would come from it. None is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((address, 9))
+        except OSError:  # no way there
+            return False
+        return bool(ip_address(probe.getsockname()[0]) == ip_address(address))
+
+
+class Gateway:
+    """Serves a listener of another network namespace, in a thread, until it is closed.
+
+    Args:
+        listener: is its own from now on.
+        reach: hosts that may be at any address.
+    """
+
+    def __init__(self, listener: socket.socket, reach: Collection[Host] = ()) -> None:
+        self._listener = listener
+        self._reach = frozenset(reach)
+        self._open = 0
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="envgen-gateway", daemon=True)
+        self._thread.start()
+
+    def variables(self, known: Mapping[str, str]) -> dict[str, str]:
+        """What tells programs of the proxy; ``known`` variables may hold options for Java already.
+
+        ``127.0.0.1`` is the sandbox's own, unless it is to be reached.
+        """
+        name, port = ADDRESS
+        url = f"http://{name}:{port}"
+        own = sorted({"localhost", "127.0.0.1", "::1"} - {one.name for one in self._reach})
+        java = [known.get("JAVA_TOOL_OPTIONS", "")]
+        java += [f"-D{kind}.proxyHost={name} -D{kind}.proxyPort={port}" for kind in _SCHEMES]
+        java += [f"-Dhttp.nonProxyHosts={'|'.join(own).replace('::1', '[::1]')}"]
+        java += [
+            "-Daether.connector.http.useSystemProperties=true"
+        ]  # Maven from 3.9 on asks for it
+        return {
+            **{f"{kind}_proxy": url for kind in _SCHEMES},
+            **{f"{kind}_PROXY".upper(): url for kind in _SCHEMES},
+            **dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(own)),
+            "JAVA_TOOL_OPTIONS": " ".join(java).strip(),
+        }
+
+    def close(self) -> None:
+        """End every connection. May be called again."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_CONNECT_S)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._answer, sock=self._listener, limit=_HEAD_BYTES)
+        await self._stop.wait()
+        server.close()
+
+    async def _answer(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        self._open += 1
+        try:
+            if self._open > MOST:
+                raise RefusedError(503, f"more than {MOST} connections")
+            await self._forward(near, back)
+        except RefusedError as error:
+            logger.info("refused: %s", error)
+            why = f"{error}\n".encode(errors="replace")
+            head = f"HTTP/1.1 {error.status} {error}\r\nContent-Length: {len(why)}\r\n"
+            back.write(head.encode(errors="replace") + b"Connection: close\r\n\r\n" + why)
+        finally:
+            self._open -= 1
+            back.close()
+
+    async def _forward(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        try:
+            head = await asyncio.wait_for(near.readuntil(b"\r\n\r\n"), _HEAD_S)
+            wanted = request(head)
+        except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError) as error:
+            raise RefusedError(400, "this is no request to a proxy") from error
+        far, out = await self._connect(wanted)
+        try:
+            if wanted.head:
+                out.write(wanted.head)
+            else:
+                back.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_copy(near, out))
+                both.create_task(_copy(far, back))
+        except* OSError:  # one side is gone
+            pass
+        finally:
+            out.close()
+
+    async def _connect(self, wanted: Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        name, port, _ = wanted
+        try:
+            found = await self._loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise RefusedError(502, f"{name}: {error}") from error
+        addresses = [str(one[4][0]) for one in found]
+        if not self._reach & {Host(name), Host(name, port)}:
+            addresses = [address for address in addresses if is_internet(address)]
+        for address in addresses:
+            with contextlib.suppress(OSError, TimeoutError):
+                return await asyncio.wait_for(asyncio.open_connection(address, port), _CONNECT_S)
+        if addresses:
+            raise RefusedError(502, f"{name}:{port} does not answer")
+        why = f"{name} is this machine or of a private network; ENVGEN_REACH={name}:{port} opens it"
+        raise RefusedError(403, why)
+
+
+def request(head: bytes) -> Request:
+    """Read a request to a proxy. Raises ValueError."""
+    line, *fields = head.decode("latin-1").split("\r\n")[:-2]
+    method, target, _ = line.split(" ")
+    if method == "CONNECT":
+        wanted = host(target)
+        if not wanted.port:
+            raise ValueError("no port")
+        return Request(wanted.name, wanted.port, b"")
+    parts = urlsplit(target)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("no address of a page")
+    # the server is to close: what comes next on this connection may be for another
+    kept = [field for field in fields if field.partition(":")[0].strip().lower() not in _OF_ONE_HOP]
+    path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    first = "\r\n".join([f"{method} {path} HTTP/1.1", *kept, "Connection: close", "", ""])
+    return Request(parts.hostname, parts.port or 80, first.encode("latin-1"))
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while part := await source.read(_CHUNK):
+        sink.write(part)
+        await sink.drain()
+    if sink.can_write_eof():
+        sink.write_eof()
