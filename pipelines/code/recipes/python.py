@@ -138,8 +138,7 @@ def _pip(cutoff: str | None, words: list[str], backends: list[str]) -> str:
     cut = f"{install} --exclude-newer {cutoff} {said}"
     ways = [f"uv {cut}", f"uv --config-file {_LOOSE} {cut}"]
     if backends:
-        loose = f"uv --config-file {_LOOSE} {install} --exclude-newer {cutoff}"
-        put = f"{loose} --target {_BACKENDS} {shlex.join(backends)}"
+        put = f"env -u UV_EXCLUDE_NEWER uv {install} --target {_BACKENDS} {shlex.join(backends)}"
         have = f"{{ [ -d {_BACKENDS} ] || {put}; }}"
         ways.append(f"{{ {have} && PYTHONPATH={_BACKENDS} uv {cut} --no-build-isolation; }}")
     return " || ".join(ways)
