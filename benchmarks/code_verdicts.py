@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envgen.core.code_types import CodeTests
 from envgen.core.errors import EnvgenError
 from envgen.core.surrogates import to_bytes
+from envgen.core.types import Score
 from envgen.environments.code_hosts import CodeHosts
 from envgen.pipelines.code.verdicts import REHEARSALS, prove_verdicts, verdict_gate
 from envgen.sandboxes.workspace import Workspace
@@ -31,6 +33,7 @@ from envgen.verifiers.lookalikes.judging import Examiner
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "helpers"))
+_TIMES = 3
 ANYTHING = "a value equals everything"
 ATTACKS = (
     "reports of the hidden file are flipped",
@@ -55,6 +58,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10**6, help="Tasks of each dataset.")
     parser.add_argument("--attacks", type=int, default=len(ATTACKS), help="The first so many.")
     parser.add_argument("--rehearsals", type=int, default=REHEARSALS)
+    parser.add_argument("--anew", action="store_true", help="Prove what has questions, too.")
     options = parser.parse_args()
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
     known = {row["task"] for row in rows}
@@ -64,7 +68,8 @@ def main() -> None:
         names = [name for name in dataset.own_task_ids if name not in known]
         for name in names[: options.most]:
             try:
-                rows.append(row(hosts, name, ATTACKS[: options.attacks], options.rehearsals))
+                chosen = ATTACKS[: options.attacks]
+                rows.append(row(hosts, name, chosen, options.rehearsals, anew=options.anew))
             except EnvgenError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
@@ -72,20 +77,22 @@ def main() -> None:
             options.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def row(hosts: CodeHosts, name: str, attacks: Sequence[str], rehearsals: int) -> dict[str, Any]:
+def row(
+    hosts: CodeHosts, name: str, attacks: Sequence[str], rehearsals: int, *, anew: bool = False
+) -> dict[str, Any]:
     """What one task's verdicts are worth."""
     task = hosts.task(name)
     workspace = hosts.workspace(task.public.environment_id)
     gold, tests = to_bytes(task.gold_patch), task.tests
     spent = 0.0
-    if not tests.verdicts:
+    if anew or not tests.verdicts:
         bare = tests.model_copy(update={"canary_files": ()})
         proven = prove_verdicts(workspace, bare, gold, rehearsals=rehearsals)
         tests, spent = proven.tests, proven.tests_s
-    plain = run_tests(workspace, exam_of(tests), gold)
-    started = time.monotonic()
-    score = CodeVerifier(workspace, tests).verify_patch(gold)
-    judged_s = time.monotonic() - started
+    timed = [_timed(workspace, tests, gold) for _ in range(_TIMES)]
+    score = timed[0].score
+    plain_s = statistics.median(one.plain_s for one in timed)
+    judged_s = statistics.median(one.judged_s for one in timed)
     gate = verdict_gate(tests)
     return {
         "task": name,
@@ -96,11 +103,25 @@ def row(hosts: CodeHosts, name: str, attacks: Sequence[str], rehearsals: int) ->
         "copies": tests.copies,
         "gold": score.value,
         "gold_reasons": list(score.reasons[:2]),
-        "plain_s": round(plain.wall_s, 2),
+        "plain_s": round(plain_s, 2),
         "judged_s": round(judged_s, 2),
         "proving_s": round(spent, 2),
         "attacks": dict(attacked(workspace, tests, gold, attacks)),
     }
+
+
+class _Timed(NamedTuple):
+    plain_s: float
+    judged_s: float
+    score: Score
+
+
+def _timed(workspace: Workspace, tests: CodeTests, gold: bytes) -> _Timed:
+    """A plain run and a judgement, one after the other: other work on the machine slows both."""
+    plain = run_tests(workspace, exam_of(tests), gold)
+    started = time.monotonic()
+    score = CodeVerifier(workspace, tests).verify_patch(gold)
+    return _Timed(plain.wall_s, time.monotonic() - started, score)
 
 
 def attacked(

@@ -71,6 +71,7 @@ def exam_of(tests: CodeTests) -> Exam:
         alarms=tests.alarms,
         registered=tests.registered,
         only=tests.only,
+        near=tests.near,
     )
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import Field
@@ -31,7 +32,7 @@ from envgen.verifiers.junit.sources import MAX_BYTES, MAX_FILES
 from envgen.verifiers.lookalikes.gutting import changed_lines, gutted, touched_functions
 from envgen.verifiers.program_canaries import ALARMS
 from envgen.verifiers.runners import runner
-from envgen.verifiers.runners.base import Canaries, Registering, Runner
+from envgen.verifiers.runners.base import Canaries, Registering, Runner, Terse, joined
 
 BUILD_S = 1800.0
 _LIST_S = 60.0
@@ -54,6 +55,8 @@ class RunStatus(StrEnum):
     """The runner left no report, or a broken one: its tests are unknown."""
     FORGED = "forged"
     """The report lacks a canary, or has the wrong verdict on one."""
+    NOT_LOADED = "not_loaded"
+    """The runner says why the canaries are missing: their folder can't be loaded."""
 
 
 class TestRun(Record):
@@ -94,6 +97,8 @@ class Exam(Record):
     """Regular expressions; what the change touches of such paths is put back, too."""
     only: tuple[str, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
+    near: tuple[str, ...] = ()
+    """A test file beside which the canaries go; empty: into the folder that has most tests."""
     canary_files: tuple[str, ...] | None = None
     """Test files that get alarms (C and C++). None: those of the test patch."""
     bare_files: tuple[str, ...] = ()
@@ -260,7 +265,7 @@ class _Run:
         except WorkspaceError as error:
             raise VerifierError(f"the tests can't be set: {error}", error.hint) from error
         if self.canaries is None:
-            self.canaries = self.runner.canaries(self.nonce, _Files(self.opened))
+            self.canaries = self.runner.canaries(self.nonce, _Files(self.opened), self.exam.near)
             sources = self._test_sources()
             language, alarms = self.recipe.language, self.exam.alarms
             self.armed = program_canaries.arm(language, sources, self.variable, alarms)
@@ -305,6 +310,9 @@ class _Run:
         if self._canaries_unbuilt(report):
             reason = f"the tests around the canaries: {_tail(done)}"
             return TestRun(status=RunStatus.NOT_BUILT, reason=reason, tests_s=seconds)
+        if where := self._not_loaded(report):
+            reason = f"the runner can't load {where!r}: {_tail(done)}"
+            return TestRun(status=RunStatus.NOT_LOADED, reason=reason, tests_s=seconds)
         fault = self._canary_fault(report) or self._registration_fault(report)
         alarms: dict[str, tuple[str, ...]] = {}
         if not fault and self.armed and self.exam.canaries:
@@ -328,7 +336,10 @@ class _Run:
         assert self.canaries is not None
         only = (*self.exam.only, *self.canaries.files) if self.exam.only else ()
         moment = datetime.now(UTC)
-        line = self.runner.shell(folder, only, self.recipe.options)
+        options = self.recipe.options
+        if self.exam.rendered and isinstance(self.runner, Terse):  # most of it is meant to fail
+            options = joined(options, self.runner.terse)
+        line = self.runner.shell(folder, only, options)
         done = self.opened.shell(line, self.recipe.test_s, variables)
         if done.timed_out:
             return done, None, f"stopped after {done.wall_s:.0f} s: {_tail(done)}"
@@ -401,6 +412,18 @@ class _Run:
             return False
         package = self.canaries.passing.rpartition("::")[0]
         return f"{package}::{UNBUILT}" in statuses
+
+    def _not_loaded(self, report: TestReport) -> str:
+        """What the report says can't be loaded, of the canaries' file and folders, where they are missing."""
+        assert self.canaries is not None
+        statuses = report.statuses()
+        seen = {self.canaries.passing, self.canaries.failing}.intersection(statuses)
+        if seen or not self.exam.canaries:
+            return ""
+        paths = {str(one) for file in self.canaries.files for one in PurePosixPath(file).parents}
+        paths |= self.canaries.files.keys()
+        broken = (id_.partition("::")[0] for id_, one in statuses.items() if one is Status.ERROR)
+        return next((where for where in broken if where in paths), "")
 
     def _canary_fault(self, report: TestReport) -> str:
         """What is wrong with the verdicts on the canaries; empty when nothing is."""

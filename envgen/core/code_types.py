@@ -231,6 +231,8 @@ class CodeTests(Record):
     """Test -> a digest of what the build files register as it, where they do (CTest, Meson)."""
     only: tuple[RepositoryFile, ...] = ()
     """Run these test files only, where the runner can; empty: all."""
+    near: tuple[Label, ...] = ()
+    """A test file beside which canaries are collected; empty: in the folder that has most tests."""
     fail_to_pass: tuple[TestId, ...] = Field(min_length=1)
     pass_to_pass: tuple[TestId, ...] = ()
     unstable: tuple[TestId, ...] = ()

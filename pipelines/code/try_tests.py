@@ -85,7 +85,8 @@ def try_tests(
             if log:
                 log("run the tests")
             run = run_tests(workspace, Exam())
-            if run.status is RunStatus.FORGED:  # what the canaries say is a matter of proving
+            # what the canaries say is a matter of proving
+            if run.status in (RunStatus.FORGED, RunStatus.NOT_LOADED):
                 reason, run = run.reason, run_tests(workspace, Exam(canaries=False))
                 run = run.model_copy(update={"reason": f"instances can't be proven here: {reason}"})
         finally:

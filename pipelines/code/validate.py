@@ -9,6 +9,7 @@ one time in twenty 86 % of the time.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -30,6 +31,9 @@ from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests, touch
 logger = logging.getLogger(__name__)
 
 Log = Callable[[str], None]
+_TEST_NAME = re.compile(r"^(?!conftest\.).*(?:test|spec).*\.\w+$", re.IGNORECASE)
+_MOST_PLACES = 2
+"""Folders that canaries are tried in, beside the usual one."""
 _GARBAGE = b'envgen: this file is broken on purpose ((( {{{ "\n'
 
 
@@ -117,8 +121,7 @@ class _Prover:
         files = tuple(dict.fromkeys((*test_files, *touched)))
         only = self._runnable(touched) if self.config.only_touched else ()
         exam = Exam(test_patch=self.test_patch, test_files=files, test_paths=test_paths, only=only)
-        exam, base = self._first_base(self._with_canaries(exam))
-        comparison = self._compare(exam, base, touched)
+        exam, comparison = self._placed(self._with_canaries(exam), touched)
         if not comparison.fail_to_pass:
             raise self._without_fail_to_pass(exam, comparison)
         self._check_names(comparison)
@@ -133,6 +136,7 @@ class _Prover:
             alarms=self._known_alarms(comparison),
             registered=self._known_registered(comparison),
             only=exam.only,
+            near=exam.near,
             fail_to_pass=comparison.fail_to_pass,
             pass_to_pass=comparison.pass_to_pass,
             unstable=comparison.unstable,
@@ -159,21 +163,41 @@ class _Prover:
         endings = SOURCE_SUFFIXES[self.workspace.recipe.language]
         return tuple(path for path in paths if path.endswith(endings))
 
-    def _first_base(self, exam: Exam) -> tuple[Exam, TestReport]:
-        """A run of the base; of all tests, if the patch's files have none that passes there."""
-        if self.base_files.intersection(exam.only):
+    def _placed(self, exam: Exam, touched: Sequence[str]) -> tuple[Exam, Comparison]:
+        """Compare, with canaries in the first folder whose tests are collected in each state."""
+        first: RejectedError | None = None
+        for near in ((), *self._places(touched)):
+            placed = exam.model_copy(update={"near": near})
             try:
-                return exam, self._base(exam)
+                return placed, self._compare(placed, touched)
             except RejectedError as error:
-                if error.reason is not Reason.NO_TESTS:
+                if error.reason is not Reason.CANARIES:
                     raise
-        exam = exam.model_copy(update={"only": ()})
-        return exam, self._base(exam)
+                first = first or error
+                self.log(f"the canaries of {near or 'the usual folder'} are not collected")
+            self.canary_files, self.alarms, self.registered = None, None, None
+        assert first is not None
+        raise first
 
-    def _compare(self, exam: Exam, first: TestReport, touched: Sequence[str]) -> Comparison:
+    def _places(self, touched: Sequence[str]) -> list[tuple[str]]:
+        """A test file of each folder that may be tried beside the usual one: the patch's own come first."""
+        folders: dict[str, list[str]] = {}
+        for path in sorted(self._runnable([*self.base_files])):
+            folder, _, name = path.rpartition("/")
+            if _TEST_NAME.search(name):
+                folders.setdefault(folder, []).append(path)
+        usual = max(folders, key=lambda folder: len(folders[folder]), default="")
+        own = [path.rpartition("/")[0] for path in touched]
+        by_size = sorted(folders, key=lambda folder: -len(folders[folder]))
+        order = [folder for folder in dict.fromkeys((*own, *by_size)) if folder in folders]
+        return [(folders[folder][0],) for folder in order if folder != usual][:_MOST_PLACES]
+
+    def _compare(self, exam: Exam, touched: Sequence[str]) -> Comparison:
         """One run of each state at first: what falls then needs no more of them."""
-        base = [first]
+        base = [self._base(exam)]
         after = [self._after(exam)]
+        if not any(case.status is Status.PASS for run in (*base, *after) for case in run.cases):
+            raise RejectedError(Reason.NO_TESTS, f"{len(after[0].cases)} tests, none passes")
         before = [self._before(exam)]
         self.comparison = compare(merge(base), merge(before), merge(after), touched)
         if not self.comparison.fail_to_pass:
@@ -222,11 +246,18 @@ class _Prover:
             raise RejectedError(Reason.UNSTABLE, str(error)) from error
 
     def _base(self, exam: Exam) -> TestReport:
-        run = self._run("base", Exam(only=tuple(sorted(self.base_files.intersection(exam.only)))))
+        """Of the base commit; nothing is run where the test patch brings all test files."""
+        only = tuple(sorted(self.base_files.intersection(exam.only)))
+        if exam.only and not only:
+            return _NO_TESTS
+        try:
+            run = self._run("base", Exam(only=only, near=exam.near))
+        except RejectedError as error:
+            if error.reason is not Reason.NO_TESTS:
+                raise
+            return _NO_TESTS
         if run.report is None:
             raise RejectedError(_BASE_REASONS.get(run.status, Reason.BASE_RUN), _told(run))
-        if not any(case.status is Status.PASS for case in run.report.cases):
-            raise RejectedError(Reason.NO_TESTS, f"{len(run.report.cases)} tests, none passes")
         return run.report
 
     def _before(self, exam: Exam) -> TestReport | None:
@@ -361,7 +392,8 @@ class _Prover:
         )
 
 
-_CANARIES = {RunStatus.FORGED: Reason.CANARIES}
+_CANARIES = dict.fromkeys((RunStatus.FORGED, RunStatus.NOT_LOADED), Reason.CANARIES)
+_NO_TESTS = TestReport(cases=())
 _BASE_REASONS = {RunStatus.NOT_BUILT: Reason.INSTALL, **_CANARIES}
 
 

@@ -23,7 +23,7 @@ class Reason(StrEnum):
     INSTALL = "install"
     """Dependencies can't be had, or a build command fails on the base commit."""
     NO_TESTS = "no_tests"
-    """The base commit has no test that passes, or no file that its runner takes for tests."""
+    """No test passes, with the gold patch either, or no file is one that the runner takes for tests."""
     BASE_RUN = "base_run"
     """The tests of the base commit hang, or leave no report."""
     CANARIES = "canaries"

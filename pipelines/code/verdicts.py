@@ -43,8 +43,10 @@ _TRIED = 9
 """Options of a site that are tried at first, the true one among them."""
 _COPIES = (16, 8)
 _MOST_HALVES = 3
-_MIN_TESTS = 160
-"""Copies that are always allowed, all together."""
+_MIN_TESTS = 32
+"""Copies of all questions that are always allowed: a start of the runner takes longer."""
+_SHARE = 4
+"""Of the tests of a run, every so many-th may be a copy beyond that."""
 
 
 class Proven(NamedTuple):
@@ -231,10 +233,10 @@ class _Prover:
         return dict.fromkeys(chosen, "") | sheet.faults(run.report)
 
     def _budget(self, questions: Sequence[Question], plain: int) -> None:
-        """As many copies as there are tests; no seconds, or the same seed gives other tasks."""
+        """Fewer copies than tests; counted, not timed, or the same seed would give other tasks."""
         wanted = set(self.tests.fail_to_pass)
         asked = sum(not wanted.isdisjoint(question.tests) for question in questions)
-        fits = [n for n in _COPIES if n * asked <= max(plain, _MIN_TESTS)]
+        fits = [n for n in _COPIES if n * asked <= max(plain // _SHARE, _MIN_TESTS)]
         self.tests = self.tests.model_copy(update={"copies": fits[0] if fits else _COPIES[-1]})
 
     def _rehearse(self, questions: list[Question], sources: dict[str, bytes]) -> None:

@@ -79,6 +79,14 @@ class Registering(Protocol):
         """
 
 
+@runtime_checkable
+class Terse(Protocol):
+    """A runner that takes long to say why a test fails, and can leave it."""
+
+    terse: str
+    """Options under which tests end as they do without, and a failure costs little."""
+
+
 def digests(entries: Iterable[tuple[TestId, object]]) -> dict[TestId, str]:
     """A digest of what is registered under each id; of one that stands there twice, of both."""
     found: dict[TestId, list[str]] = {}

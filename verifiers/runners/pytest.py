@@ -36,6 +36,7 @@ class Pytest:
     """``python -m pytest``; needs pytest where ``python`` is."""
 
     name = "pytest"
+    terse = "--tb=native --assert=plain"
     languages: tuple[CodeLanguage, ...] = ("python",)
     config_files = (
         "**/conftest.py",

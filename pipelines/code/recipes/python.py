@@ -2,7 +2,7 @@
 
 Dependencies are cut at the base commit's day. The cut holds for what builds the project too; where
 no build backend of that day can make an editable install (setuptools before 64), the backends alone
-are taken as they are today.
+are newer, and where the project pins an old one, its pin is passed over.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ _EXTRAS_REQUIRE = re.compile(r"extras_require\s*=\s*\{(.*?)\n?\s*\}", re.DOTALL 
 _CONSTRAINTS = f"{DEPENDENCIES}/constraints.txt"
 """The recipe's pins; empty when it is installed for the first time."""
 _LOOSE = f"{DEPENDENCIES}/loose.toml"
+_BACKENDS = "/tmp/backends"
+"""Where backends are put that the project's pins don't allow: what is built imports them, no test does."""
+_PKG_RESOURCES = "2025-06-01"
+"""Day of the last setuptools that every old ``setup.py`` can import: later ones lack ``pkg_resources``."""
+_REQUIRED = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?")
 _RELEASE = re.compile(r"^\W*(?:version\s+|v|release\s+)?(\d+\.\d+(?:\.\d+)*)", re.IGNORECASE | re.M)
 _TOOLS = re.compile(
     r"^(black|ruff|flake8.*|mypy|pylint|isort|pre-commit|tox.*|twine|build|towncrier|sphinx.*|furo|"
@@ -86,16 +91,17 @@ def _install(
 ) -> tuple[str, ...]:
     """First what must succeed, then what tests may want, one group at a time."""
     itself = ["-e", "."] if packaged else []
-    first = _pip(cutoff, [*itself, "pytest", "pip", "setuptools<81", "wheel"])
+    backends = _backends(project) if packaged and cutoff else []
+    first = _pip(cutoff, [*itself, "pytest", "pip", "setuptools<81", "wheel"], backends)
     commands = [
         f'uv venv -q --allow-existing --python "$PYTHON" {DEPENDENCIES}',
-        *([_loose_file()] if cutoff else []),
-        f"if [ -s {_CONSTRAINTS} ]; then {_frozen(cutoff, itself)}; else {first}; fi",
+        *([_loose_file(cutoff)] if cutoff else []),
+        f"if [ -s {_CONSTRAINTS} ]; then {_frozen(cutoff, itself, backends)}; else {first}; fi",
     ]
     for words in _groups(files, project):
         # the project stays in the command, or its own release could be put in its place
         left_out = shlex.quote(f"left out: {' '.join(words)}")
-        group = f"{_pip(cutoff, [*itself, *words])} || echo {left_out}"
+        group = f"{_pip(cutoff, [*itself, *words], backends)} || echo {left_out}"
         commands.append(f"[ -s {_CONSTRAINTS} ] || {group}")
     if packaged:
         commands.append("uv pip list -q --editable --format=freeze | grep -q . # stays editable")
@@ -104,29 +110,48 @@ def _install(
     return tuple(commands)
 
 
-def _loose_file() -> str:
-    """The command that writes uv's settings under which build backends are not cut."""
-    lines = "".join(f"{name} = false\\n" for name in BACKENDS)
+def _loose_file(cutoff: str) -> str:
+    """The command that writes uv's settings under which build backends are not cut at the day."""
+    days = dict.fromkeys(BACKENDS, "false")
+    days["setuptools"] = f'"{max(cutoff, _PKG_RESOURCES)}"'
+    lines = "".join(f"{name} = {day}\\n" for name, day in days.items())
     return f"printf '[exclude-newer-package]\\n{lines}' > {_LOOSE}"
 
 
-def _pip(cutoff: str | None, words: list[str]) -> str:
-    """Install with everything cut at the day; where that fails, with backends of today."""
+def _backends(project: dict[str, Any]) -> list[str]:
+    """What builds the project, whatever versions it asks for."""
+    asked = project.get("build-system", {}).get("requires", [])
+    names = [found[0] for one in asked if (found := _REQUIRED.match(str(one)))]
+    others = [name for name in names if name != "setuptools"]
+    return list(dict.fromkeys(["setuptools<81", "wheel", *others]))
+
+
+def _pip(cutoff: str | None, words: list[str], backends: list[str]) -> str:
+    """Install with everything cut at the day; where that fails, with newer backends.
+
+    The third way passes over the project's pins of its backends.
+    """
     said = shlex.join(words)
     install = "pip install -q"
     if not cutoff:
         return f"uv {install} {said}"
     cut = f"{install} --exclude-newer {cutoff} {said}"
-    return f"uv {cut} || uv --config-file {_LOOSE} {cut}"
+    ways = [f"uv {cut}", f"uv --config-file {_LOOSE} {cut}"]
+    if backends:
+        put = f"env -u UV_EXCLUDE_NEWER uv {install} --target {_BACKENDS} {shlex.join(backends)}"
+        have = f"{{ [ -d {_BACKENDS} ] || {put}; }}"
+        ways.append(f"{{ {have} && PYTHONPATH={_BACKENDS} uv {cut} --no-build-isolation; }}")
+    return " || ".join(ways)
 
 
-def _frozen(cutoff: str | None, itself: list[str]) -> str:
+def _frozen(cutoff: str | None, itself: list[str], backends: list[str]) -> str:
     """Install the pins as they are, whatever they say of each other.
 
     Groups were resolved one after the other, so all pins together may contradict what one of them asks for.
     """
     pins = f"env -u UV_EXCLUDE_NEWER uv pip install -q --no-deps -r {_CONSTRAINTS}"
-    return f"{pins} && {{ {_pip(cutoff, ['--no-deps', *itself])}; }}" if itself else pins
+    again = _pip(cutoff, ["--no-deps", *itself], backends)
+    return f"{pins} && {{ {again}; }}" if itself else pins
 
 
 def _groups(files: TreeFiles, project: dict[str, Any]) -> list[list[str]]:

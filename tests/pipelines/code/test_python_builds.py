@@ -132,6 +132,37 @@ def test_a_backend_of_today_builds_what_none_of_that_day_could(tree: Path, tmp_p
     assert _versions(built) == ["the repository", "1", "7"]
 
 
+@pytest.mark.parametrize(
+    ("pyproject", "setup"),
+    [
+        ("", "import pkg_resources\n"),
+        ('[build-system]\nrequires = ["setuptools<64", "wheel"]\n', ""),
+    ],
+    ids=["its setup.py imports what today's setuptools lacks", "it pins setuptools before 64"],
+)
+def test_old_setuptools_projects_become_editable(
+    pyproject: str, setup: str, tmp_path: Path
+) -> None:
+    files = {"pyproject.toml": pyproject.encode(), "setup.py": setup.encode()}
+    files["src/thing.py"] = b"WHERE = 'the repository'\n"
+    base = toy_repository.make(tmp_path / "clone", files)
+    tree = base_tree(tmp_path / "clone", base, tmp_path / "tree.tar")
+    wheels = [wheel for wheel in WHEELS if wheel.name != "setuptools"]
+    runs_setup = "exec(open('setup.py').read())\n" + BACKEND
+    for version, day, more, backend in (
+        ("63.0", OLD, {"pkg_resources.py": ""}, runs_setup.partition("def build_editable")[0]),
+        ("80.9", "2025-05-27", {"pkg_resources.py": ""}, runs_setup),
+        ("82.0", "2026-02-08", {}, runs_setup),
+    ):
+        legacy = f"{backend}\nimport sys\n__legacy__ = sys.modules[__name__]\n"
+        parts = {"setuptools/__init__.py": "", "setuptools/build_meta.py": legacy, **more}
+        wheels.append(Wheel("setuptools", version, day, parts))
+    with package_index.serve(wheels) as url:
+        built = _build(detect_recipe(tree, "python", BASE), tree, tmp_path, url)
+        assert _versions(built) == ["the repository", "1", "7"]
+        assert _build(built.recipe, tree, tmp_path / "again", url).recipe.pins == built.recipe.pins
+
+
 def test_extras_that_can_not_be_had_are_left_out_and_said(tree: Path, tmp_path: Path) -> None:
     wheels = [wheel for wheel in WHEELS if wheel.name != "helper"]
     with package_index.serve(

@@ -17,7 +17,7 @@ from envgen.verifiers.code import CodeVerifier
 
 pytestmark = pytest.mark.bwrap
 QUICK = ValidateConfig(repeats=2, more=1)
-BASE_TESTS = tuple(path for path in toy_python.BASE if classify(path, "python") == "test")
+UNTESTED = {path: text for path, text in toy_python.BASE.items() if "tests/test_" not in path}
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,13 @@ def validate(
 ) -> Validation:
     limits = more.pop("limits", None)
     assert limits is None or isinstance(limits, Limits)
+    base = more.pop("base", toy_python.BASE)
+    assert isinstance(base, dict)
     return validate_instance(
         instance,
         workspace,
         config,
-        test_files=BASE_TESTS,
+        test_files=[path for path in base if classify(path, "python") == "test"],
         test_paths=TEST_RULES["python"],
         limits=limits,
     )
@@ -75,7 +77,7 @@ def test_the_toy_is_kept_with_its_tests(repo: Path, built: Workspace) -> None:
     assert verifier.verify_patch(diff_of(built, {"src/shop/cart.py": half.encode()})).value == 0
 
 
-def test_only_touched_files_are_run_where_the_base_has_them(repo: Path, built: Workspace) -> None:
+def test_only_touched_files_are_run(repo: Path, built: Workspace) -> None:
     config = ValidateConfig(repeats=1, more=0, only_touched=True)
     known = toy_python.instance(repo)
     split = {part.path: part for part in split_patch(known.test_patch.encode())}
@@ -93,9 +95,9 @@ def test_only_touched_files_are_run_where_the_base_has_them(repo: Path, built: W
     new = join_patches([split["tests/test_count.py"]]).decode()
     found = validate(known.model_copy(update={"test_patch": new}), built, config)
     assert found.tests is not None, found.details
-    assert found.tests.only == ()
+    assert found.tests.only == ("tests/test_count.py",)
     assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS[1:]
-    assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS
+    assert found.tests.pass_to_pass == ()
 
 
 def diff_of(workspace: Workspace, files: Mapping[str, bytes]) -> bytes:
@@ -131,10 +133,38 @@ def test_an_installed_copy_that_the_patch_does_not_reach(repo: Path, tmp_path: P
 
 
 def test_tests_that_the_runner_does_not_find(tmp_path: Path) -> None:
-    named = {path: text for path, text in toy_python.BASE.items() if "tests/test_" not in path}
-    found = validate(*other(tmp_path, toy_python.FIX, {**named, "check.py": b"assert True\n"}))
+    fix = {path.replace("/test_", "/check_"): text for path, text in toy_python.FIX.items()}
+    found = validate(*other(tmp_path, fix, UNTESTED))
     assert found.reason is Reason.NO_TESTS
     assert "no test file of 'pytest'" in found.details
+
+
+def test_a_patch_that_brings_the_only_test_files(tmp_path: Path) -> None:
+    found = validate(*other(tmp_path, toy_python.FIX, UNTESTED), ValidateConfig(repeats=1, more=1))
+    assert found.tests is not None, found.details
+    assert set(toy_python.FAIL_TO_PASS) <= {*found.tests.fail_to_pass}
+
+
+ARRAYS = {f"tests/arrays/test_{n}.py": b"def test_n():\n    pass\n" for n in range(4)} | {
+    "tests/arrays/conftest.py": b"import no_such_library\n"
+}
+
+
+def test_canaries_go_elsewhere_where_the_largest_folder_can_not_be_imported(tmp_path: Path) -> None:
+    base = {**toy_python.BASE, **ARRAYS}
+    instance, workspace = other(tmp_path, toy_python.FIX, base)
+    found = validate(instance, workspace, ValidateConfig(repeats=1, more=1), base=base)
+    assert found.tests is not None, found.details
+    assert found.tests.near == ("tests/test_cart.py",)
+    gold = CodeVerifier(workspace, found.tests).verify_patch(instance.gold_patch.encode())
+    assert gold.passed, gold.reasons
+
+
+def test_an_import_error_is_told_as_one_where_no_folder_holds_canaries(tmp_path: Path) -> None:
+    found = validate(*other(tmp_path, toy_python.FIX, {**UNTESTED, **ARRAYS}))
+    assert found.reason is Reason.CANARIES
+    assert found.details.startswith("not_loaded: the runner can't load 'tests/arrays'")
+    assert "No module named 'no_such_library'" in found.details
 
 
 def test_a_gold_patch_that_breaks_a_test(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from code_runs import MAVEN, REPORTS, Toy, need, node_packages, run_tests, toy
 
 from envgen.core.code_types import Status
 from envgen.verifiers.runners import runner
+from envgen.verifiers.runners.base import Terse
 
 NEEDS = {
     "python": ((), ""),
@@ -55,6 +56,19 @@ def _check(project: Toy, folder: Path, state: str, env: Path | None, backend: st
     assert statuses.pop(canaries.passing, None) is Status.PASS, run.output
     assert statuses.pop(canaries.failing, None) is Status.FAIL, run.output
     assert {id_: status.value for id_, status in statuses.items()} == project.states[state]
+
+
+@pytest.mark.bwrap
+def test_tests_end_alike_where_failures_are_not_explained(tmp_path: Path) -> None:
+    project = toy("python")
+    test_runner = runner(project.recipe.runner)
+    assert isinstance(test_runner, Terse)
+    line = test_runner.shell(REPORTS, (), test_runner.terse)
+    run = run_tests(project.tree(tmp_path, "tests"), [line], env=Path(sys.prefix))
+    report = run.report()
+    said = {case.id: case.status.value for case in report.cases}
+    assert said == project.states["tests"]
+    assert all("assert" not in case.message for case in report.cases)
 
 
 @pytest.mark.slow
