@@ -19,6 +19,7 @@ from envgen.verifiers.lookalikes.scanning import Scanned
 
 _NUMBER = re.compile(r"(?<![\w.$])\d+(?:\.\d+)?(?![\w.])")
 _BOOLEAN = re.compile(r"(?<![\w.$])(?:true|false)\b")
+_PLAIN = re.compile(r"""(["'])(?:[^\\]|\\[nt"'\\])*\1""")
 _KEY = re.compile(r"\s*(?::|=>)")
 _UNORDERED = re.compile(r"[Ss]et\b|Map\b|sum|sort|[+*/%]")
 """Where two changes could be none, one literal is changed."""
@@ -46,11 +47,13 @@ class Rules(NamedTuple):
     patterns: bool = False
     compared: bool = False
     """Comparisons after ``if`` are assertions."""
+    dollars: bool = False
+    """A dollar in double quotes begins a variable."""
 
 
 _SCRIPT = Rules(
     head=re.compile(
-        r"^[ \t]*(?:it|test|specify)(?=\(\s*([\"'])(?P<name>[A-Za-z][^\"'`\\\n]{1,150})\1\s*,)",
+        r"^[ \t]*(?:it|test|specify)(?=\(\s*([\"'`])(?P<name>(?:(?!\1|\$\{)[^\\\n]){2,150})\1\s*,)",
         re.M,
     ),
     calls=re.compile(
@@ -114,6 +117,7 @@ RULES = {
         texts="'\"",
         test="test{0}{1}",
         hashes=True,
+        dollars=True,
     ),
 }  # fmt: skip
 
@@ -122,16 +126,15 @@ class Braces:
     """Look-alikes of tests in the languages whose blocks stand in braces."""
 
     def __init__(self, name: str) -> None:
-        self.rules, self.php = RULES[name], name == "php"
+        self.rules = RULES[name]
 
     def sites(self, file: str, source: bytes) -> list[Question]:
         """See ``Language``; a name that stands twice in a file is no question."""
         try:
-            text = source.decode()
+            source.decode()
         except UnicodeDecodeError:
             return []
-        if not text.isascii():  # places are bytes
-            return []
+        text = source.decode("latin-1")  # places are bytes
         rules = self.rules
         scanned = Scanned(text, rules.quotes, hashes=rules.hashes, patterns=rules.patterns)
         heads = list(scanned.code(rules.head, 0, len(text)))
@@ -148,7 +151,7 @@ class Braces:
                     file=file,
                     start=head.start(),
                     end=end,
-                    name=head["name"],
+                    name=_told(head["name"]),
                     name_at=head.start("name"),
                     tests=("",),
                     sites=tuple(sorted(sites, key=lambda site: site.at)),
@@ -158,7 +161,7 @@ class Braces:
 
     def known(self, text: str, leaf: Leaf) -> Literal:
         """See ``Language``."""
-        return Literal(_value(text))
+        return Literal(_value(text, self.rules))
 
     def spell(self, value: Value, text: str) -> str:
         """See ``Language``."""
@@ -166,7 +169,7 @@ class Braces:
             escaped = value.replace("\\", "\\\\").replace("'", "\\'")
             return "'" + escaped.replace("\n", "\\n") + "'"
         spelled = json.dumps(value, ensure_ascii=False)
-        return spelled.replace("$", "\\$") if self.php and isinstance(value, str) else spelled
+        return spelled.replace("$", "\\$") if self.rules.dollars else spelled
 
     def conditions(self, text: str) -> tuple[str, str]:
         """See ``Language``; an empty list's opposite has something in it."""
@@ -253,7 +256,7 @@ class _Block:
     def _values(self, at: int, spans: Sequence[tuple[int, int]]) -> Iterator[Site]:
         leaves = [leaf for span in spans for leaf in self._leaves(*span)]
         text = self.scanned.text
-        bits = capacity([_literal(text, leaf) for leaf in leaves])
+        bits = capacity([self._literal(leaf) for leaf in leaves])
         if bits:
             kind = VerdictKind.MANY if bits > 1 else VerdictKind.ONE_BIT
             yield Site(leaves=tuple(leaves), kind=kind, at=at)
@@ -265,7 +268,7 @@ class _Block:
         for first, last in self.scanned.texts:
             if start <= first and last <= end and text[first] in self.rules.texts:
                 try:
-                    _value(text[first:last])
+                    _value(_told(text[first:last]), self.rules)
                 except ValueError:
                     continue
                 if not _KEY.match(text, last):
@@ -279,20 +282,24 @@ class _Block:
             found.append(Leaf(start=match.start(), end=match.end(), kind="boolean"))
         found.sort(key=lambda leaf: leaf.start)
         if found and _UNORDERED.search(text, start, end):
-            return [max(found, key=lambda leaf: capacity([_literal(text, leaf)]))]
+            return [max(found, key=lambda leaf: capacity([self._literal(leaf)]))]
         return found
 
+    def _literal(self, leaf: Leaf) -> Literal:
+        return Literal(_value(_told(self.scanned.text[leaf.start : leaf.end]), self.rules))
 
-def _literal(text: str, leaf: Leaf) -> Literal:
-    return Literal(_value(text[leaf.start : leaf.end]))
+
+def _told(text: str) -> str:
+    """What stands in a file that is read byte by byte."""
+    return text.encode("latin-1").decode()
 
 
-def _value(text: str) -> Value:
+def _value(text: str, rules: Rules) -> Value:
     """What a literal says. Raises ValueError where it can't be told."""
     if text in ("true", "false"):
         return text == "true"
     if text[:1] in "\"'":
-        if re.search(r"\\[^nt\"'\\]|\$", text) or len(text) < 2:
+        if not _PLAIN.fullmatch(text) or (rules.dollars and text[0] == '"' and "$" in text):
             raise ValueError(f"{text!r} is no plain text")
         return str(ast.literal_eval(text))
     return float(text) if "." in text else int(text)
