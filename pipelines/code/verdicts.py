@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from envgen.core.code_types import CodeTests, Question, Site, Status, TestId, Verdict, VerdictKind
@@ -26,12 +26,15 @@ from envgen.verifiers.lookalikes.paper import (
     RUNS,
     Copy,
     Language,
+    Paper,
     best,
+    compiled,
     copies,
     names,
     paper,
     size,
 )
+from envgen.verifiers.lookalikes.programs import Programs
 
 REHEARSALS = 2
 """Times that all judged runs are gone through."""
@@ -41,6 +44,8 @@ MAX_SAMPLE = 12
 """Questions about pass-to-pass tests that are kept, for the verifier to draw from."""
 _TRIED = 9
 """Options of a site that are tried at first, the true one among them."""
+_ROUNDS = 4
+"""Options of a site that are tried where each takes a run of its own."""
 _COPIES = (16, 8)
 _MOST_HALVES = 3
 _MIN_TESTS = 160
@@ -149,9 +154,10 @@ class _Prover:
         wanted, others = set(self.tests.fail_to_pass), set(self.tests.pass_to_pass)
         asked: list[Question] = []
         sample: list[Question] = []
+        changed = changed_lines(self.exam.test_patch) if isinstance(language, Programs) else {}
         for file, source in sources.items():
             for question in language.matched(language.sites(file, source), ids):
-                sites = self._some(question.sites)
+                sites = self._some(_on(changed.get(file, ()), question.sites, source))
                 question = question.model_copy(update={"sites": sites})
                 if sites and wanted.issuperset(question.tests):
                     asked.append(question)
@@ -189,7 +195,7 @@ class _Prover:
             whole = [site for site in sites if site.wrong or site.kind is not _EXCEPTION]
             if kept := _without_covered(whole):
                 found.append(one.model_copy(update={"sites": kept}))
-        return found
+        return _merged(found) if isinstance(self.language, Programs) else found
 
     def _apart(
         self, pairs: Sequence[tuple[Question, Site]], sources: dict[str, bytes], depth: int = 0
@@ -214,6 +220,10 @@ class _Prover:
     ) -> dict[Copy, str]:
         """Copy -> fault, of some options of each site."""
         assert self.language is not None
+        if isinstance(self.language, Programs):
+            asked = [(question, site, _ROUNDS) for question, site in pairs]
+            sheet = compiled(self.language, sources, asked, self.draw, apart=True)
+            return self._answered(sheet)
         fresh = iter(names(self.language, sources.values(), self.draw))
         chosen: list[Copy] = []
         for question, site in pairs:
@@ -221,20 +231,24 @@ class _Prover:
             made = copies(question, site, self.language, source, 16, self.draw, fresh)
             most = len(made) if site.kind is _EXCEPTION else _TRIED
             chosen += [made[0], *self.draw.sample(made[1:], min(most - 1, len(made) - 1))]
-        if not chosen:
+        return self._answered(paper(self.language, sources, chosen, self.draw))
+
+    def _answered(self, sheet: Paper) -> dict[Copy, str]:
+        """Copy -> fault, of the gold patch."""
+        if not sheet.copies:
             return {}
-        sheet = paper(self.language, sources, chosen, self.draw)
         examiner = Examiner(self.workspace, self.tests, self.exam, self.limits, self.draw)
-        run = self._counted(f"{len(chosen)} look-alikes", examiner.run(sheet, self.gold))
+        run = self._counted(f"{len(sheet.copies)} look-alikes", examiner.run(sheet, self.gold))
         if run.report is None:
-            return dict.fromkeys(chosen, "missing")
-        return dict.fromkeys(chosen, "") | sheet.faults(run.report)
+            return dict.fromkeys(sheet.copies, "missing")
+        return dict.fromkeys(sheet.copies, "") | sheet.faults(run.report)
 
     def _budget(self, questions: Sequence[Question], plain: int) -> None:
         """As many copies as there are tests; no seconds, or the same seed gives other tasks."""
         wanted = set(self.tests.fail_to_pass)
         asked = sum(not wanted.isdisjoint(question.tests) for question in questions)
-        fits = [n for n in _COPIES if n * asked <= max(plain, _MIN_TESTS)]
+        most = 0 if isinstance(self.language, Programs) else max(plain, _MIN_TESTS)
+        fits = [n for n in _COPIES if n * asked <= most]
         self.tests = self.tests.model_copy(update={"copies": fits[0] if fits else _COPIES[-1]})
 
     def _rehearse(self, questions: list[Question], sources: dict[str, bytes]) -> None:
@@ -311,6 +325,28 @@ class _Prover:
 
 
 _EXCEPTION = VerdictKind.EXCEPTION
+
+
+def _on(lines: Collection[int], sites: tuple[Site, ...], source: bytes) -> tuple[Site, ...]:
+    """The sites on these lines; where there are none, all."""
+    return tuple(one for one in sites if source.count(b"\n", 0, one.at) + 1 in lines) or sites
+
+
+def _merged(questions: Sequence[Question]) -> list[Question]:
+    """Questions that are asked at once: tests that follow the same sites share an answer."""
+    found: list[Question] = []
+    for one in questions:
+        if any(not set(one.tests).isdisjoint(other.tests) for other in found):
+            continue
+        for n, other in enumerate(found):
+            common = tuple(site for site in other.sites if site in one.sites)
+            if common and (other.file, other.start) == (one.file, one.start):
+                tests = (*other.tests, *one.tests)
+                found[n] = other.model_copy(update={"tests": tests, "sites": common})
+                break
+        else:
+            found.append(one)
+    return found
 
 
 def _file(test: TestId) -> str:

@@ -151,7 +151,7 @@ class Braces:
                     file=file,
                     start=head.start(),
                     end=end,
-                    name=_told(head["name"]),
+                    name=told(head["name"]),
                     name_at=head.start("name"),
                     tests=("",),
                     sites=tuple(sorted(sites, key=lambda site: site.at)),
@@ -268,7 +268,7 @@ class _Block:
         for first, last in self.scanned.texts:
             if start <= first and last <= end and text[first] in self.rules.texts:
                 try:
-                    _value(_told(text[first:last]), self.rules)
+                    _value(told(text[first:last]), self.rules)
                 except ValueError:
                     continue
                 if not _KEY.match(text, last):
@@ -286,10 +286,10 @@ class _Block:
         return found
 
     def _literal(self, leaf: Leaf) -> Literal:
-        return Literal(_value(_told(self.scanned.text[leaf.start : leaf.end]), self.rules))
+        return Literal(_value(told(self.scanned.text[leaf.start : leaf.end]), self.rules))
 
 
-def _told(text: str) -> str:
+def told(text: str) -> str:
     """What stands in a file that is read byte by byte."""
     return text.encode("latin-1").decode()
 

@@ -93,7 +93,13 @@ class Examiner:
     def run(self, paper: Paper, change: bytes) -> TestRun:
         """Run the files of a paper, and nothing else where the runner can."""
         exam = self.exam.model_copy(
-            update={"rendered": paper.files, "only": tuple(paper.files), "canary_files": ()}
+            update={
+                "rendered": paper.files,
+                "only": tuple(paper.files),
+                "canary_files": (),
+                "rounds": paper.values,
+                "rounds_variable": paper.variable,
+            }
         )
         return run_tests(self.workspace, exam, change, limits=self.limits)
 
