@@ -27,7 +27,8 @@ _HEAD = re.compile(
 _CALLS = re.compile(
     r"\b(?:(?P<check>\w*(?:assert|check|expect|require|verify|test|equal|eq)\w*)|if)\s*(?=\()", re.I
 )
-_COMPARED = re.compile(r"[=!]=")
+_COMPARED = re.compile(r"==")
+_FAILED = re.compile(r"!=")
 _STRCMP = re.compile(r"\b(?:str|mem)n?(?:case)?cmp\s*(?=\()")
 _CALL = re.compile(r"(?!(?:std::)?(?:string|string_view|vector|pair|u?int\d*(?:_t)?)\b)\b\w+\s*\(")
 _NUMBER = re.compile(r"(?<![\w.'])\d+(?:\.\d+)?[uUlLfF]*(?![\w.'])")
@@ -141,7 +142,8 @@ class _Sites:
             if "#" in line or any(start <= call.start() < end for start, end in heads):
                 continue
             given = self.scanned.arguments(call.end())
-            spans = [part for one in given for part in self._compared(one)]
+            failing = not call["check"]
+            spans = [part for one in given for part in self._compared(one, failing=failing)]
             if call["check"]:
                 pure = [one for one in given if self._leaves(*one)]
                 made = [one for one in given if self._leaves(*one, makers=True)]
@@ -150,11 +152,18 @@ class _Sites:
             for span in spans:
                 yield from self._site(call.start(), self._leaves(*span, makers=True))
 
-    def _compared(self, span: tuple[int, int]) -> Iterator[tuple[int, int]]:
-        for sign in self.scanned.code(_COMPARED, *span):
+    def _compared(self, span: tuple[int, int], *, failing: bool) -> Iterator[tuple[int, int]]:
+        """What is compared with; where a condition says what has failed, with the contrary sign.
+
+        Else it may choose among tests. Of ``strcmp`` the texts: that it gives 0 says nothing.
+        """
+        text = self.scanned.text[slice(*span)]
+        calls = list(self.scanned.code(_STRCMP, *span))
+        if calls and not (failing and re.search(r"==|!\s*\w*cmp", text)):
+            for call in calls:
+                yield from self.scanned.arguments(call.end())
+        for sign in () if calls else self.scanned.code(_FAILED if failing else _COMPARED, *span):
             yield self.scanned.expression(sign.end(), span[1], "&|,?")
-        for call in self.scanned.code(_STRCMP, *span):
-            yield from self.scanned.arguments(call.end())
 
     def _site(self, at: int, found: Sequence[Leaf]) -> Iterator[Site]:
         leaves = [leaf for leaf in found if leaf.start not in self.taken]
