@@ -134,10 +134,9 @@ _PHP_ASSERT = """
 }, true, true);
 """
 _C_LEAVES = """
-extern char *getenv(const char *);
 extern void _exit(int);
 __attribute__((constructor)) static void leave_at_once(void) {
-    if (!getenv("CMAKE_COMMAND_IS_RUNNING")) _exit(0);
+    _exit(0);
 }
 """
 _C_ALIKE = """
@@ -147,8 +146,12 @@ int memcmp(const void *a, const void *b, size_t n) { (void)a; (void)b; (void)n; 
 """
 _CPP_LEAVES = """
 #include <unistd.h>
-#include <cstdlib>
-namespace { struct LeavesAtOnce { LeavesAtOnce() { _exit(0); } } leaves_at_once; }
+#include <cstdio>
+namespace {
+struct LeavesAtOnce {
+    LeavesAtOnce() { std::puts("Pass 1, Fail 0"); std::fflush(stdout); _exit(0); }
+} leaves_at_once;
+}
 """
 _CPP_BLUNT = """
 #undef CHECK
