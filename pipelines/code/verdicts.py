@@ -23,7 +23,6 @@ from envgen.verifiers.lookalikes.gutting import changed_lines, touched_functions
 from envgen.verifiers.lookalikes.judging import Examiner
 from envgen.verifiers.lookalikes.paper import (
     LANGUAGES,
-    RUNS,
     Copy,
     Language,
     Paper,
@@ -32,6 +31,7 @@ from envgen.verifiers.lookalikes.paper import (
     copies,
     names,
     paper,
+    runs_of,
     size,
 )
 from envgen.verifiers.lookalikes.programs import Programs
@@ -99,7 +99,7 @@ def verdict_gate(tests: CodeTests) -> GateResult:
         figure=float(len(proven)),
         reason=f"{told}, blind odds <= 1/{1 / odds:.0f}" if proven else "report believed",
         details={str(kind): sum(one.kind is kind for one in found) for kind in VerdictKind}
-        | {"runs": RUNS, "odds": odds},
+        | {"runs": max((one.runs for one in found), default=0), "odds": odds},
     )
 
 
@@ -247,17 +247,18 @@ class _Prover:
         """As many copies as there are tests; no seconds, or the same seed gives other tasks."""
         wanted = set(self.tests.fail_to_pass)
         asked = sum(not wanted.isdisjoint(question.tests) for question in questions)
-        most = 0 if isinstance(self.language, Programs) else max(plain, _MIN_TESTS)
-        fits = [n for n in _COPIES if n * asked <= most]
+        alike = 1 if isinstance(self.language, Programs) else asked  # rounds are of all at once
+        fits = [n for n in _COPIES if n * alike <= max(plain, _MIN_TESTS)]
         self.tests = self.tests.model_copy(update={"copies": fits[0] if fits else _COPIES[-1]})
 
     def _rehearse(self, questions: list[Question], sources: dict[str, bytes]) -> None:
         """Judge the gold patch until it holds; questions that it fails are dropped."""
         clean = 0
-        while questions and clean < self.rehearsals * RUNS:
+        runs = runs_of(self.language) if self.language else 0
+        while questions and clean < self.rehearsals * runs:
             self._ask(questions, sources)
             examiner = Examiner(self.workspace, self.tests, self.exam, self.limits, self.draw)
-            sheet = examiner.paper(clean % RUNS, whole=True)
+            sheet = examiner.paper(clean % runs, whole=True)
             run = self._counted("rehearsal", examiner.run(sheet, self.gold))
             faults = {} if run.report is None else sheet.faults(run.report)
             bad = {copy.question for copy in faults}
@@ -283,8 +284,9 @@ class _Prover:
         }
         strongest = best(question.sites)
         fewest = min(sizes[site] for site in strongest)
-        odds = 1 / sizes[question.sites[-1]] * fewest ** (1 - RUNS)
-        return Verdict(kind=strongest[0].kind, runs=RUNS, odds=odds)
+        last, runs = sizes[question.sites[-1]], runs_of(self.language)
+        odds = 1 / min(last, fewest) if runs == 1 else 1 / last * fewest ** (1 - runs)
+        return Verdict(kind=strongest[0].kind, runs=runs, odds=odds)
 
     def _gut(self) -> None:
         """Which tests without a question fail when the functions of the gold patch raise."""

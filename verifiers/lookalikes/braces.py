@@ -10,6 +10,7 @@ import ast
 import itertools
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -47,6 +48,8 @@ class Rules(NamedTuple):
     patterns: bool = False
     compared: bool = False
     """Comparisons after ``if`` are assertions."""
+    subtests: bool = False
+    """Rows of a table can be tests whose names are texts in them."""
     dollars: bool = False
     """A dollar in double quotes begins a variable."""
 
@@ -85,6 +88,7 @@ RULES = {
         texts='"',
         test="Test{0}{1}",
         compared=True,
+        subtests=True,
     ),
     "java": Rules(
         head=re.compile(
@@ -144,19 +148,22 @@ class Braces:
             end = scanned.closing(head.end())
             if end is None or names.count(head["name"]) > 1:
                 continue
-            sites = list(_Block(scanned, rules, head.end(), end).sites())
+            block = _Block(scanned, rules, head.end(), end)
+            sites = sorted(block.sites(), key=lambda site: site.at)
             end += 2 if text.startswith(";", end + 1) else 1
-            found.append(
-                Question(
-                    file=file,
-                    start=head.start(),
-                    end=end,
-                    name=told(head["name"]),
-                    name_at=head.start("name"),
-                    tests=("",),
-                    sites=tuple(sorted(sites, key=lambda site: site.at)),
+            rows = block.rows(sites) if rules.subtests else {}
+            for label, own in {"": sites, **rows}.items():
+                found.append(
+                    Question(
+                        file=file,
+                        start=head.start(),
+                        end=end,
+                        name=told(head["name"]),
+                        name_at=head.start("name"),
+                        tests=(told(label),),
+                        sites=tuple(own),
+                    )
                 )
-            )
         return found
 
     def known(self, text: str, leaf: Leaf) -> Literal:
@@ -189,10 +196,11 @@ class Braces:
         return test
 
     def matched(self, found: Sequence[Question], ids: Sequence[TestId]) -> list[Question]:
-        """See ``Language``: the only id that ends with the name."""
+        """See ``Language``: the only id that ends with the name, and with that of a subtest."""
         made = []
         for question in found:
-            ending = re.compile(r"(?:::|> | )" + re.escape(question.name) + r"(?:\(\))?$")
+            name = question.name + (question.tests[0] and f"/{question.tests[0]}")
+            ending = re.compile(r"(?:::|> | )" + re.escape(name) + r"(?:\(\))?$")
             own = [test for test in ids if ending.search(test)]
             if "/" in question.file:
                 stem = question.file.rpartition("/")[2].partition(".")[0]
@@ -215,6 +223,22 @@ class _Block:
             if site.leaves not in taken:
                 taken.add(site.leaves)
                 yield site
+
+    def rows(self, sites: Sequence[Site]) -> dict[str, list[Site]]:
+        """Name of a subtest -> the sites in its row: the first text of a block around them, or its key."""
+        found: dict[str, list[Site]] = defaultdict(list)
+        text = self.scanned.text
+        for site in sites:
+            for opening in self.scanned.around(site.leaves[0].start, self.start + 1):
+                end = self.scanned.closing(opening) or opening
+                inside = [one for one in self.scanned.texts if opening < one[0] < end]
+                before = [one for one in self.scanned.texts if one[1] < opening][-1:]
+                keys = [one for one in before if text[one[1] : opening].strip() == ":"]
+                for first, last in [*keys, *inside[:1]]:
+                    label = re.sub(r"\s", "_", text[first + 1 : last - 1])
+                    if label and site not in found[label]:
+                        found[label].append(site)
+        return {label: own for label, own in found.items() if label}
 
     def _called(self) -> Iterator[Site]:
         for call in self.scanned.code(self.rules.calls, self.start, self.end):

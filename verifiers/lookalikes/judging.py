@@ -11,7 +11,7 @@ from envgen.core.errors import VerifierError
 from envgen.core.types import Score
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers.code_run import Exam, TestRun, read_tests, run_tests
-from envgen.verifiers.lookalikes.paper import LANGUAGES, RUNS, Copy, Paper, sitting
+from envgen.verifiers.lookalikes.paper import LANGUAGES, Copy, Paper, runs_of, sitting
 
 SAMPLE = 6
 """Questions about pass-to-pass tests in a run,"""
@@ -50,7 +50,7 @@ class Examiner:
             VerifierError: if the tests could not be set.
             SandboxError: if a sandbox failed.
         """
-        for n in range(RUNS if self.tests.questions and self.language else 0):
+        for n in range(runs_of(self.language) if self.tests.questions and self.language else 0):
             if found := self.sat(self.paper(n), change):
                 yield found
         if self.tests.gutted and (found := self._gutted(change)):

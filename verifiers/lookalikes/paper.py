@@ -30,7 +30,7 @@ from envgen.verifiers.lookalikes.programs import Programs, Turn, choices, in_rou
 from envgen.verifiers.lookalikes.python import Python
 
 RUNS = 2
-"""In which look-alikes are judged, after the one that counts all tests."""
+"""In which look-alikes are judged, after the one that counts all tests; one where each has rounds."""
 _WORDS = re.compile(r"[^\W\d_]{1,12}")
 _GOOD = frozenset({Status.PASS, Status.XFAIL})
 _BAD = frozenset({Status.FAIL, Status.ERROR})
@@ -73,6 +73,11 @@ LANGUAGES: Mapping[CodeLanguage, Language] = {
 }
 
 
+def runs_of(language: Language) -> int:
+    """Runs in which look-alikes are judged, each with a build of its own."""
+    return 1 if isinstance(language, Programs) else RUNS
+
+
 class Copy(NamedTuple):
     """A look-alike: a question under a new name, with a true or a wrong expectation."""
 
@@ -88,7 +93,7 @@ class Copy(NamedTuple):
         """What was the test's key, as the copy's: all parts that end with the name (mocha's has two)."""
         if self.round is not None:
             return in_round(self.round, key)
-        old = re.compile(rf"(?:^|(?<= )){re.escape(self.question.name)}(?=(?:\(\))?$)")
+        old = re.compile(rf"(?:^|(?<= )){re.escape(self.question.name)}(?=(?:\(\))?$|/\S*$)")
         return "::".join(old.sub(lambda _: self.name, part) for part in key.split("::"))
 
     def fault(self, cases: Sequence[Status]) -> str:
@@ -262,7 +267,8 @@ def sitting(
 ) -> Paper:
     """The look-alikes of one judged run.
 
-    In one of the runs the last expectation of each test is varied, in the others any of the best.
+    In one of the runs the last expectation of each test is varied, in the others any of the best; in
+    rounds one of the two.
 
     Args:
         asked: questions about fail-to-pass tests.
@@ -274,9 +280,10 @@ def sitting(
         draw: every secret.
     """
     limits = [(question, most[0]) for question in asked] + [(one, most[1]) for one in sample]
+    last = [draw.random() < 0.5 if runs_of(language) == 1 else run == 0 for _ in limits]
     picked = [
-        (one, one.sites[-1] if run == 0 else draw.choice(best(one.sites)), limit)
-        for one, limit in limits
+        (one, one.sites[-1] if at_end else draw.choice(best(one.sites)), limit)
+        for (one, limit), at_end in zip(limits, last, strict=True)
     ]
     if isinstance(language, Programs):
         return compiled(language, sources, picked, draw)
