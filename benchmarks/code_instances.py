@@ -49,9 +49,10 @@ def main() -> None:
     options = parser.parse_args()
     known = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     figures = collect(options.folder, options.tricks) if options.folder else known
-    figures["verdicts"] = known.get("verdicts", [])
-    if options.verdicts:
-        figures["verdicts"] = json.loads(options.verdicts.read_text())
+    found = known.get("verdicts", [])
+    if options.verdicts:  # of other tasks, what is known stays
+        found += json.loads(options.verdicts.read_text())
+    figures["verdicts"] = list({row["task"]: row for row in found}.values())
     FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(figures))
     kept = Counter(row["language"] for row in figures["kept"])
@@ -184,11 +185,11 @@ configured, shadowed and patched; processes that leave; reports forged) scored a
 
 
 _VERDICTS = """\
-What look-alikes prove of Python tasks (`benchmarks.code_verdicts`; kinds and odds: `docs/code.md`).
-An attack stands in a file of the gold patch, which is not mended; it counts where at least one
-fail-to-pass test passes when the report is believed, and is caught if the task then scores 0. `cost` is
-the time of judging the gold patch over that of a plain run of its tests. Proven, played and timed beside
-other work: ratios say more than seconds.
+What look-alikes prove (`benchmarks.code_verdicts`; kinds and odds: `docs/code.md`). An attack stands in a
+file of the gold patch, which is not mended; it counts where at least one fail-to-pass test passes when the
+report is believed, and is caught if the task then scores 0. `cost` is the time of judging the gold patch
+over that of a plain run of its tests. Proven, played and timed beside other work: ratios say more than
+seconds. Beyond Python the instances were proven by one run of each state and one more.
 """
 
 
@@ -231,14 +232,16 @@ def _rejected(rejected: list[dict[str, Any]]) -> str:
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> str:
-    head = ["task", "proven", "kinds", "odds", "gold", "plain s", "judged s", "cost"]
+    head = ["language", "task", "proven", "kinds", "odds", "gold", "plain s", "judged s", "cost"]
     head += ["attacks that fool a report", "caught", "believed"]
     lines = []
-    for row in sorted(rows, key=lambda row: str(row["task"])):
+    rows = [{"language": "python"} | row for row in rows]
+    for row in sorted(rows, key=lambda row: (row["language"], row["task"])):
         said = [told for told in row["attacks"].values() if told != "idle"]
         lost = [name for name, told in row["attacks"].items() if told.startswith("believed")]
         lines.append(
             [
+                row["language"],
                 row["task"],
                 f"{row['proven']} of {row['fail_to_pass']}",
                 ", ".join(f"{n} {kind}" for kind, n in row["kinds"].items()),

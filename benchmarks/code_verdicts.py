@@ -1,10 +1,10 @@
 """Attack the verdicts of real code tasks, and measure what proving them costs.
 
-``python -P -m benchmarks.code_verdicts DATASET... --out FILE`` takes the Python tasks of datasets that
-``envgen generate code`` made. Where a task has no questions yet they are proven first. Then the gold patch is
-judged, and attacks of ``tests/helpers/verdict_zoo.py`` play for each task: first against a run of all its
-tests, which believes the report, then against look-alikes. ``benchmarks.code_instances --verdicts FILE``
-shows the table.
+``python -P -m benchmarks.code_verdicts DATASET... --out FILE`` takes the tasks of datasets that
+``envgen generate code`` made. Where a task has no verdicts yet they are proven first. Then the gold patch is
+judged, and attacks of ``tests/helpers/verdict_zoo.py`` play (beyond Python, of ``spliced_cheats.py``): first
+against a run of all tests, which believes the report, then against look-alikes and alarms.
+``benchmarks.code_instances --verdicts FILE`` shows the table.
 """
 
 from __future__ import annotations
@@ -23,16 +23,22 @@ from envgen.core.errors import EnvgenError
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Score
 from envgen.environments.code_hosts import CodeHosts
-from envgen.pipelines.code.verdicts import REHEARSALS, prove_verdicts, verdict_gate
+from envgen.pipelines.code.verdicts import prove_verdicts, verdict_gate
 from envgen.sandboxes.workspace import Workspace
 from envgen.store.dataset import Dataset
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
-from envgen.verifiers.code_run import run_tests
+from envgen.verifiers.code_run import run_tests, touched_paths
 from envgen.verifiers.lookalikes.gutting import changed_lines, gutted, touched_functions
 from envgen.verifiers.lookalikes.judging import Examiner
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests" / "helpers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+
+import spliced_cheats
+import verdict_zoo
+from spliced_cheats import Splice
+
+BELIEVING: dict[str, Any] = {"canary_files": (), "alarms": {}, "registered": {}}
+SUFFIXES = (".js", ".cjs", ".mjs", ".ts", ".go", ".java", ".php", ".c", ".cc", ".cpp", ".h", ".hpp")
 _TIMES = 3
 ANYTHING = "a value equals everything"
 ATTACKS = (
@@ -57,8 +63,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--most", type=int, default=10**6, help="Tasks of each dataset.")
     parser.add_argument("--attacks", type=int, default=len(ATTACKS), help="The first so many.")
-    parser.add_argument("--rehearsals", type=int, default=REHEARSALS)
-    parser.add_argument("--anew", action="store_true", help="Prove what has questions, too.")
+    parser.add_argument("--anew", action="store_true", help="Prove what is proven, too.")
     options = parser.parse_args()
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
     known = {row["task"] for row in rows}
@@ -68,8 +73,7 @@ def main() -> None:
         names = [name for name in dataset.own_task_ids if name not in known]
         for name in names[: options.most]:
             try:
-                chosen = ATTACKS[: options.attacks]
-                rows.append(row(hosts, name, chosen, options.rehearsals, anew=options.anew))
+                rows.append(row(hosts, name, ATTACKS[: options.attacks], anew=options.anew))
             except EnvgenError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
@@ -77,17 +81,15 @@ def main() -> None:
             options.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def row(
-    hosts: CodeHosts, name: str, attacks: Sequence[str], rehearsals: int, *, anew: bool = False
-) -> dict[str, Any]:
+def row(hosts: CodeHosts, name: str, attacks: Sequence[str], *, anew: bool) -> dict[str, Any]:
     """What one task's verdicts are worth."""
     task = hosts.task(name)
     workspace = hosts.workspace(task.public.environment_id)
     gold, tests = to_bytes(task.gold_patch), task.tests
     spent = 0.0
     if anew or not tests.verdicts:
-        bare = tests.model_copy(update={"canary_files": ()})
-        proven = prove_verdicts(workspace, bare, gold, rehearsals=rehearsals)
+        tests = tests.model_copy(update={"questions": (), "verdicts": {}, "canary_files": ()})
+        proven = prove_verdicts(workspace, tests, gold)
         tests, spent = proven.tests, proven.tests_s
     timed = [_timed(workspace, tests, gold) for _ in range(_TIMES)]
     score = timed[0].score
@@ -96,6 +98,7 @@ def row(
     gate = verdict_gate(tests)
     return {
         "task": name,
+        "language": workspace.recipe.language,
         "fail_to_pass": gate.n,
         "proven": int(gate.figure or 0),
         "kinds": {key: n for key, n in gate.details.items() if n and key not in ("runs", "odds")},
@@ -118,7 +121,7 @@ class _Timed(NamedTuple):
 
 def _timed(workspace: Workspace, tests: CodeTests, gold: bytes) -> _Timed:
     """A plain run and a judgement, one after the other: other work on the machine slows both."""
-    plain = run_tests(workspace, exam_of(tests), gold)
+    plain = run_tests(workspace, exam_of(tests).model_copy(update=BELIEVING), gold)
     started = time.monotonic()
     score = CodeVerifier(workspace, tests).verify_patch(gold)
     return _Timed(plain.wall_s, time.monotonic() - started, score)
@@ -128,23 +131,48 @@ def attacked(
     workspace: Workspace, tests: CodeTests, gold: bytes, attacks: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Attack -> ``believed`` (by look-alikes, too), ``caught``, or ``idle``: it fools nobody here."""
-    for attack in attacks:
-        change = patch(workspace, tests, gold, attack)
-        run = run_tests(workspace, exam_of(tests), change)
+    python = workspace.recipe.language == "python"
+    cheats: dict[str, Splice | None] = dict.fromkeys(attacks) if python else {
+        one.name: one for one in spliced_cheats.SPLICES[workspace.recipe.language]
+    }  # fmt: skip
+    for attack, splice in cheats.items():
+        change = (
+            patch(workspace, tests, gold, attack)
+            if splice is None
+            else spliced(workspace, tests, gold, splice)
+        )
+        run = run_tests(workspace, exam_of(tests).model_copy(update=BELIEVING), change)
         statuses = {} if run.report is None else run.report.statuses()
         if not any(statuses.get(test) == "pass" for test in tests.fail_to_pass):
             yield attack, "idle"
             continue
         whole = score_run(run, tests).passed
         examiner = Examiner(workspace, tests, exam_of(tests))
-        caught = next(examiner.faults(change), None) is not None
+        alarmed = (
+            run_tests(workspace, exam_of(tests), change).report is None if not python else False
+        )
+        caught = alarmed or next(examiner.faults(change), None) is not None
         yield attack, f"{'caught' if caught else 'believed'}{'' if whole else ' of some tests'}"
+
+
+def spliced(workspace: Workspace, tests: CodeTests, gold: bytes, cheat: Splice) -> bytes:
+    """What a trick submits: its code in the first source file of the gold patch, which stays unmended."""
+    touched = [path for path in touched_paths(gold) if path not in tests.test_files]
+    files = touched_paths(to_bytes(tests.test_patch))
+    told = " ".join(tests.fail_to_pass)
+    own = next((file for file in files if Path(file).stem in told), files[0])
+    with workspace.open() as opened:
+        for path in touched:
+            if path.endswith(SUFFIXES) and opened.shell(f"test -f '{path}'").exit_code == 0:
+                source = opened.read(path).decode("utf-8", "surrogateescape")
+                made = cheat.into(source, own).encode("utf-8", "surrogateescape")
+                opened.write(path, made)
+                break
+        return opened.diff()
 
 
 def patch(workspace: Workspace, tests: CodeTests, gold: bytes, attack: str) -> bytes:
     """What an attack submits: its code behind the first file of the gold patch, which stays unmended."""
-    import verdict_zoo
-
     code = next(one.code for one in verdict_zoo.ATTACKS if one.name == attack)
     own = tests.fail_to_pass[0].partition("::")[0]
     code = code.replace("tests/test_forms.py", own).replace("test_forms", Path(own).stem)

@@ -30,6 +30,7 @@ from envgen.verifiers.junit import read_junit
 from envgen.verifiers.junit.cases import UNBUILT
 from envgen.verifiers.junit.sources import MAX_BYTES, MAX_FILES
 from envgen.verifiers.lookalikes.gutting import changed_lines, gutted, touched_functions
+from envgen.verifiers.lookalikes.programs import in_round
 from envgen.verifiers.program_canaries import ALARMS
 from envgen.verifiers.runners import runner
 from envgen.verifiers.runners.base import Canaries, Registering, Runner, Terse, joined
@@ -116,6 +117,9 @@ class Exam(Record):
     rendered: dict[str, bytes] = Field(default_factory=dict)
     """Test files with look-alikes: they stand there instead of what the test patch says, from before the
     build on, so that nothing of the change ever sees the true ones."""
+    rounds: tuple[str, ...] = ()
+    """What ``rounds_variable`` is in each of several runs, after one build; the report has all of them."""
+    rounds_variable: str = ""
     gutted: tuple[str, ...] = ()
     """Functions that raise (``file::Class.function``), beside those that the change touches."""
 
@@ -300,7 +304,26 @@ class _Run:
             return {}
 
     def _test(self) -> TestRun:
-        done, report, reason = self._reported(self.folder, self.variables)
+        """Run the tests, in each round that the exam has."""
+        if not self.exam.rounds:
+            return self._once(self.variables)
+        runs: list[TestRun] = []
+        for value in self.exam.rounds:
+            variables = {**self.variables, self.exam.rounds_variable: value}
+            runs.append(self._once(variables))
+            if runs[-1].report is None:
+                break
+        cases = tuple(
+            case.model_copy(update={"id": in_round(n, case.id)})
+            for n, run in enumerate(runs)
+            for case in (run.report.cases if run.report else ())
+        )
+        last, seconds = runs[-1], sum(run.tests_s for run in runs)
+        report = last.report and last.report.model_copy(update={"cases": cases})
+        return last.model_copy(update={"report": report, "tests_s": seconds})
+
+    def _once(self, variables: dict[str, str]) -> TestRun:
+        done, report, reason = self._reported(self.folder, variables)
         seconds = done.wall_s
         if report is None:
             fatal = self.recipe.language == "php" and _FATAL.search(done.stdout + done.stderr)

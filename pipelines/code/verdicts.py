@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from envgen.core.code_types import CodeTests, Question, Site, Status, TestId, Verdict, VerdictKind
@@ -23,15 +23,18 @@ from envgen.verifiers.lookalikes.gutting import changed_lines, touched_functions
 from envgen.verifiers.lookalikes.judging import Examiner
 from envgen.verifiers.lookalikes.paper import (
     LANGUAGES,
-    RUNS,
     Copy,
     Language,
+    Paper,
     best,
+    compiled,
     copies,
     names,
     paper,
+    runs_of,
     size,
 )
+from envgen.verifiers.lookalikes.programs import Programs
 
 REHEARSALS = 2
 """Times that all judged runs are gone through."""
@@ -41,6 +44,8 @@ MAX_SAMPLE = 12
 """Questions about pass-to-pass tests that are kept, for the verifier to draw from."""
 _TRIED = 9
 """Options of a site that are tried at first, the true one among them."""
+_ROUNDS = 4
+"""Options of a site that are tried where each takes a run of its own."""
 _COPIES = (16, 8)
 _MOST_HALVES = 3
 _MIN_TESTS = 32
@@ -96,7 +101,7 @@ def verdict_gate(tests: CodeTests) -> GateResult:
         figure=float(len(proven)),
         reason=f"{told}, blind odds <= 1/{1 / odds:.0f}" if proven else "report believed",
         details={str(kind): sum(one.kind is kind for one in found) for kind in VerdictKind}
-        | {"runs": RUNS, "odds": odds},
+        | {"runs": max((one.runs for one in found), default=0), "odds": odds},
     )
 
 
@@ -151,9 +156,10 @@ class _Prover:
         wanted, others = set(self.tests.fail_to_pass), set(self.tests.pass_to_pass)
         asked: list[Question] = []
         sample: list[Question] = []
+        changed = changed_lines(self.exam.test_patch) if isinstance(language, Programs) else {}
         for file, source in sources.items():
             for question in language.matched(language.sites(file, source), ids):
-                sites = self._some(question.sites)
+                sites = self._some(_on(changed.get(file, ()), question.sites, source))
                 question = question.model_copy(update={"sites": sites})
                 if sites and wanted.issuperset(question.tests):
                     asked.append(question)
@@ -191,7 +197,7 @@ class _Prover:
             whole = [site for site in sites if site.wrong or site.kind is not _EXCEPTION]
             if kept := _without_covered(whole):
                 found.append(one.model_copy(update={"sites": kept}))
-        return found
+        return _merged(found) if isinstance(self.language, Programs) else found
 
     def _apart(
         self, pairs: Sequence[tuple[Question, Site]], sources: dict[str, bytes], depth: int = 0
@@ -216,6 +222,10 @@ class _Prover:
     ) -> dict[Copy, str]:
         """Copy -> fault, of some options of each site."""
         assert self.language is not None
+        if isinstance(self.language, Programs):
+            asked = [(question, site, _ROUNDS) for question, site in pairs]
+            sheet = compiled(self.language, sources, asked, self.draw, apart=True)
+            return self._answered(sheet)
         fresh = iter(names(self.language, sources.values(), self.draw))
         chosen: list[Copy] = []
         for question, site in pairs:
@@ -223,29 +233,34 @@ class _Prover:
             made = copies(question, site, self.language, source, 16, self.draw, fresh)
             most = len(made) if site.kind is _EXCEPTION else _TRIED
             chosen += [made[0], *self.draw.sample(made[1:], min(most - 1, len(made) - 1))]
-        if not chosen:
+        return self._answered(paper(self.language, sources, chosen, self.draw))
+
+    def _answered(self, sheet: Paper) -> dict[Copy, str]:
+        """Copy -> fault, of the gold patch."""
+        if not sheet.copies:
             return {}
-        sheet = paper(self.language, sources, chosen, self.draw)
         examiner = Examiner(self.workspace, self.tests, self.exam, self.limits, self.draw)
-        run = self._counted(f"{len(chosen)} look-alikes", examiner.run(sheet, self.gold))
+        run = self._counted(f"{len(sheet.copies)} look-alikes", examiner.run(sheet, self.gold))
         if run.report is None:
-            return dict.fromkeys(chosen, "missing")
-        return dict.fromkeys(chosen, "") | sheet.faults(run.report)
+            return dict.fromkeys(sheet.copies, "missing")
+        return dict.fromkeys(sheet.copies, "") | sheet.faults(run.report)
 
     def _budget(self, questions: Sequence[Question], plain: int) -> None:
         """Fewer copies than tests; counted, not timed, or the same seed would give other tasks."""
         wanted = set(self.tests.fail_to_pass)
         asked = sum(not wanted.isdisjoint(question.tests) for question in questions)
-        fits = [n for n in _COPIES if n * asked <= max(plain // _SHARE, _MIN_TESTS)]
+        alike = 1 if isinstance(self.language, Programs) else asked  # rounds are of all at once
+        fits = [n for n in _COPIES if n * alike <= max(plain // _SHARE, _MIN_TESTS)]
         self.tests = self.tests.model_copy(update={"copies": fits[0] if fits else _COPIES[-1]})
 
     def _rehearse(self, questions: list[Question], sources: dict[str, bytes]) -> None:
         """Judge the gold patch until it holds; questions that it fails are dropped."""
         clean = 0
-        while questions and clean < self.rehearsals * RUNS:
+        runs = runs_of(self.language) if self.language else 0
+        while questions and clean < self.rehearsals * runs:
             self._ask(questions, sources)
             examiner = Examiner(self.workspace, self.tests, self.exam, self.limits, self.draw)
-            sheet = examiner.paper(clean % RUNS, whole=True)
+            sheet = examiner.paper(clean % runs, whole=True)
             run = self._counted("rehearsal", examiner.run(sheet, self.gold))
             faults = {} if run.report is None else sheet.faults(run.report)
             bad = {copy.question for copy in faults}
@@ -271,8 +286,9 @@ class _Prover:
         }
         strongest = best(question.sites)
         fewest = min(sizes[site] for site in strongest)
-        odds = 1 / sizes[question.sites[-1]] * fewest ** (1 - RUNS)
-        return Verdict(kind=strongest[0].kind, runs=RUNS, odds=odds)
+        last, runs = sizes[question.sites[-1]], runs_of(self.language)
+        odds = 1 / min(last, fewest) if runs == 1 else 1 / last * fewest ** (1 - runs)
+        return Verdict(kind=strongest[0].kind, runs=runs, odds=odds)
 
     def _gut(self) -> None:
         """Which tests without a question fail when the functions of the gold patch raise."""
@@ -313,6 +329,28 @@ class _Prover:
 
 
 _EXCEPTION = VerdictKind.EXCEPTION
+
+
+def _on(lines: Collection[int], sites: tuple[Site, ...], source: bytes) -> tuple[Site, ...]:
+    """The sites on these lines; where there are none, all."""
+    return tuple(one for one in sites if source.count(b"\n", 0, one.at) + 1 in lines) or sites
+
+
+def _merged(questions: Sequence[Question]) -> list[Question]:
+    """Questions that are asked at once: tests that follow the same sites share an answer."""
+    found: list[Question] = []
+    for one in questions:
+        if any(not set(one.tests).isdisjoint(other.tests) for other in found):
+            continue
+        for n, other in enumerate(found):
+            common = tuple(site for site in other.sites if site in one.sites)
+            if common and (other.file, other.start) == (one.file, one.start):
+                tests = (*other.tests, *one.tests)
+                found[n] = other.model_copy(update={"tests": tests, "sites": common})
+                break
+        else:
+            found.append(one)
+    return found
 
 
 def _file(test: TestId) -> str:

@@ -128,6 +128,26 @@ def test_a_trick_is_caught_by_look_alikes_or_alarms(
     assert score.reasons[0].startswith("forged: "), score.reasons
 
 
+@pytest.mark.parametrize(
+    "cheat",
+    [one for one in LANGUAGE_CHEATS if one.language in ALARMED],
+    ids=lambda cheat: cheat.name.replace(" ", "-"),
+)
+def test_look_alikes_alone_catch_what_alarms_do(
+    cheat: LanguageCheat, verifiers: Callable[[str], CodeVerifier]
+) -> None:
+    workspace, tests = verifiers(cheat.language).workspace, verifiers(cheat.language).tests
+    gold = toy_languages.gold(cheat.language)
+    found = prove_verdicts(workspace, tests, gold, rehearsals=0).tests
+    assert VerdictKind.MANY in {one.kind for one in found.verdicts.values()}, found.verdicts
+    bare = {"canary_files": (), "alarms": {}, "registered": {}}
+    alone = CodeVerifier(workspace, found.model_copy(update=bare))
+    assert alone.verify_patch(gold).passed
+    score = alone.verify_patch(diff_of(verifiers(cheat.language), cheat))
+    assert score.value == 0
+    assert score.reasons[0].startswith("forged: a look-alike of "), score.reasons
+
+
 def test_what_build_files_register_is_compared(
     verifiers: Callable[[str], CodeVerifier],
 ) -> None:

@@ -101,6 +101,7 @@ def test_expectations_are_found_and_inputs_are_not(language: CodeLanguage) -> No
     assert {
         one.name: [[text[leaf.start : leaf.end] for leaf in site.leaves] for site in one.sites]
         for one in questions
+        if one.tests == ("",)
     } == wanted
 
 
@@ -160,3 +161,93 @@ def test_an_empty_list_and_a_condition_have_opposites() -> None:
     told = variants(found, found.sites[-1], rules, PHP.encode(), 16, random.Random(1))
     assert told == [("[]",), ("[7]",)]
     assert rules.conditions("$a->ok()") == ("!!($a->ok())", "!($a->ok())")
+
+
+TABLE = """\
+func TestTable(t *testing.T) {
+	tests := []struct {
+		name, in string
+		want int
+	}{
+		{name: "a first row", in: "x", want: 11},
+		{"no names", "y", 12},
+	}
+	byName := map[string]struct{ wanted string }{
+		"its key": {wanted: "some words"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := F(tt.in); got != tt.want {
+				t.Error("no")
+			}
+		})
+	}
+}
+"""
+
+
+def test_a_row_of_go_is_a_question_about_its_subtest() -> None:
+    rules = LANGUAGES["go"]
+    found = rules.sites("a_test.go", TABLE.encode())
+    ids = ["m/p::TestTable", "m/p::TestTable/a_first_row", "m/p::TestTable/its_key"]
+    made = rules.matched(found, [*ids, "m/p::TestTable/no_names", "m/p::TestTables/its_key"])
+    told = [
+        (one.tests, [TABLE[leaf.start : leaf.end] for site in one.sites for leaf in site.leaves])
+        for one in made
+    ]
+    assert told == [
+        ((ids[0],), ["11", '"some words"']),
+        ((ids[1],), ["11"]),
+        ((ids[2],), ['"some words"']),
+    ]
+    paper = sitting(
+        made[1:2], [], rules, {"a_test.go": TABLE.encode()}, (4, 2), 0, random.Random(1)
+    )
+    keys = {copy.renamed(ids[1]) for copy in paper.copies}
+    assert keys == {f"m/p::{copy.name}/a_first_row" for copy in paper.copies}
+
+
+EACH = """\
+it.each([["a", "b c"], ["d", "e f"]])("turns %s", (from, expected) => {
+  expect(turn(from)).toBe(expected);
+});
+it("is plain", () => { expect(turn("a")).toBe("b c"); });
+"""
+PROVIDED = """\
+<?php
+class RowsTest extends TestCase
+{
+    /** @dataProvider rows */
+    public function testRows(string $from, string $wanted): void
+    {
+        $this->assertSame($wanted, Words::turn($from));
+        $this->assertSame("some words", Words::none());
+    }
+
+    public function rows(): array
+    {
+        return [["a", "b c"]];
+    }
+}
+"""
+CSV = """\
+class RowsTest {
+    @ParameterizedTest
+    @CsvSource({"a, b c", "d, e f"})
+    void rows(String from, String expected) {
+        assertEquals("some words", Words.of(from));
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "names"),
+    [("javascript", EACH, ["is plain"]), ("php", PROVIDED, []), ("java", CSV, [])],
+)
+def test_tables_outside_the_test_have_no_questions(
+    language: CodeLanguage, text: str, names: list[str]
+) -> None:
+    """Cases of theirs are reported as believed, never as proven by another's expectation."""
+    found = LANGUAGES[language].sites("a/test", text.encode())
+    assert [one.name for one in found if one.sites] == names

@@ -10,6 +10,7 @@ import ast
 import itertools
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from envgen.verifiers.lookalikes.scanning import Scanned
 
 _NUMBER = re.compile(r"(?<![\w.$])\d+(?:\.\d+)?(?![\w.])")
 _BOOLEAN = re.compile(r"(?<![\w.$])(?:true|false)\b")
+_PLAIN = re.compile(r"""(["'])(?:[^\\]|\\[nt"'\\])*\1""")
 _KEY = re.compile(r"\s*(?::|=>)")
 _UNORDERED = re.compile(r"[Ss]et\b|Map\b|sum|sort|[+*/%]")
 """Where two changes could be none, one literal is changed."""
@@ -46,11 +48,15 @@ class Rules(NamedTuple):
     patterns: bool = False
     compared: bool = False
     """Comparisons after ``if`` are assertions."""
+    subtests: bool = False
+    """Rows of a table can be tests whose names are texts in them."""
+    dollars: bool = False
+    """A dollar in double quotes begins a variable."""
 
 
 _SCRIPT = Rules(
     head=re.compile(
-        r"^[ \t]*(?:it|test|specify)(?=\(\s*([\"'])(?P<name>[A-Za-z][^\"'`\\\n]{1,150})\1\s*,)",
+        r"^[ \t]*(?:it|test|specify)(?=\(\s*([\"'`])(?P<name>(?:(?!\1|\$\{)[^\\\n]){2,150})\1\s*,)",
         re.M,
     ),
     calls=re.compile(
@@ -82,6 +88,7 @@ RULES = {
         texts='"',
         test="Test{0}{1}",
         compared=True,
+        subtests=True,
     ),
     "java": Rules(
         head=re.compile(
@@ -114,6 +121,7 @@ RULES = {
         texts="'\"",
         test="test{0}{1}",
         hashes=True,
+        dollars=True,
     ),
 }  # fmt: skip
 
@@ -122,16 +130,15 @@ class Braces:
     """Look-alikes of tests in languages that put blocks in braces."""
 
     def __init__(self, name: str) -> None:
-        self.rules, self.php = RULES[name], name == "php"
+        self.rules = RULES[name]
 
     def sites(self, file: str, source: bytes) -> list[Question]:
         """See ``Language``; a name that occurs twice in a file gives no question."""
         try:
-            text = source.decode()
+            source.decode()
         except UnicodeDecodeError:
             return []
-        if not text.isascii():  # places are bytes
-            return []
+        text = source.decode("latin-1")  # places are bytes
         rules = self.rules
         scanned = Scanned(text, rules.quotes, hashes=rules.hashes, patterns=rules.patterns)
         heads = list(scanned.code(rules.head, 0, len(text)))
@@ -141,24 +148,27 @@ class Braces:
             end = scanned.closing(head.end())
             if end is None or names.count(head["name"]) > 1:
                 continue
-            sites = list(_Block(scanned, rules, head.end(), end).sites())
+            block = _Block(scanned, rules, head.end(), end)
+            sites = sorted(block.sites(), key=lambda site: site.at)
             end += 2 if text.startswith(";", end + 1) else 1
-            found.append(
-                Question(
-                    file=file,
-                    start=head.start(),
-                    end=end,
-                    name=head["name"],
-                    name_at=head.start("name"),
-                    tests=("",),
-                    sites=tuple(sorted(sites, key=lambda site: site.at)),
+            rows = block.rows(sites) if rules.subtests else {}
+            for label, own in {"": sites, **rows}.items():
+                found.append(
+                    Question(
+                        file=file,
+                        start=head.start(),
+                        end=end,
+                        name=told(head["name"]),
+                        name_at=head.start("name"),
+                        tests=(told(label),),
+                        sites=tuple(own),
+                    )
                 )
-            )
         return found
 
     def known(self, text: str, leaf: Leaf) -> Literal:
         """See ``Language``."""
-        return Literal(_value(text))
+        return Literal(_value(text, self.rules))
 
     def spell(self, value: Value, text: str) -> str:
         """See ``Language``."""
@@ -166,7 +176,7 @@ class Braces:
             escaped = value.replace("\\", "\\\\").replace("'", "\\'")
             return "'" + escaped.replace("\n", "\\n") + "'"
         spelled = json.dumps(value, ensure_ascii=False)
-        return spelled.replace("$", "\\$") if self.php and isinstance(value, str) else spelled
+        return spelled.replace("$", "\\$") if self.rules.dollars else spelled
 
     def conditions(self, text: str) -> tuple[str, str]:
         """See ``Language``; an empty list's opposite has something in it."""
@@ -186,10 +196,11 @@ class Braces:
         return test
 
     def matched(self, found: Sequence[Question], ids: Sequence[TestId]) -> list[Question]:
-        """See ``Language``: the only id that ends with the name."""
+        """See ``Language``: the only id that ends with the name, and with that of a subtest."""
         made = []
         for question in found:
-            ending = re.compile(r"(?:::|> | )" + re.escape(question.name) + r"(?:\(\))?$")
+            name = question.name + (question.tests[0] and f"/{question.tests[0]}")
+            ending = re.compile(r"(?:::|> | )" + re.escape(name) + r"(?:\(\))?$")
             own = [test for test in ids if ending.search(test)]
             if "/" in question.file:
                 stem = question.file.rpartition("/")[2].partition(".")[0]
@@ -212,6 +223,22 @@ class _Block:
             if site.leaves not in taken:
                 taken.add(site.leaves)
                 yield site
+
+    def rows(self, sites: Sequence[Site]) -> dict[str, list[Site]]:
+        """Name of a subtest -> the sites in its row: the first text of a block around them, or its key."""
+        found: dict[str, list[Site]] = defaultdict(list)
+        text = self.scanned.text
+        for site in sites:
+            for opening in self.scanned.around(site.leaves[0].start, self.start + 1):
+                end = self.scanned.closing(opening) or opening
+                inside = [one for one in self.scanned.texts if opening < one[0] < end]
+                before = [one for one in self.scanned.texts if one[1] < opening][-1:]
+                keys = [one for one in before if text[one[1] : opening].strip() == ":"]
+                for first, last in [*keys, *inside[:1]]:
+                    label = re.sub(r"\s", "_", text[first + 1 : last - 1])
+                    if label and site not in found[label]:
+                        found[label].append(site)
+        return {label: own for label, own in found.items() if label}
 
     def _called(self) -> Iterator[Site]:
         for call in self.scanned.code(self.rules.calls, self.start, self.end):
@@ -253,7 +280,7 @@ class _Block:
     def _values(self, at: int, spans: Sequence[tuple[int, int]]) -> Iterator[Site]:
         leaves = [leaf for span in spans for leaf in self._leaves(*span)]
         text = self.scanned.text
-        bits = capacity([_literal(text, leaf) for leaf in leaves])
+        bits = capacity([self._literal(leaf) for leaf in leaves])
         if bits:
             kind = VerdictKind.MANY if bits > 1 else VerdictKind.ONE_BIT
             yield Site(leaves=tuple(leaves), kind=kind, at=at)
@@ -265,7 +292,7 @@ class _Block:
         for first, last in self.scanned.texts:
             if start <= first and last <= end and text[first] in self.rules.texts:
                 try:
-                    _value(text[first:last])
+                    _value(told(text[first:last]), self.rules)
                 except ValueError:
                     continue
                 if not _KEY.match(text, last):
@@ -279,20 +306,24 @@ class _Block:
             found.append(Leaf(start=match.start(), end=match.end(), kind="boolean"))
         found.sort(key=lambda leaf: leaf.start)
         if found and _UNORDERED.search(text, start, end):
-            return [max(found, key=lambda leaf: capacity([_literal(text, leaf)]))]
+            return [max(found, key=lambda leaf: capacity([self._literal(leaf)]))]
         return found
 
+    def _literal(self, leaf: Leaf) -> Literal:
+        return Literal(_value(told(self.scanned.text[leaf.start : leaf.end]), self.rules))
 
-def _literal(text: str, leaf: Leaf) -> Literal:
-    return Literal(_value(text[leaf.start : leaf.end]))
+
+def told(text: str) -> str:
+    """The text of a stretch of a file that is read byte by byte."""
+    return text.encode("latin-1").decode()
 
 
-def _value(text: str) -> Value:
+def _value(text: str, rules: Rules) -> Value:
     """The value of a literal. Raises ValueError if it is not known."""
     if text in ("true", "false"):
         return text == "true"
     if text[:1] in "\"'":
-        if re.search(r"\\[^nt\"'\\]|\$", text) or len(text) < 2:
+        if not _PLAIN.fullmatch(text) or (rules.dollars and text[0] == '"' and "$" in text):
             raise ValueError(f"{text!r} is no plain text")
         return str(ast.literal_eval(text))
     return float(text) if "." in text else int(text)

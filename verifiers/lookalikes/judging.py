@@ -11,7 +11,7 @@ from envgen.core.errors import VerifierError
 from envgen.core.types import Score
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers.code_run import Exam, TestRun, read_tests, run_tests
-from envgen.verifiers.lookalikes.paper import LANGUAGES, RUNS, Copy, Paper, sitting
+from envgen.verifiers.lookalikes.paper import LANGUAGES, Copy, Paper, runs_of, sitting
 
 SAMPLE = 6
 """Questions about pass-to-pass tests in a run,"""
@@ -50,7 +50,7 @@ class Examiner:
             VerifierError: if the look-alikes could not be made.
             SandboxError: if a sandbox failed.
         """
-        for n in range(RUNS if self.tests.questions and self.language else 0):
+        for n in range(runs_of(self.language) if self.tests.questions and self.language else 0):
             if found := self.sat(self.paper(n), change):
                 yield found
         if self.tests.gutted and (found := self._gutted(change)):
@@ -93,7 +93,13 @@ class Examiner:
     def run(self, paper: Paper, change: bytes) -> TestRun:
         """Run the files of a paper, and only those if the runner can select files."""
         exam = self.exam.model_copy(
-            update={"rendered": paper.files, "only": tuple(paper.files), "canary_files": ()}
+            update={
+                "rendered": paper.files,
+                "only": tuple(paper.files),
+                "canary_files": (),
+                "rounds": paper.values,
+                "rounds_variable": paper.variable,
+            }
         )
         return run_tests(self.workspace, exam, change, limits=self.limits)
 

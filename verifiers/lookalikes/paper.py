@@ -26,10 +26,11 @@ from envgen.core.code_types import (
 from envgen.verifiers.lookalikes import options
 from envgen.verifiers.lookalikes.braces import Braces
 from envgen.verifiers.lookalikes.options import Literal, Value
+from envgen.verifiers.lookalikes.programs import Programs, Turn, choices, in_round, replaced
 from envgen.verifiers.lookalikes.python import Python
 
 RUNS = 2
-"""In which look-alikes are judged, after the one that counts all tests."""
+"""In which look-alikes are judged, after the one that counts all tests; one where each has rounds."""
 _WORDS = re.compile(r"[^\W\d_]{1,12}")
 _GOOD = frozenset({Status.PASS, Status.XFAIL})
 _BAD = frozenset({Status.FAIL, Status.ERROR})
@@ -67,7 +68,14 @@ LANGUAGES: Mapping[CodeLanguage, Language] = {
     "go": Braces("go"),
     "java": Braces("java"),
     "php": Braces("php"),
+    "c": Programs(),
+    "cpp": Programs(),
 }
+
+
+def runs_of(language: Language) -> int:
+    """Runs in which look-alikes are judged, each with a build of its own."""
+    return 1 if isinstance(language, Programs) else RUNS
 
 
 class Copy(NamedTuple):
@@ -78,10 +86,14 @@ class Copy(NamedTuple):
     name: str
     text: bytes
     right: bool
+    round: int | None = None
+    """It is the test itself in this round."""
 
     def renamed(self, key: str) -> str:
         """The copy's key: every part of the test's key that ends with its name is renamed (mocha has two)."""
-        old = re.compile(rf"(?:^|(?<= )){re.escape(self.question.name)}(?=(?:\(\))?$)")
+        if self.round is not None:
+            return in_round(self.round, key)
+        old = re.compile(rf"(?:^|(?<= )){re.escape(self.question.name)}(?=(?:\(\))?$|/\S*$)")
         return "::".join(old.sub(lambda _: self.name, part) for part in key.split("::"))
 
     def fault(self, cases: Sequence[Status]) -> str:
@@ -99,6 +111,9 @@ class Paper(NamedTuple):
     files: dict[str, bytes]
     copies: tuple[Copy, ...]
     language: Language
+    variable: str = ""
+    values: tuple[str, ...] = ()
+    """What the variable is in each round; none: there is one run, without it."""
 
     def faults(self, report: TestReport) -> dict[Copy, str]:
         """The copies with a wrong verdict: ``failed``, ``forged`` or ``missing``."""
@@ -185,11 +200,7 @@ def _text(question: Question, site: Site, source: bytes, texts: Sequence[str], n
     edits = [(cut.start, cut.end, cut.text) for cut in question.cuts]
     edits += [(leaf.start, leaf.end, text) for leaf, text in zip(site.leaves, texts, strict=True)]
     edits.append((question.name_at, question.name_at + len(question.name.encode()), name))
-    made, at = b"", question.start
-    for start, end, text in sorted(edits):
-        made += source[at:start] + text.encode()
-        at = end
-    return made + source[at : question.end]
+    return replaced(source[: question.end], edits)[question.start :]
 
 
 def names(language: Language, sources: Iterable[bytes], draw: random.Random) -> Iterable[str]:
@@ -223,6 +234,28 @@ def paper(
     return Paper(files, tuple(chosen), language)
 
 
+def compiled(
+    language: Language,
+    sources: Mapping[str, bytes],
+    asked: Sequence[tuple[Question, Site, int]],
+    draw: random.Random,
+    *,
+    apart: bool = False,
+) -> Paper:
+    """Files with all options of the sites asked for (so many of each at most), chosen in rounds."""
+    turns = [
+        Turn(one, site, variants(one, site, language, sources[one.file], most, draw))
+        for one, site, most in asked
+    ]
+    made = choices(turns, sources, draw, apart=apart)
+    found = [
+        Copy(turn.question, turn.site, "", b"", right=not n, round=round_)
+        for turn, rounds in zip(turns, made.rounds, strict=True)
+        for n, round_ in enumerate(rounds)
+    ]
+    return Paper(made.files, tuple(found), language, made.variable, made.values)
+
+
 def sitting(
     asked: Sequence[Question],
     sample: Sequence[Question],
@@ -234,7 +267,8 @@ def sitting(
 ) -> Paper:
     """The look-alikes of one judged run.
 
-    One of the runs varies the last expectation of each test; the others vary any of the best.
+    One of the runs varies the last expectation of each test; the others vary any of the best. A single
+    run, in rounds, varies one or the other.
 
     Args:
         asked: questions about fail-to-pass tests.
@@ -245,13 +279,18 @@ def sitting(
         run: its number.
         draw: makes every secret choice.
     """
+    limits = [(question, most[0]) for question in asked] + [(one, most[1]) for one in sample]
+    last = [draw.random() < 0.5 if runs_of(language) == 1 else run == 0 for _ in limits]
+    picked = [
+        (one, one.sites[-1] if at_end else draw.choice(best(one.sites)), limit)
+        for (one, limit), at_end in zip(limits, last, strict=True)
+    ]
+    if isinstance(language, Programs):
+        return compiled(language, sources, picked, draw)
     fresh = iter(names(language, sources.values(), draw))
     chosen: list[Copy] = []
-    limits = [(question, most[0]) for question in asked] + [(one, most[1]) for one in sample]
-    for question, limit in limits:
-        site = question.sites[-1] if run == 0 else draw.choice(best(question.sites))
-        source = sources[question.file]
-        chosen += copies(question, site, language, source, limit, draw, fresh)
+    for question, site, limit in picked:
+        chosen += copies(question, site, language, sources[question.file], limit, draw, fresh)
     return paper(language, sources, chosen, draw)
 
 

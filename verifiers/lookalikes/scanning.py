@@ -78,6 +78,14 @@ class Scanned:
                     return n
         return None
 
+    def around(self, place: int, start: int) -> list[int]:
+        """The curly brackets that are open at a place, of those after a start."""
+        stack: list[int] = []
+        for n in range(start, place):
+            if self.kinds[n] == CODE and self.text[n] in "{}":
+                stack = [*stack, n] if self.text[n] == "{" else stack[:-1]
+        return stack
+
     def arguments(self, opening: int) -> list[tuple[int, int]]:
         """The positions of a call's arguments; none if its brackets don't match."""
         end = self.closing(opening)

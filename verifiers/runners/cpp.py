@@ -47,7 +47,8 @@ def shell(
     """
     folder = f"d={base.quoted([report_dir])}"
     listed = f"ls -d {' '.join(programs)}" if programs else FIND.replace("@marker@", marker)
-    compiled = f'for c in canary_*.cpp; do [ ! -f "$c" ] || {{ {build_canary}; }}; done'
+    built = '[ ! -f "$c" ] || [ -f "$d/${c%.cpp}.bin" ]'  # by the round before
+    compiled = f"for c in canary_*.cpp; do {built} || {{ {build_canary}; }}; done"
     loop = LOOP.replace("@run@", run).replace("@missing@", MISSING)
     canaries = 'for t in "$d"/canary_*.bin; do [ ! -f "$t" ] || printf "%s\\n" "$t"; done'
     before = f"{base.prepared(report_dir)} && {folder} && {compiled}"
