@@ -23,7 +23,7 @@ from envgen.core.errors import EnvgenError
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Score
 from envgen.environments.code_hosts import CodeHosts
-from envgen.pipelines.code.verdicts import prove_verdicts, verdict_gate
+from envgen.pipelines.code.verdicts import REHEARSALS, prove_verdicts, verdict_gate
 from envgen.sandboxes.workspace import Workspace
 from envgen.store.dataset import Dataset
 from envgen.verifiers.code import CodeVerifier, exam_of, score_run
@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--most", type=int, default=10**6, help="Tasks of each dataset.")
     parser.add_argument("--attacks", type=int, default=len(ATTACKS), help="The first so many.")
+    parser.add_argument("--rehearsals", type=int, default=REHEARSALS)
     parser.add_argument("--anew", action="store_true", help="Prove what is proven, too.")
     options = parser.parse_args()
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
@@ -73,7 +74,9 @@ def main() -> None:
         names = [name for name in dataset.own_task_ids if name not in known]
         for name in names[: options.most]:
             try:
-                rows.append(row(hosts, name, ATTACKS[: options.attacks], anew=options.anew))
+                rows.append(
+                    row(hosts, name, ATTACKS[: options.attacks], options.rehearsals, options.anew)
+                )
             except EnvgenError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
@@ -81,15 +84,22 @@ def main() -> None:
             options.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def row(hosts: CodeHosts, name: str, attacks: Sequence[str], *, anew: bool) -> dict[str, Any]:
+def row(
+    hosts: CodeHosts, name: str, attacks: Sequence[str], rehearsals: int, anew: bool
+) -> dict[str, Any]:
     """What one task's verdicts are worth."""
     task = hosts.task(name)
     workspace = hosts.workspace(task.public.environment_id)
     gold, tests = to_bytes(task.gold_patch), task.tests
     spent = 0.0
     if anew or not tests.verdicts:
+<<<<<<< HEAD
         tests = tests.model_copy(update={"questions": (), "verdicts": {}, "canary_files": ()})
         proven = prove_verdicts(workspace, tests, gold)
+=======
+        tests = tests.model_copy(update={"questions": (), "verdicts": {}})
+        proven = prove_verdicts(workspace, tests, gold, rehearsals=rehearsals)
+>>>>>>> langs
         tests, spent = proven.tests, proven.tests_s
     timed = [_timed(workspace, tests, gold) for _ in range(_TIMES)]
     score = timed[0].score

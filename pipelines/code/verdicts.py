@@ -209,6 +209,7 @@ class _Prover:
             said = [fault for copy, fault in tried.items() if copy.question.file == file]
             if len(own) < 2 or depth == _MOST_HALVES or not all(one == "missing" for one in said):
                 continue
+            own.sort(key=_has_number)  # one that is out of a type's range is no Go, and no C
             middle = len(own) // 2
             kept = {copy: fault for copy, fault in tried.items() if copy.question.file != file}
             halves = [
@@ -286,8 +287,8 @@ class _Prover:
         }
         strongest = best(question.sites)
         fewest = min(sizes[site] for site in strongest)
-        last, runs = sizes[question.sites[-1]], runs_of(self.language)
-        odds = 1 / min(last, fewest) if runs == 1 else 1 / last * fewest ** (1 - runs)
+        runs = runs_of(self.language)
+        odds = 1 / fewest if runs == 1 else 1 / sizes[question.sites[-1]] * fewest ** (1 - runs)
         return Verdict(kind=strongest[0].kind, runs=runs, odds=odds)
 
     def _gut(self) -> None:
@@ -329,6 +330,10 @@ class _Prover:
 
 
 _EXCEPTION = VerdictKind.EXCEPTION
+
+
+def _has_number(pair: tuple[Question, Site]) -> bool:
+    return any(leaf.kind == "number" for leaf in pair[1].leaves)
 
 
 def _on(lines: Collection[int], sites: tuple[Site, ...], source: bytes) -> tuple[Site, ...]:

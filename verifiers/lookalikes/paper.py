@@ -267,8 +267,12 @@ def sitting(
 ) -> Paper:
     """The look-alikes of one judged run.
 
+<<<<<<< HEAD
     One of the runs varies the last expectation of each test; the others vary any of the best. A single
     run, in rounds, varies one or the other.
+=======
+    In one of two runs the last expectation of each test is varied, else any of the best.
+>>>>>>> langs
 
     Args:
         asked: questions about fail-to-pass tests.
@@ -280,10 +284,10 @@ def sitting(
         draw: makes every secret choice.
     """
     limits = [(question, most[0]) for question in asked] + [(one, most[1]) for one in sample]
-    last = [draw.random() < 0.5 if runs_of(language) == 1 else run == 0 for _ in limits]
+    last = run == 0 and runs_of(language) > 1
     picked = [
-        (one, one.sites[-1] if at_end else draw.choice(best(one.sites)), limit)
-        for (one, limit), at_end in zip(limits, last, strict=True)
+        (one, one.sites[-1] if last else draw.choice(best(one.sites)), limit)
+        for one, limit in limits
     ]
     if isinstance(language, Programs):
         return compiled(language, sources, picked, draw)
