@@ -93,13 +93,8 @@ def row(
     gold, tests = to_bytes(task.gold_patch), task.tests
     spent = 0.0
     if anew or not tests.verdicts:
-<<<<<<< HEAD
         tests = tests.model_copy(update={"questions": (), "verdicts": {}, "canary_files": ()})
-        proven = prove_verdicts(workspace, tests, gold)
-=======
-        tests = tests.model_copy(update={"questions": (), "verdicts": {}})
         proven = prove_verdicts(workspace, tests, gold, rehearsals=rehearsals)
->>>>>>> langs
         tests, spent = proven.tests, proven.tests_s
     timed = [_timed(workspace, tests, gold) for _ in range(_TIMES)]
     score = timed[0].score

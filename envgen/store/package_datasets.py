@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "50b0f452a0a347353fdfa5bc2f5ba1be60fb313e7af603213d36ce7fbb283d1f",  # trip_planning
+        "28efbcd13ec09a168d7689a7558ea3dbc2f7126e77b820cb6fece3808c0e260d",  # trip_planning
     }
 )

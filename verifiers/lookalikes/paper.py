@@ -267,12 +267,7 @@ def sitting(
 ) -> Paper:
     """The look-alikes of one judged run.
 
-<<<<<<< HEAD
-    One of the runs varies the last expectation of each test; the others vary any of the best. A single
-    run, in rounds, varies one or the other.
-=======
-    In one of two runs the last expectation of each test is varied, else any of the best.
->>>>>>> langs
+    The first of two runs varies the last expectation of each test; any other varies any of the best.
 
     Args:
         asked: questions about fail-to-pass tests.
