@@ -189,7 +189,7 @@ An attack stands in a file of the gold patch, which is not mended; it counts whe
 fail-to-pass test passes when the report is believed, and is caught if the task then scores 0. `cost` is
 the time of judging the gold patch over that of a plain run of its tests, medians of three pairs. Proven,
 played and timed beside other work, at a load of 13-25 on two cores: ratios say more than seconds. Measured
-once each, and before look-alikes that fail stopped explaining why: boltons-453 and -454, flask-c17f37939073,
+once each, and before look-alikes that fail stopped explaining why: boltons-454, flask-c17f37939073,
 pluggy-504 and -545, cachetools-86352aed2bed.
 """
 
