@@ -140,7 +140,7 @@ def test_look_alikes_alone_catch_what_alarms_do(
     gold = toy_languages.gold(cheat.language)
     found = prove_verdicts(workspace, tests, gold, rehearsals=0).tests
     assert VerdictKind.MANY in {one.kind for one in found.verdicts.values()}, found.verdicts
-    bare = {"canary_files": (), "alarms": {}, "registered": {}}
+    bare: dict[str, object] = {"canary_files": (), "alarms": {}, "registered": {}}
     alone = CodeVerifier(workspace, found.model_copy(update=bare))
     assert alone.verify_patch(gold).passed
     score = alone.verify_patch(diff_of(verifiers(cheat.language), cheat))
