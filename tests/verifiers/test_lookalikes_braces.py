@@ -207,6 +207,19 @@ def test_a_row_of_go_is_a_question_about_its_subtest() -> None:
     assert keys == {f"m/p::{copy.name}/a_first_row" for copy in paper.copies}
 
 
+def test_no_number_of_go_is_turned_below_0() -> None:
+    """Of an unsigned type it would break its package, and so the gold patch would score 0."""
+    text = "func TestSmall(t *testing.T) {\n\twant := 5\n\tassert.Equal(t, 0, F())\n}\n"
+    rules = LANGUAGES["go"]
+    (found,) = rules.sites("a_test.go", text.encode())
+    assert [text[site.leaves[0].start : site.leaves[0].end] for site in found.sites] == ["5"]
+    for seed in range(50):
+        draw = random.Random(seed)
+        told = variants(found, found.sites[0], rules, text.encode(), 16, draw)
+        assert len(told) == 4
+        assert min(int(value) for (value,) in told) >= 0
+
+
 EACH = """\
 it.each([["a", "b c"], ["d", "e f"]])("turns %s", (from, expected) => {
   expect(turn(from)).toBe(expected);

@@ -48,6 +48,8 @@ class Rules(NamedTuple):
     patterns: bool = False
     compared: bool = False
     """Comparisons after ``if`` are assertions."""
+    typed: bool = False
+    """A number out of its type's range does not compile, and nor does its package."""
     subtests: bool = False
     """Rows of a table can be tests whose names are texts in them."""
     dollars: bool = False
@@ -88,6 +90,7 @@ RULES = {
         texts='"',
         test="Test{0}{1}",
         compared=True,
+        typed=True,
         subtests=True,
     ),
     "java": Rules(
@@ -168,7 +171,7 @@ class Braces:
 
     def known(self, text: str, leaf: Leaf) -> Literal:
         """See ``Language``."""
-        return Literal(_value(text, self.rules))
+        return Literal(_value(text, self.rules), natural=self.rules.typed)
 
     def spell(self, value: Value, text: str) -> str:
         """See ``Language``."""
@@ -310,7 +313,8 @@ class _Block:
         return found
 
     def _literal(self, leaf: Leaf) -> Literal:
-        return Literal(_value(told(self.scanned.text[leaf.start : leaf.end]), self.rules))
+        text = told(self.scanned.text[leaf.start : leaf.end])
+        return Literal(_value(text, self.rules), natural=self.rules.typed)
 
 
 def told(text: str) -> str:

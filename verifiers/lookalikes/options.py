@@ -28,6 +28,8 @@ class Literal(NamedTuple):
 
     value: Value
     pattern: bool = False
+    natural: bool = False
+    """No option is below 0: of an unsigned type it would not compile. Fewer are left of small numbers."""
 
 
 class _Dimension(NamedTuple):
@@ -93,6 +95,8 @@ def _slots(literal: Literal) -> list[re.Match[str] | None]:
 def _bits(literal: Literal, word: re.Match[str] | None) -> int:
     if isinstance(literal.value, bool):
         return 1
+    if literal.natural and isinstance(literal.value, int) and 0 <= literal.value < 16:
+        return (literal.value + 1).bit_length() - 1
     return MAX_BITS if word is not None or not isinstance(literal.value, str) else 1
 
 
