@@ -135,7 +135,10 @@ class ShellSession:
         return True
 
     def _stop_children(self) -> None:
+        """Kill what the shell has started. Raises SandboxError if the sandbox can't, and so has ended."""
         self._sandbox.exec(["bash", "-c", _STOP, self._pid], timeout_s=_GRACE_S * 3)
+        if self._process is None or self._process.stdout.closed:
+            raise SandboxError("the sandbox has ended")
 
     def _result(self, reader: _Reader, *, timed_out: bool) -> ShellResult:
         if reader.exit_code is None:  # the output ended: so did the shell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -12,6 +12,7 @@ from threading import Event, Thread
 from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -25,10 +26,27 @@ FIRST_LINE_S, NEXT_LINES_S = 2.0, 10.0
 """Without a terminal, progress is a line now and then."""
 
 OnProgress = Callable[[int, int, str], None]
+_ACTING = dict.fromkeys(
+    (
+        *(*range(9), *range(11, 32), *range(0x7F, 0xA0)),
+        *(*range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+    ),
+    "\N{REPLACEMENT CHARACTER}",
+)
+"""Characters that a terminal obeys or that turn what follows around, all but tabs and newlines."""
+
+
+class _SafeConsole(Console):
+    """A console on which the texts of strangers (prompts, names, messages) only stand."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            one if one.control else one._replace(text=one.text.translate(_ACTING)) for one in buffer
+        )
 
 
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False)
+    console = _SafeConsole(stderr=stderr, highlight=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in console._environ:
         console.width = max(console.width, PIPE_WIDTH)
     return console

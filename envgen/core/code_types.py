@@ -62,10 +62,12 @@ class Recipe(Record):
     """What the install resolved to; with it a later build installs the same."""
     author: Line = "rules"
     """``rules``, or the name of the model that wrote it."""
-    test_s: float = Field(default=1800.0, gt=0)
+    test_s: float = Field(default=1800.0, gt=0, le=86_400.0)
     """Seconds the tests may take."""
     memory_bytes: int = Field(default=4 << 30, ge=1 << 26)
+    """Never more than three quarters of the machine's."""
     disk_bytes: int = Field(default=4 << 30, ge=1 << 20)
+    """Of each folder in memory never more than half of the machine's."""
 
 
 class Status(StrEnum):

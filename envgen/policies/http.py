@@ -257,7 +257,7 @@ class Http:
 
     def _refuse(self, response: httpcore.Response, path: str) -> None:
         body = b"".join(itertools.islice(response.iter_stream(), 16))[:2_000]
-        text = body.decode("utf-8", "replace").strip()
+        text = self._without_key(body.decode("utf-8", "replace").strip())
         headers = {name.lower(): value for name, value in response.headers}
         said = f"HTTP {response.status}: {text[:300]}"
         if response.status in _RETRIED:
@@ -268,6 +268,11 @@ class Http:
         if response.status in (301, 302, 303, 307, 308):
             hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
         raise PolicyError(f"{self._url(path)}: {said}", hint, response.status)
+
+    def _without_key(self, text: str) -> str:
+        """A server's words, which are logged and stored, without the key that it may quote."""
+        key = str(self._headers.get("Authorization", "")).removeprefix("Bearer ")
+        return text.replace(key, "[key]") if key else text
 
     def _pool(self) -> httpcore.ConnectionPool:
         """This thread's pool."""

@@ -43,6 +43,8 @@ from envgen.store.run_writer import RunWriter, Write
 from envgen.store.token_files import Arrays, read_tokens, write_tokens
 
 DATABASE = "run.sqlite"
+_MAX_RECORD = 256 << 20
+"""Bytes of one episode's record, decompressed."""
 
 Tokens = Mapping[int, Arrays]
 """Turn number -> array name -> array."""
@@ -335,7 +337,11 @@ def _row(run_id: str, trajectory: Trajectory) -> dict[str, Any]:
 
 def _trajectory(record: bytes) -> Trajectory:
     try:
-        return Trajectory.model_validate_json(zlib.decompress(record))
+        opened = zlib.decompressobj()
+        plain = opened.decompress(record, _MAX_RECORD)
+        if not opened.eof:
+            raise ValueError(f"it is cut short, or longer than {_MAX_RECORD} bytes")
+        return Trajectory.model_validate_json(plain)
     except (zlib.error, ValueError) as error:
         raise StoreError(f"a stored trajectory is corrupt: {error}") from error
 
@@ -345,6 +351,8 @@ def _engine(folder: Path, db_url: str | None) -> Engine:
         url = make_url(db_url or f"sqlite:///{folder / DATABASE}")
         if url.drivername in ("postgres", "postgresql"):
             url = url.set(drivername="postgresql+psycopg")
+        if db_url is None and (folder / DATABASE).is_symlink():
+            raise StoreError(f"{str(folder / DATABASE)!r} is a link, not the run's own database")
         engine = create_engine(url)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(f"{db_url!r} is no database URL that SQLAlchemy knows") from error
@@ -356,7 +364,13 @@ def _engine(folder: Path, db_url: str | None) -> Engine:
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:
-    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 30000"):
+    """Set it up; refuse views and triggers, which envgen never makes: they could compute without end."""
+    for pragma in ("trusted_schema = OFF", "busy_timeout = 30000"):
+        connection.execute(f"PRAGMA {pragma}")
+    query = "SELECT count(*) FROM sqlite_schema WHERE type IN ('view', 'trigger')"
+    if connection.execute(query).fetchone()[0]:
+        raise StoreError("the run database holds views or triggers, which envgen did not make")
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -23,6 +23,12 @@ from envgen.core.errors import DatasetError
 MAGIC = b"SQLite format 3\x00"
 _STEPS = 500_000_000
 _MAX_CELL = 64 * 1024 * 1024
+_MAX_KEY = 1 << 20
+"""Bytes of a value in an index on an expression."""
+_KEY_FUNCTIONS = frozenset(
+    "abs coalesce ifnull iif length lower ltrim nullif round rtrim substr substring trim typeof upper".split()
+)
+"""What an index on an expression may call: none takes longer than its arguments are long."""
 _CHUNK = 500
 
 Cell = str | int | float | bytes | None
@@ -70,19 +76,24 @@ def open_database(source: Path | bytes, name: str = "") -> Iterator[sqlite3.Conn
     name = name or (str(source) if isinstance(source, Path) else "the database")
     try:
         with closing(_connect(source, name)) as db:
-            budget = [_STEPS // 1_000_000]
-
-            def tick() -> int:
-                budget[0] -= 1
-                return int(budget[0] < 0)
-
-            db.set_progress_handler(tick, 1_000_000)
-            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_CELL)
+            _bound(db)
             db.execute("PRAGMA trusted_schema = OFF")
             db.execute("PRAGMA cell_size_check = ON")
             yield db
     except (sqlite3.Error, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise DatasetError(f"{name} is not a sound SQLite database: {error}") from error
+
+
+def _bound(db: sqlite3.Connection) -> None:
+    """Give what runs on a connection a budget of steps, and its values a size."""
+    budget = [_STEPS // 1_000_000]
+
+    def tick() -> int:
+        budget[0] -= 1
+        return int(budget[0] < 0)
+
+    db.set_progress_handler(tick, 1_000_000)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_CELL)
 
 
 def _connect(source: Path | bytes, name: str) -> sqlite3.Connection:
@@ -104,7 +115,7 @@ def tables_of(db: sqlite3.Connection) -> list[TableInfo]:
         DatasetError: if the database holds virtual tables or generated columns.
     """
     tables = []
-    listed = db.execute("PRAGMA table_list").fetchall()
+    listed = _table_list(db)
     for schema, name, kind, _ncol, without_rowid, _strict in sorted(listed):
         if schema != "main" or str(name).startswith("sqlite_") or kind == "view":
             continue
@@ -118,6 +129,22 @@ def tables_of(db: sqlite3.Connection) -> list[TableInfo]:
         order = ", ".join(_quoted(c[0]) for c in keys) if without_rowid else _rowid_name(columns)
         tables.append(TableInfo(str(name), columns, order))
     return tables
+
+
+def _table_list(db: sqlite3.Connection) -> list[tuple[str, str, str, int, int, int]]:
+    """``PRAGMA table_list``, which may not count the columns of views.
+
+    It would expand them, and views of views grow without end, in no step that is counted.
+    """
+
+    def authorize(action: int, *_: object) -> int:
+        return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_SELECT else sqlite3.SQLITE_OK
+
+    db.set_authorizer(authorize)
+    try:
+        return db.execute("PRAGMA table_list").fetchall()
+    finally:
+        db.set_authorizer(None)
 
 
 def _rowid_name(columns: tuple[tuple[str, str, int, int], ...]) -> str:
@@ -199,12 +226,18 @@ def snapshot(source: Path | bytes, name: str = "") -> Snapshot:
 
 
 def build(statements: list[list[str]], tables: dict[str, list[list[object]]], path: Path) -> None:
-    """Write a new SQLite file with this schema and these rows; same input, same bytes."""
+    """Write a new SQLite file with this schema and these rows; same input, same bytes.
+
+    Raises:
+        sqlite3.Error: also where the schema would have this process compute without end.
+    """
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        _bound(db)
         db.execute("PRAGMA page_size = 4096")
         db.execute("PRAGMA journal_mode = OFF")
         db.execute("PRAGMA synchronous = OFF")
         db.execute("PRAGMA trusted_schema = OFF")
+        db.execute("PRAGMA ignore_check_constraints = ON")  # the caller knows the content's hash
         db.execute("BEGIN")
         for kind, sql in statements:
             if kind == "table":
@@ -216,10 +249,19 @@ def build(statements: list[list[str]], tables: dict[str, list[list[object]]], pa
                 db.executemany(
                     f"INSERT INTO {_quoted(name)} VALUES ({marks})", map(_decode_row, rows)
                 )
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_KEY)
+        db.set_authorizer(_authorize_index)
         for kind, sql in statements:
             if kind != "table":
                 db.execute(sql)
+        db.set_authorizer(None)
         db.execute("COMMIT")
+
+
+def _authorize_index(action: int, _first: str | None, name: str | None, *_: object) -> int:
+    """Let an index on an expression call a few functions only."""
+    called = action == sqlite3.SQLITE_FUNCTION
+    return sqlite3.SQLITE_DENY if called and name not in _KEY_FUNCTIONS else sqlite3.SQLITE_OK
 
 
 def _decode_row(row: list[object]) -> list[object]:

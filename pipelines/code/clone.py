@@ -30,6 +30,12 @@ _DIFF = (
 )
 
 
+MAX_LISTING = 64 << 20
+"""Bytes of the list of a commit's files: half a million files or so. A few trees can name any number."""
+MAX_FILE = 16 << 20
+"""Bytes of a file that is read: zeros compress to nearly nothing."""
+
+
 class PatchTooLargeError(PipelineError):
     """Raised when a change is larger than the caller reads."""
 
@@ -186,8 +192,13 @@ class Clone:
         return (part,)
 
     def files(self, commit: str) -> dict[str, int]:
-        """Path -> bytes, of every file of a commit (links and submodules left out)."""
-        out = self.run("ls-tree", "-r", "-l", "-z", "--end-of-options", commit)
+        """Path -> bytes, of every file of a commit (links and submodules left out).
+
+        Raises:
+            PatchTooLargeError: if the list is over ``MAX_LISTING``.
+        """
+        args = ("ls-tree", "-r", "-l", "-z", "--end-of-options", commit)
+        out = self.run(*args, limit_bytes=MAX_LISTING)
         sizes: dict[str, int] = {}
         for row in out.decode("utf-8", "surrogateescape").split("\0"):
             head, _, path = row.partition("\t")
@@ -201,8 +212,9 @@ class Clone:
 
         Raises:
             PipelineError: if there is none.
+            PatchTooLargeError: over ``MAX_FILE``.
         """
-        return self.run("cat-file", "blob", f"{commit}:{path}")
+        return self.run("cat-file", "blob", f"{commit}:{path}", limit_bytes=MAX_FILE)
 
     def describe(self, commit: str) -> str:
         """The nearest tag at or before a commit; empty when there is none."""

@@ -143,7 +143,9 @@ class Box:
             shown += self._accounts(user)
         if layer.is_host and recipe.language == "python":
             shown += self._nothing(packages_of_host([mount.target for mount in mounts]))
-        memory = limits.memory_bytes or recipe.memory_bytes
+        # a recipe may come from anywhere, and its folders are memory, too
+        memory = limits.memory_bytes or min(recipe.memory_bytes, machine_memory() * 3 // 4)
+        disk = limits.disk_bytes or min(recipe.disk_bytes, machine_memory() // 2)
         spec = SandboxSpec(
             root=layer.root if backend == "bubblewrap" else None,
             image=image or layer.image if backend == "docker" else None,
@@ -153,7 +155,7 @@ class Box:
             memory_bytes=memory,
             address_bytes=max(ADDRESS_BYTES, memory),
             pids=limits.pids,
-            disk_bytes=limits.disk_bytes or recipe.disk_bytes,
+            disk_bytes=disk,
             output_bytes=limits.output_bytes,
             wall_s=limits.wall_s or recipe.test_s,
             mounts=tuple(shown),
@@ -246,6 +248,11 @@ def packages_of_host(shown: Sequence[str]) -> list[str]:
     kinds = ("site-packages", "dist-packages")
     found = [Path(root).glob(f"lib*/python*/{kind}") for root in roots for kind in kinds]
     return sorted({str(path) for paths in found for path in paths if not path.is_symlink()})
+
+
+def machine_memory() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def default_user(backend: str) -> int:

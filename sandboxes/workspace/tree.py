@@ -24,6 +24,10 @@ NAME = "repo"
 """The top folder in the tar."""
 MAX_DEPTH = 100
 """Folders inside one another."""
+MAX_LISTING = 64 << 20
+"""Bytes of the list of all files: half a million files or so. A few trees can name any number."""
+MAX_BYTES = 16 << 30
+"""Of all files together: zeros compress to nearly nothing."""
 _MESSAGE = "The repository at the base commit"
 _ALONE = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -91,10 +95,11 @@ def _checkout(source: Path, commit: str, repo: Path, patch: str, allow_missing: 
     lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(source / "objects")}
     if allow_missing:
         tree = _without_missing(source, tree, repo / ".git", lent)
+    _require_modest(repo / ".git", tree, lent)
     if patch:
         tree = _patched(tree, patch, repo / ".git", lent)
     _copy_objects(tree, repo, lent)
-    _require_shallow(repo / ".git", tree)
+    _require_modest(repo / ".git", tree, {})
     dated = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     here = repo / ".git"
     only = _git(here, "commit-tree", tree, "-m", _MESSAGE, env=dated)
@@ -108,14 +113,31 @@ def _checkout(source: Path, commit: str, repo: Path, patch: str, allow_missing: 
         (here / name).unlink(missing_ok=True)
 
 
-def _require_shallow(here: Path, tree: str) -> None:
-    """Refuse a tree that ordinary programs could neither walk nor remove."""
-    names = _git(here, "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree).split("\0")
-    if (depth := max(name.count("/") for name in names)) > MAX_DEPTH:
-        raise WorkspaceError(
-            f"the tree nests {depth} folders deep; at most {MAX_DEPTH} are read",
-            "leave this commit out",
-        )
+def _require_modest(here: Path, tree: str, lent: Mapping[str, str]) -> None:
+    """Refuse a tree that ordinary programs could neither walk nor remove, or that fills the disk."""
+    words = ["ls-tree", "-r", "-l", "-z", "--full-tree", tree]
+    with subprocess.Popen(
+        ["git", f"--git-dir={here}", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_variables(lent),
+    ) as listing:
+        assert listing.stdout is not None
+        listed = listing.stdout.read(MAX_LISTING + 1)
+        listing.kill()
+    lines = listed.split(b"\0")[:-1]
+    sizes = (line.partition(b"\t")[0].split()[-1] for line in lines)
+    total = sum(int(size) for size in sizes if size.isdigit())
+    depth = max((line.partition(b"\t")[2].count(b"/") for line in lines), default=0)
+    for found, most, said in (
+        (len(listed), MAX_LISTING, "names its files in {} bytes"),
+        (total, MAX_BYTES, "holds {} bytes"),
+        (depth, MAX_DEPTH, "nests {} folders deep"),
+    ):
+        if found > most:
+            raise WorkspaceError(
+                f"the tree {said.format(found)}; at most {most} are read", "leave this commit out"
+            )
 
 
 def base_tag(git_dir: Path, commit: str) -> str:
@@ -222,13 +244,12 @@ def _git(
     """What git prints, stripped. Raises WorkspaceError when it fails, unless ``check`` is off."""
     place = [f"--git-dir={git_dir}"] if git_dir is not None else []
     command = ["git", *place, *words]
-    variables = {"PATH": os.defpath, "HOME": os.devnull, **_ALONE, **(env or {})}
     try:
         done = subprocess.run(
             command,
             input=given.encode(errors="surrogateescape"),
             capture_output=True,
-            env=variables,
+            env=_variables(env or {}),
             timeout=_TIMEOUT_S,
             check=False,
         )
@@ -242,3 +263,8 @@ def _git(
     with contextlib.suppress(UnicodeDecodeError):
         return done.stdout.decode().strip() if not done.returncode else ""
     return done.stdout.decode(errors="surrogateescape").strip()
+
+
+def _variables(more: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a git command."""
+    return {"PATH": os.defpath, "HOME": os.devnull, **_ALONE, **more}

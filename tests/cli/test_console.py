@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 
@@ -77,3 +78,22 @@ def waited_for(capsys: pytest.CaptureFixture[str], pattern: str) -> None:
             return
         time.sleep(0.02)
     pytest.fail(f"{pattern!r} was not said, but {said!r}")
+
+
+def test_texts_of_strangers_only_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt could set the terminal's title, fill its clipboard, or hide what stands below it."""
+    written = io.StringIO()
+    shown = console._SafeConsole(
+        file=written, force_terminal=True, width=200, highlight=False, markup=False
+    )
+    monkeypatch.setattr(console, "out", shown)
+    evil = "\x1b]52;c;ZXZpbA==\x1b\\ \x9b2J \x07 \u202etxt\u2066 [link=file:///x]k[/link] [/b]"
+    console.say(evil)
+    console.prose(evil)
+    console.heading(evil)
+    rows = console.table("a", "b")
+    rows.add_row(evil, evil)
+    shown.print(rows)
+    said = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
+    assert said.count("[link=file:///x]k[/link] [/b]") == 5
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", said)

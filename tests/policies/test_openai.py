@@ -160,6 +160,15 @@ def test_a_full_window_has_its_own_error(text: str) -> None:
         ask(policy(server))
 
 
+def test_a_key_that_the_server_quotes_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server says is logged, and stored with the episode, which may be passed on."""
+    monkeypatch.setenv("MY_KEY", "sk-0123456789")
+    with ModelServer([Raw(401, "Incorrect API key: Bearer sk-0123456789")]) as server:
+        with pytest.raises(PolicyError, match="Incorrect API key") as caught:
+            ask(policy(server, api_key_env="MY_KEY"))
+    assert "0123456789" not in str(caught.value)
+
+
 def test_a_redirect_says_where_to() -> None:
     with ModelServer([Raw(307, "", {"Location": "https://there/v1"})]) as server:
         with pytest.raises(PolicyError) as caught:

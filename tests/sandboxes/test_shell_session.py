@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from envgen.core.errors import SandboxError
+from envgen.sandboxes import shell as shell_module
+from envgen.sandboxes import shell_session
 from envgen.sandboxes.base import Sandbox, SandboxSpec, available, create
+from envgen.sandboxes.shell import ShellSandbox
 from envgen.sandboxes.shell_session import ShellSession
 
 MISSING = available()
@@ -109,3 +115,31 @@ def test_a_dead_sandbox_is_an_error() -> None:
         session = ShellSession(dead)
     with pytest.raises(SandboxError):
         session.run("echo", 5)
+
+
+def _below(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [below for child in map(int, children) for below in (child, *_below(child))]
+
+
+def test_a_sandbox_that_starts_nothing_any_more_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where programs share the uid of what starts them, they can stop it, and ``sleep`` after that.
+
+    The shell's pipes were closed then and read all the same: an OSError that made the episode vanish, or
+    another episode's file where its number had been given away.
+    """
+    if MISSING["bubblewrap"]:
+        pytest.skip(MISSING["bubblewrap"])
+    monkeypatch.setattr(shell_session, "_GRACE_S", 0.3)
+    monkeypatch.setattr(shell_module, "_GRACE_S", 0.5)
+    with create(SandboxSpec(), "bubblewrap") as sandbox:
+        assert isinstance(sandbox, ShellSandbox)
+        session = ShellSession(sandbox)
+        session.run("true", 10)
+        for pid in _below(sandbox._zygote.pid):
+            if b"zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(SandboxError, match="ended"):
+            session.run("sleep 100", 0.5)

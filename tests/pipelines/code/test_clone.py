@@ -7,6 +7,7 @@ import pytest
 from git_history import History
 
 from envgen.core.errors import PipelineError
+from envgen.pipelines.code import clone as clone_module
 from envgen.pipelines.code.clone import Clone, PatchTooLargeError
 from envgen.pipelines.code.licences import licence_of, licence_text
 
@@ -93,3 +94,16 @@ def test_licences_are_known_by_their_sentences(history: History, text: str, name
     history.commit("Licence", {"LICENSE.md": text, "COPYING.txt": "?"})
     clone = Clone(history.folder)
     assert licence_of(clone, clone.tip()) == name
+
+
+def test_what_grows_without_end_is_not_read(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A licence of zeros compresses to nearly nothing, and a few trees name any number of files."""
+    history.commit("Zeros", {"LICENSE.md": "0" * (17 << 20)})
+    clone = Clone(history.folder)
+    with pytest.raises(PatchTooLargeError, match="git cat-file printed over"):
+        clone.read("HEAD", "LICENSE.md")
+    monkeypatch.setattr(clone_module, "MAX_LISTING", 100, raising=False)
+    with pytest.raises(PatchTooLargeError, match="git ls-tree printed over 100 bytes"):
+        clone.files("HEAD")

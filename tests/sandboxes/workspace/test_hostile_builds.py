@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import toy_repository
 
 from envgen.core.code_types import Recipe
 from envgen.core.errors import WorkspaceError
-from envgen.sandboxes.workspace import base_tree, build_workspace, store
+from envgen.sandboxes.workspace import base_tree, build_workspace, layers, parts, store
 
 BACKENDS = [
     pytest.param("bubblewrap", marks=pytest.mark.bwrap),
@@ -140,3 +141,15 @@ for name in {names}:
 for n in range(2):
     {then}"""
     return f"python3 - <<'E'\n{lines}\nE"
+
+
+@pytest.mark.bwrap
+def test_a_recipe_gets_no_more_memory_than_the_machine_can_spare() -> None:
+    """Its folders are memory, too: a petabyte of each would end everything else on the machine."""
+    wanted = Recipe(language="c", runner="ctest", memory_bytes=1 << 50, disk_bytes=1 << 50)
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with parts.Box(layers.layer(), "bubblewrap", wanted) as box:
+        assert box.sandbox.spec.memory_bytes <= has * 3 // 4
+        assert box.sandbox.spec.disk_bytes <= has // 2
+        told = box.sandbox.exec(["df", "--output=size", "-B1", "/work"]).text
+    assert int(told.split()[-1]) <= has // 2 + (1 << 20)

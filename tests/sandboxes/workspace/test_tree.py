@@ -8,6 +8,7 @@ import pytest
 import toy_repository
 
 from envgen.core.errors import WorkspaceError
+from envgen.sandboxes.workspace import tree as tree_module
 from envgen.sandboxes.workspace.tree import base_tag, base_tree, commit_date
 
 
@@ -173,4 +174,24 @@ def test_a_tree_that_nests_too_deep_is_refused(tmp_path: Path) -> None:
     toy_repository.git(repo, "commit", "-qm", "deep")
     with pytest.raises(WorkspaceError, match="nests 1099 folders deep; at most 100"):
         base_tree(repo, "HEAD", tmp_path / "tree.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["clone"]
+
+
+@pytest.mark.parametrize("limit", ["MAX_LISTING", "MAX_BYTES"])
+def test_a_tree_that_names_files_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """Seven small trees name ten million files; a walk over them ended with no memory left."""
+    repo = tmp_path / "clone"
+    toy_repository.make(repo)
+    tree = toy_repository.git(repo, "rev-parse", "main^{tree}")
+    for _ in range(7 if limit == "MAX_LISTING" else 1):
+        rows = "".join(f"040000 tree {tree}\td{i}\n" for i in range(10))
+        words = ["git", "-C", str(repo), "mktree"]
+        made = subprocess.run(words, input=rows, capture_output=True, text=True, check=True)
+        tree = made.stdout.strip()
+    commit = toy_repository.git(repo, "commit-tree", "-m", "many", tree)
+    monkeypatch.setattr(tree_module, limit, 1000, raising=False)
+    with pytest.raises(WorkspaceError, match="at most 1000 are read"):
+        base_tree(repo, commit, tmp_path / "tree.tar")
     assert [path.name for path in tmp_path.iterdir()] == ["clone"]

@@ -1,0 +1,66 @@
+"""Run folders from a stranger, made to keep this process busy or to fill its memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from store_samples import trajectory
+
+from envgen.core.errors import StoreError
+from envgen.store.runs import RunStore
+
+
+def a_run(folder: Path, *statements: tuple[str, tuple[object, ...]]) -> Path:
+    """A run of one episode, whose database was then changed."""
+    with RunStore.open(folder, config={"n": 1}, dataset_hash="d" * 64) as run:
+        run.add(trajectory("t-1", 0))
+    with closing(sqlite3.connect(folder / "run.sqlite", isolation_level=None)) as db:
+        for sql, values in statements:
+            db.execute(sql, values)
+    return folder
+
+
+def test_a_record_that_grows_without_end_is_refused(tmp_path: Path) -> None:
+    packer = zlib.compressobj(9)
+    pieces = [packer.compress(bytes(1 << 24)) for _ in range(24)]
+    bomb = b"".join([*pieces, packer.flush()])
+    assert len(bomb) < 1 << 20
+    folder = a_run(tmp_path / "run", ("UPDATE trajectories SET record = ?", (bomb,)))
+    with RunStore.read(folder) as run, pytest.raises(StoreError, match="longer than"):
+        list(run.trajectories())
+
+
+ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"CREATE VIEW v AS {ENDLESS}",
+        "CREATE TRIGGER g AFTER INSERT ON trajectories BEGIN "
+        f"INSERT INTO stages(name) {ENDLESS}; END",
+    ],
+)
+def test_a_database_that_would_compute_is_refused(tmp_path: Path, sql: str) -> None:
+    folder = a_run(tmp_path / "run", (sql, ()))
+    with pytest.raises(StoreError, match="views or triggers"):
+        RunStore.read(folder)
+    with pytest.raises(StoreError, match="views or triggers"):
+        RunStore.open(folder, config={"n": 1}, dataset_hash="d" * 64)
+
+
+def test_a_database_that_is_somebody_elses_is_not_touched(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    other = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(other)) as db:
+        db.execute("CREATE TABLE secret(x)")
+    before = other.read_bytes()
+    (folder / "run.sqlite").unlink()
+    (folder / "run.sqlite").symlink_to(other)
+    with pytest.raises(StoreError, match="a link"):
+        RunStore.read(folder)
+    assert other.read_bytes() == before
