@@ -1,6 +1,6 @@
 """Which instances of real repositories were proven here, and why the others were not.
 
-``python -P -m benchmarks.code_instances FOLDER`` reads what ``envgen generate code`` has left below FOLDER
+``python -m benchmarks.code_instances FOLDER`` reads what ``envgen generate code`` has left below FOLDER
 (datasets, ``OUT.outcomes.jsonl``, ``OUT.json``) and writes ``docs/figures/code_instances.json`` and
 ``docs/code_instances.md``; nothing in them is typed by hand. With ``--tricks FILE`` (repeatable) it adds what
 ``benchmarks.code_tricks`` found. No code of the repositories is written, only ids, counts and times.
@@ -166,7 +166,7 @@ _HEAD = """\
 Changes of public repositories that `envgen generate code` has proven, from clones with their whole
 history: each state (base, test patch, test patch and gold patch) run three times, then the frozen
 recipe built anew and ten more runs of what was kept. `docs/figures/code_instances.json` holds the
-same figures; `python -P -m benchmarks.code_instances FOLDER` writes both.
+same figures; `python -m benchmarks.code_instances FOLDER` writes both.
 """
 _HOW = """\
 `canaries` is the number of test files that have canaries inside; without one, only the two tests
@@ -191,7 +191,9 @@ report is believed, and is caught if the task then scores 0. `cost` is the time 
 over that of a plain run of its tests. Proven, played and timed beside other work, at a load of 13-25 on two
 cores: ratios say more than seconds. pluggy-617, -632, -646, boltons-453 and -673e are medians of three
 pairs; the others were timed once, the other Python ones before failing look-alikes stopped explaining why.
-Beyond Python the instances were proven by one run of each state and one more.
+Beyond Python the instances were proven by one or two runs of each state and one more. An attack that fools
+nobody even where the report is believed says nothing of look-alikes: on tasks without one that does, the
+verdicts were proven and never attacked.
 """
 
 

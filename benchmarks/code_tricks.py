@@ -1,6 +1,6 @@
 """Tricks by which a submission could pass a kept instance's tests without solving it: what each scores.
 
-``python -P -m benchmarks.code_tricks DATASET [--task ID] [--out FILE]`` judges one task of a dataset: the
+``python -m benchmarks.code_tricks DATASET [--task ID] [--out FILE]`` judges one task of a dataset: the
 gold patch (which must score 1), no change, the test patch alone, and every trick that fits its language
 (which must score 0). ``benchmarks.code_instances --tricks FILE`` puts the outcome into the documentation.
 """

@@ -1,6 +1,6 @@
 """Attack the verdicts of real code tasks, and measure what proving them costs.
 
-``python -P -m benchmarks.code_verdicts DATASET... --out FILE`` takes the tasks of datasets that
+``python -m benchmarks.code_verdicts DATASET... --out FILE`` takes the tasks of datasets that
 ``envgen generate code`` made. Where a task has no verdicts yet they are proven first. Then the gold patch is
 judged, and attacks of ``tests/helpers/verdict_zoo.py`` play (beyond Python, of ``spliced_cheats.py``): first
 against a run of all tests, which believes the report, then against look-alikes and alarms.

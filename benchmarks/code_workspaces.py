@@ -1,6 +1,6 @@
 """Code workspaces: the reset of an episode, and how many can be open at once.
 
-``python -P -m benchmarks.code_workspaces [--layer NAME] [--files N] [--open N]``. The repository is made
+``python -m benchmarks.code_workspaces [--layer NAME] [--files N] [--open N]``. The repository is made
 here: N files of 10 kB in folders of 50. A reset is what an episode waits for: start the sandbox, lay
 the tree out, answer a first command. Run it on an idle machine; the load is printed beside the figures.
 """

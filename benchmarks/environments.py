@@ -1,6 +1,6 @@
 """Steps per second of ``GeneralEnv``, beside OpenEnv's WebSocket step on the same tool.
 
-``python -P -m benchmarks.environments``. The peer needs a Python with ``openenv`` installed, named
+``python -m benchmarks.environments``. The peer needs a Python with ``openenv`` installed, named
 by ``ENVGEN_OPENENV_PYTHON``; without one its published figure is shown, marked as such.
 
 A step is one action with one call of a tool that reads three rows: parse the message, check the

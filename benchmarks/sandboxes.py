@@ -1,6 +1,6 @@
 """Sandboxes: tool calls per second, the start of an episode, and what an idle one costs.
 
-``python -P -m benchmarks.sandboxes``. Isolated calls are made with this process and the worker on
+``python -m benchmarks.sandboxes``. Isolated calls are made with this process and the worker on
 one core.
 """
 

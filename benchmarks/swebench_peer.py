@@ -1,6 +1,6 @@
 """Judge patches with envgen and with SWE-bench's harness: do they agree, and what does it cost?
 
-    python -P -m benchmarks.swebench_peer DATASET --peer PYTHON [--task ID ...] [--patches DIR]
+    python -m benchmarks.swebench_peer DATASET --peer PYTHON [--task ID ...] [--patches DIR]
 
 PYTHON is an interpreter that has ``swebench`` (5.0 or later). DATASET holds Python code tasks. Theirs are
 ``load_instances``, ``make_test_spec``, ``run_instance`` (container, patch, eval script, log), the log parser
