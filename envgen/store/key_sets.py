@@ -12,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_BYTES = 8 << 30
+"""Of the sets of one reply, unpacked: a few bytes can ask for any number."""
 HIDDEN = -1
 """Stands in a set for "no key here"; as in ``envgen.model.indexer``."""
 
@@ -38,6 +40,8 @@ def decode(content: NDArray[np.uint8]) -> NDArray[np.int32]:
     if len(values) < 3:
         raise ValueError("key sets are cut short")
     tokens, layers, width = values[:3].tolist()
+    if tokens + layers > len(values) or tokens * layers * width * 4 > MAX_BYTES:
+        raise ValueError("key sets are cut short, or larger than any are read")
     sets_NLK = np.full((tokens, layers, width), HIDDEN, np.int32)
     place = 3
     for layer in range(layers):

@@ -21,6 +21,8 @@ from envgen.core.types import FileRef
 from envgen.store import key_sets
 
 KEY_SETS, PACKED = "topk", "topk_changes"
+_MAX_BYTES = 1 << 30
+"""Of one reply's arrays, decompressed."""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 """Array name -> array: prompt_ids, completion_ids, logprobs, ..."""
@@ -67,9 +69,12 @@ def read_tokens(folder: Path, reference: FileRef) -> dict[str, np.ndarray[Any, A
         if sha256(content) != reference.sha256:
             raise StoreError(f"token arrays {str(path)!r} do not match their hash")
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            size = sum(member.file_size for member in arrays.zip.infolist())
+            if size > _MAX_BYTES:
+                raise ValueError(f"arrays of {size} bytes; at most {_MAX_BYTES} are read")
             found = {name: arrays[name] for name in arrays.files}
         if PACKED in found:
             found[KEY_SETS] = key_sets.decode(found.pop(PACKED))
         return found
-    except (OSError, ValueError, BadZipFile) as error:
+    except (OSError, ValueError, AttributeError, MemoryError, BadZipFile) as error:
         raise StoreError(f"can't read token arrays {str(path)!r}: {error}") from error

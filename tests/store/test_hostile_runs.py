@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
+import zipfile
 import zlib
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from store_samples import trajectory
 
+from envgen.core.canonical import sha256
 from envgen.core.errors import StoreError
+from envgen.core.types import FileRef
+from envgen.store import key_sets
 from envgen.store.runs import RunStore
+from envgen.store.token_files import read_tokens
 
 
 def a_run(folder: Path, *statements: tuple[str, tuple[object, ...]]) -> Path:
@@ -64,3 +71,19 @@ def test_a_database_that_is_somebody_elses_is_not_touched(tmp_path: Path) -> Non
     with pytest.raises(StoreError, match="a link"):
         RunStore.read(folder)
     assert other.read_bytes() == before
+
+
+def test_arrays_that_grow_without_end_are_refused(tmp_path: Path) -> None:
+    zeros, few, wide = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(zeros, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("ids.npy", "w", force_zip64=True) as file:
+            header = {"descr": "|u1", "fortran_order": False, "shape": (1100 << 20,)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for _ in range(1100):
+                file.write(bytes(1 << 20))
+    np.savez(few, topk_changes=key_sets._varints(np.array([10**9, 10**3, 10**3])))
+    np.savez(wide, topk_changes=key_sets._varints(np.array([2, 1, 2**31, 1, 0, 5])))
+    for content in (zeros.getvalue(), few.getvalue(), wide.getvalue()):
+        (tmp_path / "x.npz").write_bytes(content)
+        with pytest.raises(StoreError, match="can't read token arrays"):
+            read_tokens(tmp_path, FileRef(path="x.npz", sha256=sha256(content)))
