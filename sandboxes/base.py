@@ -12,7 +12,7 @@ from typing import IO, Literal, Protocol
 from pydantic import Field
 
 from envgen.core.errors import SandboxUnavailableError
-from envgen.core.limits import Label
+from envgen.core.limits import Label, Line
 from envgen.core.types import Record
 
 WORK = "/work"
@@ -67,7 +67,7 @@ class SandboxSpec(Record):
     """A folder to use as the root file system, read-only (bubblewrap only)."""
     network: Literal["none", "internet"] = "none"
     """``internet``: what is not this machine's nor, in bubblewrap, of a private network (``gateway.py``)."""
-    reach: tuple[str, ...] = ()
+    reach: tuple[Line, ...] = ()
     """Hosts (``name`` or ``name:port``) that ``internet`` opens wherever they are (bubblewrap only)."""
     cpu: float = Field(default=60.0, gt=0)
     """Seconds of CPU that one process may burn."""

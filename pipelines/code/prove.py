@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from envgen.core.code_types import Instance, Recipe
 from envgen.core.errors import EnvgenError, MissingToolError, PolicyError, WorkspaceError
-from envgen.core.limits import Label, Name, Seconds, Word
+from envgen.core.limits import Label, Line, Name, Seconds, Word
 from envgen.core.types import Record, Usage
 from envgen.pipelines.boundary import disk_is_full
 from envgen.pipelines.code.bundle import environment_id
@@ -58,7 +58,7 @@ class BuildConfig(Record):
     variables: dict[Word, Label] = {}
     mounts: tuple[Mount, ...] = ()
     """Folders of this machine that installs may read, such as a local package index."""
-    reach: tuple[str, ...] = ()
+    reach: tuple[Line, ...] = ()
     """Hosts (``name`` or ``name:port``) that are not of the internet and that installs may reach."""
     cache_root: Path | None = None
     downloads: Path | None = None

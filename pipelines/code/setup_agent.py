@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, CodeLanguage, Recipe, Status
 from envgen.core.errors import SandboxError, WorkspaceError
-from envgen.core.limits import Whole
+from envgen.core.limits import Line, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Message, PublicTask, Record, Sampling, ToolCall, Usage
 from envgen.pipelines.code.ask import block
@@ -100,7 +100,7 @@ class Access(Record):
     certificates: Path | None = None
     variables: dict[str, str] = Field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
-    reach: tuple[str, ...] = ()
+    reach: tuple[Line, ...] = ()
     cache_root: Path | None = None
 
     def arguments(self) -> dict[str, Any]:
@@ -152,7 +152,13 @@ def set_up(
         WorkspaceError: if no sandbox for an install can be opened here.
     """
     config, access = config or SetupConfig(), access or Access()
-    blank = Recipe(language=language, runner="", layer=layer, cutoff=cutoff, author=policy.name)
+    blank = Recipe(  # the agent says which runner
+        language=language,
+        runner=_runners(language)[0],
+        layer=layer,
+        cutoff=cutoff,
+        author=policy.name,
+    )
     start = failed.model_copy(update={"install": (), "pins": ()}) if failed else blank
     with workshop(start, tree, **access.arguments()) as place:
         agent = _Agent(tree, blank, policy, place, config, access)
@@ -267,7 +273,9 @@ class _Agent:
         """Build the recipe, run its tests, and say what came of it."""
         self._note(builds=self.result.builds + 1)
         try:
-            recipe = Recipe.model_validate({**self.blank.model_dump(), **_own(arguments)})
+            recipe = Recipe.model_validate(
+                {**self.blank.model_dump(exclude={"runner"}), **_own(arguments)}
+            )
             fault = self._try(recipe)
         except ValidationError as error:
             fault = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
