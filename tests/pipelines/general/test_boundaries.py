@@ -313,7 +313,7 @@ def test_hard_trips_have_variants(level: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_package_holds_and_has_variants(tmp_path: Path) -> None:
-    report = validate(PACKAGE_DATA / "trip_planning", backend="process", seed=1)
+    report = validate(PACKAGE_DATA / "trip_planning", backend="process")
     assert report.passed, [task.failure for task in report.tasks]
     summary = variants(
         VariantsConfig(per_task=2), PACKAGE_DATA / "trip_planning", tmp_path / "v", workers=1,
