@@ -5,11 +5,14 @@ process accepts from it. So what a program does not ask the proxy for it does no
 to be installed: package managers, git and curl find the proxy by its variables. Names are looked up here.
 Connections go to addresses of the internet only: not to this machine's own, nor to those of private
 networks, link-local ones (a cloud's metadata) and the like, unless ``reach`` names the host.
+Where this machine itself has to ask a proxy (``https_proxy``, ``http_proxy``, ``no_proxy``), so does this
+one; a name that only that proxy knows is then its to judge.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import socket
@@ -17,9 +20,12 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Address, ip_address, ip_network
 from typing import NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 logger = logging.getLogger(__name__)
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 ADDRESS = ("127.0.0.1", 3128)
 """Of the proxy, as a sandbox sees it."""
@@ -62,6 +68,11 @@ class Request(NamedTuple):
     port: int
     head: bytes
     """What the server is to get first; empty: a tunnel is wanted."""
+
+    @property
+    def scheme(self) -> str:
+        """By whose proxy it goes."""
+        return "http" if self.head else "https"
 
 
 class RefusedError(Exception):
@@ -119,6 +130,7 @@ class Gateway:
     def __init__(self, listener: socket.socket, reach: Collection[Host] = ()) -> None:
         self._listener = listener
         self._reach = frozenset(reach)
+        self._proxies = getproxies()
         self._open = 0
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -183,10 +195,10 @@ class Gateway:
             wanted = request(head)
         except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError) as error:
             raise RefusedError(400, "this is no request to a proxy") from error
-        far, out = await self._connect(wanted)
+        (far, out), head = await self._connect(wanted)
         try:
-            if wanted.head:
-                out.write(wanted.head)
+            if head:
+                out.write(head)
             else:
                 back.write(b"HTTP/1.1 200 OK\r\n\r\n")
             async with asyncio.TaskGroup() as both:
@@ -197,22 +209,59 @@ class Gateway:
         finally:
             out.close()
 
-    async def _connect(self, wanted: Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        name, port, _ = wanted
+    async def _connect(self, wanted: Request) -> tuple[Streams, bytes]:
+        """A connection, and what goes over it first."""
+        name, port, head = wanted
+        named = bool(self._reach & {Host(name), Host(name, port)})
+        proxy = None if named or proxy_bypass(name) else self._proxies.get(wanted.scheme)
         try:
             found = await self._loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise RefusedError(502, f"{name}: {error}") from error
-        addresses = [str(one[4][0]) for one in found]
-        if not self._reach & {Host(name), Host(name, port)}:
-            addresses = [address for address in addresses if is_internet(address)]
+            if not proxy:
+                raise RefusedError(502, f"{name}: {error}") from error
+            return await _by_proxy(urlsplit(proxy), wanted)
+        addresses = [str(one[4][0]) for one in found if named or is_internet(str(one[4][0]))]
+        if not addresses:
+            why = f"{name} is this machine or of a private network; ENVGEN_REACH={name}:{port} opens it"
+            raise RefusedError(403, why)
+        if proxy:
+            return await _by_proxy(urlsplit(proxy), wanted)
         for address in addresses:
             with contextlib.suppress(OSError, TimeoutError):
-                return await asyncio.wait_for(asyncio.open_connection(address, port), _CONNECT_S)
-        if addresses:
-            raise RefusedError(502, f"{name}:{port} does not answer")
-        why = f"{name} is this machine or of a private network; ENVGEN_REACH={name}:{port} opens it"
-        raise RefusedError(403, why)
+                return await _opened(address, port), head
+        raise RefusedError(502, f"{name}:{port} does not answer")
+
+
+async def _opened(address: str, port: int) -> Streams:
+    return await asyncio.wait_for(asyncio.open_connection(address, port), _CONNECT_S)
+
+
+async def _by_proxy(proxy: SplitResult, wanted: Request) -> tuple[Streams, bytes]:
+    """A connection by this machine's own proxy: a tunnel, or the page's whole address in the request."""
+    if proxy.scheme != "http" or not proxy.hostname:
+        raise RefusedError(502, f"this machine's proxy {proxy.hostname} is no http:// one")
+    user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
+    secret = base64.b64encode(user.encode())
+    told = b"Proxy-Authorization: Basic " + secret + b"\r\n" if proxy.username else b""
+    place = f"[{wanted.name}]" if ":" in wanted.name else wanted.name
+    authority = f"{place}:{wanted.port}".encode("latin-1", "replace")
+    try:
+        far, out = await _opened(proxy.hostname, proxy.port or 80)
+        if wanted.head:
+            line, _, rest = wanted.head.partition(b"\r\n")
+            method, path, version = line.split(b" ")
+            line = b"%s http://%s%s %s\r\n" % (method, authority, path, version)
+            return (far, out), line + told + rest
+        out.write(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (authority, authority, told))
+        answer = await asyncio.wait_for(far.readuntil(b"\r\n\r\n"), _HEAD_S)
+    except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+        raise RefusedError(502, f"this machine's proxy: {error}") from error
+    status = answer.split(b" ", 2)[1:2]
+    if status != [b"200"]:
+        out.close()
+        said = answer.partition(b"\r\n")[0].decode("latin-1")
+        raise RefusedError(502, f"this machine's proxy: {said}")
+    return (far, out), b""
 
 
 def request(head: bytes) -> Request:

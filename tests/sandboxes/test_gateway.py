@@ -69,6 +69,45 @@ def port() -> Iterator[int]:
     server.server_close()
 
 
+class Upstream(http.server.BaseHTTPRequestHandler):
+    """A proxy that answers itself: a page's address, or what comes through a tunnel, and who asked."""
+
+    def do_GET(self) -> None:
+        said = f"{self.path} {self.headers['Proxy-Authorization']}".encode()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def do_CONNECT(self) -> None:
+        if self.path.startswith("closed."):
+            self.send_error(HTTPStatus.FORBIDDEN, "by order")
+            return
+        self.send_response(HTTPStatus.OK)
+        self.end_headers()
+        asked = self.rfile.readline()
+        said = f"{self.path} {self.headers['Proxy-Authorization']} ".encode() + asked.strip()
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + said)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine has to ask a proxy for everything."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://me:p%40ss@127.0.0.1:{server.server_address[1]}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
 def sandbox(*reach: str) -> Sandbox:
     return create(SandboxSpec(network="internet", reach=reach), "bubblewrap")
 
@@ -187,3 +226,28 @@ def test_addresses_of_the_internet(address: str) -> None:
 )  # fmt: skip
 def test_addresses_that_are_not(address: str) -> None:
     assert not gateway.is_internet(address)
+
+
+@pytest.mark.usefixtures("upstream")
+def test_the_machines_own_proxy_is_asked_in_turn(port: int) -> None:
+    with sandbox(f"localhost:{port}") as place:
+        page = place.exec([*CURL, "http://index.invalid/simple/?a=b"])
+        assert page.text == "http://index.invalid:80/simple/?a=b Basic bWU6cEBzcw=="
+        tunnel = place.exec([*CURL, "--proxytunnel", "http://index.invalid:443/x"])
+        assert tunnel.text == "index.invalid:443 Basic bWU6cEBzcw== GET /x HTTP/1.1"
+        closed = place.exec([*STATUS, "--proxytunnel", "http://closed.invalid/"])
+        assert closed.text == "000 502"
+        assert place.exec([*STATUS, f"http://127.0.0.1:{port}/"]).text == "403 000"
+        assert place.exec([*STATUS, f"http://localhost:{port}/"]).text == "200 000"
+        shown = place.exec(["env"]).text
+    assert "p%40ss" not in shown
+    assert "p@ss" not in shown
+
+
+def test_a_proxy_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    with sandbox() as place:
+        assert "is no http:// one" in place.exec([*CURL, "http://index.invalid/"]).text
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with sandbox() as place:
+        assert "this machine's proxy" in place.exec([*CURL, "http://index.invalid/"]).text
