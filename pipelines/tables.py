@@ -7,11 +7,13 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+from envgen.core.errors import ConfigError
 from envgen.core.types import GateResult, GateStatus
 from envgen.pipelines.boundary import guarded
 from envgen.store.columns import public_row, task_row, task_schema
 from envgen.store.dataset import Dataset
 from envgen.store.manifest import TABLES
+from envgen.store.parquet_rows import parquet_rows
 
 
 def tables(dataset: Dataset) -> GateResult:
@@ -52,12 +54,11 @@ def _fault(dataset: Dataset, name: str, expected: list[dict[str, Any]]) -> str:
                 return "has other columns than tasks have"
             if file.metadata.num_rows != len(expected):
                 return f"has {file.metadata.num_rows} rows for {len(expected)} tasks"
-            stored = (row for batch in file.iter_batches(500) for row in batch.to_pylist())
-            whole = pa.Table.from_pylist(expected, task_schema()).to_pylist()
-            for wanted, row in zip(whole, stored, strict=True):
-                if changed := _changed(wanted, row):
-                    return f"tells other {changed} of the task {wanted['id']!r} than its files"
-    except (pa.ArrowException, OSError) as error:
+        whole = pa.Table.from_pylist(expected, task_schema()).to_pylist()
+        for wanted, row in zip(whole, parquet_rows(dataset.path / name), strict=True):
+            if changed := _changed(wanted, row):
+                return f"tells other {changed} of the task {wanted['id']!r} than its files"
+    except (pa.ArrowException, OSError, ConfigError) as error:
         return f"can't be read: {error}"
     return ""
 

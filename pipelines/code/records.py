@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,13 @@ from envgen.core.limits import fault
 from envgen.pipelines.code.formats import Row, detect_format, record_format
 from envgen.pipelines.code.formats.base import RECIPE
 from envgen.pipelines.code.mine import Rejected
+from envgen.store.parquet_rows import parquet_rows
+
+LINE_CHARS = 1 << 27
+"""Of a record in a file of JSON lines."""
+DOCUMENT_CHARS = 1 << 30
+"""Of a file that is one JSON document."""
+_SPLIT = "give it as JSON lines, a record a line"
 
 
 def read_instances(path: Path) -> Iterator[Instance]:
@@ -49,7 +57,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     """
     name = path.name.removesuffix(".gz")
     if name.endswith(".parquet"):
-        yield from _parquet(path)
+        yield from parquet_rows(path)
     elif name.endswith((".jsonl", ".ndjson")):
         for i, line in enumerate(_opened(path), 1):
             if line.strip():
@@ -110,12 +118,16 @@ def _with_recipe(instance: Instance, row: Row) -> Instance:
         raise ConfigError(f"record {instance.id!r}: {RECIPE} is no recipe: {error}") from None
 
 
-def _opened(path: Path) -> Iterator[str]:
+def _opened(path: Path, most: int = LINE_CHARS) -> Iterator[str]:
+    """The lines of a file, each of so many characters at most: a packed one may have no end."""
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8", newline="\n") as file:
-            yield from file
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+            while line := file.readline(most + 1):
+                if len(line) > most:
+                    raise ConfigError(f"{str(path)!r} has a line above {most} characters", _SPLIT)
+                yield line
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise ConfigError(f"{str(path)!r} can't be read: {error}", "check the path") from None
 
 
@@ -133,7 +145,13 @@ def _row(value: Any, where: str) -> Row:
 
 
 def _json(path: Path) -> Iterator[Row]:
-    value = _parsed("".join(_opened(path)), str(path))
+    parts, size = [], 0
+    for part in _opened(path, DOCUMENT_CHARS):
+        parts.append(part)
+        size += len(part)
+        if size > DOCUMENT_CHARS:
+            raise ConfigError(f"{str(path)!r} is above {DOCUMENT_CHARS} characters", _SPLIT)
+    value = _parsed("".join(parts), str(path))
     if isinstance(value, Mapping):
         lists = [v for v in value.values() if isinstance(v, list)]
         if "instance_id" in value or "fix_patch" in value:
@@ -144,18 +162,6 @@ def _json(path: Path) -> Iterator[Row]:
             value = list(value.values())
     for i, row in enumerate(value if isinstance(value, list) else [value]):
         yield _row(row, f"{path}[{i}]")
-
-
-def _parquet(path: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=64):
-                yield from batch.to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error}", "check the path") from None
 
 
 def _write(path: Path, lines: Iterable[str]) -> int:

@@ -80,6 +80,11 @@ def test_a_table_that_is_missing_strange_or_none_is_told(tmp_path: Path) -> None
     pq.write_table(pa.table({"prompt": ["x"]}), folder / TABLE)
     relisted(folder, TABLE)
     assert "other columns" in reason(folder)
+    (folder / TABLE).write_bytes(
+        good[:4] + b"\xff" * 40 + good[44:]
+    )  # its first page; columns and rows agree
+    relisted(folder, TABLE)
+    assert "can't be read" in reason(folder)
     (folder / TABLE).unlink()
     relisted(folder, TABLE)
     assert "is missing" in reason(folder)

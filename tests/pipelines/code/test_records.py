@@ -9,6 +9,7 @@ import pytest
 
 from envgen.core.code_types import Instance
 from envgen.core.errors import ConfigError
+from envgen.pipelines.code import records
 from envgen.pipelines.code.mine import Rejected
 from envgen.pipelines.code.records import (
     import_file,
@@ -98,3 +99,27 @@ def test_a_broken_file_is_named(tmp_path: Path, name: str, content: bytes, said:
         list(read_rows(tmp_path / name))
     with pytest.raises(ConfigError, match="can't be read"):
         list(read_rows(tmp_path / "missing.jsonl"))
+
+
+def packed(path: Path, content: bytes, times: int) -> Path:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(times):
+            file.write(content)
+    return path
+
+
+def test_a_packed_line_without_end_costs_an_error(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.jsonl.gz", b" " * (1 << 20), 1 + (records.LINE_CHARS >> 20))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(ConfigError, match="has a line above"):
+        list(read_rows(path))
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"])
+def test_a_packed_document_without_end_costs_an_error(
+    tmp_path: Path, ending: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "DOCUMENT_CHARS", 1 << 24)
+    path = packed(tmp_path / "a.json.gz", b" " * (1 << 20) + ending, 17)
+    with pytest.raises(ConfigError, match=f"above {1 << 24} characters"):
+        list(read_rows(path))
