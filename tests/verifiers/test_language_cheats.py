@@ -207,7 +207,7 @@ def test_proving_finds_which_tests_can_have_look_alikes(
     instance = Instance(
         id="toy__ranges-1",
         repo="toy/ranges",
-        base_commit="base",
+        base_commit="0" * 40,
         language="javascript",
         kind="issue",
         problem_statement="Ranges can't count down.",
