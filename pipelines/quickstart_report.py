@@ -135,6 +135,10 @@ def _timings(summary: QuickstartSummary) -> tuple[StageTime, ...]:
     return tuple(StageTime(name=name, seconds=s) for name, s in seconds.items())
 
 
+_REJECTION = (0.59, 0.97, 0.96)
+"""Greedy pass@1 before, after rejection sampling, after GRPO: ``docs/figures/rejection_study.json``."""
+
+
 def _training_part(found: TrainingDemoSummary) -> TrainingPart:
     ceiling, before, after = (
         f"{one.greedy.value:.2f}" for one in (found.ceiling, found.before, found.after)
@@ -151,7 +155,9 @@ def _training_part(found: TrainingDemoSummary) -> TrainingPart:
         "The bias is planted: where the right row is not the first, the expert teaches it "
         f"with weight {found.gold_weight:g}, and the first row with {1 - found.gold_weight:g}. The ceiling "
         "is the same cold start from right answers alone. What this shows is that the loop of rollouts, "
-        "verdicts and updates works; docs/training.md has rejection sampling beside it.",
+        "verdicts and updates works, not that it takes GRPO: measured once, from a cold start of "
+        f"{_REJECTION[0]}, rejection sampling over as many rounds of as many rollouts reached "
+        f"{_REJECTION[1]} where GRPO reached {_REJECTION[2]} (docs/training.md).",
         lifts=tuple(
             LiftRow(
                 decoding=name,
