@@ -17,7 +17,7 @@ from typing import Any
 
 from envgen.core.errors import SandboxTimeoutError, WorkerDiedError
 from envgen.sandboxes.frames import fault, odd
-from envgen.sandboxes.patience import more_s
+from envgen.sandboxes.patience import Patience
 from envgen.sandboxes.programs.wire import GREETING, HEADER, decode, pack
 
 _CHUNK = 65_536
@@ -139,6 +139,7 @@ class Channel:
             self._buffer = buffer[size:]
             return buffer[:size]
         parts, left, began, before = [], size, 0.0, self.cpu_s
+        patience = self._patience()
         while True:
             part, self._buffer = buffer[:left], buffer[left:]
             left -= len(part)
@@ -146,22 +147,22 @@ class Channel:
             if not left:
                 return b"".join(parts)
             if began:
-                self._check(time.monotonic() - began, before)
+                self._check(time.monotonic() - began, before, patience)
             buffer = self._some()
             began = began or time.monotonic()
 
     def _some(self) -> bytes:
         """The next bytes, however long they take within the limits."""
         began, before = time.monotonic(), self.cpu_s
-        looked = False
+        patience: Patience | None = None
         try:
             while True:
                 try:
                     part = self._receive()
                 except BlockingIOError:
-                    next_s = self._check(time.monotonic() - began, before)
+                    patience = patience or self._patience()
+                    next_s = self._check(time.monotonic() - began, before, patience)
                     self._look_after(socket.SO_RCVTIMEO, next_s)
-                    looked = True
                     continue
                 except ConnectionResetError:
                     part = b""
@@ -169,7 +170,7 @@ class Channel:
                     raise WorkerDiedError("worker ended without an answer")
                 return part
         finally:
-            if looked:
+            if patience is not None:
                 self._look_after(socket.SO_RCVTIMEO, self.timeout_s)
 
     def _receive(self) -> bytes:
@@ -184,22 +185,26 @@ class Channel:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         return part
 
-    def _check(self, waited_s: float, before_s: float) -> float:
+    def _check(self, waited_s: float, before_s: float, patience: Patience) -> float:
         """Seconds after which to look again. Raises when the worker is past its time.
 
         Args:
             waited_s: since the wait began.
             before_s: what the worker had taken on the processor then.
+            patience: of this wait.
         """
         if self.greeting and self._clock is None:
             if waited_s >= max(GREETING_S, self.timeout_s):
                 raise WorkerDiedError(f"no worker came up within {waited_s:.0f} s")
             return max(0.05, max(GREETING_S, self.timeout_s) - waited_s)
         used_s = self._read_clock() - before_s
-        next_s = more_s(self.timeout_s, waited_s, used_s, WAITS * self.timeout_s)
+        next_s = patience.more_s(waited_s, used_s)
         if not next_s:
             raise SandboxTimeoutError(f"no answer within {self.timeout_s:g} s")
         return next_s
+
+    def _patience(self) -> Patience:
+        return Patience(self.timeout_s, WAITS * self.timeout_s)
 
     def close(self) -> None:
         """Close the socket."""

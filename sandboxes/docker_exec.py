@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError
 from envgen.sandboxes.base import ExecResult
-from envgen.sandboxes.patience import more_s
+from envgen.sandboxes.patience import Patience
 
 _HEADER = struct.Struct(">BxxxI")
 _CHUNK = 1 << 18
@@ -67,6 +67,7 @@ class DockerExec:
         """
         started = time.monotonic()
         before_s = cpu_s() if cpu_s is not None else 0.0
+        patience = Patience(timeout_s)
         deadline = started + timeout_s
         kept: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
         truncated = timed_out = False
@@ -78,7 +79,7 @@ class DockerExec:
                     piece = self.piece(deadline)
                 except SandboxTimeoutError:
                     used_s = cpu_s() - before_s if cpu_s is not None else timeout_s
-                    more = more_s(timeout_s, time.monotonic() - started, used_s)
+                    more = patience.more_s(time.monotonic() - started, used_s)
                     deadline, timed_out = time.monotonic() + more, not more
                     continue
                 if piece is None:

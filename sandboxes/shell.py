@@ -20,7 +20,7 @@ from envgen.sandboxes.bubblewrap import Layout
 from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.folders import PrivateFolder
 from envgen.sandboxes.frames import told
-from envgen.sandboxes.patience import more_s, tree_cpu_s
+from envgen.sandboxes.patience import Patience, tree_cpu_s
 from envgen.sandboxes.zygote import Zygote
 
 _CHUNK = 1 << 18
@@ -269,6 +269,7 @@ class _Run:
         left = memoryview(data)
         before_s = self.sandbox.cpu_s
         deadline = (began := time.monotonic()) + limit_s
+        patience = Patience(limit_s)
         with selectors.DefaultSelector() as selector:
             for index, stream in enumerate((self.stdout, self.stderr)):
                 selector.register(stream, selectors.EVENT_READ, index)
@@ -298,7 +299,7 @@ class _Run:
                         self.sandbox.kill(self.number)
                         return
                     used_s = self.sandbox.cpu_s - before_s
-                    more = more_s(limit_s, time.monotonic() - began, used_s)
+                    more = patience.more_s(time.monotonic() - began, used_s)
                     deadline = time.monotonic() + more if more else self._expire()
 
     def _expire(self) -> float:

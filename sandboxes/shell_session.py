@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError
 from envgen.sandboxes.base import WORK, Process, Sandbox
-from envgen.sandboxes.patience import more_s
+from envgen.sandboxes.patience import Patience
 
 _CHUNK = 1 << 16
 _GRACE_S = 3.0
@@ -91,12 +91,12 @@ class ShellSession:
             return ShellResult(b"", None, restarted=True)
         reader = _Reader(process, mark.encode(), self._keep)
         began, before_s = time.monotonic(), self._sandbox.cpu_s
-        more = timeout_s
+        patience, more = Patience(timeout_s), timeout_s
         while more:
             if reader.read(time.monotonic() + more):
                 return self._result(reader, timed_out=False)
             used_s = self._sandbox.cpu_s - before_s
-            more = more_s(timeout_s, time.monotonic() - began, used_s)
+            more = patience.more_s(time.monotonic() - began, used_s)
         self._stop_children()
         if reader.read(time.monotonic() + _GRACE_S):
             return self._result(reader, timed_out=True)

@@ -363,7 +363,7 @@ class _Run:
         if self.exam.rendered and isinstance(self.runner, Terse):  # most of it is meant to fail
             options = joined(options, self.runner.terse)
         line = self.runner.shell(folder, only, options)
-        done = self.opened.shell(line, self.recipe.test_s, variables)
+        done = self.opened.shell(line, env=variables)
         if done.timed_out:
             return done, None, f"stopped after {done.wall_s:.0f} s: {_tail(done)}"
         try:

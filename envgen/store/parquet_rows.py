@@ -12,7 +12,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _HINT = "get the file anew"
 _ARROW = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 
 
-def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+def parquet_rows(path: Path) -> Generator[dict[str, Any]]:
     """Read rows as JSON values; what JSON lacks (a date, bytes) comes as text.
 
     Raises:

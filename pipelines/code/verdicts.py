@@ -18,7 +18,7 @@ from envgen.core.errors import SandboxError
 from envgen.core.types import GateResult, GateStatus
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers.code import exam_of
-from envgen.verifiers.code_run import TestRun, read_tests, run_tests, touched_paths
+from envgen.verifiers.code_run import RunStatus, TestRun, read_tests, run_tests, touched_paths
 from envgen.verifiers.lookalikes.gutting import changed_lines, touched_functions
 from envgen.verifiers.lookalikes.judging import Examiner
 from envgen.verifiers.lookalikes.paper import (
@@ -50,6 +50,12 @@ _COPIES = (16, 8)
 _MOST_HALVES = 3
 _MIN_TESTS = 32
 """Copies of all questions that are always allowed: a start of the runner takes longer."""
+LEAST_WAIT_S = 60.0
+"""A run of look-alikes that takes longer, and ``_WAIT`` times a plain run, has a wrong option that makes a
+test wait for ever. Without this each such run took the recipe's half an hour."""
+_WAIT = 10.0
+_MOST_WAITS = 4
+"""Such runs that are looked into by halves."""
 _SHARE = 4
 """Of the tests of a run, every so many-th may be a copy beyond that."""
 
@@ -124,7 +130,7 @@ class _Prover:
         self.log, self.draw = log, draw or secrets.SystemRandom()
         self.exam = exam_of(tests)
         self.language = LANGUAGES.get(workspace.recipe.language)
-        self.runs, self.tests_s = 0, 0.0
+        self.runs, self.waits, self.tests_s = 0, 0, 0.0
         self.rehearsals = REHEARSALS
 
     def prove(self) -> CodeTests:
@@ -136,6 +142,7 @@ class _Prover:
                 self.workspace, self.exam, self.gold, limits=self.limits
             ))  # fmt: skip
             if plain.report is not None:
+                self.limits = self._patient(plain.wall_s)
                 ids = [case.id for case in plain.report.cases]
                 questions = self._tried(self._asked(self.language, sources, ids), sources)
                 self._budget(questions, len(ids))
@@ -146,8 +153,14 @@ class _Prover:
     def _counted(self, what: str, run: TestRun) -> TestRun:
         self.runs += 1
         self.tests_s += run.tests_s
+        self.waits += run.status is RunStatus.TIMED_OUT
         self.log(f"verdicts, run {self.runs}: {what}: {run.status}")
         return run
+
+    def _patient(self, plain_s: float) -> Limits:
+        limits = self.limits or Limits()
+        most = limits.wall_s or self.workspace.recipe.test_s
+        return limits.model_copy(update={"wall_s": min(most, max(LEAST_WAIT_S, _WAIT * plain_s))})
 
     def _asked(
         self, language: Language, sources: dict[str, bytes], ids: Sequence[TestId]
@@ -207,7 +220,8 @@ class _Prover:
         for file in sources:
             own = [pair for pair in pairs if pair[0].file == file]
             said = [fault for copy, fault in tried.items() if copy.question.file == file]
-            if len(own) < 2 or depth == _MOST_HALVES or not all(one == "missing" for one in said):
+            enough = depth == _MOST_HALVES or self.waits > _MOST_WAITS
+            if len(own) < 2 or enough or not all(one == "missing" for one in said):
                 continue
             own.sort(key=_has_number)  # one that is out of a type's range is no Go, and no C
             middle = len(own) // 2

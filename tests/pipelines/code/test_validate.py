@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import toy_python
 
-from envgen.core.code_types import Instance
+from envgen.core.code_types import Instance, VerdictKind
 from envgen.core.patches import join_patches, split_patch
 from envgen.core.types import GateStatus
+from envgen.pipelines.code import verdicts
 from envgen.pipelines.code.split import TEST_RULES, classify
 from envgen.pipelines.code.validate import validate_instance
 from envgen.pipelines.code.validation import Reason, ValidateConfig, Validation
@@ -75,6 +76,49 @@ def test_the_toy_is_kept_with_its_tests(repo: Path, built: Workspace) -> None:
     assert tests_alone.value == 0
     half = toy_python.FIXED.replace("price * count", "price")
     assert verifier.verify_patch(diff_of(built, {"src/shop/cart.py": half.encode()})).value == 0
+
+
+WAITS = """\
+import time
+
+import pytest
+
+from shop.cart import Cart, count
+
+
+@pytest.mark.parametrize("wanted", [3])
+def test_count(wanted):
+    cart = Cart()
+    cart.add("tea", 3, count=wanted)
+    while count(cart, "tea") != wanted:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("wanted", ["milk"])
+def test_waits(wanted):
+    cart = Cart()
+    cart.add("milk", 3)
+    while wanted not in cart.names():
+        time.sleep(0.01)
+    assert count(cart, "milk") == 1
+    assert cart.names() == [wanted]
+"""
+
+
+def test_look_alikes_that_wait_for_ever_cost_a_minute_not_the_recipes_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "LEAST_WAIT_S", 6.0)
+    instance, workspace = other(tmp_path, toy_python.FIX | {"tests/test_count.py": WAITS.encode()})
+    patient = workspace.recipe.model_copy(update={"test_s": 900.0})
+    workspace = workspace.model_copy(update={"recipe": patient})
+    found = validate(instance, workspace)
+    assert found.tests is not None, found.details
+    kinds = {test.rpartition("::")[2]: one.kind for test, one in found.tests.verdicts.items()}
+    assert kinds["test_total_counts"] is VerdictKind.MANY
+    assert kinds["test_waits[milk]"] is VerdictKind.MANY
+    assert kinds["test_count[3]"] not in verdicts.STRONG
+    assert found.tests_s < 250
 
 
 def test_only_touched_files_are_run(repo: Path, built: Workspace) -> None:
