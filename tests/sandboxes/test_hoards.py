@@ -42,6 +42,6 @@ def test_a_hoard_ends_its_program_and_not_the_sandbox(sandbox: Sandbox, hoard: s
     sandbox.exec(words, timeout_s=60)
     freed = sandbox.exec(["sh", "-c", "rm -f /work/full /tmp/full /dev/shm/full"], timeout_s=30)
     # full memory may leave no room for rm, nor for what starts it: the agent's own loss
-        assert freed.exit_code in (0, -9, 126)
+    assert freed.exit_code in (0, -9, 126)
     if freed.exit_code == 0:
         assert sandbox.exec(["echo", "alive"], timeout_s=30).text == "alive\n"

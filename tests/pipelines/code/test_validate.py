@@ -105,6 +105,7 @@ def test_waits(wanted):
 """
 
 
+@pytest.mark.slow
 def test_look_alikes_that_wait_for_ever_cost_a_minute_not_the_recipes_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
