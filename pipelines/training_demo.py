@@ -270,7 +270,7 @@ def _filter(
     names = _train_tasks(config, data, "filter")
     run = RolloutConfig(
         dataset=str(data),
-        policy=PolicyConfig(spec=f"dsa:{out / 'sft' / 'last'}"),
+        policy=PolicyConfig(spec=f"dsa:{out / 'sft' / 'last'}", options={"record": False}),
         out=str(out / "pass_at_100"),
         n=config.filter_samples,
         max_turns=MAX_TURNS,

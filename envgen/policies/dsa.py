@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from envgen.model.requests import Completion
     from envgen.model.tickets import Ticket
 
-_SLICE_S = 0.05
+_SLICE_S = 0.5
 """How long a waiting thread may overlook that it was cancelled."""
 
 
 class DSAPolicyConfig(LocalModelConfig):
     """A model folder as a policy, and what is recorded of its replies."""
 
+    record: bool = True
+    """Keep the tokens of replies and what else training replays; without it replies are text alone."""
     capture_routing: bool = True
     """Keep which experts every token went to."""
     capture_topk: bool = False
@@ -101,7 +103,7 @@ class DSAPolicy:
         usage = Usage(prompt_tokens=len(prompt), completion_tokens=len(ids))
         if self.on_reply is not None:
             self.on_reply()
-        return PolicyReply(message, usage, reply_tokens(done))
+        return PolicyReply(message, usage, reply_tokens(done) if self._config.record else None)
 
     def _prompt(
         self, messages: Sequence[Message], tools: Sequence[Tool], seed: int
@@ -141,7 +143,7 @@ class DSAPolicy:
             seed=seed,
             stop_ids=self.local.encoding.stop_ids,
             max_kept=self._config.max_kept,
-            capture_routing=self._config.capture_routing,
+            capture_routing=self._config.record and self._config.capture_routing,
             capture_topk=self._config.capture_topk,
             capture_from=known,
         )
@@ -158,10 +160,11 @@ def _wait(ticket: Ticket, deadline: float | None, cancel: Event | None) -> Compl
     while True:
         if cancel is not None and cancel.is_set():
             raise CancelledPolicyError("the request was cancelled")
-        if deadline is not None and time.monotonic() >= deadline and not ticket.done:
+        left_s = _SLICE_S if deadline is None else deadline - time.monotonic()
+        if left_s <= 0 and not ticket.done:
             raise DeadlineExceededError("the model gave no reply before the deadline")
         try:
-            return ticket.result(_SLICE_S)
+            return ticket.result(min(max(left_s, 0.0), _SLICE_S))
         except TimeoutError:
             continue
 

@@ -147,6 +147,7 @@ def _play(
 ) -> None:
     is_folder = (Path(config.model) / "config.json").is_file()
     spec = f"dsa:{config.model}" if is_folder else config.model
+    options = {"record": False, **config.options} if is_folder else config.options
 
     def told(now: Progress) -> None:
         if progress:
@@ -155,7 +156,7 @@ def _play(
     rollout(
         RolloutConfig(
             dataset=config.data,
-            policy=PolicyConfig(spec=spec, options=config.options),
+            policy=PolicyConfig(spec=spec, options=options),
             out=out,
             preflight=config.preflight,
             max_errors=config.max_errors,

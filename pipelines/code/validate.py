@@ -22,7 +22,7 @@ from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merg
 from envgen.pipelines.code.leaks import untold
 from envgen.pipelines.code.split import SOURCE_SUFFIXES
 from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
-from envgen.pipelines.code.verdicts import REHEARSALS, prove_verdicts, verdict_gate
+from envgen.pipelines.code.verdicts import REHEARSALS, patient, prove_verdicts, verdict_gate
 from envgen.sandboxes.workspace import Limits, Workspace
 from envgen.verifiers import program_canaries
 from envgen.verifiers.code import exam_of, score_run
@@ -99,7 +99,7 @@ class _Prover:
         self.gold = to_bytes(instance.gold_patch)
         self.test_patch = to_bytes(instance.test_patch)
         self.runs = 0
-        self.tests_s = 0.0
+        self.tests_s = self.gold_s = 0.0
         self.comparison: Comparison | None = None
         self.canary_files: set[str] | None = None
         self.alarms: dict[str, set[str]] | None = None
@@ -278,12 +278,14 @@ class _Prover:
         self.runs += 1
         self.log(f"run {self.runs}: {what}")
         try:
-            run = run_tests(self.workspace, exam, change, limits=self.limits)
+            run = run_tests(self.workspace, exam, change, limits=self._patience())
         except VerifierError as error:
             raise RejectedError(Reason.TEST_PATCH, str(error)) from error
         except ConfigError as error:  # from canaries: no file shows where tests are
             raise RejectedError(Reason.NO_TESTS, str(error)) from error
         self.tests_s += run.tests_s
+        if run.report is not None and change == self.gold:
+            self.gold_s = max(self.gold_s, run.wall_s)
         if run.report is not None and exam.test_patch and exam.canary_files is None:
             sound = set(run.canary_files)
             self.canary_files = sound if self.canary_files is None else self.canary_files & sound
@@ -294,6 +296,11 @@ class _Prover:
             listed = set(run.registered.items())
             self.registered = listed if self.registered is None else self.registered & listed
         return run
+
+    def _patience(self) -> Limits | None:
+        if not self.gold_s:
+            return self.limits
+        return patient(self.limits, self.workspace.recipe.test_s, self.gold_s)
 
     def _without_fail_to_pass(self, exam: Exam, comparison: Comparison) -> RejectedError:
         """Say why no test is fail-to-pass: flaky ones only, code nobody imports, or none at all."""

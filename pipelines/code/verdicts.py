@@ -51,8 +51,8 @@ _MOST_HALVES = 3
 _MIN_TESTS = 32
 """Copies of all questions that are always allowed: a start of the runner takes longer."""
 LEAST_WAIT_S = 60.0
-"""A run of look-alikes that takes longer, and ``_WAIT`` times a plain run, has a wrong option that makes a
-test wait for ever. Without this each such run took the recipe's half an hour."""
+"""A run that takes longer, and ``_WAIT`` times the gold patch's, has a test that waits for ever: for a wrong
+option, or for code that is not mended. Without this each such run took the recipe's half an hour."""
 _WAIT = 10.0
 _MOST_WAITS = 4
 """Such runs that are looked into by halves."""
@@ -92,6 +92,13 @@ def prove_verdicts(
     prover = _Prover(workspace, tests, gold, limits, log or (lambda _: None), draw)
     prover.rehearsals = rehearsals
     return Proven(prover.prove(), prover.runs, prover.tests_s)
+
+
+def patient(limits: Limits | None, most_s: float, plain_s: float) -> Limits:
+    """Limits for runs like one that took ``plain_s``: ten times that, but a minute at least."""
+    limits = limits or Limits()
+    wall_s = min(limits.wall_s or most_s, max(LEAST_WAIT_S, _WAIT * plain_s))
+    return limits.model_copy(update={"wall_s": wall_s})
 
 
 def verdict_gate(tests: CodeTests) -> GateResult:
@@ -142,7 +149,7 @@ class _Prover:
                 self.workspace, self.exam, self.gold, limits=self.limits
             ))  # fmt: skip
             if plain.report is not None:
-                self.limits = self._patient(plain.wall_s)
+                self.limits = patient(self.limits, self.workspace.recipe.test_s, plain.wall_s)
                 ids = [case.id for case in plain.report.cases]
                 questions = self._tried(self._asked(self.language, sources, ids), sources)
                 self._budget(questions, len(ids))
@@ -156,11 +163,6 @@ class _Prover:
         self.waits += run.status is RunStatus.TIMED_OUT
         self.log(f"verdicts, run {self.runs}: {what}: {run.status}")
         return run
-
-    def _patient(self, plain_s: float) -> Limits:
-        limits = self.limits or Limits()
-        most = limits.wall_s or self.workspace.recipe.test_s
-        return limits.model_copy(update={"wall_s": min(most, max(LEAST_WAIT_S, _WAIT * plain_s))})
 
     def _asked(
         self, language: Language, sources: dict[str, bytes], ids: Sequence[TestId]

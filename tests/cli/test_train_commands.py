@@ -57,6 +57,7 @@ def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_p
     assert said.code == 0, said
     for part in ("pass@1", "pass@2", "against before", "valid calls"):
         assert part in said.out, said.out
+    assert not list(Path("after").rglob("*.npz"))  # nobody trains on it
     told = json.loads(Path("after.json").read_text())
     assert told["temperatures"]["0.0"]["pass_at"]["1"]["value"] > 0.5  # it learnt these very tasks
 

@@ -122,6 +122,20 @@ def test_look_alikes_that_wait_for_ever_cost_a_minute_not_the_recipes_limit(
     assert found.tests_s < 250
 
 
+def test_a_test_that_waits_for_the_fix_costs_a_minute_not_the_recipes_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "LEAST_WAIT_S", 4.0)
+    waits = toy_python.NEW_TESTS.replace(
+        "    assert cart.total() == 7", "    while cart.total() != 7: pass"
+    )
+    instance, workspace = other(tmp_path, toy_python.FIX | {"tests/test_cart.py": waits.encode()})
+    patient = workspace.recipe.model_copy(update={"test_s": 900.0})
+    found = validate(instance, workspace.model_copy(update={"recipe": patient}))
+    assert found.reason is Reason.BEFORE_RUN
+    assert found.tests_s < 200
+
+
 def test_only_touched_files_are_run(repo: Path, built: Workspace) -> None:
     config = ValidateConfig(repeats=1, more=0, only_touched=True)
     known = toy_python.instance(repo)
