@@ -44,6 +44,9 @@ _ETC = (
     "fonts",
     "ld.so.conf",
     "ld.so.conf.d",
+    "ssl/certs",  # public; pygit2 and others don't load without
+    "ssl/openssl.cnf",
+    "pki/tls/certs",
 )
 """Of this machine's ``/etc``: what programs of ``/usr`` read, and nothing that is secret."""
 

@@ -32,13 +32,14 @@ git read-tree {{tree}}
 tar --quoting-style=literal -tf {TREE} | sed -n 's:^repo/::p' > "$place/known"
 xargs -0 git ls-files -z --others -- < "$place/specs" > "$place/others"
 {{{{ grep -zvxFf "$place/known" "$place/others" || true; }}}} | xargs -0r rm -rf --
-xargs -0 git ls-files -z --cached -- < "$place/specs" > "$place/wanted"
+xargs -0 git ls-files -z --cached -- < "$place/specs" > "$place/found"
+sort -zu "$place/found" > "$place/wanted"
 git checkout-index -f -z --stdin < "$place/wanted"
 [ ! -s "$place/wanted" ] || sed -z 's:^:repo/:' "$place/wanted" |
   tar -xf {TREE} -C {REPOSITORY}/.. --no-same-owner --no-wildcards --null --verbatim-files-from -T -
 """
 """Git removes what is in the way, links too; the tar brings the old times, so that a build makes only anew
-what was made from other files."""
+what was made from other files. Of many specs xargs makes several lists, and tar takes a name once."""
 
 
 class Workspace(Record):

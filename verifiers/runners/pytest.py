@@ -12,10 +12,11 @@ from envgen.verifiers.runners import base
 
 TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_tests?)\.py$")
 OPTIONS = (
-    "--rootdir=. -o junit_family=xunit1 -o junit_logging=no -p no:cacheprovider -p no:randomly "
+    "--rootdir=. -o junit_family=xunit1 -o junit_logging=no -o cache_dir=/tmp/.pytest -p no:randomly "
     "--continue-on-collection-errors --maxfail=0 --color=no --tb=short -q"
 )
-"""A collection error must not end the run, an ``-x`` of the project's either; names are from its root."""
+"""A collection error must not end the run, an ``-x`` of the project's either; names are from its root.
+Plugins may want a cache, so there is one, outside of the repository."""
 CANARY = """
 def _ends_odd(seed):
     for _ in range(@steps@):

@@ -136,6 +136,14 @@ def test_a_test_that_waits_for_the_fix_costs_a_minute_not_the_recipes_limit(
     assert found.tests_s < 200
 
 
+def test_plugins_that_want_a_cache_have_one(tmp_path: Path) -> None:
+    wants = b"def pytest_configure(config):\n    config.cache.set('own/key', 1)\n\n\n"
+    base = toy_python.BASE | {"tests/conftest.py": wants + toy_python.BASE["tests/conftest.py"]}
+    found = validate(*other(tmp_path, toy_python.FIX, base), ValidateConfig(repeats=1, more=0))
+    assert found.tests is not None, found.details
+    assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS
+
+
 def test_only_touched_files_are_run(repo: Path, built: Workspace) -> None:
     config = ValidateConfig(repeats=1, more=0, only_touched=True)
     known = toy_python.instance(repo)

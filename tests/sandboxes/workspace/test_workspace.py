@@ -153,6 +153,23 @@ def test_restore_brings_back_what_was_there(built: Workspace) -> None:
         place.restore([])
 
 
+def test_more_paths_than_fit_into_a_command_line_are_restored(built: Workspace) -> None:
+    """git is asked several times then, and may name a file in each answer."""
+    with built.open() as place:
+        place.write("tests/test_adder.py", b"")
+        many = [f"tests/fixtures/{'x' * 100}/{n}.yml" for n in range(4000)]
+        place.restore(["**/test_adder.py", *many, "tests/test_adder.py"])
+        assert place.read("tests/test_adder.py") == toy_repository.FILES["tests/test_adder.py"]
+        assert place.diff() == b""
+
+
+def test_certificates_of_authorities_are_there(built: Workspace) -> None:
+    """Some libraries don't load without."""
+    code = "import os, ssl; print(os.path.isdir(ssl.get_default_verify_paths().openssl_capath))"
+    with built.open() as place:
+        assert place.shell(f"/usr/bin/python3 -c '{code}'").text == "True\n"
+
+
 def test_restore_brings_the_old_times_too(built: Workspace) -> None:
     """A build after it makes anew what was made from other files, and nothing else."""
     times = "stat -c '%n %Y' tests/test_adder.py run.sh adder.py"
