@@ -39,7 +39,7 @@ class Layout:
     """Shown read-only; the host may put files in it at any time."""
     tmp_bytes: int = 64 << 20
     work_bytes: int = 0
-    """Size of ``/work``, which is there only if this is not 0."""
+    """Size of ``/work`` and ``/var/tmp``, which are there only if this is not 0."""
     whole_usr: bool = False
     """Show all of ``/usr``, not only its libraries."""
     root: Path | None = None
@@ -91,6 +91,8 @@ def command(inner: Sequence[str], layout: Layout, filters: Sequence[int] = ()) -
     words += _tmpfs("/tmp", layout.tmp_bytes)
     if layout.work_bytes:
         words += _tmpfs(WORK, layout.work_bytes) + _tmpfs("/dev/shm", layout.work_bytes)
+        if layout.root is None or (layout.root / "var/tmp").is_dir():
+            words += _tmpfs("/var/tmp", layout.work_bytes)
     for mount in layout.mounts:
         bind = "--bind" if mount.writable else "--ro-bind"
         words += [*runtime.folders([mount.target]), bind, str(mount.source), mount.target]

@@ -265,7 +265,7 @@ def _host_config(spec: SandboxSpec, binds: Sequence[str], user: int) -> Any:
         pids_limit=spec.pids,
         read_only=True,
         shm_size=min(spec.disk_bytes, 64 << 20),
-        tmpfs={WORK: size, "/tmp": size},
+        tmpfs=dict.fromkeys((WORK, "/tmp", "/var/tmp"), size),
         ulimits=[docker.types.Ulimit(name=n, soft=v, hard=v) for n, v in limits],
     )
 
@@ -368,6 +368,8 @@ class DockerSandbox:
         result = DockerExec(client().api, self.container, words, {}, "/", self.user).run(
             b"", 10.0, 4096
         )
+        if result.exit_code:  # no memory is left to start a shell in
+            return True
         before, self._oom_kills = self._oom_kills, int(result.stdout or b"0")
         return self._oom_kills > before
 

@@ -13,10 +13,12 @@ from envgen.verifiers.runners import base
 TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_tests?)\.py$")
 OPTIONS = (
     "--rootdir=. -o junit_family=xunit1 -o junit_logging=no -o cache_dir=/tmp/.pytest -p no:randomly "
+    "-W 'ignore:Module already imported so cannot be rewritten' "
     "--continue-on-collection-errors --maxfail=0 --color=no --tb=short -q"
 )
 """A collection error must not end the run, an ``-x`` of the project's either; names are from its root.
-Plugins may want a cache, so there is one, outside of the repository."""
+Plugins may want a cache, so there is one, outside of the repository. The warning is of editable installs, and
+an error where a project says so of all."""
 CANARY = """
 def _ends_odd(seed):
     for _ in range(@steps@):

@@ -170,6 +170,11 @@ def test_certificates_of_authorities_are_there(built: Workspace) -> None:
         assert place.shell(f"/usr/bin/python3 -c '{code}'").text == "True\n"
 
 
+def test_temporary_files_may_lie_in_var(built: Workspace) -> None:
+    with built.open() as place:
+        assert place.shell("echo a > /var/tmp/b && cat /var/tmp/b").text == "a\n"
+
+
 def test_restore_brings_the_old_times_too(built: Workspace) -> None:
     """A build after it makes anew what was made from other files, and nothing else."""
     times = "stat -c '%n %Y' tests/test_adder.py run.sh adder.py"
