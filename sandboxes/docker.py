@@ -68,7 +68,8 @@ _RUN_ALONE = f'{_KILLABLE}"$@"; code=$?; {_END}; exit $code'
 _OOM_KILLS = """cd /sys/fs/cgroup
 for file in memory.events memory/memory.oom_control; do
     [ -r $file ] && while read -r key value; do [ $key = oom_kill ] && echo $value; done < $file
-done"""
+done
+true"""
 _SPAWN = f'{_KILLABLE}echo $$; exec "$@"'
 _FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
 _local = threading.local()
