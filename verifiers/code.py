@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from envgen.core.code_types import CodeTests, Status, TestId
 from envgen.core.errors import VerifierError, WorkspaceError
@@ -56,7 +57,8 @@ class CodeVerifier:
             score = score_run(run, self.tests)
             if not score.passed:
                 return score
-            return examined(score, next(self._examiner.faults(patch), ()))
+            with closing(self._examiner.faults(patch)) as faults:
+                return examined(score, next(faults, ()))
         except WorkspaceError as error:
             raise VerifierError(f"the workspace can't be opened: {error}", error.hint) from error
 

@@ -360,7 +360,8 @@ class _Run:
         only = (*self.exam.only, *self.canaries.files) if self.exam.only else ()
         moment = datetime.now(UTC)
         options = self.recipe.options
-        if self.exam.rendered and isinstance(self.runner, Terse):  # most of it is meant to fail
+        meant_to_fail = self.exam.rendered or self.exam.gutted
+        if meant_to_fail and isinstance(self.runner, Terse):
             options = joined(options, self.runner.terse)
         line = self.runner.shell(folder, only, options)
         done = self.opened.shell(line, env=variables)

@@ -79,9 +79,13 @@ OWN = {**runtime.clean_env(), "HOME": base.WORK}
 
 
 class Halt:
-    """Ends the workspaces of a piece of work from another thread, whatever runs in them."""
+    """Ends the workspaces of a piece of work from another thread, whatever runs in them.
+
+    Made within another's ``covering``, it is a part of that: the whole ends its workspaces, too.
+    """
 
     def __init__(self) -> None:
+        self._whole = _HALT.get()
         self._lock = threading.Lock()
         self._boxes: weakref.WeakSet[Box] = weakref.WeakSet()
         self.is_set = False
@@ -97,6 +101,8 @@ class Halt:
 
     def add(self, box: Box) -> None:
         """Cover a sandbox. Raises SandboxError when it is set already."""
+        if self._whole:
+            self._whole.add(box)
         with self._lock:
             if self.is_set:
                 raise SandboxError("the work was stopped")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from envgen.core.code_types import CodeTests, Status, VerdictKind
 from envgen.core.errors import VerifierError
 from envgen.core.types import Score
-from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.sandboxes.workspace import Halt, Limits, Workspace
 from envgen.verifiers.code_run import Exam, TestRun, read_tests, run_tests
 from envgen.verifiers.lookalikes.paper import LANGUAGES, Copy, Paper, runs_of, sitting
 
+SIDE_BY_SIDE = 2
+"""Runs of one judgement at a time."""
 SAMPLE = 6
 """Questions about pass-to-pass tests in a run,"""
 SAMPLE_COPIES = 2
@@ -43,18 +47,27 @@ class Examiner:
         self.language = LANGUAGES.get(workspace.recipe.language)
         self._sources: dict[str, bytes] | None = None
 
-    def faults(self, change: bytes) -> Iterator[list[str]]:
-        """What is wrong with a change that passes every test; runs go on until one finds something.
+    def faults(self, change: bytes) -> Generator[list[str]]:
+        """What is wrong with a change that passes every test; what still runs when this is closed ends.
 
         Raises:
             VerifierError: if the look-alikes could not be made.
             SandboxError: if a sandbox failed.
         """
-        for n in range(runs_of(self.language) if self.tests.questions and self.language else 0):
-            if found := self.sat(self.paper(n), change):
-                yield found
-        if self.tests.gutted and (found := self._gutted(change)):
-            yield found
+        runs = range(runs_of(self.language) if self.tests.questions and self.language else 0)
+        work = [partial(self.sat, self.paper(n), change) for n in runs]
+        if self.tests.gutted:
+            work.append(partial(self._gutted, change))
+        halt = Halt()
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            try:
+                for run in [pool.submit(_within, halt, one) for one in work]:
+                    if found := run.result():
+                        yield found
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                halt.set()
+                raise
 
     def paper(self, n: int, *, whole: bool = False) -> Paper:
         """The look-alikes of the nth run: all fail-to-pass questions and a sample of the others.
@@ -114,6 +127,11 @@ class Examiner:
         statuses = {} if run.report is None else run.report.statuses()
         passed = [test for test in wanted if statuses.get(test) is Status.PASS]
         return [f"forged: {test} passes without the functions it is about" for test in passed]
+
+
+def _within(halt: Halt, work: Callable[[], list[str]]) -> list[str]:
+    with halt.covering():
+        return work()
 
 
 def examined(score: Score, faults: Sequence[str]) -> Score:

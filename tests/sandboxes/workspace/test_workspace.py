@@ -9,7 +9,7 @@ import toy_repository
 
 from envgen.core.code_types import Recipe
 from envgen.core.errors import SandboxError, WorkspaceError
-from envgen.sandboxes.workspace import Limits, Workspace, base_tree, build_workspace, load
+from envgen.sandboxes.workspace import Halt, Limits, Workspace, base_tree, build_workspace, load
 
 BACKENDS = [
     pytest.param("bubblewrap", marks=pytest.mark.bwrap),
@@ -283,6 +283,24 @@ def test_downloads_are_kept_between_builds(tree: Path, tmp_path: Path, backend: 
             recipe, tree, backend=backend, cache_root=cache, downloads=tmp_path / "downloads"
         )
         assert (built.folder / "env" / "seen").read_text() == "more\n" * times
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_halt_ends_its_own_workspaces_and_those_of_its_parts(
+    built: Workspace, whole: bool
+) -> None:
+    outer = Halt()
+    with outer.covering():
+        inner = Halt()
+        with inner.covering(), built.open() as place, ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(place.shell, "sleep 300")
+            (outer if whole else inner).set()
+            with pytest.raises(SandboxError):
+                waiting.result()
+        assert outer.is_set is whole
+        if not whole:
+            with built.open() as place:
+                assert place.shell("echo on").text == "on\n"
 
 
 @pytest.mark.bwrap
