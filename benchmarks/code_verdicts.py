@@ -16,12 +16,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from envgen.core.code_types import CodeTests
 from envgen.core.errors import EnvgenError
 from envgen.core.surrogates import to_bytes
-from envgen.core.types import Score
 from envgen.environments.code_hosts import CodeHosts
 from envgen.pipelines.code.verdicts import REHEARSALS, prove_verdicts, verdict_gate
 from envgen.sandboxes.workspace import Workspace
@@ -65,22 +64,29 @@ def main() -> None:
     parser.add_argument("--attacks", type=int, default=len(ATTACKS), help="The first so many.")
     parser.add_argument("--rehearsals", type=int, default=REHEARSALS)
     parser.add_argument("--anew", action="store_true", help="Prove what is proven, too.")
+    parser.add_argument("--retime", action="store_true", help="Only time again what FILE knows.")
     options = parser.parse_args()
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
     known = {row["task"] for row in rows}
     for folder in options.datasets:
         dataset = Dataset.open(folder)
         hosts = CodeHosts(dataset)
-        names = [name for name in dataset.own_task_ids if name not in known]
+        names = [name for name in dataset.own_task_ids if (name in known) is options.retime]
         for name in names[: options.most]:
             try:
-                rows.append(
-                    row(hosts, name, ATTACKS[: options.attacks], options.rehearsals, options.anew)
-                )
+                if options.retime:
+                    task = hosts.task(name)
+                    workspace = hosts.workspace(task.public.environment_id)
+                    found = next(row for row in rows if row["task"] == name)
+                    found |= timed(workspace, task.tests, to_bytes(task.gold_patch))
+                else:
+                    chosen = ATTACKS[: options.attacks]
+                    found = row(hosts, name, chosen, options.rehearsals, options.anew)
+                    rows.append(found)
             except EnvgenError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
-            print(json.dumps(rows[-1]), flush=True)
+            print(json.dumps(found), flush=True)
             options.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
@@ -96,10 +102,6 @@ def row(
         tests = tests.model_copy(update={"questions": (), "verdicts": {}, "canary_files": ()})
         proven = prove_verdicts(workspace, tests, gold, rehearsals=rehearsals)
         tests, spent = proven.tests, proven.tests_s
-    timed = [_timed(workspace, tests, gold) for _ in range(_TIMES)]
-    score = timed[0].score
-    plain_s = statistics.median(one.plain_s for one in timed)
-    judged_s = statistics.median(one.judged_s for one in timed)
     gate = verdict_gate(tests)
     return {
         "task": name,
@@ -109,27 +111,27 @@ def row(
         "kinds": {key: n for key, n in gate.details.items() if n and key not in ("runs", "odds")},
         "odds": gate.details["odds"],
         "copies": tests.copies,
-        "gold": score.value,
-        "gold_reasons": list(score.reasons[:2]),
-        "plain_s": round(plain_s, 2),
-        "judged_s": round(judged_s, 2),
         "proving_s": round(spent, 2),
+        **timed(workspace, tests, gold),
         "attacks": dict(attacked(workspace, tests, gold, attacks)),
     }
 
 
-class _Timed(NamedTuple):
-    plain_s: float
-    judged_s: float
-    score: Score
-
-
-def _timed(workspace: Workspace, tests: CodeTests, gold: bytes) -> _Timed:
-    """A plain run and a judgement, one after the other: other work on the machine slows both."""
-    plain = run_tests(workspace, exam_of(tests).model_copy(update=BELIEVING), gold)
-    started = time.monotonic()
-    score = CodeVerifier(workspace, tests).verify_patch(gold)
-    return _Timed(plain.wall_s, time.monotonic() - started, score)
+def timed(workspace: Workspace, tests: CodeTests, gold: bytes) -> dict[str, Any]:
+    """Medians of plain runs and judgements, in turns: other work on the machine slows both."""
+    plain, judged, scores = [], [], []
+    for _ in range(_TIMES):
+        plain.append(run_tests(workspace, exam_of(tests).model_copy(update=BELIEVING), gold).wall_s)
+        started = time.monotonic()
+        scores.append(CodeVerifier(workspace, tests).verify_patch(gold))
+        judged.append(time.monotonic() - started)
+    worst = min(scores, key=lambda score: score.value)
+    return {
+        "gold": worst.value,
+        "gold_reasons": list(worst.reasons[:2]),
+        "plain_s": round(statistics.median(plain), 2),
+        "judged_s": round(statistics.median(judged), 2),
+    }
 
 
 def attacked(
