@@ -26,6 +26,10 @@ describe("f", () => {
     checkWords(f(6), "input", "last one");
     const expected = "wanted";
     assert.ok(f(7).done);
+    expect(f(8)).toMatchInlineSnapshot(
+      `"{ cup: 'green' }"`,
+    );
+    expect(f(9)).toBe(`${cup} of tea`);
   });
 
   test('is empty', function () {
@@ -84,6 +88,7 @@ FOUND: dict[CodeLanguage, tuple[str, dict[str, list[list[str]]]]] = {
                 ['"last one"'],
                 ['"wanted"'],
                 ["f(7).done"],
+                ["`\"{ cup: 'green' }\"`"],
             ],
             "is empty": [[" []"]],
         },

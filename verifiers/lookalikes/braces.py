@@ -64,14 +64,14 @@ _SCRIPT = Rules(
     calls=re.compile(
         r"(?:(?P<second>\bassert(?:\.(?:\w*[eE]quals?|same|is|throws|rejects|match|include))|\bt\."
         r"(?:is|same|\w*[eE]quals?))"
-        r"|(?P<all>(?<!\.not)\.(?:toBe|toEqual|toStrictEqual|toContain\w*|toMatch|toMatchObject|toHaveLength"
-        r"|toThrow\w*|toBeCloseTo|toHaveProperty|toHaveBeenCalledWith|eqls?|equals?|includes?|contains?"
+        r"|(?P<all>(?<!\.not)\.(?:toBe|toEqual|toStrictEqual|toContain\w*|toMatch(?:Object|InlineSnapshot)?"
+        r"|toHaveLength|toThrow\w*|toBeCloseTo|toHaveProperty|toHaveBeenCalledWith|eqls?|equals?|includes?|contains?"
         r"|lengthOf|throws?))"
         r"|(?P<truth>\bassert(?:\.ok)?|\bt\.(?:ok|true))"
         r"|(?P<last>\b(?:check|verify|expect|assert)[A-Z]\w*))(?=\()"
     ),
     quotes="\"'`",
-    texts="\"'",
+    texts="\"'`",
     test="{0} {1}",
     camel=False,
     patterns=True,
@@ -326,6 +326,10 @@ def _value(text: str, rules: Rules) -> Value:
     """The value of a literal. Raises ValueError if it is not known."""
     if text in ("true", "false"):
         return text == "true"
+    if text[:1] == "`":
+        if "\\" in text or "${" in text:
+            raise ValueError(f"{text!r} is no plain text")
+        return text[1:-1]
     if text[:1] in "\"'":
         if not _PLAIN.fullmatch(text) or (rules.dollars and text[0] == '"' and "$" in text):
             raise ValueError(f"{text!r} is no plain text")
