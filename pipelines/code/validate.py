@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from envgen.core import seeding
 from envgen.core.code_types import CodeTests, Instance, Status, TestReport
 from envgen.core.errors import ConfigError, SandboxError, VerifierError, WorkspaceError
+from envgen.core.patches import split_patch
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
@@ -159,9 +160,11 @@ class _Prover:
                 raise RejectedError(Reason.STATEMENT, f"{told}: {_listed(names)}")
 
     def _runnable(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Those that a runner may be given: it refuses data."""
+        """Those that a runner may be given: it refuses data, and what the test patch takes away."""
         endings = SOURCE_SUFFIXES[self.workspace.recipe.language]
-        return tuple(path for path in paths if path.endswith(endings))
+        parts = split_patch(self.test_patch)
+        gone = {part.old for part in parts} - {part.new for part in parts}
+        return tuple(path for path in paths if path.endswith(endings) and path not in gone)
 
     def _placed(self, exam: Exam, touched: Sequence[str]) -> tuple[Exam, Comparison]:
         """Compare, with canaries in the first folder whose tests are collected in each state."""

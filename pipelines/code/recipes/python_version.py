@@ -14,6 +14,8 @@ RELEASED = {
     "3.14": "2025-10-07",
 }  # fmt: skip
 """Day of each version's first release (PEPs 494 to 745)."""
+_NOT_EDITABLE = "3.6"
+"""No setuptools for it makes editable installs in the way of PEP 660; what it runs, 3.7 runs as well."""
 _REQUIRES = re.compile(
     r"python[-_]requires\s*=\s*['\"]?([^'\"\n]+)|requires-python\s*=\s*['\"]([^'\"]+)"
 )
@@ -33,6 +35,7 @@ def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) ->
             f"the project wants Python {requires(said)!r}; here are {', '.join(here)}",
             "install one that fits (pyenv install ...)",
         )
+    fit = [version for version in fit if version != _NOT_EDITABLE] or fit
     then = [v for v in fit if cutoff is None or RELEASED[v] <= cutoff] or fit[-1:]
     named = set(_CLASSIFIER.findall(said))
     return next((version for version in then if version in named), then[0])

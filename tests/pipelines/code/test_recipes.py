@@ -14,7 +14,7 @@ from envgen.pipelines.code.recipes import detect_recipe
 from envgen.pipelines.code.recipes.cpp import test_options as find_test_options
 from envgen.pipelines.code.recipes.files import TreeFiles
 from envgen.pipelines.code.recipes.javascript import WITHOUT_TOOLS
-from envgen.pipelines.code.recipes.python_version import allowed, requires
+from envgen.pipelines.code.recipes.python_version import allowed, choose_version, requires
 from envgen.pipelines.code.recipes.scripts import find_test_command
 from envgen.sandboxes.workspace import base_tree
 from envgen.sandboxes.workspace.layers import pythons
@@ -147,6 +147,10 @@ def test_python_version_is_read_and_dated(tmp_path: Path) -> None:
     assert found.version == newest
     with pytest.raises(WorkspaceError, match=r"wants Python '>=3\.99'"):
         _recipe(tmp_path, "python", {"setup.py": "setup(python_requires='>=3.99')"})
+    (tmp_path / "setup.py").write_text("Programming Language :: Python :: 3.6")
+    old = TreeFiles(tmp_path)
+    assert choose_version(old, "2019-06-17", ["3.8", "3.7", "3.6"]) == "3.7"
+    assert choose_version(old, "2019-06-17", ["3.6"]) == "3.6"
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,11 @@ def test_only_touched_files_are_run(repo: Path, built: Workspace) -> None:
     assert found.tests.only == ("tests/test_cart.py",)
     assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS[:1]
     assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS[:-1]
+    renamed = "diff --git a/tests/test_prices.py b/tests/test_money.py\nsimilarity index 100%\n"
+    renamed += "rename from tests/test_prices.py\nrename to tests/test_money.py\n"
+    found = validate(known.model_copy(update={"test_patch": old + renamed}), built, config)
+    assert found.tests is not None, found.details
+    assert found.tests.only == ("tests/test_cart.py", "tests/test_money.py")
     data = "diff --git a/tests/a.toml b/tests/a.toml\nnew file mode 100644\n--- /dev/null\n"
     data += "+++ b/tests/a.toml\n@@ -0,0 +1 @@\n+a = 1\n"
     found = validate(known.model_copy(update={"test_patch": old + data}), built, config)
