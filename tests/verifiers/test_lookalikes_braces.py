@@ -64,6 +64,21 @@ class WordsTest {
     }
 }
 """
+JUNIT_4 = """\
+import static org.junit.Assert.*;
+
+public class WordsTest {
+    @Test
+    public void words() {
+        assertEquals("a message", "some words", Words.of("input"));
+        assertTrue("a " + "message", Words.any("input"));
+        assertTrue(Words.any("more"));
+        assertEquals("two words", Words.of("more"));
+        assertEquals(0.25, Words.share("input"), 0.5);
+        assertEquals("a message", 7, Words.count("input"));
+    }
+}
+"""
 PHP = """\
 <?php
 class WordsTest extends TestCase
@@ -108,6 +123,13 @@ def test_expectations_are_found_and_inputs_are_not(language: CodeLanguage) -> No
         for one in questions
         if one.tests == ("",)
     } == wanted
+
+
+def test_messages_before_expectations_are_not_varied() -> None:
+    (question,) = LANGUAGES["java"].sites("a/test", JUNIT_4.encode())
+    found = [[JUNIT_4[leaf.start : leaf.end] for leaf in site.leaves] for site in question.sites]
+    truths = [[' Words.any("input")'], ['Words.any("more")']]
+    assert found == [['"some words"'], *truths, ['"two words"'], ["0.25"], ["7"]]
 
 
 @pytest.mark.parametrize("language", FOUND)

@@ -54,6 +54,8 @@ class Rules(NamedTuple):
     """Rows of a table can be tests whose names are texts in them."""
     dollars: bool = False
     """A dollar in double quotes begins a variable."""
+    messages: re.Pattern[str] | None = None
+    """A file in which it is found gives an assertion's message before its other arguments."""
 
 
 _SCRIPT = Rules(
@@ -108,6 +110,7 @@ RULES = {
         quotes="\"'",
         texts='"',
         test="test{0}{1}",
+        messages=re.compile(r"^import (?:static )?(?:org\.junit\.(?:Assert|Test)|junit\.framework)\b", re.M),
     ),
     "php": Rules(
         head=re.compile(
@@ -245,8 +248,8 @@ class _Block:
 
     def _called(self) -> Iterator[Site]:
         for call in self.scanned.code(self.rules.calls, self.start, self.end):
-            given = self.scanned.arguments(call.end())
             where = call.lastgroup
+            given = self._plain(where or "", self.scanned.arguments(call.end()))
             if where == "truth":
                 yield from self._truth(call.start(), given[:1])
                 continue
@@ -260,6 +263,15 @@ class _Block:
             yield from itertools.islice(
                 (site for one in spans for site in self._values(call.start(), one)), 1
             )
+
+    def _plain(self, where: str, given: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Arguments without a message before them."""
+        found, needed = self.rules.messages, {"truth": 1, "first": 2}.get(where, len(given))
+        if len(given) > needed and found and found.search(self.scanned.text):
+            start, end = given[0]
+            if any(start <= one < end for one, _ in self.scanned.texts):
+                return given[1:]
+        return given
 
     def _named(self) -> Iterator[Site]:
         for name in self.scanned.code(_NAMED, self.start, self.end):
