@@ -49,6 +49,8 @@ int main(int words, char **word) {
     if (strcmp(join("in"), "wanted") != 0) return 2;
     is_equal("described so", join("in"), "text", 0);
     STR_EQ(runner, join("in"), "this", "and why");
+    TEST(lists_equal(list, parse("[1, 2]")) && lists_equal(parse("in"), parse("both")));
+    TEST(parse("in"));
     assert(7 == count(R"(a "quoted" input, (open)"));
     printf("not %d\\n", 3);
 }
@@ -67,7 +69,7 @@ FOUND: dict[str, tuple[str, dict[str, list[list[str]]]]] = {
 }
 WHOLE = {
     "check": [["12"], ['"some "\n                                 "words"'], ['"alike"']],
-    "plain": [["4"], ['"wanted"'], ['"text"'], ['"this"']],
+    "plain": [["4"], ['"wanted"'], ['"text"'], ['"this"'], ['"[1, 2]"']],
 }
 
 

@@ -31,6 +31,8 @@ _COMPARED = re.compile(r"==")
 _FAILED = re.compile(r"!=")
 _STRCMP = re.compile(r"\b(?:str|mem)n?(?:case)?cmp\s*(?=\()")
 _CALL = re.compile(r"(?!(?:std::)?(?:string|string_view|vector|pair|u?int\d*(?:_t)?)\b)\b\w+\s*\(")
+_NOTHING, _MAKERS, _ANYTHING = re.compile("(?!)"), re.compile("[A-Z]"), re.compile("")
+"""What may be called in an expectation; a capital begins what makes a value of its arguments, it seems."""
 _NUMBER = re.compile(r"(?<![\w.'])\d+(?:\.\d+)?[uUlLfF]*(?![\w.'])")
 _TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _TEXTS = re.compile(rf"{_TEXT.pattern}(?:\s*{_TEXT.pattern})*")
@@ -144,13 +146,16 @@ class _Sites:
             given = self.scanned.arguments(call.end())
             failing = not call["check"]
             spans = [part for one in given for part in self._compared(one, failing=failing)]
-            if call["check"]:
-                pure = [one for one in given if self._leaves(*one)]
-                made = [one for one in given if self._leaves(*one, makers=True)]
-                pure = pure or (made if len(made) == 1 else [])
-                spans = [*spans, *_expected(self.scanned.text, given, pure)]
-            for span in spans:
-                yield from self._site(call.start(), self._leaves(*span, makers=True))
+            found = [self._leaves(*span, _MAKERS) for span in spans]
+            equal = [_ANYTHING] if "equal" in (call["check"] or "").lower() else []
+            for called in [_NOTHING, _MAKERS, *equal] if call["check"] else []:
+                made = [one for one in given if self._leaves(*one, called)]
+                if made and (called is _NOTHING or len(made) == 1):
+                    expected = _expected(self.scanned.text, given, made)
+                    found += [self._leaves(*span, called) for span in expected]
+                    break
+            for leaves in found:
+                yield from self._site(call.start(), leaves)
 
     def _compared(self, span: tuple[int, int], *, failing: bool) -> Iterator[tuple[int, int]]:
         """What is compared with; where a condition says what has failed, with the contrary sign.
@@ -176,14 +181,11 @@ class _Sites:
             kind = VerdictKind.MANY if bits > 1 else VerdictKind.ONE_BIT
             yield Site(leaves=tuple(leaves), kind=kind, at=at)
 
-    def _leaves(self, start: int, end: int, *, makers: bool = False) -> list[Leaf]:
-        """The literals of what is made of nothing else; none where something is called.
-
-        What makes a value of its arguments may be, it seems, where its name begins with a capital.
-        """
+    def _leaves(self, start: int, end: int, called: re.Pattern[str]) -> list[Leaf]:
+        """The literals of what is made of nothing else; none where anything but ``called`` is called."""
         text, found = self.scanned.text, []
         calls = [call[0] for call in self.scanned.code(_CALL, start, end)]
-        if any(not makers or not call[0].isupper() for call in calls):
+        if not all(called.match(call) for call in calls):
             return []
         for first, last in self._texts(start, end):
             if text[first] == '"':
