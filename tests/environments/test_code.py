@@ -29,7 +29,8 @@ from envgen.store.dataset import Dataset
 pytestmark = pytest.mark.bwrap
 TASK = "toy__shop-7"
 FIX = "price * count"
-FILL = "head -c 1G /dev/zero > /work/full; head -c 1G /dev/zero > /tmp/full; true"
+FILL = "for n in $(seq 20); do head -c 1G /dev/zero > /work/full$n; head -c 1G /dev/zero > /tmp/full$n; done"
+"""Again and again: the kernel may end ``head`` first, and what it wrote stays."""
 
 
 @pytest.fixture(scope="module")
