@@ -95,6 +95,19 @@ def make(memory_bytes: int, pids: int) -> Group | None:
     return group
 
 
+def of_container(container: str, pid: int) -> Group:
+    """The groups in which a container's processor time is counted, found by its first process.
+
+    Empty where the container is another machine's, as it is where Docker runs in a virtual one.
+    """
+    found = []
+    for kind, controller in (("cgroup2", ""), ("cgroup", "cpuacct")):
+        mount, own = _mount(kind, controller), _own(controller, pid)
+        if mount is not None and own is not None and container in own:
+            found.append(mount / own.lstrip("/"))
+    return Group(tuple(found))
+
+
 def unavailable() -> str:
     """Why no group can be made here; empty when one can."""
     return "" if _bases() else "no writable control group with memory and pids controllers"
@@ -166,10 +179,10 @@ def _mount(kind: str, controller: str) -> Path | None:
     return None
 
 
-def _own(controller: str) -> str | None:
-    """This process's group in a hierarchy."""
+def _own(controller: str, pid: int | str = "self") -> str | None:
+    """A process's group in a hierarchy."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controller in controllers.split(","):
                 return path

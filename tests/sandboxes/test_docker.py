@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from envgen.core.errors import SandboxError, SandboxUnavailableError
-from envgen.sandboxes import docker, runtime
+from envgen.sandboxes import cgroups, docker, runtime
 from envgen.sandboxes.base import SandboxSpec, create
 from envgen.sandboxes.docker_exec import signalled
 
@@ -146,3 +146,19 @@ def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("code", "told"), [(0, 0), (1, 1), (128, 128), (137, -9), (255, 255)])
 def test_signals_in_exit_codes(code: int, told: int) -> None:
     assert signalled(code) == told
+
+
+def test_processor_time_is_the_control_groups_and_else_what_the_engine_says() -> None:
+    """Engines before 23 wait for a second before they tell."""
+    with (
+        docker.DockerSandbox(SandboxSpec()) as sandbox,
+        docker.DockerSandbox(SandboxSpec()) as idle,
+    ):
+        sandbox.exec([runtime.python(), "-c", "import time\nwhile time.process_time() < 1: pass"])
+        assert (sandbox._group.cpu_s() or 0) == pytest.approx(sandbox._told_cpu_s(), abs=0.2)
+        assert sandbox.cpu_s > 1 > idle.cpu_s + 0.5
+        idle.__dict__["_group"] = cgroups.of_container(idle.container, os.getpid())
+        assert idle._group.folders == ()
+        before = idle.cpu_s
+        idle.exec([runtime.python(), "-c", "import time\nwhile time.process_time() < 1: pass"])
+        assert idle.cpu_s > before + 1
