@@ -163,8 +163,8 @@ def _wrong_place(error: PolicyError, config: OpenAIConfig) -> ConfigError | None
         )
     if models is None and error.status in (404, 405, 501):
         return ConfigError(
-            f"no model server's API at {config.base_url}: {error}",
-            "check the URL; it usually ends in /v1",
+            f"no model server's API at {config.base_url}, or no model {config.model!r}: {error}",
+            "check the URL, which usually ends in /v1, and the model's name",
         )
     if error.status == 404:
         return ConfigError(

@@ -70,7 +70,7 @@ def test_a_server_that_is_down_is_told_at_once(dataset: Path, tmp_path: Path) ->
     [
         (UNKNOWN, ["big", "mm"], {}, "no model 'm'; did you mean 'mm'?", "it has big, mm"),
         (UNKNOWN, ["x"], {}, "no model 'm'", "it has x"),
-        (UNKNOWN, None, {}, "no model server's API at", "ends in /v1"),
+        (UNKNOWN, None, {}, "or no model 'm': ", "ends in /v1, and the model's name"),
         (Raw(401, "no key"), None, {"api_key_env": None}, "no key was named", "api_key_env=NAME"),
         (Raw(401, "no key"), None, {}, "'OPENAI_API_KEY' is not set", "export OPENAI_API_KEY="),
         (
