@@ -195,6 +195,7 @@ def test_refreshing_needs_a_pause_while_replies_are_under_way() -> None:
         assert {ticket.result(WAIT_S).policy_version for ticket in later} == {"2"}
 
 
+@pytest.mark.slow
 def test_five_hundred_requests_that_come_and_go_leave_nothing_behind() -> None:
     """Random arrivals, random cancels, a cache that is too small for all of them."""
     draws = random.Random(5)

@@ -246,6 +246,7 @@ def test_a_gold_patch_that_breaks_a_test(tmp_path: Path) -> None:
     assert found.details == "tests/test_prices.py::tests.test_prices::test_euro"
 
 
+@pytest.mark.slow
 def test_times_in_names_and_flaky_tests_are_left_out(tmp_path: Path) -> None:
     flaky = (
         "import random, time, pytest\n\n\n"

@@ -69,6 +69,7 @@ def test_a_recipe_is_read_off_its_problem(level: int) -> None:
         assert recipe.task == tasks.get(level, "refund")
 
 
+@pytest.mark.slow
 def test_every_feature_can_be_added_to_every_other() -> None:
     rng = Random(0)
     operators = {op.name: op for op in BLUEPRINT.operators}
