@@ -68,8 +68,8 @@ JUNIT_4 = """\
 import static org.junit.Assert.*;
 
 public class WordsTest {
-    @Test
-    public void words() {
+    @Test(timeout = 7) public void
+    words() {
         assertEquals("a message", "some words", Words.of("input"));
         assertTrue("a " + "message", Words.any("input"));
         assertTrue(Words.any("more"));

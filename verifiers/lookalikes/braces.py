@@ -97,7 +97,8 @@ RULES = {
     ),
     "java": Rules(
         head=re.compile(
-            r"^(?:[ \t]*@[^\n]*\n)*[ \t]*(?:public |protected )?void (?P<name>\w+)\(\)[^{};]*(?=\{)",
+            r"^(?:[ \t]*@[^\n]*\n)*[ \t]*(?:@\w+(?:\([^()\n]*\))?[ \t]+)*(?:public |protected )?"
+            r"void\s+(?P<name>\w+)\(\)[^{};]*(?=\{)",
             re.M,
         ),
         calls=re.compile(

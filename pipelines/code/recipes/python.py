@@ -157,8 +157,7 @@ def _frozen(cutoff: str | None, itself: list[str], backends: list[str]) -> str:
 def _groups(files: TreeFiles, project: dict[str, Any]) -> list[list[str]]:
     """What tests may want beside the project: extras, dependency groups, requirements, tox."""
     found: list[list[str]] = []
-    extras = [name for name in _extras(files, project) if EXTRAS.match(name)]
-    if extras:
+    for extras in _extras(files, project):
         found.append(["-e", f".[{','.join(extras)}]"])
     for name in project.get("dependency-groups", {}):
         if EXTRAS.match(name):
@@ -171,15 +170,17 @@ def _groups(files: TreeFiles, project: dict[str, Any]) -> list[list[str]]:
     return found
 
 
-def _extras(files: TreeFiles, project: dict[str, Any]) -> list[str]:
+def _extras(files: TreeFiles, project: dict[str, Any]) -> list[list[str]]:
+    """Those whose names say that they are for tests, then what else tox's test environment names."""
     table = project.get("project", {}).get("optional-dependencies", {})
     poetry = project.get("tool", {}).get("poetry", {}).get("extras", {})
     setup = _EXTRAS_REQUIRE.search(files.text("setup.py"))
     in_setup = re.findall(r"['\"]([\w-]+)['\"]\s*:", setup[1]) if setup else []
     in_config = _ini(files, "setup.cfg").get("options.extras_require", {})
-    in_tox = _ini(files, "tox.ini").get("testenv", {}).get("extras", "")
-    named = re.findall(r"[\w-]+", in_tox)
-    return list(dict.fromkeys([*table, *poetry, *in_setup, *in_config, *named]))
+    in_tox = re.findall(r"[\w-]+", _ini(files, "tox.ini").get("testenv", {}).get("extras", ""))
+    names = dict.fromkeys([*table, *poetry, *in_setup, *in_config, *in_tox])
+    tests = [name for name in names if EXTRAS.match(name)]
+    return [group for group in (tests, [one for one in in_tox if one not in tests]) if group]
 
 
 def _ini(files: TreeFiles, name: str) -> dict[str, dict[str, str]]:

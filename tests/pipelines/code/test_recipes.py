@@ -309,6 +309,7 @@ def test_c_takes_the_first_build_system_that_has_tests(tmp_path: Path) -> None:
 def test_python_finds_extras_where_they_are_named(tmp_path: Path, files: dict[str, str]) -> None:
     found = _recipe(tmp_path, "python", files)
     assert any("'.[tests]'" in command for command in found.install)
+    assert any("'.[async]'" in command for command in found.install) is ("tox.ini" in files)
 
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><dependencies>
