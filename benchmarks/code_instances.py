@@ -188,10 +188,10 @@ _VERDICTS = """\
 What look-alikes prove (`benchmarks.code_verdicts`; kinds and odds: `docs/code.md`). An attack stands in a
 file of the gold patch, which is not mended; it counts where at least one fail-to-pass test passes when the
 report is believed, and is caught if the task then scores 0. `cost` is the time of judging the gold patch
-over that of a plain run of its tests. Proven, played and timed beside other work, at a load of 13-25 on two
-cores: ratios say more than seconds. pluggy-617, -632, -646, boltons-453 and -673e are medians of three
-pairs; the others were timed once, the other Python ones before failing look-alikes stopped explaining why.
-Beyond Python the instances were proven by one or two runs of each state and one more. An attack that fools
+over that of a plain run of its tests. Those of ufo, picomatch, cookie and Python, but for pluggy-504, -545,
+flask-c17f and cachetools, are medians of three pairs on two quiet cores; the others were timed once, beside
+other work at a load of 5-25: ratios say more than seconds. Beyond Python the instances were proven by one or
+two runs of each state and one more. An attack that fools
 nobody even where the report is believed says nothing of look-alikes: on tasks without one that does, the
 verdicts were proven and never attacked.
 """

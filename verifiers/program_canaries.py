@@ -24,7 +24,7 @@ _SUFFIXES = (".c", ".cc", ".cpp", ".cxx")
 _DECLARED = b'extern char *envgen_getenv(const char *) __asm__("getenv");\n'
 """A name of our own: an include before the file's own would come before its feature macros."""
 _MAIN = re.compile(
-    rb"^(?:static\s+|extern\s+\"C\"\s+)?(?:int|auto)\s+main\s*\([^)]*\)[^{;]*\{", re.M
+    rb"^(?:static\s+|extern\s+\"C\"\s+)?(?:int|auto)\s+(?:\w+\s+)?main\s*\([^)]*\)[^{;]*\{", re.M
 )
 _GTEST = re.compile(rb"^\s*(?:TEST|TEST_F|TYPED_TEST|TEST_P)\s*\(\s*\w+\s*,", re.M)
 _NAMED = re.compile(rb"^\s*TEST\s*\(\s*\w+\s*\)", re.M)

@@ -39,6 +39,7 @@ def test_a_test_of_one_name_gets_a_canary_that_fails(tmp_path: Path) -> None:
         ("cpp", b"TEST_CASE(\"adds\") { }\n", b'TEST_CASE("ENVGEN_x_main") { if'),
         ("c", b"TEST(adds)\n{ }\n", None),
         ("c", b"int main(void) {\n return 0; }\n", b"int main(void) { if"),
+        ("c", b"int CJSON_CDECL main(void)\n{\n return 0; }\n", b"int CJSON_CDECL main(void)\n{ if"),
         ("python", b"TEST(adds)", None),
     ],
 )  # fmt: skip
