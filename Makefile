@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
+HEAVY := cli model sandboxes train test_hostile.py
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 
 .PHONY: quickstart install trainer dev test test-slow test-core readme check bench format clean
@@ -39,8 +40,8 @@ test-slow: dev  ## the proofs that take longer
 readme: dev  ## the README's commands, word for word, in an empty directory
 	$(BIN)/python -P .ci/readme.py
 
-test-core: dev  ## what to run after a change: no service, no sandbox, nothing slow
-	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES) or slow)"
+test-core: dev  ## what to run after a change: no service, no process of its own, no PyTorch, nothing slow
+	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES) or slow)" $(addprefix --ignore=tests/,$(HEAVY))
 
 check: dev  ## format, lint, import direction, types
 	$(BIN)/ruff format --check .
