@@ -35,7 +35,8 @@ _C_FLAGS = "CFLAGS='-g -O0 -w' CXXFLAGS='-g -O0 -w'"
 
 def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
     """A recipe from the project's build files. Raises WorkspaceError where none of them tells of tests."""
-    if _has_cmake_tests(files):
+    lists = _lists(files)
+    if lists and _has_cmake_tests(files):
         return _cmake(files, language, cutoff)
     if re.search(r"\btest\s*\(", _said(files, "meson.build", "*/meson.build")):
         return _meson(language, cutoff)
@@ -45,7 +46,7 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
         target = _TARGET.search(files.text(name))
         if target and name.count("/") <= 1:
             return _make(name.rpartition("/")[0], target[1], language, cutoff)
-    if files.matching("CMakeLists.txt", "*/CMakeLists.txt"):
+    if lists:
         return _cmake(files, language, cutoff)
     raise WorkspaceError(
         "no CMakeLists.txt, meson.build, Makefile.am or Makefile tells of tests",
@@ -133,13 +134,15 @@ def _make(folder: str, target: str, language: CodeLanguage, cutoff: str | None) 
     )
 
 
+def _lists(files: TreeFiles) -> list[str]:
+    """Where a project of CMake's may begin."""
+    names = files.matching("CMakeLists.txt", "*/CMakeLists.txt")
+    return [name for name in names if name.count("/") <= 1]
+
+
 def _project(files: TreeFiles) -> str:
     """The folder of the top CMakeLists.txt: the root, or one folder below it."""
-    found = [
-        name
-        for name in files.matching("CMakeLists.txt", "*/CMakeLists.txt")
-        if name.count("/") <= 1
-    ]
+    found = _lists(files)
     if "CMakeLists.txt" in found:
         return "."
     tested = [name for name in found if re.search(r"\badd_test|enable_testing", files.text(name))]

@@ -295,6 +295,8 @@ def test_c_takes_the_first_build_system_that_has_tests(tmp_path: Path) -> None:
     assert _recipe(tmp_path, "c", {"CMakeLists.txt": "enable_testing()"}).runner == "ctest"
     alone = _recipe(tmp_path / "alone", "c", {"CMakeLists.txt": "project(x)"})
     assert alone.runner == "ctest"
+    deep = {"contrib/cmake/CMakeLists.txt": "enable_testing()", "Makefile": "test:\n\t./t\n"}
+    assert _recipe(tmp_path / "deep", "c", deep).runner == "make"  # no project begins there
 
 
 @pytest.mark.parametrize(
