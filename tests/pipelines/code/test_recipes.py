@@ -226,6 +226,18 @@ def test_javascript_is_built_where_tests_load_what_is_built(
     assert detect_recipe(tmp_path, "javascript").build == ()
 
 
+@pytest.mark.parametrize(
+    ("script", "env"), [("mocha", None), ("NODE_ENV=test mocha", "test")], ids=["plain", "named"]
+)
+def test_javascript_runs_in_the_environment_that_its_script_names(
+    tmp_path: Path, script: str, env: str | None
+) -> None:
+    """Babel and others build something else under NODE_ENV=test, so only the project may set it."""
+    package = json.dumps({"scripts": {"test": script}})
+    found = _recipe(tmp_path, "javascript", {"package.json": package})
+    assert found.variables.get("NODE_ENV") == env
+
+
 def test_javascript_needs_a_runner_it_knows(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="test script is 'ava'"):
         _recipe(tmp_path, "javascript", {"package.json": '{"scripts": {"test": "ava"}}'})
