@@ -43,9 +43,10 @@ class Source(NamedTuple):
 def main() -> None:
     """Write the figures and the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, nargs="?", help="Without: only --verdicts are new.")
+    parser.add_argument("folder", type=Path, nargs="?", help="Without: its figures stay.")
     parser.add_argument("--tricks", type=Path, action="append", default=[])
     parser.add_argument("--verdicts", type=Path, help="What benchmarks.code_verdicts wrote.")
+    parser.add_argument("--yields", type=Path, help="What benchmarks.code_yield wrote.")
     options = parser.parse_args()
     known = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     figures = collect(options.folder, options.tricks) if options.folder else known
@@ -53,6 +54,10 @@ def main() -> None:
     if options.verdicts:  # of other tasks, what is known stays
         found += json.loads(options.verdicts.read_text())
     figures["verdicts"] = list({row["task"]: row for row in found}.values())
+    if options.yields or "yields" in known:
+        figures["yields"] = (
+            json.loads(options.yields.read_text()) if options.yields else known["yields"]
+        )
     FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(figures))
     kept = Counter(row["language"] for row in figures["kept"])
@@ -155,6 +160,8 @@ def page(figures: dict[str, Any]) -> str:
     parts += ["## Not kept\n", _rejected(rejected), _HOW]
     if figures.get("verdicts"):
         parts += ["## Verdicts\n", _VERDICTS, _verdicts(figures["verdicts"])]
+    if figures.get("yields"):
+        parts += ["## Yield\n", _YIELDS, _yields(figures["yields"])]
     if figures["tricks"]:
         parts += ["## Tricks\n", _TRICKS, _tricks(figures["tricks"])]
     return "\n".join(parts)
@@ -194,6 +201,14 @@ other work at a load of 5-25: ratios say more than seconds. Beyond Python the in
 two runs of each state and one more. An attack that fools
 nobody even where the report is believed says nothing of look-alikes: on tasks without one that does, the
 verdicts were proven and never attacked.
+"""
+
+
+_YIELDS = """\
+What became of the same published pull requests (of SWE-bench's and SWE-Gym's repositories) in version 0.1.0
+(`before`) and in this one (`after`): `kept`, or why not. `benchmarks.code_yield` compared the outcomes of
+`envgen generate code --instances FILE --only-touched --repeats 1 --more 0`, the statement being that of the
+pull request's own commits.
 """
 
 
@@ -260,6 +275,13 @@ def _verdicts(rows: list[dict[str, Any]]) -> str:
             ]
         )
     return _table(head, lines)
+
+
+def _yields(rows: list[dict[str, str]]) -> str:
+    kept = [sum(row[side] == "kept" for row in rows) for side in ("before", "after")]
+    lines = [[row["instance"], row["before"], row["after"]] for row in rows]
+    lines.append([f"kept of {len(rows)}", *kept])
+    return _table(["instance", "before", "after"], lines)
 
 
 def _tricks(tricks: list[dict[str, Any]]) -> str:
