@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
-HEAVY := cli model sandboxes train test_hostile.py
+HEAVY := cli model policies rollout sandboxes train environments/test_deaths.py store/test_hostile_runs.py store/test_parquet_rows.py test_groups.py test_hostile.py
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 
 .PHONY: quickstart install trainer dev test test-slow test-core readme check bench format clean

@@ -117,9 +117,9 @@ def build_workspace(
         settings = dict(variables or {})
         with store.building(place, replace=True) as folder:
             builder = Builder(recipe, layer, chosen, folder, reach, log or (lambda _: None))
-            access = builder.access(certificates, mounts, downloads)
-            # one install at a time writes a folder of downloads
+            # one install at a time owns a folder of downloads, and writes it
             with store.locked(downloads, wait_s) if downloads else nullcontext():
+                access = builder.access(certificates, mounts, downloads)
                 builder.install(tree, access, settings, certificates, install_s)
             baseline = builder.build(build_s)
             found = Workspace(

@@ -285,6 +285,21 @@ def test_downloads_are_kept_between_builds(tree: Path, tmp_path: Path, backend: 
         assert (built.folder / "env" / "seen").read_text() == "more\n" * times
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_builds_at_once_share_downloads_in_turn(tree: Path, tmp_path: Path, backend: str) -> None:
+    """As root each install has a user of its own: who comes later must not take the folder from the other."""
+    install = "for i in 1 2 3; do touch $npm_config_cache.$$.$i && sleep 1 || exit 1; done; echo {}"
+    recipes = [RECIPE.model_copy(update={"install": (install.format(i),)}) for i in range(2)]
+
+    def build(recipe: Recipe) -> Workspace:
+        return build_workspace(
+            recipe, tree, backend=backend, cache_root=tmp_path, downloads=tmp_path / "downloads"
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        assert len({built.key for built in pool.map(build, recipes)}) == 2
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_halt_ends_its_own_workspaces_and_those_of_its_parts(
     built: Workspace, whole: bool
