@@ -339,18 +339,18 @@ def _teach(
         run_folder(out_path)
         _use(threads, config.device)
         summary = train_sft(config, out_path, progress=update)
-    _tell_taught(summary, out_path, json)
+    _tell_taught(summary, "indexer's loss" if config.trunk == "frozen" else "loss", out_path, json)
 
 
-def _tell_taught(summary: ColdStartSummary, out_path: Path, json: Path | None) -> None:
+def _tell_taught(summary: ColdStartSummary, loss: str, out_path: Path, json: Path | None) -> None:
     shown = table("what", "value ", title=str(out_path))
     held = "-" if summary.validation_loss is None else f"{summary.validation_loss:.4f}"
     for what, value in (
         ("rows", str(summary.rows)),
         ("steps", str(summary.steps)),
-        ("loss, first step", f"{summary.first_loss:.4f}"),
-        ("loss, last step", f"{summary.loss:.4f}"),
-        ("loss on rows set aside", held),
+        (f"{loss}, first step", f"{summary.first_loss:.4f}"),
+        (f"{loss}, last step", f"{summary.loss:.4f}"),
+        ("replies' loss on rows set aside", held),
         ("tokens per second", f"{summary.tokens_per_second:.0f}"),
         ("seconds", f"{summary.seconds:.1f}"),
     ):
@@ -360,7 +360,7 @@ def _tell_taught(summary: ColdStartSummary, out_path: Path, json: Path | None) -
     require(summary.steps, None, "steps: nothing was learnt", "--epochs is above 0")
     if summary.loss > HARDLY * summary.first_loss > 0:
         remark(
-            f"warning: {summary.steps} steps on {summary.rows} rows took the loss from "
+            f"warning: {summary.steps} steps on {summary.rows} rows took the {loss} from "
             f"{summary.first_loss:.2f} to {summary.loss:.2f}: hardly anything was learnt; more rows "
             "(--episodes, variants) or --epochs"
         )

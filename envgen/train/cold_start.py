@@ -94,6 +94,11 @@ class ColdStartConfig(ParallelConfig):
             return None
         return self.attention
 
+    @property
+    def loss_name(self) -> str:
+        """The metric that falls if something is learnt: the indexer's own where it learns alone."""
+        return "index/loss" if self.trunk == "frozen" else "sft/loss"
+
     @model_validator(mode="after")
     def _something_to_learn(self) -> Self:
         if not self.rollouts and not self.teachers:
@@ -114,9 +119,10 @@ class ColdStartSummary(Record):
     tokens: int
     """Of the rows that were learnt from, in the whole run, like the seconds: a resumed run's count, too."""
     first_loss: float
-    """Of the first step, and of the last:"""
+    """Of the first step, and of the last (the indexer's own if the trunk is frozen):"""
     loss: float
     validation_loss: float | None
+    """Of the replies, on the rows set aside."""
     seconds: float
     tokens_per_second: float
 
@@ -192,7 +198,7 @@ def teach(
                         metrics.write(step + 1, {"sft/validation_loss": held})
                     checkpoints.save(step + 1, full, state)
             if progress and leads:
-                progress(step + 1, len(plan), f"loss {figures['sft/loss']:.3f}")
+                progress(step + 1, len(plan), f"loss {figures[config.loss_name]:.3f}")
     lines = read_metrics(out) if leads else []
     learnt = [line for line in lines if "sft/loss" in line]
     tokens = round(sum(line["sft/tokens"] for line in learnt))
@@ -202,8 +208,8 @@ def teach(
         rows=len(taught),
         steps=len(plan),
         tokens=tokens,
-        first_loss=learnt[0]["sft/loss"] if learnt else float("nan"),
-        loss=learnt[-1]["sft/loss"] if learnt else float("nan"),
+        first_loss=learnt[0][config.loss_name] if learnt else float("nan"),
+        loss=learnt[-1][config.loss_name] if learnt else float("nan"),
         validation_loss=_validate(model, judged, config) if leads or ranks.sharded else None,
         seconds=seconds,
         tokens_per_second=tokens / max(seconds, 1e-9),

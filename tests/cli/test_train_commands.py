@@ -38,6 +38,7 @@ def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_p
         taught.gold, "--split", "all", "--threads", 1, "--out", "warm",
     )  # fmt: skip
     assert said.code == 0, said
+    assert "indexer's loss, last step" in said.out
 
     said = cli(
         "train", "grpo", *data, "--model", "warm/last", "--steps", 2, "--groups", 2,

@@ -202,7 +202,11 @@ def test_the_warm_up_moves_the_indexer_alone_and_the_dense_stage_the_trunk_alone
             {"attention": "dense", "optimizer": OptimizerConfig(lr=1e-3, indexer="frozen")},
         ),
     ):
-        train_sft(config_of(taught, epochs=0.2, **changes), tmp_path / name)
+        config = config_of(taught, epochs=0.2, **changes)
+        summary = train_sft(config, tmp_path / name)
+        figure = "index/loss" if name == "warm-up" else "sft/loss"
+        losses = [line[figure] for line in read_metrics(tmp_path / name) if figure in line]
+        assert (summary.first_loss, summary.loss) == (losses[0], losses[-1])
         after = weights(tmp_path / name / "last")
         moved = {key for key, weight in after.items() if not torch.equal(weight, before[key])}
         assert moved
