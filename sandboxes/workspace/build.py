@@ -26,7 +26,7 @@ from envgen.sandboxes.untrusted_files import read_regular
 from envgen.sandboxes.workspace import images, layers, parts, store
 from envgen.sandboxes.workspace.attend import attend
 from envgen.sandboxes.workspace.open import Workspace, load
-from envgen.sandboxes.workspace.packages import BY_LANGUAGE, PROGRAMS
+from envgen.sandboxes.workspace.packages import BY_LANGUAGE, programs
 from envgen.sandboxes.workspace.parts import OWN, Box, Limits
 
 OUT = "/out"
@@ -259,7 +259,7 @@ class Builder:
 
     def _check_programs(self, box: Box) -> None:
         """Say now which program is missing: tests without it end as if the project were broken."""
-        wanted = PROGRAMS.get(self.recipe.runner, ())
+        wanted = programs(self.recipe)
         line = "; ".join(f"command -v {name} >/dev/null || echo {name}" for name in wanted)
         if wanted and (lacking := self._run(box, "look for programs", line, 60.0).split()):
             named = BY_LANGUAGE[self.recipe.language]

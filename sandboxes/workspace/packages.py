@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from envgen.core.code_types import Recipe
 from envgen.core.errors import WorkspaceError
 
 COMMON = (
@@ -43,6 +46,14 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "phpunit": ("php",),
 }  # fmt: skip
 """Runner -> the programs without which nothing of its language builds or runs."""
+NAMED = ("composer", "mvn")
+"""Programs that a recipe needs if its commands name them."""
+
+
+def programs(recipe: Recipe) -> tuple[str, ...]:
+    """The programs without which a recipe's commands fail as if the project were broken."""
+    words = re.findall(r"[\w.+-]+", " ".join((*recipe.install, *recipe.build)))
+    return (*PROGRAMS.get(recipe.runner, ()), *(name for name in NAMED if name in words))
 
 
 def packages(name: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -8,8 +8,16 @@ import pytest
 import toy_repository
 
 from envgen.core.code_types import Recipe
-from envgen.core.errors import SandboxError, WorkspaceError
-from envgen.sandboxes.workspace import Halt, Limits, Workspace, base_tree, build_workspace, load
+from envgen.core.errors import MissingToolError, SandboxError, WorkspaceError
+from envgen.sandboxes.workspace import (
+    Halt,
+    Limits,
+    Workspace,
+    base_tree,
+    build_workspace,
+    load,
+    packages,
+)
 
 BACKENDS = [
     pytest.param("bubblewrap", marks=pytest.mark.bwrap),
@@ -298,6 +306,20 @@ def test_builds_at_once_share_downloads_in_turn(tree: Path, tmp_path: Path, back
 
     with ThreadPoolExecutor(2) as pool:
         assert len({built.key for built in pool.map(build, recipes)}) == 2
+
+
+@pytest.mark.bwrap
+def test_a_program_that_commands_name_and_the_layer_lacks_is_told(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With composer missing, PHP projects ended as `install`: an outcome of theirs, never tried again."""
+    monkeypatch.setattr(packages, "NAMED", ("composer-of-nobody",))
+    calls = ("timeout 60 composer-of-nobody install -q || true",)
+    recipe = RECIPE.model_copy(update={"install": calls})
+    with pytest.raises(MissingToolError, match="composer-of-nobody: not found in the layer"):
+        build_workspace(recipe, tree, backend="bubblewrap", cache_root=tmp_path)
+    other = RECIPE.model_copy(update={"install": ("cat composer-of-nobody.lock || true",)})
+    build_workspace(other, tree, backend="bubblewrap", cache_root=tmp_path)
 
 
 @pytest.mark.parametrize("whole", [True, False])
