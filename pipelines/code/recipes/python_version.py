@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date, timedelta
 
 from envgen.core.errors import WorkspaceError
 from envgen.pipelines.code.recipes.files import TreeFiles
@@ -14,6 +15,8 @@ RELEASED = {
     "3.14": "2025-10-07",
 }  # fmt: skip
 """Day of each version's first release (PEPs 494 to 745)."""
+_SETTLED = timedelta(days=180)
+"""How long after its release a version has wheels of most packages."""
 _NOT_EDITABLE = "3.6"
 """No setuptools for it makes editable installs in the way of PEP 660; what it runs, 3.7 runs as well."""
 _REQUIRES = re.compile(
@@ -24,7 +27,7 @@ _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*(\d+)(?:\.(\d+|\*))?")
 
 
 def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) -> str:
-    """The newest Python that is ``here``, is allowed and is named by the project; released by ``cutoff``.
+    """The newest Python that is ``here``, allowed and named by the project, and was not new at ``cutoff``.
 
     Raises WorkspaceError when none that is here is allowed.
     """
@@ -36,7 +39,12 @@ def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) ->
             "install one that fits (pyenv install ...)",
         )
     fit = [version for version in fit if version != _NOT_EDITABLE] or fit
-    then = [v for v in fit if cutoff is None or RELEASED[v] <= cutoff] or fit[-1:]
+    settled = {v: str(date.fromisoformat(RELEASED[v]) + _SETTLED) for v in fit}
+    then = (
+        [v for v in fit if cutoff is None or settled[v] <= cutoff]
+        or [v for v in fit if RELEASED[v] <= (cutoff or "")]
+        or fit[-1:]
+    )
     named = set(_CLASSIFIER.findall(said))
     return next((version for version in then if version in named), then[0])
 

@@ -151,6 +151,12 @@ def test_python_version_is_read_and_dated(tmp_path: Path) -> None:
     old = TreeFiles(tmp_path)
     assert choose_version(old, "2019-06-17", ["3.8", "3.7", "3.6"]) == "3.7"
     assert choose_version(old, "2019-06-17", ["3.6"]) == "3.6"
+    (tmp_path / "setup.py").write_text("setup(python_requires='>=3.8')")
+    plain = TreeFiles(tmp_path)  # six weeks after 3.11 few packages had wheels for it
+    assert choose_version(plain, "2022-12-09", ["3.12", "3.11", "3.10", "3.8"]) == "3.10"
+    assert choose_version(plain, "2023-04-22", ["3.12", "3.11", "3.10", "3.8"]) == "3.11"
+    assert choose_version(plain, "2022-12-09", ["3.12", "3.11"]) == "3.11"
+    assert choose_version(plain, "2019-12-01", ["3.12", "3.11"]) == "3.11"
 
 
 @pytest.mark.parametrize(
