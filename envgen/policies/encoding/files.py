@@ -68,6 +68,11 @@ def load_encoding(folder: str | Path) -> Encoding:
     from envgen.model.tokenizer import Tokenizer
 
     path = Path(folder) / ENCODING_FILE
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"the model {str(folder)!r} is no folder",
+            "give a model folder; `envgen model init` makes one",
+        )
     try:
         config = EncodingConfig.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:

@@ -280,6 +280,8 @@ def test_model_folders_keep_the_encoding(config: dict[str, Any], tmp_path: Path)
 
 
 def test_folders_without_an_encoding_say_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no folder"):
+        load_encoding(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"encoding\.json"):
         load_encoding(tmp_path)
     (tmp_path / "encoding.json").write_text('{"kind": "morse"}')
