@@ -93,6 +93,10 @@ def _install(
     itself = ["-e", "."] if packaged else []
     backends = _backends(project) if packaged and cutoff else []
     first = _pip(cutoff, [*itself, "pytest", "pip", "setuptools<81", "wheel"], backends)
+    if cutoff:
+        # What builds may be newer, but what tests import is of the day: setuptools of today brings a
+        # plugin that an old pytest can't load.
+        first = f"uv pip install -q --exclude-newer {cutoff} 'setuptools<81' || :; {first}"
     commands = [
         f'uv venv -q --allow-existing --python "$PYTHON" {DEPENDENCIES}',
         *([_loose_file(cutoff)] if cutoff else []),
