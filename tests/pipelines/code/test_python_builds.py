@@ -160,7 +160,8 @@ def test_old_setuptools_projects_become_editable(
     with package_index.serve(wheels) as url:
         built = _build(detect_recipe(tree, "python", BASE), tree, tmp_path, url)
         assert _versions(built) == ["the repository", "1", "7"]
-        assert "setuptools==63.0" in built.recipe.pins  # what builds is newer, what tests import is not
+        # what builds is newer, what tests import is not
+        assert "setuptools==63.0" in built.recipe.pins
         assert _build(built.recipe, tree, tmp_path / "again", url).recipe.pins == built.recipe.pins
 
 
