@@ -96,7 +96,7 @@ class ColdStartConfig(ParallelConfig):
 
     @property
     def loss_name(self) -> str:
-        """The metric that falls if something is learnt: the indexer's own where it learns alone."""
+        """The metric that falls as the model learns: the indexer's loss if only the indexer learns."""
         return "index/loss" if self.trunk == "frozen" else "sft/loss"
 
     @model_validator(mode="after")
@@ -119,10 +119,11 @@ class ColdStartSummary(Record):
     tokens: int
     """Of the rows that were learnt from, in the whole run, like the seconds: a resumed run's count, too."""
     first_loss: float
-    """Of the first step, and of the last (the indexer's own if the trunk is frozen):"""
+    """Loss of the first step: the replies', or the indexer's if the trunk is frozen."""
     loss: float
+    """The same of the last step."""
     validation_loss: float | None
-    """Of the replies, on the rows set aside."""
+    """Loss of the replies in the rows set aside."""
     seconds: float
     tokens_per_second: float
 

@@ -38,7 +38,8 @@ BY_LANGUAGE = {
 _CXX = ("cc", "c++")
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "gotestsum": ("go", "gotestsum"),
-    "junit-console": ("java", "javac"), "surefire": ("java", "javac"), "gradle": ("java", "javac"),
+    "junit-console": ("java", "javac"), "surefire": ("java", "javac", "mvn"),
+    "gradle": ("java", "javac"),
     "node-test": ("node", "npm"), "jest": ("node", "npm"), "mocha": ("node", "npm"),
     "vitest": ("node", "npm"),
     "ctest": (*_CXX, "cmake", "ctest"), "meson": (*_CXX, "meson", "ninja"), "make": ("cc", "make"),
@@ -46,14 +47,16 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "phpunit": ("php",),
 }  # fmt: skip
 """Runner -> the programs without which nothing of its language builds or runs."""
-NAMED = ("composer", "mvn")
-"""Programs that a recipe needs if its commands name them."""
+INSTALLERS = {"php": "composer"}
+"""Language -> the program that installs packages; a recipe whose commands don't call it goes without."""
 
 
 def programs(recipe: Recipe) -> tuple[str, ...]:
-    """The programs without which a recipe's commands fail as if the project were broken."""
-    words = re.findall(r"[\w.+-]+", " ".join((*recipe.install, *recipe.build)))
-    return (*PROGRAMS.get(recipe.runner, ()), *(name for name in NAMED if name in words))
+    """Return the programs that a recipe needs. Without them it fails as if the project were broken."""
+    needed = PROGRAMS.get(recipe.runner, ())
+    installer = INSTALLERS.get(recipe.language)
+    called = re.findall(r"[\w.+-]+", " ".join(recipe.install))
+    return (*needed, installer) if installer and installer in called else needed
 
 
 def packages(name: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ RELEASED = {
 }  # fmt: skip
 """Day of each version's first release (PEPs 494 to 745)."""
 _SETTLED = timedelta(days=180)
-"""How long after its release a version has wheels of most packages."""
+"""Time after a release by which most packages have wheels for it."""
 _NOT_EDITABLE = "3.6"
 """No setuptools for it makes editable installs in the way of PEP 660; what it runs, 3.7 runs as well."""
 _REQUIRES = re.compile(
@@ -27,7 +27,9 @@ _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*(\d+)(?:\.(\d+|\*))?")
 
 
 def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) -> str:
-    """The newest Python that is ``here``, allowed and named by the project, and was not new at ``cutoff``.
+    """Return the newest Python that is ``here``, suits the project and was half a year old at ``cutoff``.
+
+    Where none was that old, one that was released by then will do, or the oldest that suits.
 
     Raises WorkspaceError when none that is here is allowed.
     """

@@ -238,7 +238,7 @@ def test_javascript_is_built_where_tests_load_what_is_built(
 def test_javascript_runs_in_the_environment_that_its_script_names(
     tmp_path: Path, script: str, env: str | None
 ) -> None:
-    """Babel and others build something else under NODE_ENV=test, so only the project may set it."""
+    """Babel, among others, builds different code under NODE_ENV=test, so only the project may set it."""
     package = json.dumps({"scripts": {"test": script}})
     found = _recipe(tmp_path, "javascript", {"package.json": package})
     assert found.variables.get("NODE_ENV") == env

@@ -295,7 +295,7 @@ def test_downloads_are_kept_between_builds(tree: Path, tmp_path: Path, backend: 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_builds_at_once_share_downloads_in_turn(tree: Path, tmp_path: Path, backend: str) -> None:
-    """As root each install has a user of its own: who comes later must not take the folder from the other."""
+    """As root, each install runs as its own user: a later build leaves the folder to the one under way."""
     install = "for i in 1 2 3; do touch $npm_config_cache.$$.$i && sleep 1 || exit 1; done; echo {}"
     recipes = [RECIPE.model_copy(update={"install": (install.format(i),)}) for i in range(2)]
 
@@ -312,14 +312,18 @@ def test_builds_at_once_share_downloads_in_turn(tree: Path, tmp_path: Path, back
 def test_a_program_that_commands_name_and_the_layer_lacks_is_told(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With composer missing, PHP projects ended as `install`: an outcome of theirs, never tried again."""
-    monkeypatch.setattr(packages, "NAMED", ("composer-of-nobody",))
+    """A missing composer used to count as the project's own `install` failure, so no run tried it again."""
+    monkeypatch.setitem(packages.INSTALLERS, "python", "composer-of-nobody")
     calls = ("timeout 60 composer-of-nobody install -q || true",)
     recipe = RECIPE.model_copy(update={"install": calls})
     with pytest.raises(MissingToolError, match="composer-of-nobody: not found in the layer"):
         build_workspace(recipe, tree, backend="bubblewrap", cache_root=tmp_path)
     other = RECIPE.model_copy(update={"install": ("cat composer-of-nobody.lock || true",)})
     build_workspace(other, tree, backend="bubblewrap", cache_root=tmp_path)
+    elsewhere = recipe.model_copy(update={"language": "java", "runner": "pytest"})
+    assert (
+        packages.programs(elsewhere) == ()
+    )  # a word among its commands, which another language has
 
 
 @pytest.mark.parametrize("whole", [True, False])
