@@ -538,6 +538,8 @@ class Problem(Record, defer_build=True):
     lexicon: Label
     fields: dict[Label, Json] = Field(default_factory=dict)
     """Fill the lexicon's opening and layout sentences."""
+    traits: tuple[Word, ...] = ()
+    """What no sentence states but the tools or rows depend on, such as "facts need a call a row"."""
 
     def relation(self, name: str) -> Relation:
         """The relation ``name``; KeyError if there is none."""

@@ -44,7 +44,7 @@ def near_misses(
         yield from plan_misses(p, db, accepted, rng, per_clause=per_clause)
         return
     try:
-        finder = _Finder(p, db, accepted, rng)
+        finder = Finder(p, db, accepted, rng)
     except NotEnumerableError:
         yield from _other_sets(p, db, accepted, rng)
         return
@@ -53,7 +53,7 @@ def near_misses(
         yield from islice(finder.misses(rule, steps), most)
 
 
-class _Finder:
+class Finder:
     """Near-misses of one problem from one accepted answer."""
 
     def __init__(self, p: Problem, db: Tables, accepted: Any, rng: Random) -> None:

@@ -1,0 +1,1 @@
+"""Domains as data: pages, and what draws rows, states problems and tunes parameters from them."""

@@ -1,0 +1,261 @@
+"""A domain as one value: tables, tools, sentences and levels. It is data; reading it runs nothing.
+
+People write a page as TOML (``domains/*.toml``), datasets store its JSON. Rules, draws and conditions are
+short texts in the expression grammar of Python, which ``rules`` and ``rows`` translate and never execute.
+Who wrote a page decides nothing here: every leaf states a pattern or a length.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+
+from envgen.core.limits import Id
+from envgen.core.types import Record
+
+_WORD = r"^[a-z][a-z0-9_]{0,31}$"
+RESERVED = frozenset(
+    """check check_columns check_date find truth tool_error db given row rows total pages facts taken allowed
+    solve verify submit_result sqlite3 json datetime param scene n k""".split()
+)
+"""Names that generated programs, or the texts of a page, use for themselves."""
+
+
+def _plain(text: str) -> str:
+    """Refuse what a reader can't see: control, format (bidi) and private characters, line breaks."""
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
+            raise ValueError(f"holds the invisible character U+{ord(character):04X}")
+    return text
+
+
+def _free(name: str) -> str:
+    if keyword.iskeyword(name) or name.startswith("sqlite_"):
+        raise ValueError(f"{name!r} is reserved; choose another name")
+    return name
+
+
+def _words(value: Any) -> Any:
+    """A text of words as a list: split at ``|`` if it has any, else at spaces."""
+    if not isinstance(value, str):
+        return value
+    parts = value.split("|") if "|" in value else value.split()
+    return [" ".join(part.split()) for part in parts if part.strip()]
+
+
+def _texts(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Ident = Annotated[str, StringConstraints(pattern=_WORD), AfterValidator(_free)]
+"""A name of a table, column, tool, parameter, slot, phrase, scene or list."""
+Code = Annotated[
+    str,
+    BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value),
+    StringConstraints(min_length=1, max_length=800),
+    AfterValidator(_plain),
+]
+"""An expression in Python's grammar; it may be written on several lines."""
+Sentence = Annotated[
+    str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(_plain)
+]  # fmt: skip
+"""One line of a prompt, with typed holes."""
+Value = Annotated[str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(_plain)]
+"""An entry of a list: a name or a word, no sentence."""
+Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
+"""Names, written as one text."""
+Sentences = Annotated[tuple[Sentence, ...], BeforeValidator(_texts), Field(max_length=8)]
+Choice = bool | Annotated[int, Field(ge=-(10**12), le=10**12)] | Value
+Level = Annotated[int, Field(ge=1, le=10)]
+
+_COLUMN = re.compile(r"(?P<type>[a-z]+(?::\w+)?)(?P<null>\?)?(?: (?P<unit>\w+))? = (?P<draw>.+)")
+
+
+class ColumnDraw(Record):
+    """A column and the distribution of its values; written ``TYPE[?] [UNIT] = DRAW``.
+
+    A name that starts with ``_`` is a hidden draw that later columns of the row may use.
+    """
+
+    type: Annotated[
+        str,
+        StringConstraints(pattern=r"^(int|str|bool|date|minutes|decimal:[1-4]|entity:[a-z]\w{0,31})$"),
+    ]  # fmt: skip
+    nullable: bool = False
+    unit: Ident | None = None
+    draw: Code
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_line(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = _COLUMN.fullmatch(value)
+        if found is None:
+            raise ValueError("a column is written 'TYPE = DRAW', 'TYPE UNIT = DRAW' or 'TYPE? = DRAW'")
+        return {
+            "type": found["type"],
+            "nullable": found["null"] is not None,
+            "unit": found["unit"],
+            "draw": found["draw"],
+        }
+
+
+class TableDraw(Record):
+    """A table: its columns, and how many rows it has (in all, or ``per`` row of another table)."""
+
+    key: Ident
+    rows: Code = "1"
+    per: Ident | None = None
+    """The table each of whose rows gets ``rows`` rows; the column of that type holds its key."""
+    columns: Annotated[dict[str, ColumnDraw], Field(min_length=1, max_length=24)]
+
+
+class Requirement(Record):
+    """What a write tool insists on; a call that breaks it gets the error ``code``."""
+
+    holds: Code
+    code: Ident
+    text: Sentence
+
+
+class Tool(Record):
+    """A tool, by its signature.
+
+    ``call`` is ``name(argument: column, ...) -> (column, ...)``. An argument typed ``fields`` chooses the
+    columns that come back, ``page`` a page of them; of a write tool arguments are typed ``table.column``
+    (which is the table's key), ``int``, ``str`` or ``date``.
+    """
+
+    call: Code
+    of: Ident
+    text: Sentence
+    when: Code = "True"
+    """The tasks that have it: a condition on their structure."""
+    needs: tuple[Requirement, ...] = ()
+    sets: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code] = {}
+    """``argument.column`` -> its new value, computed before anything changes."""
+
+
+class PhraseRule(Record):
+    """A sentence and what it means.
+
+    ``about`` says how it repeats: once for each item (field ``k``), for a pair of items (``a``, ``b``),
+    about all of them (``n``), or without any.
+    """
+
+    texts: Sentences
+    kind: Literal["clause", "goal", "policy", "effect", "escalate"] = "clause"
+    about: Literal["one", "pair", "all", "task"] = "task"
+    means: Code
+    guard: Code | None = None
+    when: Code = "True"
+    """The structures to which a step may add it."""
+    most: Annotated[int, Field(ge=1, le=8)] = 1
+    """How often a task may have it."""
+    choose: dict[Ident, tuple[Choice, ...]] = {}
+    """Further fields of the sentence, drawn when it is added."""
+    family: Ident | None = None
+    instead_of: Ident | None = None
+    """A phrase of the scene that gives way to this one."""
+    may: tuple[MayChange, ...] = ()
+    """Of an effect: the cells that it may change."""
+    word: Sentence | None = None
+    """How effects and the escalation name a policy rule."""
+
+
+class MayChange(Record):
+    """Cells that an effect may change: ``columns`` of the rows that ``rows`` gives."""
+
+    rows: Code
+    columns: Words
+
+
+class Scene(Record):
+    """A kind of task: what is asked for, over which tables, with which tools."""
+
+    opening: Sentences
+    """``{each: ...}`` repeats its text for each item, joined by commas and "and"."""
+    opening_one: Sentences = ()
+    """For a single item."""
+    tables: Words
+    tools: Words
+    columns: dict[Ident, Words] = {}
+    """Table -> the columns kept; all where it isn't named."""
+    rows: dict[Ident, Code] = {}
+    """Table -> its number of rows, where it isn't the table's own."""
+    draws: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code] = {}
+    """``table.column`` -> its draw, where it isn't the table's own."""
+    slots: dict[Ident, Code]
+    """What is to be found: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
+    each: Ident | None = None
+    """The name of the items that slots repeat for."""
+    most: Annotated[int, Field(ge=1, le=8)] = 1
+    """The largest number of items."""
+    items: dict[Ident, Code] = {}
+    """Fields of an item, drawn when it is added."""
+    choose: dict[Ident, tuple[Choice, ...]] = {}
+    """Fields of the goal and the opening, drawn when the scene begins."""
+    asks: Words = ()
+    """The phrases that every task of the scene has."""
+    adds: Code = "99"
+    """How many phrases steps may add."""
+    as_list: bool = False
+    """Whether the answer is a list of items rather than an object."""
+    facts: dict[Ident, Code] = {}
+    """Constants of each item in the answer."""
+    answer: Code | None = None
+    """Of a question: a condition on ``answer`` that makes it fair."""
+
+
+class Step(Record):
+    """One way to a task one level up."""
+
+    name: Ident
+    levels: Annotated[tuple[Level, ...], Field(min_length=1, max_length=9)]
+    scene: Ident | None = None
+    """The scene that it steps to; None stays."""
+    grow: bool = False
+    """Adds an item."""
+    add: Words = ()
+    """Adds one of these phrases."""
+    once: Words = ()
+    """Adds one of these phrases unless the task has one already."""
+    trait: Ident | None = None
+    """Switches this trait on."""
+    when: Code = "True"
+
+
+class Domain(Record):
+    """Everything there is to say about a domain."""
+
+    id: Id
+    category: Id
+    title: Sentence
+    description: Sentence
+    licence: Sentence = "CC0-1.0"
+    sources: tuple[Sentence, ...] = ()
+    start: Ident
+    """The scene of level 1."""
+    max_level: Level = 10
+    constants: dict[Ident, Choice] = {}
+    lists: dict[Ident, Annotated[tuple[Value, ...], BeforeValidator(_words), Field(max_length=400)]] = {}
+    macros: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\([a-z0-9_, ]{0,80}\)$")], Code] = {}
+    """``name(argument, ...)`` -> the expression it stands for."""
+    tables: Annotated[dict[Ident, TableDraw], Field(min_length=1, max_length=12)]
+    tools: dict[Ident, Tool]
+    params: dict[Ident, Code] = {}
+    """Parameter -> where its values come from."""
+    phrases: Annotated[dict[Ident, PhraseRule], Field(max_length=64)]
+    scenes: Annotated[dict[Ident, Scene], Field(min_length=1, max_length=16)]
+    steps: Annotated[tuple[Step, ...], Field(max_length=64)]
+    nouns: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Value] = {}
+    slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Sentence] = {}
+    """Slot -> how sentences and notes name it."""
+    units: dict[Ident, Sentence] = {}
+    """Unit of a column -> a sentence about it."""
+    placeholders: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Value] = {}

@@ -1,0 +1,497 @@
+"""From the text of a rule to the constraint IR.
+
+The text is an expression in Python's grammar. ``ast`` parses it and nothing runs it: each kind of node below
+has a meaning here, and any other is refused by name. Names stand for what the task has: its fields (known when
+the task is stated, so that ``range(1, n + 1)`` and ``sense == 'highest'`` are worked out here), slots, parameters,
+tables, macros, variables that ``for`` binds. A dot follows a reference: ``room[k].floor`` is a cell. An index
+names one of several slots or parameters: ``time[2]`` is the slot ``time_2``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from envgen.core import ir
+from envgen.core.errors import ConfigError
+from envgen.core.ir import Expr, Relation
+from envgen.pipelines.general.frames import free_names
+
+MAX_DEPTH = 40
+MAX_NODES = 6_000
+"""Nodes visited for one text, macros expanded."""
+_ASCENDING = frozenset("lowest least first earliest shortest smallest cheapest".split())
+_DESCENDING = frozenset("highest most last latest longest largest dearest".split())
+_COMPARE = {
+    ast.Eq: "=", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
+}  # fmt: skip
+_ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
+
+
+_ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "days": (2,), "before": (3,), "apart": (1, 2)}
+"""Function -> how many arguments it takes, where that isn't one."""
+
+
+class Typed(NamedTuple):
+    """An IR expression and what it gives: a column type, ``interval``, ``rows:TABLE`` or ``set``."""
+
+    expr: Any
+    type: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the names in a rule stand for."""
+
+    relations: Mapping[str, Relation]
+    macros: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
+    """Name -> its arguments and its text."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    slots: Mapping[str, str] = field(default_factory=dict)
+    """Slot name (with its index) -> type."""
+    params: Mapping[str, str] = field(default_factory=dict)
+    """Parameter (without index) -> type."""
+    args: Mapping[str, str] = field(default_factory=dict)
+    """Argument of a tool call -> type."""
+    predicates: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
+    """Name of a question about the structure, such as ``said`` -> its answer for a word."""
+
+
+def parsed(text: str) -> ast.expr:
+    """The syntax tree of an expression.
+
+    Raises:
+        ConfigError: if it is none.
+    """
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ConfigError(f"{text!r} is no expression: {error}") from None
+
+
+def read_rule(text: str, names: Names) -> Any:
+    """The meaning of ``text``: a ``Typed`` expression, or a plain value where it is known already.
+
+    Raises:
+        ConfigError: if the text holds an unknown name, or something that is no part of the language.
+    """
+    try:
+        return _Reader(names).read(parsed(text), {})
+    except ConfigError as error:
+        raise ConfigError(f"in {text!r}: {error}", error.hint) from None
+
+
+def expression(text: str, names: Names) -> Expr:
+    """The IR expression of ``text``."""
+    return lifted(read_rule(text, names)).expr  # type: ignore[no-any-return]  # an IR node
+
+
+def constant(text: str, names: Names) -> Any:
+    """The value of ``text``, which the structure alone decides.
+
+    Raises:
+        ConfigError: if it depends on rows, slots or parameters.
+    """
+    value = read_rule(text, names)
+    if isinstance(value, Typed):
+        raise ConfigError(f"{text!r} can't depend on rows, slots or parameters")
+    return value
+
+
+def lifted(value: Any) -> Typed:
+    """A plain value as an expression."""
+    if isinstance(value, Typed):
+        return value
+    if isinstance(value, bool):
+        return Typed(ir.Const(value=value), "bool")
+    if isinstance(value, int):
+        return Typed(ir.Const(value=value), "int")
+    if isinstance(value, str):
+        return Typed(ir.Const(value=value), "str")
+    if isinstance(value, tuple) and all(isinstance(item, bool | int | str) for item in value):
+        return Typed(ir.Const(value=value), "set")
+    raise ConfigError(f"a value was expected, not {value!r}")
+
+
+def _row(relation: Relation, entity: Expr, column: str) -> Typed:
+    for found in relation.columns:
+        if found.name == column:
+            get = ir.Get(relation=relation.name, entity=entity, column=column)
+            # The key of a row is the row itself wherever it is compared with a reference.
+            return Typed(get, f"entity:{relation.name}" if column == relation.key else found.type)
+    known = ", ".join(c.name for c in relation.columns)
+    raise ConfigError(f"table {relation.name!r} has no column {column!r}", f"it has: {known}")
+
+
+class _Reader:
+    """Walks a syntax tree; one reader per text, so that what macros expand to is bounded."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.nodes = 0
+        self.depth = 0
+
+    def read(self, node: ast.AST, bound: Mapping[str, Any]) -> Any:
+        """The meaning of ``node``; ``bound`` holds the variables around it."""
+        self.nodes += 1
+        self.depth += 1
+        if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
+            raise ConfigError("the text says too much", "write a shorter rule, with fewer macros in macros")
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise ConfigError(f"{type(node).__name__} is no part of the language of rules")
+        value = method(node, bound)
+        self.depth -= 1
+        return value
+
+    def typed(self, node: ast.AST, bound: Mapping[str, Any]) -> Typed:
+        """The meaning of ``node`` as an expression."""
+        return lifted(self.read(node, bound))
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def _constant(self, node: ast.Constant, bound: Mapping[str, Any]) -> Any:
+        if not isinstance(node.value, bool | int | str):
+            raise ConfigError(f"{node.value!r} is no value of the language of rules")
+        return node.value
+
+    def _name(self, node: ast.Name, bound: Mapping[str, Any]) -> Any:
+        name, names = node.id, self.names
+        if name in bound:
+            return bound[name]
+        if name in names.fields:
+            return names.fields[name]
+        if name in names.slots:
+            return Typed(ir.SlotRef(slot=name), names.slots[name])
+        if name in names.args:
+            return Typed(ir.Arg(name=name), names.args[name])
+        if name in names.relations:
+            relation = names.relations[name]
+            return Typed(ir.Query(var=f"{name}_row", relation=name), f"rows:{relation.name}")
+        known = sorted({*bound, *names.fields, *names.slots, *names.args, *names.relations})
+        raise ConfigError(f"unknown name {name!r}", f"known here: {', '.join(known)}")
+
+    def _param(self, name: str, suffix: str = "") -> Typed:
+        if name not in self.names.params:
+            raise ConfigError(f"parameter {name!r} has no domain", "add it to [params]")
+        return Typed(ir.Param(name=name + suffix), self.names.params[name])
+
+    def _attribute(self, node: ast.Attribute, bound: Mapping[str, Any]) -> Typed:
+        if isinstance(node.value, ast.Name) and node.value.id == "param":
+            return self._param(node.attr)
+        return self._cell(self.typed(node.value, bound), node.attr)
+
+    def _cell(self, of: Typed, column: str) -> Typed:
+        if isinstance(of.expr, ir.Old | ir.New):  # the state goes with the cell: Old(Get(...))
+            inner = self._cell(Typed(of.expr.item, of.type), column)
+            return Typed(of.expr.model_copy(update={"item": inner.expr}), inner.type)
+        kind, _, name = of.type.partition(":")
+        if kind not in ("entity", "rows") or name not in self.names.relations:
+            raise ConfigError(f"{column!r} is no column: what stands before the dot is a {of.type}")
+        return _row(self.names.relations[name], of.expr, column)
+
+    def _subscript(self, node: ast.Subscript, bound: Mapping[str, Any]) -> Any:
+        index = self.read(node.slice, bound)
+        suffix = "".join(f"_{i}" for i in (index if isinstance(index, tuple) else (index,)))
+        base = node.value
+        if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name) and base.value.id == "param":
+            return self._param(base.attr, suffix)
+        if isinstance(base, ast.Name) and base.id not in bound:
+            for known, kind in self.names.slots.items():
+                if known == base.id + suffix:
+                    return Typed(ir.SlotRef(slot=known), kind)
+            if base.id + suffix in self.names.fields:
+                return self.names.fields[base.id + suffix]
+        if isinstance(index, str):  # a column that a field names: r[attribute]
+            return self._cell(self.typed(base, bound), index)
+        raise ConfigError(f"{ast.unparse(node)!r}: there is no such slot", "its index is out of range")
+
+    # --- logic and arithmetic ----------------------------------------------------------------------
+
+    def _boolop(self, node: ast.BoolOp, bound: Mapping[str, Any]) -> Any:
+        values = [self.read(item, bound) for item in node.values]
+        ends = isinstance(node.op, ast.Or)  # the value that decides alone
+        if any(value is ends for value in values):
+            return ends
+        rest = [value for value in values if value is not (not ends)]
+        if not rest:
+            return not ends
+        items = tuple(lifted(value).expr for value in rest)
+        return Typed(_joined(ir.Or if ends else ir.And, items), "bool")
+
+    def _unaryop(self, node: ast.UnaryOp, bound: Mapping[str, Any]) -> Any:
+        value = self.read(node.operand, bound)
+        if isinstance(node.op, ast.USub) and isinstance(value, int):
+            return -value
+        if not isinstance(node.op, ast.Not):
+            raise ConfigError(f"{type(node.op).__name__} is no part of the language of rules")
+        return Typed(ir.Not(item=value.expr), "bool") if isinstance(value, Typed) else not value
+
+    def _compare(self, node: ast.Compare, bound: Mapping[str, Any]) -> Any:
+        sides = [self.read(side, bound) for side in (node.left, *node.comparators)]
+        parts = [
+            _compared(op, left, right)
+            for op, left, right in zip(node.ops, sides, sides[1:], strict=False)
+        ]
+        if not any(isinstance(part, Typed) for part in parts):
+            return all(parts)
+        return Typed(_joined(ir.And, tuple(lifted(part).expr for part in parts)), "bool")
+
+    def _binop(self, node: ast.BinOp, bound: Mapping[str, Any]) -> Any:
+        fn = _ARITH.get(type(node.op))
+        if fn is None:
+            raise ConfigError(f"{type(node.op).__name__} is no part of the language of rules")
+        left, right = self.read(node.left, bound), self.read(node.right, bound)
+        if isinstance(left, int) and isinstance(right, int):
+            return {"+": left + right, "-": left - right, "*": left * right}.get(fn) or left // (right or 1)
+        return Typed(ir.Arith(fn=fn, left=lifted(left).expr, right=lifted(right).expr), "int")
+
+    def _ifexp(self, node: ast.IfExp, bound: Mapping[str, Any]) -> Any:
+        test = self.read(node.test, bound)
+        if not isinstance(test, Typed):
+            return self.read(node.body if test else node.orelse, bound)
+        then, other = self.typed(node.body, bound), self.typed(node.orelse, bound)
+        return Typed(ir.If(test=test.expr, then=then.expr, other=other.expr), then.type)
+
+    def _tuple(self, node: ast.Tuple | ast.List, bound: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(self.read(item, bound) for item in node.elts)
+
+    _list = _tuple
+
+    # --- for ---------------------------------------------------------------------------------------
+
+    def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, bound: Mapping[str, Any]) -> Any:
+        """A list over known values, or the query of the rows that ``for ... if`` names."""
+        variable, source, inner, where = self._source(node, bound)
+        if not isinstance(source, Typed):
+            return tuple(self._each(node, source, bound))
+        if self.read(node.elt, inner) != inner[_target(node)]:
+            raise ConfigError("only rows themselves make a list of rows", "write (x for x in ...)")
+        return self._query(source, variable, where)
+
+    _generatorexp = _listcomp
+
+    def _source(
+        self, node: ast.ListComp | ast.GeneratorExp, bound: Mapping[str, Any]
+    ) -> tuple[str, Any, Mapping[str, Any], Expr | None]:
+        """The variable, what it runs over, the names inside, and the condition on rows."""
+        if len(node.generators) != 1:
+            raise ConfigError("one for is enough", "nest a second rule instead")
+        loop, variable = node.generators[0], _target(node)
+        source = self.read(loop.iter, bound)
+        if not isinstance(source, Typed):
+            return variable, source, bound, None
+        taken = [value.expr for value in bound.values() if isinstance(value, Typed)]
+        while any(variable in free_names(expr) for expr in taken):
+            variable += "_"  # a macro's variable must not catch one of its arguments
+        inner = {**bound, _target(node): Typed(ir.Var(name=variable), self._element(source))}
+        tests = [self.typed(test, inner).expr for test in loop.ifs]
+        return variable, source, inner, _joined(ir.And, tuple(tests)) if tests else None
+
+    def _element(self, source: Typed) -> str:
+        kind, _, name = source.type.partition(":")
+        if kind == "rows":
+            return f"entity:{name}"
+        if kind == "set":
+            return name or "str"
+        raise ConfigError(f"nothing can run over a {source.type}")
+
+    def _each(
+        self, node: ast.ListComp | ast.GeneratorExp, source: Iterable[Any], bound: Mapping[str, Any]
+    ) -> Iterable[Any]:
+        loop = node.generators[0]
+        for value in source:
+            inner = {**bound, _target(node): value}
+            tests = [self.read(test, inner) for test in loop.ifs]
+            if any(isinstance(test, Typed) for test in tests):
+                raise ConfigError("a condition on a list of known values must be known, too")
+            if all(tests):
+                yield self.read(node.elt, inner)
+
+    def _query(self, source: Typed, variable: str, where: Expr | None) -> Typed:
+        query = source.expr
+        if not isinstance(query, ir.Query):
+            raise ConfigError("rows come from a table")
+        if query.where == ir.Const(value=True):
+            found = ir.Query(var=variable, relation=query.relation, where=where or query.where)
+        elif where is None and query.var == variable:
+            found = query
+        else:
+            raise ConfigError(
+                f"rows that a macro chose take no condition and keep their name {query.var!r}",
+                "state the condition in the macro",
+            )
+        return Typed(found, source.type)
+
+    # --- calls -------------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
+        if not isinstance(node.func, ast.Name) or node.keywords:
+            raise ConfigError(f"{ast.unparse(node.func)!r} can't be called")
+        name = node.func.id
+        if name in self.names.predicates:
+            return self.names.predicates[name](str(self.read(node.args[0], bound)))
+        if name in self.names.macros:
+            return self._macro(name, [self.read(item, bound) for item in node.args])
+        method = getattr(self, f"_call_{name}", None)
+        if method is None:
+            known = sorted([*self.names.macros, *(m[6:] for m in dir(self) if m.startswith("_call_"))])
+            raise ConfigError(f"unknown function {name!r}", f"known here: {', '.join(known)}")
+        if len(node.args) not in _ARGUMENTS.get(name, (1,)):
+            raise ConfigError(f"{name} takes other arguments than {ast.unparse(node)!r}")
+        return method(node, bound)
+
+    def _macro(self, name: str, values: list[Any]) -> Any:
+        arguments, text = self.names.macros[name]
+        if len(values) != len(arguments):
+            raise ConfigError(f"{name} takes {len(arguments)} arguments, not {len(values)}")
+        return self.read(parsed(text), dict(zip(arguments, values, strict=True)))
+
+    def _call_range(self, node: ast.Call, bound: Mapping[str, Any]) -> range:
+        ends = [self.read(item, bound) for item in node.args]
+        if not all(isinstance(end, int) and abs(end) <= 1_000 for end in ends):
+            raise ConfigError("a range runs between known numbers")
+        return range(*ends)
+
+    def _over(self, node: ast.Call, bound: Mapping[str, Any], known: type, fold: type) -> Any:
+        """``all`` and ``any``: of known values an And or Or, of rows a fold."""
+        (item,) = node.args
+        if not isinstance(item, ast.GeneratorExp | ast.ListComp):
+            raise ConfigError("all and any take 'rule for x in ...'")
+        variable, source, inner, where = self._source(item, bound)
+        if not isinstance(source, Typed):
+            items = tuple(lifted(value).expr for value in self._each(item, source, bound))
+            return Typed(_joined(known, items), "bool")
+        chosen = source.type.startswith("set") or where is None
+        over = source.expr if chosen else self._query(source, variable, where).expr
+        return Typed(fold(var=variable, over=over, body=self.typed(item.elt, inner).expr), "bool")
+
+    def _call_all(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
+        return self._over(node, bound, ir.And, ir.All)
+
+    def _call_any(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
+        return self._over(node, bound, ir.Or, ir.Any)
+
+    def _folded(self, node: ast.Call, bound: Mapping[str, Any], agg: str) -> Any:
+        (item,) = node.args
+        if not isinstance(item, ast.GeneratorExp | ast.ListComp):
+            raise ConfigError(f"{agg} takes 'number for x in ...'")
+        variable, source, inner, where = self._source(item, bound)
+        if not isinstance(source, Typed):
+            if agg != "sum":
+                raise ConfigError(f"{agg} of a list of known values is no part of the language of rules")
+            return _total([lifted(value) for value in self._each(item, source, bound)])
+        query = self._query(source, variable, where).expr
+        body = self.typed(item.elt, inner)
+        return Typed(query.model_copy(update={"select": body.expr, "agg": agg}), "int")
+
+    def _call_sum(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
+        return self._folded(node, bound, "sum")
+
+    def _call_min(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
+        return self._folded(node, bound, "min")
+
+    def _call_max(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
+        return self._folded(node, bound, "max")
+
+    def _call_count(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        (item,) = node.args
+        rows = self.typed(item, bound)
+        if not isinstance(rows.expr, ir.Query):
+            raise ConfigError("count takes rows: count(x for x in ... if ...)")
+        return Typed(rows.expr.model_copy(update={"agg": "count"}), "int")
+
+    def _call_best(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        """``best('highest', (r.seats for r in rooms if ...))``: the row that comes first in that order."""
+        word, item = node.args
+        sense = self.read(word, bound)
+        if sense not in _ASCENDING | _DESCENDING:
+            raise ConfigError(f"{sense!r} is no order", "say highest, lowest, first, last, ...")
+        if not isinstance(item, ast.GeneratorExp):
+            raise ConfigError("best takes a word and 'number for x in ...'")
+        variable, source, inner, where = self._source(item, bound)
+        if not isinstance(source, Typed):
+            raise ConfigError("best chooses among rows")
+        query = self._query(source, variable, where).expr
+        order = ir.Order(by=self.typed(item.elt, inner).expr, descending=sense in _DESCENDING)
+        found = query.model_copy(update={"order": (order,), "limit": 1})
+        return Typed(found, f"entity:{query.relation}")
+
+    def _call_start(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        (item,) = node.args
+        return Typed(ir.Start(interval=self.typed(item, bound).expr), "minutes")
+
+    def _call_end(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        (item,) = node.args
+        return Typed(ir.End(interval=self.typed(item, bound).expr), "minutes")
+
+    def _call_days(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        left, right = (self.typed(item, bound).expr for item in node.args)
+        return Typed(ir.Days(left=left, right=right), "int")
+
+    def _call_before(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        left, right, lag = (self.typed(item, bound).expr for item in node.args)
+        return Typed(ir.Before(left=left, right=right, lag=lag), "bool")
+
+    def _call_apart(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        lists = [self._expressions(item, bound) for item in node.args]
+        intervals, resources = (*lists, ())[:2]
+        return Typed(ir.NoOverlap(intervals=intervals, resources=resources), "bool")
+
+    def _call_different(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        (item,) = node.args
+        return Typed(ir.AllDifferent(items=self._expressions(item, bound)), "bool")
+
+    def _expressions(self, node: ast.AST, bound: Mapping[str, Any]) -> tuple[Expr, ...]:
+        values = self.read(node, bound)
+        if not isinstance(values, tuple) or isinstance(values, Typed):
+            raise ConfigError(f"{ast.unparse(node)!r} is no list")
+        return tuple(lifted(value).expr for value in values)
+
+    def _call_old(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        (item,) = node.args
+        inner = self.typed(item, bound)
+        return Typed(ir.Old(item=inner.expr), inner.type)
+
+    def _call_new(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        (item,) = node.args
+        inner = self.typed(item, bound)
+        return Typed(ir.New(item=inner.expr), inner.type)
+
+
+def _target(node: ast.ListComp | ast.GeneratorExp) -> str:
+    target = node.generators[0].target
+    if not isinstance(target, ast.Name):
+        raise ConfigError("a for binds one name")
+    return target.id
+
+
+def _joined(kind: Any, items: tuple[Expr, ...]) -> Expr:
+    """One item stays itself."""
+    return items[0] if len(items) == 1 else kind(items=items)  # type: ignore[no-any-return]  # an IR node
+
+
+def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:
+    fn = _COMPARE.get(type(op))
+    if fn is None:
+        raise ConfigError(f"{type(op).__name__} is no comparison of the language of rules")
+    if isinstance(left, Typed) or isinstance(right, Typed):
+        return Typed(ir.Cmp(fn=fn, left=lifted(left).expr, right=lifted(right).expr), "bool")
+    if fn == "in":
+        return left in right
+    if fn in ("=", "!="):
+        return (left == right) == (fn == "=")
+    if not (isinstance(left, int) and isinstance(right, int)):
+        raise ConfigError(f"{left!r} and {right!r} have no order")
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[fn]
+
+
+def _total(items: list[Typed]) -> Typed:
+    if not items:
+        raise ConfigError("the sum of nothing")
+    left = items[0].expr
+    for item in items[1:]:
+        left = ir.Arith(fn="+", left=left, right=item.expr)
+    return Typed(left, "int")
