@@ -106,7 +106,7 @@ class Arith(Node):
 
 
 class Cmp(Node):
-    """A comparison; unknown if a side is. ``in`` needs a tuple Const, a set slot or a Query on the right."""
+    """A comparison; unknown if a side is. ``in`` looks into a tuple Const, a set slot or a list."""
 
     op: Literal["cmp"] = "cmp"
     fn: Literal["=", "!=", "<", "<=", ">", ">=", "in"]
@@ -178,6 +178,21 @@ class Range(Node):
     low: Expr
     high: Expr
     step: Whole = 1
+
+
+class Reachable(Node):
+    """The entities that edges lead to from ``start``, over one step or more; ``start`` only on a cycle.
+
+    Each row of ``relation`` is an edge from the entity in its column ``source`` to the one in ``target``;
+    an unknown end is no edge, and nothing can be reached from an unknown ``start``. Stands where a list
+    may: ``over`` of Sum, Count, All and Any, the right of ``in``. Reads the final database inside ``New``.
+    """
+
+    op: Literal["reachable"] = "reachable"
+    start: Expr
+    relation: Word
+    source: Word
+    target: Word
 
 
 class Sum(Node):
@@ -297,6 +312,7 @@ Expr = Annotated[
     | Annotated[Not, Tag("not")]
     | Annotated[If, Tag("if")]
     | Annotated[Query, Tag("query")]
+    | Annotated[Reachable, Tag("reachable")]
     | Annotated[Sum, Tag("sum")]
     | Annotated[Count, Tag("count")]
     | Annotated[All, Tag("all")]
@@ -313,14 +329,15 @@ Expr = Annotated[
 ]
 Over = Annotated[
     Annotated[Query, Tag("query")]
+    | Annotated[Reachable, Tag("reachable")]
     | Annotated[SlotRef, Tag("slot")]
     | Annotated[Range, Tag("range")],
     Discriminator(_op),
 ]
 
 EXPR_NODES: tuple[type[Node], ...] = (
-    Const, Param, Var, Arg, SlotRef, Get, Arith, Cmp, And, Or, Not, If, Query, Sum, Count, All, Any,
-    AllDifferent, NoOverlap, Before, Start, End, Days, Old, New,
+    Const, Param, Var, Arg, SlotRef, Get, Arith, Cmp, And, Or, Not, If, Query, Reachable, Sum, Count, All,
+    Any, AllDifferent, NoOverlap, Before, Start, End, Days, Old, New,
 )  # fmt: skip
 """Every expression class. A compiler that dispatches on them must cover each one at import."""
 

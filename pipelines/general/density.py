@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.core.types import Density
-from envgen.pipelines.general.closures import Compiler
 from envgen.pipelines.general.conditioning import fixed_columns
 from envgen.pipelines.general.count import Count, count, count_model, space_size
 from envgen.pipelines.general.elimination import (
@@ -18,6 +17,7 @@ from envgen.pipelines.general.elimination import (
     Eliminator,
     draw_weights,
 )
+from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.guided import acceptor
 from envgen.pipelines.general.intervals import Z, wilson
 from envgen.pipelines.general.model import Model, build_model, equals_target

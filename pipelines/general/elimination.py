@@ -15,8 +15,9 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Node
-from envgen.pipelines.general.closures import Closure, free_names, slots_of
+from envgen.pipelines.general.evaluator import Closure
 from envgen.pipelines.general.model import Constraint, Link, Model, Term
+from envgen.pipelines.general.rewrite import free_names, slots_of
 from envgen.pipelines.general.rings import MAX_STEPS, Ring, TooHardError
 
 
@@ -147,7 +148,7 @@ class Eliminator:
             poly = 1
             for i, term in own:
                 poly = ring.times(poly, ring.power(i, term.run(model.frame)))
-            key = value if x in tabled else tuple(_frozen(run(model.frame)) for run in keys)
+            key = value if x in tabled else tuple(run(model.frame) for run in keys)
             links = tuple(link.key_of[value] for link in model.links if link.child == x)
             if any(link.parent == x for link in model.links):
                 links = (*links, value)
@@ -287,11 +288,6 @@ class _Walk:
 def _parents_first(scope: tuple[int, ...], links: list[Link]) -> list[int]:
     parents = {link.parent for link in links}
     return sorted(scope, key=lambda i: (i not in parents, i))
-
-
-def _frozen(value: Any) -> Any:
-    """``value`` as a part of a key; a query's rows come as a list, an interval as a dict."""
-    return repr(value) if isinstance(value, list | dict) else value
 
 
 def _signatures(model: Model, x: int, items: list[Any]) -> list[Closure]:

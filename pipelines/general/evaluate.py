@@ -9,8 +9,9 @@ from pydantic import JsonValue
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Slot
-from envgen.pipelines.general.interpret import Scope, clause_holds, equal, interpret, query_values
-from envgen.pipelines.general.layout import match_layout
+from envgen.pipelines.general.evaluator import Compiler, Frame, elements
+from envgen.pipelines.general.layout import frozen, match_layout
+from envgen.pipelines.general.rewrite import truth
 from envgen.pipelines.general.tables import Tables
 
 
@@ -33,21 +34,7 @@ def evaluate(
     rest. The answer is accepted iff all are true. An answer that doesn't fit the layout, in structure
     or in a slot's type, makes all false. Never raises, whatever ``answer`` holds.
     """
-    final = initial if final is None else final
-    rules = rule_ids(p)
-    slots = match_layout(p.layout, answer)
-    scope = Scope(p, initial, final, slots or {})
-    if slots is None or not all(fits(slot, slots.get(slot.name), scope) for slot in p.slots):
-        return dict.fromkeys(rules, False)
-    held = {"layout": True}
-    held |= {clause.id: clause_holds(clause, scope) for clause in p.clauses}
-    if isinstance(p.goal, ir.Equals):
-        held["goal"] = _equals(p.goal, scope)
-    elif isinstance(p.goal, ir.Optimise):
-        held["goal"] = _optimal(p.goal, scope)
-    elif isinstance(p.goal, ir.Reach):
-        held |= _reached(p.goal, scope)
-    return {rule: held[rule] for rule in rules}
+    return rules_of(p).verdicts(initial, answer, initial if final is None else final)
 
 
 def accepted(p: Problem, initial: Tables, answer: JsonValue, final: Tables | None = None) -> bool:
@@ -67,47 +54,142 @@ def rule_ids(p: Problem) -> tuple[str, ...]:
     return tuple(rules)
 
 
-def _equals(goal: ir.Equals, scope: Scope) -> bool:
-    value = scope.slots.get(goal.slot)
-    target = interpret(goal.query, scope)
-    if scope.problem.slot(goal.slot).kind == "set":
-        if not isinstance(target, list):
-            target = query_values(goal.query, scope)
-        return isinstance(value, list) and _members(value) == _members(target)
-    return equal(value, target) is True
+class Rules:
+    """What a problem asks of an answer, compiled once; rows come with each question."""
+
+    def __init__(self, p: Problem) -> None:
+        self.p = p
+        self.ids = rule_ids(p)
+        self.compiler = Compiler(p)
+        goal = p.goal
+        effects = goal.effects if isinstance(goal, ir.Reach) else ()
+        self._effects = {effect.id for effect in effects}
+        self._runs = {c.id: self.compiler.compile(truth(c)) for c in (*p.clauses, *effects)}
+
+    def value(self, expr: Node, frame: Frame) -> Any:
+        """The value of an expression of the problem; None if it is unknown."""
+        return self.compiler.compile(expr)(frame)
+
+    def holds(self, rule: str, frame: Frame) -> bool:
+        """Whether a clause or effect is true; an unknown guard or expression makes it false."""
+        return self._runs[rule](frame) is True
+
+    def frame(self, initial: Tables, answer: JsonValue, final: Tables) -> Frame | None:
+        """What the rules read; None if the answer doesn't fit the layout."""
+        frame = self.compiler.frame(initial, final)
+        slots = match_layout(self.p.layout, answer)
+        if slots is None or not all(self._fits(s, slots.get(s.name), frame) for s in self.p.slots):
+            return None
+        frame.slots[:] = [frozen(slot, slots.get(slot.name)) for slot in self.p.slots]
+        return frame
+
+    def verdicts(self, initial: Tables, answer: JsonValue, final: Tables) -> dict[str, bool]:
+        """See ``evaluate``."""
+        frame, goal = self.frame(initial, answer, final), self.p.goal
+        if frame is None:
+            return dict.fromkeys(self.ids, False)
+        held = {"layout": True}
+        held |= {rule: run(frame) is True for rule, run in self._runs.items()}
+        if isinstance(goal, ir.Equals):
+            held["goal"] = self._equals(goal, frame)
+        elif isinstance(goal, ir.Optimise):
+            held["goal"] = self._optimal(goal, frame)
+        elif isinstance(goal, ir.Reach):
+            held |= self._reached(goal, frame)
+        return {rule: held[rule] for rule in self.ids}
+
+    def _equals(self, goal: ir.Equals, frame: Frame) -> bool:
+        value = frame.slots[self.compiler.position[goal.slot]]
+        if self.p.slot(goal.slot).kind == "set":
+            rows = elements(goal.query.model_copy(update={"agg": "none"}), self.compiler)
+            return set(value) == set(rows(frame))
+        return value is not None and bool(value == self.value(goal.query, frame))
+
+    def _optimal(self, goal: ir.Optimise, frame: Frame) -> bool:
+        value = self.value(goal.expr, frame)
+        if type(value) is not int:
+            return False
+        if goal.sense == "min":
+            return value <= goal.bound + goal.eps
+        return value >= goal.bound - goal.eps
+
+    def _reached(self, goal: ir.Reach, frame: Frame) -> dict[str, bool]:
+        """Effects, outcome and write set; with an escalation due, effects are vacuous."""
+        due = False if goal.escalate_when is None else self.value(goal.escalate_when, frame)
+        held = dict.fromkeys(self._effects, True) if due is True else {}
+        at = self.compiler.position.get("outcome")
+        submitted = None if at is None else frame.slots[at]
+        outcome = {True: "escalated", False: "done"}.get(due)
+        held["goal"] = outcome is not None and submitted in (outcome, None)
+        changes = changed_cells(frame.old, frame.new)
+        if due is True:
+            held["write_set"] = not any(changes)
+        else:
+            allowed = self.allowance(goal, frame)
+            held["write_set"] = all(allowed.covers(cell, self.p) for cell in changes)
+        return held
+
+    def allowance(self, goal: ir.Reach, frame: Frame) -> Allowance:
+        """The cells and relations that ``goal``'s write set names in the initial state."""
+        cells = set()
+        for item in goal.write_set:
+            rows = elements(item.rows.model_copy(update={"agg": "none"}), self.compiler)
+            keys = [key for key in rows(frame) if key is not None]
+            cells |= {(item.relation, key, column) for key in keys for column in item.columns}
+        inserts = frozenset(item.relation for item in goal.write_set if item.inserts)
+        return Allowance(frozenset(cells), inserts)
+
+    def _fits(self, slot: Slot, value: JsonValue, frame: Frame) -> bool:
+        """Whether ``value`` has the type of ``slot`` (a domain's ``where`` plays no part)."""
+        if slot.kind == "map":
+            if not isinstance(value, dict) or slot.key_domain is None:
+                return False
+            keys = elements(slot.key_domain, self.compiler)(frame)
+            parts = list(value.values())
+            return set(value) == {str(key) for key in keys} and self._all_fit(slot, parts, frame)
+        if slot.kind not in ("set", "sequence"):
+            return self._element_fits(slot.domain, value, frame)
+        if not isinstance(value, list) or not self._all_fit(slot, value, frame):
+            return False
+        if slot.kind == "sequence":
+            return slot.length in (None, len(value))
+        different = len(set(frozen(slot, value))) == len(value)
+        return different and (slot.length is None or len(value) <= slot.length)
+
+    def _all_fit(self, slot: Slot, values: list[JsonValue], frame: Frame) -> bool:
+        return all(self._element_fits(slot.domain, value, frame) for value in values)
+
+    def _element_fits(
+        self, domain: ir.Query | ir.ValueType, value: JsonValue, frame: Frame
+    ) -> bool:
+        if isinstance(domain, ir.Choice):
+            return any(type(item) is type(value) and item == value for item in domain.values)
+        if isinstance(domain, ir.IntRange):
+            return type(value) is int and value in range(domain.low, domain.high + 1, domain.step)
+        if isinstance(domain, ir.Intervals):
+            return _interval_fits(domain, value)
+        kind = query_type(domain, self.p)
+        if kind.startswith("entity:"):
+            return isinstance(value, str) and value in frame.old.get(kind[7:], {})
+        if kind == "bool":
+            return isinstance(value, bool)
+        if kind in ("str", "date", "datetime"):
+            return isinstance(value, str)
+        return type(value) is int
 
 
-def _members(values: list[Any]) -> set[tuple[type, Any]]:
-    return {(int if isinstance(v, int) else type(v), v) for v in values}
+MAX_KEPT = 32
+_kept: dict[int, Rules] = {}
 
 
-def _optimal(goal: ir.Optimise, scope: Scope) -> bool:
-    value = interpret(goal.expr, scope)
-    if type(value) is not int:
-        return False
-    if goal.sense == "min":
-        return value <= goal.bound + goal.eps
-    return value >= goal.bound - goal.eps
-
-
-def _reached(goal: ir.Reach, scope: Scope) -> dict[str, bool]:
-    """Effects, outcome and write set; with an escalation due, effects are vacuous."""
-    due = False if goal.escalate_when is None else interpret(goal.escalate_when, scope)
-    held = {e.id: due is True or clause_holds(e, scope) for e in goal.effects}
-    outcome = {True: "escalated", False: "done"}.get(due)
-    held["goal"] = outcome is not None and _outcome(scope) in (outcome, None)
-    changes = changed_cells(scope.initial, scope.final)
-    if due is True:
-        held["write_set"] = not any(changes)
-    else:
-        allowed = write_allowance(goal, scope)
-        held["write_set"] = all(allowed.covers(cell, scope.problem) for cell in changes)
-    return held
-
-
-def _outcome(scope: Scope) -> Any:
-    """The submitted outcome; None where the problem asks for none."""
-    return scope.slots.get("outcome")
+def rules_of(p: Problem) -> Rules:
+    """The rules of a problem, compiled on first use; those of some problems are kept."""
+    rules = _kept.get(id(p))
+    if rules is None:
+        if len(_kept) >= MAX_KEPT:
+            _kept.clear()
+        rules = _kept[id(p)] = Rules(p)  # keeps the problem alive, its id taken
+    return rules
 
 
 class Allowance(NamedTuple):
@@ -124,17 +206,6 @@ class Allowance(NamedTuple):
         return (cell.relation, cell.key, column) in self.cells
 
 
-def write_allowance(goal: ir.Reach, scope: Scope) -> Allowance:
-    """The cells and relations that ``goal``'s write set names in the initial state."""
-    cells = set()
-    for item in goal.write_set:
-        keys = query_values(item.rows, scope)
-        cells |= {(item.relation, k, c) for k in keys if k is not None for c in item.columns}
-    return Allowance(
-        frozenset(cells), frozenset(item.relation for item in goal.write_set if item.inserts)
-    )
-
-
 def changed_cells(initial: Tables, final: Tables) -> Iterator[Cell]:
     """Every cell or row in which the two states differ, in key order."""
     for relation in sorted({*initial, *final}):
@@ -149,50 +220,8 @@ def changed_cells(initial: Tables, final: Tables) -> Iterator[Cell]:
             elif before[key] is not after[key]:
                 old, new = before[key], after[key]
                 for column in old:
-                    if not _same(old[column], new.get(column)):
+                    if old[column] != new.get(column):
                         yield Cell(relation, key, column, "update")
-
-
-def _same(left: Any, right: Any) -> bool:
-    return (left is None and right is None) or equal(left, right) is True
-
-
-def fits(slot: Slot, value: JsonValue, scope: Scope) -> bool:
-    """Whether ``value`` has the type of ``slot`` (a domain's ``where`` plays no part)."""
-    if slot.kind == "set":
-        if not isinstance(value, list) or (slot.length is not None and len(value) > slot.length):
-            return False
-        if not all(_element_fits(slot.domain, item, scope) for item in value):
-            return False
-        return len(_members(value)) == len(value)
-    if slot.kind == "sequence":
-        if not isinstance(value, list) or slot.length not in (None, len(value)):
-            return False
-        return all(_element_fits(slot.domain, item, scope) for item in value)
-    if slot.kind == "map":
-        if not isinstance(value, dict) or slot.key_domain is None:
-            return False
-        if set(value) != {str(key) for key in query_values(slot.key_domain, scope)}:
-            return False
-        return all(_element_fits(slot.domain, item, scope) for item in value.values())
-    return _element_fits(slot.domain, value, scope)
-
-
-def _element_fits(domain: ir.Query | ir.ValueType, value: JsonValue, scope: Scope) -> bool:
-    if isinstance(domain, ir.Choice):
-        return any(type(item) is type(value) and item == value for item in domain.values)
-    if isinstance(domain, ir.IntRange):
-        return type(value) is int and value in range(domain.low, domain.high + 1, domain.step)
-    if isinstance(domain, ir.Intervals):
-        return _interval_fits(domain, value)
-    kind = query_type(domain, scope.problem)
-    if kind.startswith("entity:"):
-        return isinstance(value, str) and value in scope.initial.get(kind[7:], {})
-    if kind == "bool":
-        return isinstance(value, bool)
-    if kind in ("str", "date", "datetime"):
-        return isinstance(value, str)
-    return type(value) is int
 
 
 def _interval_fits(domain: ir.Intervals, value: JsonValue) -> bool:

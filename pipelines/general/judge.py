@@ -9,18 +9,10 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Reach
-from envgen.pipelines.general.closures import (
-    Closure,
-    Compiler,
-    Frame,
-    frozen,
-    plain,
-    reads_final,
-    slots_of,
-)
-from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.evaluator import Closure, Compiler, Frame, elements
+from envgen.pipelines.general.layout import fill_layout, frozen, match_layout, plain
 from envgen.pipelines.general.machine import Diff, Group, Machine, RowId
-from envgen.pipelines.general.rewrite import conjuncts, truth
+from envgen.pipelines.general.rewrite import conjuncts, reads_final, slots_of, truth
 from envgen.pipelines.general.slot_values import domain_values
 from envgen.pipelines.general.tables import Tables
 
@@ -71,9 +63,8 @@ class Judge:
         if self.due is True:
             return
         for item in self.goal.write_set:
-            rows = item.rows.model_copy(update={"agg": "none"})
-            keys = self.compiler.compile(rows)(start)
-            for key in keys if isinstance(keys, list) else [keys]:
+            rows = elements(item.rows.model_copy(update={"agg": "none"}), self.compiler)
+            for key in rows(start):
                 self.cells |= {(item.relation, key, column) for column in item.columns}
             if item.inserts:
                 self.inserts.add(item.relation)
@@ -84,8 +75,7 @@ class Judge:
         if isinstance(expr, ir.All) and isinstance(over, ir.Query) and not reads_final(over):
             frame = self.compiler.frame()
             frame.vars = dict(variables)
-            elements = self.compiler.compile(over)(frame)
-            for element in elements if isinstance(elements, list) else [elements]:
+            for element in elements(over, self.compiler)(frame):
                 for part in conjuncts(expr.body):
                     yield from self._atoms(rule, part, {**variables, expr.var: element})
         else:
@@ -93,7 +83,7 @@ class Judge:
 
     def _holds(self, atom: _Atom, state: Tables) -> bool:
         """Whether an atom is true; ``atom.reads`` are the rows of the state that it looked at."""
-        frame = self.compiler.frame(state)
+        frame = self.compiler.frame(new=state)
         frame.vars, frame.reads = dict(atom.variables), set()
         result = atom.run(frame) is True
         atom.reads = frame.reads
@@ -156,7 +146,7 @@ class Judge:
         if not self.allowed(diff):
             found.add("write_set")
         values = match_layout(self.p.layout, answer) or {}
-        frame = self.compiler.frame(state)
+        frame = self.compiler.frame(new=state)
         frame.slots[:] = [frozen(slot, values.get(slot.name)) for slot in self.p.slots]
         found |= {rule for rule, run in self.with_slots if run(frame) is not True}
         outcome = {True: "escalated", False: "done"}.get(self.due)
@@ -192,7 +182,7 @@ class Judge:
 
     def submissions(self, state: Tables) -> Iterator[Any]:
         """Every submission that is accepted with a final state whose other rules hold."""
-        p, frame = self.p, self.compiler.frame(state)
+        p, frame = self.p, self.compiler.frame(new=state)
         outcome = {True: "escalated", False: "done"}.get(self.due)
         if outcome is None:
             return

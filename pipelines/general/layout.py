@@ -1,12 +1,13 @@
-"""Between a submission and the slots in it."""
+"""Between a submission, the slots in it, and the hashable values that are computed with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
 
 from pydantic import JsonValue
 
-from envgen.core.ir import Layout
+from envgen.core.ir import Intervals, Layout, Slot
 
 
 def slot_paths(layout: Layout, pointer: str = "") -> Iterator[tuple[str, str]]:
@@ -59,3 +60,45 @@ def fill_layout(layout: Layout, values: Mapping[str, JsonValue]) -> JsonValue:
     if isinstance(layout, list):
         return [fill_layout(item, values) for item in layout]
     return layout
+
+
+def frozen(slot: Slot, value: Any) -> Any:
+    """The hashable form of a slot's JSON value; None where the value isn't of the slot's kind.
+
+    An interval gives ``(start, end)``, a set a sorted tuple, a sequence a tuple, a map a sorted tuple of
+    pairs.
+    """
+    if slot.kind == "map":
+        pairs = value.items() if isinstance(value, dict) else ()
+        return tuple(sorted((key, _frozen(slot, item)) for key, item in pairs))
+    if slot.kind in ("set", "sequence"):
+        items = [_frozen(slot, item) for item in value] if isinstance(value, list) else []
+        return ordered(items) if slot.kind == "set" else tuple(items)
+    return _frozen(slot, value)
+
+
+def ordered(items: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """The elements of a set in the one order in which it is compared."""
+    return tuple(sorted(items, key=lambda item: (str(type(item)), 0 if item is None else item)))
+
+
+def _frozen(slot: Slot, value: Any) -> Hashable:
+    if isinstance(slot.domain, Intervals):
+        span = (value.get("start"), value.get("end")) if isinstance(value, dict) else ()
+        return span if [type(bound) for bound in span] == [int, int] else None
+    return None if isinstance(value, list | dict) else value
+
+
+def plain(slot: Slot, value: Any) -> Any:
+    """The JSON form of a slot's hashable value."""
+    if slot.kind == "map":
+        return {key: _plain(slot, item) for key, item in value}
+    if slot.kind in ("set", "sequence"):
+        return [_plain(slot, item) for item in value]
+    return _plain(slot, value)
+
+
+def _plain(slot: Slot, value: Any) -> Any:
+    if isinstance(slot.domain, Intervals) and value is not None:
+        return {"start": value[0], "end": value[1]}
+    return value

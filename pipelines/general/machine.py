@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Access, Node, Problem
-from envgen.pipelines.general.closures import Closure, Compiler, Frame, free_names
+from envgen.pipelines.general.evaluator import Closure, Compiler, Frame
 from envgen.pipelines.general.plans import (
     Call,
     IntSpan,
@@ -23,6 +23,7 @@ from envgen.pipelines.general.plans import (
     argument_values,
     new_row,
 )
+from envgen.pipelines.general.rewrite import free_names
 from envgen.pipelines.general.tables import Row, Tables
 from envgen.pipelines.general.thresholds import int_thresholds
 
@@ -95,7 +96,7 @@ class Machine:
 
     def __init__(self, p: Problem, db: Tables) -> None:
         self.p, self.db = p, db
-        self.compiler = Compiler(p, db, static=False)
+        self.compiler = Compiler(p)
         writers = [access for access in p.access if access.mode == "write"]
         self.tools = [self._tool(access, 1 / len(writers)) for access in writers]
         self.mutable = {effect.relation for tool in self.tools for effect in tool.effects}
@@ -163,7 +164,7 @@ class Machine:
     def act(self, group: Group, state: Tables) -> None:
         """Fill in what the calls of a group do in ``state``."""
         tool = group.tool
-        frame = Frame(0, state)
+        frame = self.compiler.frame(state)
         frame.reads = group.reads
         frame.args = group.lead
         leading = set(tool.lead)
@@ -236,7 +237,7 @@ class Machine:
         reads: set[tuple[str, str | None]] | None = None,
     ) -> dict[RowId, Row | None] | None:
         """The rows that one call writes; None if it fails."""
-        frame = Frame(0, state)
+        frame = self.compiler.frame(state)
         frame.reads, frame.args = reads, args
         if not _present(tool, args, state, reads):
             return None
@@ -261,7 +262,7 @@ class Machine:
 
     def targets(self, group: Group) -> list[RowId]:
         """Rows that a group may write, whatever the state (``fixed_keys`` tools)."""
-        frame = Frame(0, self.db)
+        frame = self.compiler.frame(self.db)
         frame.args = group.lead
         return [(effect.relation, effect.key(frame)) for effect in group.tool.effects]
 
@@ -314,7 +315,7 @@ def _args(expr: Node) -> set[str]:
 
 def _reads(expr: Node) -> set[str]:
     """Relations that an expression reads."""
-    return {n.relation for n in expr.walk() if isinstance(n, ir.Get | ir.Query)}
+    return {n.relation for n in expr.walk() if isinstance(n, ir.Get | ir.Query | ir.Reachable)}
 
 
 def _pieces(p: Problem, db: Tables, access: Access, name: str, span: IntSpan) -> list[Choice]:

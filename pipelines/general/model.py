@@ -16,18 +16,17 @@ from typing import Any, Literal
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Scalar
-from envgen.pipelines.general.closures import (
-    Closure,
-    Compiler,
-    Frame,
-    free_names,
-    frozen,
-    plain,
-    slots_of,
-)
 from envgen.pipelines.general.conditioning import fixed_columns, linked_columns
-from envgen.pipelines.general.layout import fill_layout, match_layout
-from envgen.pipelines.general.rewrite import OPPOSITE, conjuncts, summands, truth
+from envgen.pipelines.general.evaluator import Closure, Compiler, Frame, elements
+from envgen.pipelines.general.layout import fill_layout, frozen, match_layout, ordered, plain
+from envgen.pipelines.general.rewrite import (
+    OPPOSITE,
+    conjuncts,
+    free_names,
+    slots_of,
+    summands,
+    truth,
+)
 from envgen.pipelines.general.slot_values import domain_values
 from envgen.pipelines.general.tables import Row, Tables
 
@@ -353,12 +352,11 @@ def _same(left: ir.Var, right: ir.Var) -> ir.Cmp:
 
 def equals_target(p: Problem, goal: ir.Equals, compiler: Compiler) -> Any:
     """The value that an Equals goal asks for, in hashable form; None if unknown."""
-    value = compiler.compile(goal.query)(compiler.frame())
-    slot = p.slot(goal.slot)
+    slot, frame = p.slot(goal.slot), compiler.frame()
     if slot.kind == "set":
-        values = value if isinstance(value, list) else ([] if value is None else [value])
-        return frozen(slot, sorted(set(values)))
-    return frozen(slot, value)
+        rows = elements(goal.query.model_copy(update={"agg": "none"}), compiler)
+        return ordered(set(rows(frame)))
+    return compiler.compile(goal.query)(frame)
 
 
 def as_linear(expr: Node, compiler: Compiler) -> Linear | None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem
-from envgen.pipelines.general.closures import Compiler, Frame
 from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.evaluator import Compiler, Frame
 from envgen.pipelines.general.layout import fill_layout
 from envgen.pipelines.general.model import Model, build_model, equals_target, goal_truth
 from envgen.pipelines.general.plan_misses import plan_misses

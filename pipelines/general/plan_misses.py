@@ -9,11 +9,10 @@ from typing import Any
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
-from envgen.pipelines.general.closures import Compiler, plain
-from envgen.pipelines.general.evaluate import rule_ids, write_allowance
-from envgen.pipelines.general.interpret import Scope
+from envgen.pipelines.general.evaluate import rule_ids
+from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.judge import Judge
-from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.layout import fill_layout, match_layout, plain
 from envgen.pipelines.general.machine import Diff, Machine
 from envgen.pipelines.general.plans import (
     Call,
@@ -44,7 +43,7 @@ def plan_misses(
     tools = {tool.access.tool: tool for tool in machine.tools}
     left = dict.fromkeys(rule_ids(p), per_clause)
     seen = {repr(accepted)}
-    for tried, plan in enumerate(_changed(p, db, accepted, rng)):
+    for tried, plan in enumerate(_changed(p, db, accepted, judge, rng)):
         if tried >= MAX_TRIED or not any(left.values()):
             return
         if repr(plan) in seen:
@@ -63,7 +62,7 @@ def plan_misses(
             yield plan, broken[0]
 
 
-def _changed(p: Problem, db: Tables, accepted: Plan, rng: Random) -> Iterator[Plan]:
+def _changed(p: Problem, db: Tables, accepted: Plan, judge: Judge, rng: Random) -> Iterator[Plan]:
     calls = accepted.calls
     for i in range(len(calls)):
         yield Plan((*calls[:i], *calls[i + 1 :]), accepted.answer)
@@ -78,10 +77,11 @@ def _changed(p: Problem, db: Tables, accepted: Plan, rng: Random) -> Iterator[Pl
         for name in args
         for value in _near_values(p, db, tools[tool], name, args[name], rng)
     ]
+    near = {key for _, key, _ in judge.cells}
     extra = [
         Plan((*calls, (access.tool, args)), accepted.answer)
         for access in tools.values()
-        for args in _some_arguments(p, db, access, rng)
+        for args in _some_arguments(p, db, access, near, rng)
     ]
     yield from _alternately(swaps, extra)
 
@@ -107,9 +107,9 @@ def _near_values(
 
 
 def _some_arguments(
-    p: Problem, db: Tables, access: ir.Access, rng: Random, most: int = 150
+    p: Problem, db: Tables, access: ir.Access, near: set[str], rng: Random, most: int = 150
 ) -> Iterator[dict[str, Any]]:
-    """Arguments for one more call, at random."""
+    """Arguments for one more call, at random; those with a key of ``near`` first."""
     domains: dict[str, Any] = {}
     for name in access.args:
         values = argument_values(p, access, name, db)
@@ -124,16 +124,8 @@ def _some_arguments(
         yield {}
         return
     first = max(domains, key=lambda name: len(domains[name]))  # a key, where there is one
-    near = _touchable(p, db)
     for value in sorted(domains[first], key=lambda v: v not in near)[:most]:
         yield {n: value if n == first else rng.choice(v) for n, v in domains.items()}
-
-
-def _touchable(p: Problem, db: Tables) -> set[Any]:
-    """Keys of the rows that the goal lets change."""
-    assert isinstance(p.goal, ir.Reach)
-    scope = Scope(p, db, db)
-    return {key for _, key, _ in write_allowance(p.goal, scope).cells}
 
 
 def _other_answers(p: Problem, db: Tables, answer: Any) -> Iterator[Any]:

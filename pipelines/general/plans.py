@@ -9,8 +9,7 @@ from pydantic import JsonValue
 
 from envgen.core import ir
 from envgen.core.ir import Access, Problem
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.interpret import Scope, interpret
+from envgen.pipelines.general.evaluate import evaluate, rules_of
 from envgen.pipelines.general.tables import Row, Tables
 
 Call = tuple[str, Mapping[str, Any]]
@@ -62,14 +61,16 @@ def apply_call(p: Problem, state: Tables, access: Access, args: Mapping[str, Any
     wrong = _bad_arguments(p, state, access, args)
     if wrong:
         return wrong
-    scope = Scope(p, state, state, args=args)
+    rules = rules_of(p)
+    frame = rules.compiler.frame(state)
+    frame.args = args
     for pre in access.pre:
-        if interpret(pre.expr, scope) is not True:
+        if rules.value(pre.expr, frame) is not True:
             return pre.code
     writes = []
     for effect in access.effects:
-        values = {column: interpret(expr, scope) for column, expr in effect.set.items()}
-        writes.append((effect, interpret(effect.key, scope), values))
+        values = {column: rules.value(expr, frame) for column, expr in effect.set.items()}
+        writes.append((effect, rules.value(effect.key, frame), values))
     final = dict(state)
     for effect, key, values in writes:
         rows = dict(final.get(effect.relation, {}))

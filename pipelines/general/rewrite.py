@@ -1,16 +1,51 @@
-"""Expressions taken apart: clauses as one expression, conjuncts, summands."""
+"""Expressions taken apart: what they refer to, conjuncts, summands, a clause as one expression."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import combinations
 
 from envgen.core import ir
 from envgen.core.ir import Clause, Node
-from envgen.pipelines.general.slot_values import TRUE
 
+TRUE = ir.Const(value=True)
 OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
 """Comparisons by their negation (where both sides are known)."""
+
+
+@lru_cache(maxsize=16_384)
+def slots_of(expr: Node) -> frozenset[str]:
+    """Names of the slots that ``expr`` reads."""
+    names = {expr.slot} if isinstance(expr, ir.SlotRef) else set()
+    return frozenset(names.union(*(slots_of(child) for child in expr.children())))
+
+
+@lru_cache(maxsize=16_384)
+def params_of(expr: Node) -> frozenset[str]:
+    """Names of the parameters that ``expr`` reads."""
+    return frozenset(node.name for node in expr.walk() if isinstance(node, ir.Param))
+
+
+@lru_cache(maxsize=16_384)
+def free_names(expr: Node) -> frozenset[str]:
+    """Variables that ``expr`` reads but doesn't bind, and its arguments (as ``arg:name``)."""
+    if isinstance(expr, ir.Var):
+        return frozenset((expr.name,))
+    if isinstance(expr, ir.Arg):
+        return frozenset((f"arg:{expr.name}",))
+    inner = frozenset[str]().union(*(free_names(child) for child in expr.children()))
+    if isinstance(expr, ir.Query):
+        return inner - {expr.var}
+    if isinstance(expr, ir.Sum | ir.Count | ir.All | ir.Any):
+        return free_names(expr.over) | (free_names(expr.body) - {expr.var})
+    return inner
+
+
+@lru_cache(maxsize=16_384)
+def reads_final(expr: Node) -> bool:
+    """Whether ``expr`` holds a ``New``."""
+    return isinstance(expr, ir.New) or any(reads_final(child) for child in expr.children())
 
 
 def truth(clause: Clause) -> Node:

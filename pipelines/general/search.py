@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Node
-from envgen.pipelines.general.closures import Closure, slots_of
+from envgen.pipelines.general.evaluator import Closure
 from envgen.pipelines.general.model import Linear, Model
+from envgen.pipelines.general.rewrite import slots_of
 
 MAX_TERM_VALUES = 20_000
 
@@ -50,7 +51,9 @@ def _takes_unknown(expr: Node, model: Model) -> bool:
     if not kinds <= {"entity", "value", "interval"}:
         return False
     # a row or number is left out, not unknown, where what selects it is unknown
-    return not any(isinstance(n, ir.Query | ir.Range) and slots_of(n) for n in expr.walk())
+    return not any(
+        isinstance(n, ir.Query | ir.Range | ir.Reachable) and slots_of(n) for n in expr.walk()
+    )
 
 
 class _Sum:

@@ -8,11 +8,12 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Slot
-from envgen.pipelines.general.closures import Compiler, frozen
+from envgen.pipelines.general.evaluator import Compiler, elements
+from envgen.pipelines.general.layout import ordered
+from envgen.pipelines.general.rewrite import TRUE
 
 MAX_VALUES = 20_000
 """Sets, sequences and maps with more values than this have no enumerated domain."""
-TRUE = ir.Const(value=True)
 
 
 class NotEnumerableError(ValueError):
@@ -28,16 +29,14 @@ def domain_values(slot: Slot, compiler: Compiler) -> list[Any]:
     items = element_values(slot.domain, compiler)
     if slot.kind == "set":
         longest = len(items) if slot.length is None else min(slot.length, len(items))
-        return _capped(
-            frozen(slot, list(c)) for k in range(longest + 1) for c in combinations(items, k)
-        )
+        return _capped(ordered(c) for k in range(longest + 1) for c in combinations(items, k))
     if slot.kind == "sequence":
         if slot.length is None:
             raise NotEnumerableError(f"sequence {slot.name!r} has no length")
         return _capped(iter(product(items, repeat=slot.length)))
     if slot.kind == "map":
         assert slot.key_domain is not None
-        keys = sorted(compiler.compile(slot.key_domain)(compiler.frame()))
+        keys = sorted(map(str, elements(slot.key_domain, compiler)(compiler.frame())))
         return _capped(tuple(zip(keys, c, strict=True)) for c in product(items, repeat=len(keys)))
     return _capped(iter(items))
 
@@ -64,5 +63,5 @@ def element_values(domain: ir.Query | ir.ValueType, compiler: Compiler) -> list[
     if domain.select is None and domain.agg == "none":
         return sorted(compiler.db.get(domain.relation, {}))
     whole = domain.model_copy(update={"where": TRUE, "limit": None, "agg": "none", "order": ()})
-    found = compiler.compile(whole)(compiler.frame())
+    found = elements(whole, compiler)(compiler.frame())
     return sorted({value for value in found if value is not None})

@@ -7,6 +7,7 @@ where nothing can be unknown.
 
 from __future__ import annotations
 
+from envgen.core import ir
 from envgen.pipelines.general import solution_rows, solution_terms
 from envgen.pipelines.general.solution_base import (
     Item,
@@ -36,4 +37,4 @@ __all__ = [
 
 HANDLERS = (solution_rows, solution_terms)
 """The modules whose import fills the table."""
-emit_table.complete()
+emit_table.complete(ir.Reachable)

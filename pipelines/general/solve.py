@@ -9,9 +9,9 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Problem
-from envgen.pipelines.general.closures import Compiler, plain
+from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.guided import Guide
-from envgen.pipelines.general.layout import fill_layout
+from envgen.pipelines.general.layout import fill_layout, plain
 from envgen.pipelines.general.model import Model, build_model, equals_target
 from envgen.pipelines.general.plan_search import solve_plans
 from envgen.pipelines.general.rings import TooHardError

@@ -155,6 +155,8 @@ def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
         source = f"FROM json_each(:{slot.name}) AS {identifier(alias)}"
         if isinstance(slot.domain, ir.Query) and slot.domain.select is None:
             bound = replace(bound, names=slot.domain.relation)
+    elif isinstance(over, ir.Reachable):
+        source = f"FROM {flat(reachable(over, scope))} AS {identifier(alias)}"
     elif isinstance(over, ir.Range):
         low, high = flat(sql(over.low, scope).at(ADD)), flat(sql(over.high, scope).at(ADD))
         source = (
@@ -165,6 +167,23 @@ def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
     else:
         raise PipelineError(f"a fold can't run over {type(over).__name__}")
     return _Elements(source, [], scope.bind(var, bound), var)
+
+
+def reachable(node: ir.Reachable, scope: Scope) -> Doc:
+    """A recursive query of one column ``value``; UNION drops what was found before, so cycles end."""
+    edge, table = identifier(scope.alias("edge")), scope.table(node.relation)
+    source, target = (f"{edge}.{identifier(name)}" for name in (node.source, node.target))
+    first = f"SELECT {target} FROM {table} AS {edge} WHERE {source} = "
+    more = f"SELECT {target} FROM reached JOIN {table} AS {edge} ON {source} = reached.value"
+    start = sql(node.start, scope).at(ADD)
+    known = f"{target} IS NOT NULL"
+    body = (Block(first, (start,), "", f" AND {known}"), f"UNION {more} WHERE {known}")
+    return Block("(WITH RECURSIVE reached(value) AS (", body, " ", ") SELECT value FROM reached)")
+
+
+@emit_table.on(ir.Reachable)
+def _reachable(node: ir.Reachable, scope: Scope, truth: bool) -> Sql:
+    raise PipelineError(f"what is reachable in {node.relation!r} is a list, not one value")
 
 
 _UNLESS_UNKNOWN = "CASE WHEN COUNT(*) = COUNT(value) THEN COALESCE(SUM(value), 0) END"

@@ -25,7 +25,7 @@ from envgen.pipelines.general.sql_base import (
     slot_of,
     sql,
 )
-from envgen.pipelines.general.sql_folds import rows
+from envgen.pipelines.general.sql_folds import reachable, rows
 
 
 @emit_table.on(ir.Const)
@@ -126,10 +126,14 @@ def _member(left: Sql, over: ir.Node, scope: Scope, truth: bool) -> Sql:
         )
     elif isinstance(over, ir.SlotRef):
         inside = f"(SELECT value FROM json_each(:{slot_of(over, scope).name}))"
+    elif isinstance(over, ir.Reachable):
+        inside = reachable(over, scope)
     elif isinstance(over, ir.Query):
+        if over.agg != "none":
+            raise PipelineError("'in' looks into rows, not into an aggregate")
         inside, known = Block("(", (rows(over, scope),), "", ")"), False
     else:
-        raise PipelineError(f"'in' needs a list, a set slot or a query, not {over.op!r}")  # type: ignore[attr-defined]  # every node has op
+        raise PipelineError(f"'in' needs a list, a set slot, a Query or Reachable, not {over.op!r}")  # type: ignore[attr-defined]  # every node has op
     doc: Doc = Block("", (left.at(ADD), inside), " IN ")
     if truth or left.known:
         return Sql(doc, CMP, known)

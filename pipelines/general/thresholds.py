@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice, product
-from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Access, Node, Problem
-from envgen.pipelines.general.closures import Compiler, Frame, free_names
+from envgen.pipelines.general.evaluator import Compiler, Frame, elements
 from envgen.pipelines.general.plans import IntSpan, argument_values
+from envgen.pipelines.general.rewrite import free_names
 from envgen.pipelines.general.tables import Tables
 
 MAX_BINDINGS = 5_000
@@ -21,7 +21,7 @@ def int_thresholds(p: Problem, db: Tables, access: Access, name: str) -> set[int
     They come from comparisons of the argument in ``pre``, and from comparisons in clauses and effects
     with a column that the argument is written to (directly or added to a column of the written row).
     """
-    compiler = Compiler(p, db, static=False)
+    compiler = Compiler(p)
     found: set[int] = set()
     for pre in access.pre:
         for left, right in _comparisons(pre.expr):
@@ -33,7 +33,7 @@ def int_thresholds(p: Problem, db: Tables, access: Access, name: str) -> set[int
     for clause in (*p.clauses, *effects):
         for expr in (clause.guard, clause.expr):
             if expr is not None:
-                found |= set(_compared(expr, columns, compiler, compiler.frame()))
+                found |= set(_compared(expr, columns, compiler, compiler.frame(db)))
     return found | {value + 1 for value in found} | {value - 1 for value in found}
 
 
@@ -64,7 +64,7 @@ def _argument_bindings(
         if values is None or isinstance(values, IntSpan):
             return
         domains.append(values)
-    run, frame = compiler.compile(expr), compiler.frame()
+    run, frame = compiler.compile(expr), compiler.frame(db)
     for choice in islice(product(*domains), MAX_BINDINGS):
         frame.args = dict(zip(names, choice, strict=True))
         value = run(frame)
@@ -88,23 +88,13 @@ def _compared(
         return
     if isinstance(expr, ir.All | ir.Any | ir.Sum | ir.Count):
         outer = frame.vars
-        for element in _elements(expr.over, compiler, frame):
+        for element in elements(expr.over, compiler)(frame):
             frame.vars = {**outer, expr.var: element}
             yield from _compared(expr.body, columns, compiler, frame)
         frame.vars = outer
         return
     for child in expr.children():
         yield from _compared(child, columns, compiler, frame)
-
-
-def _elements(over: Node, compiler: Compiler, frame: Frame) -> list[Any]:
-    if isinstance(over, ir.SlotRef):
-        return []
-    if isinstance(over, ir.Range):
-        low, high = compiler.compile(over.low)(frame), compiler.compile(over.high)(frame)
-        return list(range(low, high + 1, over.step)) if None not in (low, high) else []
-    value = compiler.compile(over)(frame)
-    return list(value) if isinstance(value, list) else [value]
 
 
 def _reads_new(expr: Node, columns: set[tuple[str, str]]) -> bool:

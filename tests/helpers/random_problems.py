@@ -48,6 +48,7 @@ PEOPLE = Relation(
         Column(name="joined", type="date", nullable=True),
         Column(name="away", type="bool", nullable=True),
         Column(name="start", type="minutes"),
+        Column(name="boss", type="entity:people", nullable=True),
     ),
 )
 RELATIONS = (TEAMS, PEOPLE)
@@ -120,6 +121,7 @@ def tables(rng: random.Random) -> Tables:
                 "joined": rng.choice([None, "2025-01-31", "2025-03-01", "2024-02-29"]),
                 "away": rng.choice([None, True, False]),
                 "start": rng.choice([540, 570, 600]),
+                "boss": rng.choice([*people, None]),
             }
             for p in people
         },
@@ -127,10 +129,14 @@ def tables(rng: random.Random) -> Tables:
 
 
 class Maker:
-    """Draws expressions; ``people`` and ``teams`` hold the variables in scope."""
+    """Draws expressions; ``people`` and ``teams`` hold the variables in scope.
 
-    def __init__(self, rng: random.Random) -> None:
+    ``reachable``: also of what edges lead to, which not every compiler can do.
+    """
+
+    def __init__(self, rng: random.Random, *, reachable: bool = False) -> None:
         self.rng = rng
+        self.reachable = reachable
         self.people: list[Expr] = [SlotRef(slot="boss"), Param(name="who"), Param(name="ghost")]
         self.teams: list[Expr] = [SlotRef(slot="team")]
         self.count = 0
@@ -152,14 +158,22 @@ class Maker:
     def over(self, depth: int) -> tuple[str, Any, list[Expr]]:
         """A variable, what it runs over, and the list that it must be in meanwhile."""
         var = self.variable()
-        kind = self.rng.randrange(3)
+        kind = self.rng.randrange(4 if self.reachable else 3)
         if kind == 0:
             return var, SlotRef(slot="group"), self.people
+        if kind == 3:
+            return var, self._reached(depth), self.people
         relation, scope = (("people", self.people), ("teams", self.teams))[kind - 1]
         scope.append(Var(name=var))
         where = self.truth(depth - 1) if self.rng.random() < 0.7 else Const(value=True)
         scope.pop()
         return var, Query(var=var, relation=relation, where=where), scope
+
+    def _reached(self, depth: int) -> Expr:
+        """Everybody above or below a person; bosses may be each other's."""
+        source, target = self.rng.sample(("id", "boss"), 2)
+        start = self.person(depth - 1)
+        return ir.Reachable(start=start, relation="people", source=source, target=target)
 
     def inside(self, depth: int, make: Any) -> tuple[str, Any, Any]:
         var, over, scope = self.over(depth)
@@ -278,6 +292,7 @@ class Maker:
             Const(value=("p1", "p2")),
             SlotRef(slot="group"),
             Query(var=var, relation="teams", select=lead),
+            *([self._reached(1)] if self.reachable else []),
         ]
         return self.rng.choice(choices)
 
@@ -291,9 +306,11 @@ class Maker:
         return make
 
 
-def random_problem(rng: random.Random, clauses: int = 1, depth: int = 2) -> Problem:
+def random_problem(
+    rng: random.Random, clauses: int = 1, depth: int = 2, *, reachable: bool = False
+) -> Problem:
     """A problem over all kinds of slots with ``clauses`` random rules, some guarded."""
-    maker = Maker(rng)
+    maker = Maker(rng, reachable=reachable)
     made = tuple(
         Clause(
             id=f"rule_{i}",

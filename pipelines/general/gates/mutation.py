@@ -12,11 +12,11 @@ from pydantic import JsonValue
 from envgen.core.canonical import dumps
 from envgen.core.ir import Choice, Equals, Intervals, IntRange, Reach, Slot
 from envgen.core.types import GateResult
+from envgen.pipelines.general.evaluate import rules_of
 from envgen.pipelines.general.gates.meaning import params_of
 from envgen.pipelines.general.gates.perturb import edit, perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.gates.turning import turns
-from envgen.pipelines.general.interpret import Scope, clause_holds, interpret
 from envgen.pipelines.general.layout import fill_layout, match_layout
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.solve import solve
@@ -225,11 +225,12 @@ def _escalating(trial: Trial, draw: int) -> list[Path]:
         return []
     rand = trial.rng("escalate", draw)
     found: list[tuple[bool, int, Tables]] = []
+    rules = rules_of(problem)
     for i in range(ESCALATING_TRIES):
         tables = perturbed(problem, trial.draft.tables, rand)
-        scope = Scope(problem, tables, tables)
-        if interpret(goal.escalate_when, scope) is True:
-            idle = all(clause_holds(effect, scope) for effect in goal.effects)
+        frame = rules.compiler.frame(tables)
+        if rules.value(goal.escalate_when, frame) is True:
+            idle = all(rules.holds(effect.id, frame) for effect in goal.effects)
             found.append((idle, i, tables))
     paths = []
     for _, i, tables in sorted(found, key=lambda one: one[:2])[:ESCALATING]:

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from envgen.core.ir import Clause, Cmp, Get, Node, Problem, Var
-from envgen.pipelines.general.interpret import Scope, clause_holds, interpret
-from envgen.pipelines.general.layout import match_layout
+from envgen.pipelines.general.evaluate import rules_of
 from envgen.pipelines.general.tables import Tables
 
 BASES = 3
@@ -77,12 +76,13 @@ def _turned(
     comparison: Cmp,
     get: Get,
 ) -> list[Turn]:
-    slots = match_layout(problem.layout, answer)
-    if slots is None:
+    rules = rules_of(problem)
+    frame = rules.frame(tables, answer, tables)
+    if frame is None:
         return []
-    scope = Scope(problem, tables, tables, slots)
-    left, right = interpret(comparison.left, scope), interpret(comparison.right, scope)
-    key, value = interpret(get.entity, scope), interpret(get, scope)
+    left, right, key, value = (
+        rules.value(expr, frame) for expr in (comparison.left, comparison.right, get.entity, get)
+    )
     if type(left) is not int or type(right) is not int or type(value) is not int:
         return []
     ahead = right - left if _within(get, comparison.left) else left - right
@@ -92,8 +92,8 @@ def _turned(
             return []
         turn = Turn(answer, get.relation, str(key), get.column, value + ahead + step)
         found.append(turn)
-        changed = _with_cell(tables, turn)
-        verdicts.add(clause_holds(clause, Scope(problem, changed, changed, slots)))
+        frame.old = frame.new = _with_cell(tables, turn)
+        verdicts.add(rules.holds(clause.id, frame))
     return found if len(verdicts) == 2 else []
 
 

@@ -183,7 +183,9 @@ def test_every_row_is_tried_wherever_its_key_stands_among_the_arguments() -> Non
     (pay,) = (access for access in problem.access if access.tool == "pay")
     for args in (pay.args, dict(reversed(pay.args.items()))):
         access = pay.model_copy(update={"args": args})
-        tried = [one["item_id"] for one in _some_arguments(problem, tables, access, Random(0))]
+        tried = [
+            one["item_id"] for one in _some_arguments(problem, tables, access, set(), Random(0))
+        ]
         assert sorted(tried) == sorted(tables["items"])
 
 
@@ -225,6 +227,6 @@ def test_walk_argument_domains() -> None:
     refund = next(a for a in problem.access if a.tool == "refund_item")
     assert argument_values(problem, refund, "method", tables) == ("card", "credit")
     assert argument_values(problem, refund, "item_id", tables) == ("i1", "i2", "i3", "i4", "i5")
-    from envgen.pipelines.general.closures import Compiler
+    from envgen.pipelines.general.evaluator import Compiler
 
     assert domain_values(problem.slots[0], Compiler(problem, tables)) == ["done", "escalated"]

@@ -19,7 +19,7 @@ from envgen.core.ir import Clause, Cmp, Const, Reach
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
-from envgen.pipelines.general.evaluate import accepted
+from envgen.pipelines.general.evaluate import accepted, rules_of
 from envgen.pipelines.general.gates import (
     execution,
     generality,
@@ -30,7 +30,6 @@ from envgen.pipelines.general.gates import (
 )
 from envgen.pipelines.general.gates.prove import GATES, prove
 from envgen.pipelines.general.gates.trial import Hosts, Trial
-from envgen.pipelines.general.interpret import Scope, clause_holds
 from envgen.pipelines.general.tables import read_sqlite
 from envgen.sandboxes.verifier import VerifierInput
 
@@ -357,8 +356,9 @@ def test_mutation_probes_databases_on_which_to_escalate(
                 assert wrong.broken is not None
                 assert "goal" in wrong.broken
             states = [read_sqlite(draft.relations, path) for path in paths]
-            scopes = [Scope(draft.problem, tables, tables) for tables in states]
-            pending = [not all(clause_holds(e, one) for e in goal.effects) for one in scopes]
+            rules = rules_of(draft.problem)
+            frames = [rules.compiler.frame(tables) for tables in states]
+            pending = [not all(rules.holds(e.id, f) for e in goal.effects) for f in frames]
             assert any(pending) == (make is held)
 
 

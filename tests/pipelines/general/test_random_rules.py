@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import oracle
 from generated import answers, database, solve, verifier
 from random_problems import random_problem, tables
 
@@ -21,13 +22,14 @@ def test_the_verifier_means_what_evaluate_means(tmp_path: Path) -> None:
     for seed in range(150):
         rng = random.Random(seed)
         rows = tables(rng)
-        problem = random_problem(rng, clauses=4)
+        problem = random_problem(rng, clauses=4, reachable=True)
         path = str(database(problem, rows, tmp_path / f"{seed}.sqlite"))
         verify = verifier(problem)
         for clause in problem.clauses:
             seen.update(type(node).__name__ for node in clause.expr.walk())
         for answer in answers(problem, rows, rng, 16):
             held = evaluate(problem, rows, answer)
+            assert held == oracle.evaluate(problem, rows, answer), (seed, answer)
             broken = {rule for rule, holds in held.items() if not holds}
             wanted = {"layout"} if "layout" in broken else broken
             assert set(verify(answer, path, path)) == wanted, (seed, answer)

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import Scope, interpret
 from pydantic import JsonValue
 from sample_problems import SAMPLES
 from wild_problems import wild_problem
 
 from envgen.core.ir import And, Cmp, Const, Get, Param, Problem, Query, Slot, Var
 from envgen.pipelines.general import model as model_module
-from envgen.pipelines.general.closures import Compiler
 from envgen.pipelines.general.count import Space, count
 from envgen.pipelines.general.density import density, measure, sampled_share
 from envgen.pipelines.general.evaluate import accepted, evaluate
-from envgen.pipelines.general.interpret import Scope, interpret
+from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.model import Link, build_model
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.search import count_by_search

@@ -1,9 +1,7 @@
-"""The meaning of an expression: a slow, total, three-valued interpreter over rows.
+"""The oracle: what a problem means, by a slow interpreter over rows and JSON.
 
-``None`` is unknown. Nothing here raises on a well-formed ``Problem``, whatever the answer holds.
-Choices where SQL and this differ or SQL leaves room: ``in`` is unknown when its left side is, even
-over an empty list; unlike types are never equal and their order is unknown; aggregates skip unknown
-values; a negative operand or a divisor <= 0 of ``//`` gives unknown.
+Written apart from the product's evaluator, which must agree with it, as must the verifier's SQL. None
+is unknown. Nothing here raises on a well-formed ``Problem``, whatever the answer holds.
 """
 
 from __future__ import annotations
@@ -11,11 +9,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
+from pydantic import JsonValue
+
 from envgen.core import ir
-from envgen.core.ir import Node, Problem
+from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.dispatch import Dispatch
+from envgen.pipelines.general.evaluate import query_type, rule_ids
+from envgen.pipelines.general.layout import match_layout
 from envgen.pipelines.general.tables import Row, Tables
 
 Value = Any
@@ -94,6 +97,8 @@ def _arg(node: ir.Arg, scope: Scope) -> Value:
 @_EVAL.on(ir.SlotRef)
 def _slot(node: ir.SlotRef, scope: Scope) -> Value:
     value = scope.slots.get(node.slot)
+    if isinstance(value, list) and scope.problem.slot(node.slot).kind == "set":
+        value = sorted(value, key=_sort_key)  # the order in which they were submitted says nothing
     if node.index is None:
         return value
     index = interpret(node.index, scope)
@@ -187,7 +192,11 @@ def compare(fn: str, left: Value, right: Value) -> bool | None:
 
 @_EVAL.on(ir.Cmp)
 def _cmp(node: ir.Cmp, scope: Scope) -> Value:
-    return compare(node.fn, interpret(node.left, scope), interpret(node.right, scope))
+    left, right = interpret(node.left, scope), node.right
+    if node.fn != "in":
+        return compare(node.fn, left, interpret(right, scope))
+    values = interpret(right, scope) if isinstance(right, ir.Const) else elements(right, scope)
+    return compare("in", left, values if isinstance(values, list) else [values])
 
 
 @_EVAL.on(ir.And)
@@ -217,7 +226,7 @@ def _if(node: ir.If, scope: Scope) -> Value:
 def _sort_key(value: Value) -> tuple[int, Any]:
     if value is None:  # SQLite sorts NULL first
         return (0, 0)
-    return (1, int(value)) if isinstance(value, int) else (2, value)
+    return (1, int(value)) if isinstance(value, int) else (2, str(value))
 
 
 def query_values(node: ir.Query, scope: Scope) -> list[Value]:
@@ -258,6 +267,18 @@ def _query(node: ir.Query, scope: Scope) -> Value:
     if node.limit == 1:
         return values[0] if values else None
     return values
+
+
+@_EVAL.on(ir.Reachable)
+def _reachable(node: ir.Reachable, scope: Scope) -> Value:
+    """The least set that holds what edges from the start or from a member lead to."""
+    rows = scope.relation(node.relation).values()
+    edges = {(row.get(node.source), row.get(node.target)) for row in rows}
+    start, found = interpret(node.start, scope), set[Any]()
+    for _, (source, target) in product(edges, edges):  # as many rounds as there are edges
+        if None not in (source, target) and source in (start, *found):
+            found.add(target)
+    return sorted(found, key=_sort_key)
 
 
 def elements(over: Node, scope: Scope) -> list[Value]:
@@ -382,3 +403,131 @@ def _new(node: ir.New, scope: Scope) -> Value:
 
 
 _EVAL.complete()
+
+
+def evaluate(
+    p: Problem, initial: Tables, answer: JsonValue, final: Tables | None = None
+) -> dict[str, bool]:
+    """What the product's ``evaluate`` must say: which rules hold."""
+    final = initial if final is None else final
+    rules = rule_ids(p)
+    slots = match_layout(p.layout, answer)
+    scope = Scope(p, initial, final, slots or {})
+    if slots is None or not all(fits(slot, slots.get(slot.name), scope) for slot in p.slots):
+        return dict.fromkeys(rules, False)
+    held = {"layout": True}
+    held |= {clause.id: clause_holds(clause, scope) for clause in p.clauses}
+    if isinstance(p.goal, ir.Equals):
+        held["goal"] = _equals(p.goal, scope)
+    elif isinstance(p.goal, ir.Optimise):
+        held["goal"] = _optimal(p.goal, scope)
+    elif isinstance(p.goal, ir.Reach):
+        held |= _reached(p.goal, scope)
+    return {rule: held[rule] for rule in rules}
+
+
+def _equals(goal: ir.Equals, scope: Scope) -> bool:
+    value = scope.slots.get(goal.slot)
+    target = interpret(goal.query, scope)
+    if scope.problem.slot(goal.slot).kind == "set":
+        if not isinstance(target, list):
+            target = query_values(goal.query, scope)
+        return isinstance(value, list) and _within(value, target) and _within(target, value)
+    return equal(value, target) is True
+
+
+def _same(left: Value, right: Value) -> bool:
+    return (left is None and right is None) or equal(left, right) is True
+
+
+def _within(values: list[Any], others: list[Any]) -> bool:
+    return all(any(_same(value, other) for other in others) for value in values)
+
+
+def _optimal(goal: ir.Optimise, scope: Scope) -> bool:
+    value = interpret(goal.expr, scope)
+    if type(value) is not int:
+        return False
+    if goal.sense == "min":
+        return value <= goal.bound + goal.eps
+    return value >= goal.bound - goal.eps
+
+
+def _reached(goal: ir.Reach, scope: Scope) -> dict[str, bool]:
+    """Effects, outcome and write set; with an escalation due, effects are vacuous."""
+    due = False if goal.escalate_when is None else interpret(goal.escalate_when, scope)
+    held = {e.id: due is True or clause_holds(e, scope) for e in goal.effects}
+    outcome = {True: "escalated", False: "done"}.get(due)
+    held["goal"] = outcome is not None and scope.slots.get("outcome", outcome) == outcome
+    held["write_set"] = _intact(() if due is True else goal.write_set, scope)
+    return held
+
+
+def _intact(write_set: Iterable[ir.WriteSet], scope: Scope) -> bool:
+    """Whether the states are equal but for what may change."""
+    cells, inserts = set(), set()
+    for item in write_set:
+        cells |= {
+            (item.relation, k, c) for k in query_values(item.rows, scope) for c in item.columns
+        }
+        inserts |= {item.relation} if item.inserts else set()
+
+    def may_change(relation: str, key: str) -> bool:
+        old, new = (state.get(relation, {}).get(key) for state in (scope.initial, scope.final))
+        if old is None:
+            return relation in inserts
+        if new is None:
+            return (relation, key, scope.problem.relation(relation).key) in cells
+        changed = [column for column in old if not _same(old[column], new.get(column))]
+        return all((relation, key, column) in cells for column in changed)
+
+    states = (scope.initial, scope.final)
+    return all(may_change(r, key) for state in states for r in state for key in state[r])
+
+
+def fits(slot: Slot, value: JsonValue, scope: Scope) -> bool:
+    """Whether ``value`` has the type of ``slot`` (a domain's ``where`` plays no part)."""
+    if slot.kind == "set":
+        if not isinstance(value, list) or (slot.length is not None and len(value) > slot.length):
+            return False
+        if not all(_element_fits(slot.domain, item, scope) for item in value):
+            return False
+        return not any(_same(a, b) for i, a in enumerate(value) for b in value[:i])
+    if slot.kind == "sequence":
+        if not isinstance(value, list) or slot.length not in (None, len(value)):
+            return False
+        return all(_element_fits(slot.domain, item, scope) for item in value)
+    if slot.kind == "map":
+        if not isinstance(value, dict) or slot.key_domain is None:
+            return False
+        if set(value) != {str(key) for key in query_values(slot.key_domain, scope)}:
+            return False
+        return all(_element_fits(slot.domain, item, scope) for item in value.values())
+    return _element_fits(slot.domain, value, scope)
+
+
+def _element_fits(domain: ir.Query | ir.ValueType, value: JsonValue, scope: Scope) -> bool:
+    if isinstance(domain, ir.Choice):
+        return any(type(item) is type(value) and item == value for item in domain.values)
+    if isinstance(domain, ir.IntRange):
+        return type(value) is int and value in range(domain.low, domain.high + 1, domain.step)
+    if isinstance(domain, ir.Intervals):
+        return _interval_fits(domain, value)
+    kind = query_type(domain, scope.problem)
+    if kind.startswith("entity:"):
+        return isinstance(value, str) and value in scope.initial.get(kind[7:], {})
+    if kind == "bool":
+        return isinstance(value, bool)
+    if kind in ("str", "date", "datetime"):
+        return isinstance(value, str)
+    return type(value) is int
+
+
+def _interval_fits(domain: ir.Intervals, value: JsonValue) -> bool:
+    if not isinstance(value, dict) or set(value) != {"start", "end"}:
+        return False
+    start, end = value["start"], value["end"]
+    if type(start) is not int or type(end) is not int:
+        return False
+    starts = range(domain.low, domain.high - domain.length + 1, domain.step)
+    return start in starts and end == start + domain.length
