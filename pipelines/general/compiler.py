@@ -84,6 +84,10 @@ class Compiler:
             self._columns[relation, column] = values
         return values
 
+    def bind(self, params: Mapping[str, Any]) -> None:
+        """Let new frames start with these parameters (of a compiler with free ones)."""
+        self.p = self.p.model_copy(update={"params": dict(params)})
+
     def frame(self, old: Tables | None = None, new: Tables | None = None) -> Frame:
         """A frame without slot values; the states default to the initial database."""
         old = self.db if old is None else old

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Node
 from envgen.pipelines.general.compiler import COMPILE, Closure, Compiler, Frame
-from envgen.pipelines.general.rewrite import TRUE
+from envgen.pipelines.general.rewrite import TRUE, conjuncts, free_names
 from envgen.pipelines.general.tables import Row
 
 __all__ = ["Closure", "Compiler", "Frame", "elements"]
@@ -307,17 +307,17 @@ def _rank(value: Any) -> tuple[int, Any]:
 def _rows(node: ir.Query, c: Compiler) -> Closure:
     """The selected values of a query, before any aggregate."""
     relation, var, limit, state = node.relation, node.var, node.limit, c.state
-    where = None if node.where == TRUE else c.compile(node.where)
+    among, rest = _index(node, c)
+    where = None if rest == TRUE else c.compile(rest)
     select = None if node.select is None else c.compile(node.select)
     orders = [(c.compile(order.by), order.descending) for order in node.order]
-    fixed = sorted(c.db.get(relation, {})) if c.fixed else None
 
     def run(f: Frame) -> tuple[Any, ...]:
         if f.reads is not None:
             f.reads.add((relation, None))
         outer, kept = f.vars, []
         f.vars = inner = {**outer}
-        for key in sorted(state(f).get(relation, {})) if fixed is None else fixed:
+        for key in sorted(state(f).get(relation, {})) if among is None else among(f):
             inner[var] = key
             if where is None or where(f) is True:
                 ranks = [_rank(by(f)) for by, _ in orders]
@@ -328,6 +328,44 @@ def _rows(node: ir.Query, c: Compiler) -> Closure:
         return tuple([value for _, value in kept[:limit]])
 
     return run
+
+
+def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]] | None, Node]:
+    """Where the rows never change: the keys to look at, in order, and what is left of the condition.
+
+    A condition ``column = value`` is looked up instead of being tried on each row: rules that go from a row to
+    those that refer to it would cost the square of the rows.
+    """
+    if not c.fixed:
+        return None, node.where
+    rows, parts = c.db.get(node.relation, {}), list(conjuncts(node.where))
+    for i, part in enumerate(parts):
+        column, value = _column_equals(part, node)
+        if column is None or value is None:
+            continue
+        keys: dict[Any, list[str]] = {}
+        for key in sorted(rows):
+            keys.setdefault(rows[key].get(column), []).append(key)
+        keys.pop(None, None)  # an unknown value equals nothing
+        wanted, rest = c.compile(value), (*parts[:i], *parts[i + 1 :])
+        left = rest[0] if len(rest) == 1 else ir.And(items=rest) if rest else TRUE
+        return lambda f: keys.get(wanted(f), ()), left
+    every = sorted(rows)
+    return lambda f: every, node.where
+
+
+def _column_equals(part: Node, query: ir.Query) -> tuple[str | None, Node | None]:
+    """``column`` and ``value`` of a condition ``column = value`` on the query's row."""
+    if isinstance(part, ir.Cmp) and part.fn == "=":
+        for cell, value in ((part.left, part.right), (part.right, part.left)):
+            if (
+                isinstance(cell, ir.Get)
+                and cell.entity == ir.Var(name=query.var)
+                and cell.relation == query.relation
+                and query.var not in free_names(value)
+            ):
+                return cell.column, value
+    return None, None
 
 
 def _folded(agg: str, values: tuple[Any, ...]) -> Any:

@@ -56,9 +56,11 @@ def near_misses(
 class Finder:
     """Near-misses of one problem from one accepted answer."""
 
-    def __init__(self, p: Problem, db: Tables, accepted: Any, rng: Random) -> None:
+    def __init__(
+        self, p: Problem, db: Tables, accepted: Any, rng: Random, compiler: Compiler | None = None
+    ) -> None:
         self.p, self.db, self.rng = p, db, rng
-        self.compiler = Compiler(p, db)
+        self.compiler = compiler or Compiler(p, db)
         self.whole = Model(p, db, self.compiler)
         values = self.whole.values_of(accepted)
         if values is None:
@@ -111,7 +113,7 @@ class Finder:
 
     def _searched(self, rule: str, steps: int) -> Iterator[list[Any]]:
         """Solutions of "all other rules, and one part of this rule is not true"."""
-        parts = [piece for part in conjuncts(self.exprs[rule]) for piece in _pieces(part, self.p)]
+        parts = list(pieces(self.exprs[rule], self.p))
         self.rng.shuffle(parts)
         models = [
             build_model(self.p, self.db, without=rule, refused=(part,), compiler=self.compiler)
@@ -135,6 +137,12 @@ def _in_turn(sources: list[Iterator[list[Any]]]) -> Iterator[list[Any]]:
                 sources.remove(source)
             else:
                 yield values
+
+
+def pieces(rule: Node, p: Problem) -> Iterator[Node]:
+    """Parts of a rule that can be broken alone, each by its own conjunct."""
+    for part in conjuncts(rule):
+        yield from _pieces(part, p)
 
 
 def _pieces(expr: Node, p: Problem) -> Iterator[Node]:

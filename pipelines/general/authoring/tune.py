@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from math import prod
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.errors import ConfigError
@@ -20,11 +22,11 @@ from envgen.core.ir import Problem, Scalar
 from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
 from envgen.pipelines.general.authoring.rows import Drawing
 from envgen.pipelines.general.authoring.rules import parsed
-from envgen.pipelines.general.closures import Compiler
-from envgen.pipelines.general.model import build_model
-from envgen.pipelines.general.near_misses import Finder
-from envgen.pipelines.general.rewrite import conjuncts
-from envgen.pipelines.general.search import Budget
+from envgen.pipelines.general.evaluator import Closure, Compiler, Frame
+from envgen.pipelines.general.model import Model, build_model
+from envgen.pipelines.general.near_misses import Finder, pieces
+from envgen.pipelines.general.rewrite import conjuncts, params_of, slots_of, truth
+from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
 from envgen.pipelines.general.solve import solutions
 from envgen.pipelines.general.tables import Tables
 
@@ -32,8 +34,12 @@ Params = dict[str, Scalar]
 
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""
-_STEPS = 4_000
+_STEPS = 800
 """Of the search for an answer, and for each near-miss that no change of one slot gives."""
+_SEARCHED = 6
+"""Near-misses worth a search; where more are missing, other parameters are tried."""
+_CELLS = 2_000
+"""Combinations of slot values looked at to screen one parameter."""
 
 
 class Tuner:
@@ -77,7 +83,11 @@ class _Task:
     ) -> None:
         self.tuner, self.problem, self.structure = tuner, problem, structure
         self.tables, self.rng, self.fixed = tables, rng, fixed
+        self.compiler = Compiler(problem, tables, params="free")
         self.names = list(dict.fromkeys(_params(problem)))
+        scopes = {c.id: {slot.rpartition("_")[2] for slot in slots_of(truth(c))} for c in problem.clauses}
+        self.whole = {rule for rule, items in scopes.items() if len(items) == 1}
+        """The rules about one item only."""
         self.edges = {
             name: edge for name in self.names if name not in fixed and (edge := self._edge(name)) is not None
         }
@@ -92,24 +102,17 @@ class _Task:
         raise ConfigError(f"parameter {name!r} is an edge, but nothing is compared with it")
 
     def drawn(self) -> Params | None:
-        """All parameters but the edges; None where two items would be about the same row."""
+        """All parameters but the edges, drawn without looking at any rule."""
         params = dict(self.fixed)
         for name in self.names:
-            if name in params or name in self.edges:
-                continue
-            stem = self.tuner.stem(name)
-            values = self._values(stem)
-            if values is None:
-                params[name] = self._draw(stem, params)
-                continue
-            others = {value for other, value in params.items() if self.tuner.stem(other) == stem}
-            left = [value for value in values if value not in others]
-            if not left:
-                return None
-            params[name] = self.rng.choice(left)
+            if name not in params and name not in self.edges:
+                values = self.values(self.tuner.stem(name))
+                if values == []:
+                    return None
+                params[name] = self.rng.choice(values) if values else self._draw(name, params)
         return params
 
-    def _values(self, stem: str) -> list[Scalar] | None:
+    def values(self, stem: str) -> list[Scalar] | None:
         """The keys of a table, or the values of a column; None where the domain is a draw."""
         node = parsed(self.tuner.domain.params[stem])
         if isinstance(node, ast.Name) and node.id in self.tables:
@@ -119,8 +122,8 @@ class _Task:
             return sorted(column - {None}, key=str)
         return None
 
-    def _draw(self, stem: str, params: Params) -> Scalar:
-        domain = self.tuner.domain
+    def _draw(self, name: str, params: Params) -> Scalar:
+        domain, stem = self.tuner.domain, self.tuner.stem(name)
         known = {**domain.constants, **domain.lists, **params}
         drawing = Drawing(rng=self.rng, tables=self.tables, known=known)
         value: Scalar = self.tuner.blueprint.draws.draw(domain.params[stem])(drawing)
@@ -130,36 +133,71 @@ class _Task:
 
     def answers(self) -> Params | None:
         """Parameters under which there is an answer and each rule is the only one that some submission breaks."""
-        bounded = {name: self._clause_of(edge) for name, edge in self.edges.items()}
+        compiler, space = self.compiler, Model(self.problem, self.tables, self.compiler)
+        blocks = _blocks(self, space)
+        inside = {name for block in blocks for name in block.edges}
+        far = {name: edge for name, edge in self.edges.items() if name not in inside}
+        bounded = {next(c.id for c in self.problem.clauses if e in truth(c).walk()) for e in far.values()}
+        clauses = tuple(c for c in self.problem.clauses if c.id not in bounded)
+        free = self.problem.model_copy(update={"clauses": clauses})
         for _ in range(_TRIES):
-            params = self.drawn()
+            params = self._drawn_in_blocks(blocks)
             if params is None:
                 return None
-            free = self.problem.model_copy(
-                update={
-                    "params": params,
-                    "clauses": tuple(c for c in self.problem.clauses if c.id not in bounded.values()),
-                }
-            )
-            model = build_model(free, self.tables)
+            compiler.bind(params)
+            model = build_model(free.model_copy(update={"params": params}), self.tables, compiler=compiler)
             source = solutions(model, self.rng, Budget(_STEPS), searches_first=True)
             for values in islice(source, 1):
-                params = params | self._met(free, model.answer(values), params)
-                bound = self.problem.model_copy(update={"params": params})
-                if all_bind(bound, self.tables, model.answer(values), self.rng):
+                params = params | self._met(far, values)
+                if self._binds(compiler, params, model.answer(values)):
                     return params
         return None
 
-    def _clause_of(self, edge: ir.Cmp) -> str:
-        return next(c.id for c in self.problem.clauses if edge in c.expr.walk())
+    def _drawn_in_blocks(self, blocks: Sequence[_Block]) -> Params | None:
+        """All parameters but far edges, such that each block can keep its own rules and break each alone."""
+        params = dict(self.fixed)
+        keys = {name for block in blocks for name in block.keys}
+        for name in self.names:
+            if name not in params and name not in self.edges and name not in keys:
+                values = self.values(self.tuner.stem(name))
+                if values == []:
+                    return None
+                params[name] = self.rng.choice(values) if values else self._draw(name, params)
+        for block in blocks:
+            found = block.chosen(params, self.rng)
+            if found is None:
+                return None
+            params |= found
+        return params
 
-    def _met(self, problem: Problem, answer: Any, params: Params) -> Params:
-        """Bounds that ``answer`` just meets."""
-        model = build_model(problem, self.tables, clauses=False)
-        model.frame.slots[:] = model.values_of(answer) or []
-        found: Params = {}
-        for name, edge in self.edges.items():
-            value = model.compiler.compile(_other_side(edge, name))(model.frame)
+    def _binds(self, compiler: Compiler, params: Params, answer: Any) -> bool:
+        """Whether each rule is the only one broken by some submission: next to ``answer``, or found by search."""
+        compiler.bind(params)
+        bound = self.problem.model_copy(update={"params": params})
+        finder = Finder(bound, self.tables, answer, self.rng, compiler)
+        missing = [rule for rule in finder.rules if not finder.moves[rule]]
+        return len(missing) <= _SEARCHED and all(self._breaks(bound, rule) for rule in missing)
+
+    def _breaks(self, problem: Problem, rule: str) -> bool:
+        """Whether a search finds a submission that breaks ``rule`` and nothing else."""
+        clause = next(c for c in problem.clauses if c.id == rule)
+        for part in pieces(truth(clause), problem):
+            model = build_model(
+                problem, self.tables, without=rule, refused=(part,), compiler=self.compiler
+            )
+            try:
+                if next(Search(model).run(self.rng, Budget(_STEPS)), None) is not None:
+                    return True
+            except OutOfStepsError:
+                continue
+        return False
+
+    def _met(self, edges: Mapping[str, ir.Cmp], values: list[Any]) -> Params:
+        """Bounds that the answer with these slot values just meets."""
+        frame, found = self.compiler.frame(), Params()
+        frame.slots[:] = values
+        for name, edge in edges.items():
+            value = self.compiler.compile(_other_side(edge, name))(frame)
             found[name] = None if value is None else value + _slack(edge, name)
         return found
 
@@ -198,11 +236,108 @@ class _Task:
         return all(compiler.compile(other)(frame) != answer for other in weaker)
 
 
-def all_bind(problem: Problem, tables: Tables, answer: Any, rng: Random) -> bool:
-    """Whether each rule is the only one broken by some submission: next to ``answer``, or found by search."""
-    finder = Finder(problem, tables, answer, rng)
-    missing = [rule for rule in finder.rules if not finder.moves[rule]]
-    return all(next(finder.misses(rule, _STEPS), None) is not None for rule in missing)
+class _Rule(NamedTuple):
+    """What a clause says about one block."""
+
+    id: str
+    run: Closure
+    expr: ir.Node
+
+
+@dataclass
+class _Block:
+    """The slots of one item, the rules about them alone, and the parameters that only those rules read.
+
+    Its combinations of values are few enough to look at each, which says at once whether a choice of parameters
+    leaves one that keeps all its rules, and for each rule one that breaks it alone. Most choices fail there.
+    """
+
+    task: _Task
+    space: Model
+    scope: tuple[int, ...]
+    rules: list[_Rule]
+    keys: list[str]
+    edges: list[str]
+
+    def chosen(self, params: Params, rng: Random) -> Params | None:
+        """Keys and edges of this block; None if no keys tried will do."""
+        stems = {name: self.task.tuner.stem(name) for name in self.keys}
+        pools = []
+        for name in self.keys:
+            taken = {v for other, v in params.items() if self.task.tuner.stem(other) == stems[name]}
+            pools.append([v for v in self.task.values(stems[name]) or [] if v not in taken])
+        choices = list(islice(product(*pools), _CELLS))
+        rng.shuffle(choices)
+        for choice in choices:
+            own = dict(zip(self.keys, choice, strict=True))
+            edges = self._edges(params | own, rng)
+            if edges is not None:
+                return own | edges
+        return None
+
+    def _edges(self, params: Params, rng: Random) -> Params | None:
+        """Bounds under which every rule of the block matters; None if these keys allow none."""
+        frame, found = self.task.compiler.frame(), Params()
+        frame.params = dict(params)
+        bounded = {self._bounded(name).id: name for name in self.edges}
+        options = self._options(frame, [rule for rule in self.rules if rule.id not in bounded])
+        for name in self.edges:
+            edge, rule = self.task.edges[name], self._bounded(name)
+            measure = self.task.compiler.compile(_other_side(edge, name))
+            values = sorted({v for cell, broken in options if not broken and (v := self._at(frame, cell, measure)) is not None})
+            holds_below = (edge.fn in ("<=", "<")) == (edge.right == ir.Param(name=name))
+            values = values[:-1] if holds_below else values[1:]
+            if not values:
+                return None
+            found[name] = frame.params[name] = rng.choice(values) + _slack(edge, name)  # type: ignore[index]  # a dict
+            options = list(self._kept(frame, options, rule))
+        alone = {broken for _, broken in options}
+        return found if alone >= {"", *(rule.id for rule in self.rules if rule.id in self.task.whole)} else None
+
+    def _bounded(self, name: str) -> _Rule:
+        return next(rule for rule in self.rules if self.task.edges[name] in rule.expr.walk())
+
+    def _at(self, frame: Frame, cell: tuple[Any, ...], run: Closure) -> Any:
+        for i, value in zip(self.scope, cell, strict=True):
+            frame.slots[i] = value
+        return run(frame)
+
+    def _options(self, frame: Frame, rules: list[_Rule]) -> list[tuple[tuple[Any, ...], str]]:
+        """Combinations that break at most one of ``rules``, each with the one that it breaks."""
+        options = [(cell, "") for cell in product(*(self.space.domains[i] for i in self.scope))]
+        for rule in rules:
+            options = list(self._kept(frame, options, rule))
+        return options
+
+    def _kept(
+        self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _Rule
+    ) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for cell, broken in options:
+            if self._at(frame, cell, rule.run) is True:
+                yield cell, broken
+            elif not broken or broken == rule.id:
+                yield cell, rule.id
+
+
+def _blocks(task: _Task, space: Model) -> list[_Block]:
+    """The blocks whose values can be listed, in the order of their items."""
+    by_item: dict[str, list[int]] = {}
+    for i, slot in enumerate(task.problem.slots):
+        found = re.search(r"_(\d+)$", slot.name)
+        by_item.setdefault(found[1] if found else "", []).append(i)
+    blocks = []
+    parts = [(c.id, part) for c in task.problem.clauses for part in conjuncts(truth(c))]
+    for scope in by_item.values():
+        if prod(len(space.domains[i]) for i in scope) > _CELLS:
+            continue
+        own = [(name, part) for name, part in parts if set(space.scope_of(part)) <= set(scope)]
+        rest = {p for name, part in parts if (name, part) not in own for p in params_of(part)}
+        params = dict.fromkeys(p for _, part in own for p in sorted(params_of(part)) if p not in rest)
+        rules = [_Rule(name, task.compiler.compile(part), part) for name, part in own]
+        keys = [p for p in params if task.values(task.tuner.stem(p)) is not None and p not in task.fixed]
+        edges = [p for p in params if p in task.edges]
+        blocks.append(_Block(task, space, tuple(scope), rules, keys, edges))
+    return blocks
 
 
 def _params(problem: Problem) -> Iterator[str]:
@@ -277,5 +412,3 @@ def _one_best(query: ir.Query, compiler: Compiler) -> bool:
     best: Callable[..., Any] = max if query.order[0].descending else min
     return len(known) >= 2 and known.count(best(known)) == 1
 
-
-__all__ = ["Mapping", "Tuner", "all_bind"]
