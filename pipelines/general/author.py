@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
-from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -13,9 +11,10 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import derive, rng
 from envgen.core.types import Evidence, LineageStep
-from envgen.pipelines.general.blueprint import Blueprint, Hardened, Operator
+from envgen.pipelines.general.authoring.tasks import Tasks
+from envgen.pipelines.general.blueprint import Hardened, Operator
 from envgen.pipelines.general.density import density
-from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.prompt import prompt
 from envgen.pipelines.general.schema import public_rules, submit_schema
@@ -29,19 +28,11 @@ _EXACT_STEPS, _ROUGH_STEPS, _ROUGH_LEVEL = 100_000, 500, 9
 """Work spent on the density of a lineage step: exact where that is quick, else a sampled bound."""
 
 
-@runtime_checkable
-class Sibling(Protocol):
-    """A blueprint that can ask another question about the same rows with the same tools."""
-
-    def sibling(self, rng: Random, problem: Problem, tables: Tables) -> Problem | None:
-        """A task like ``problem`` of the same level over the same ``tables``, relations and access."""
-
-
 @dataclass(frozen=True)
 class _State:
     """A task on its way up."""
 
-    blueprint: Blueprint
+    tasks: Tasks
     domain: str
     seed: int
     level: int
@@ -65,13 +56,13 @@ class ProceduralAuthor:
         Raises:
             ConfigError: if the domain is unknown or has no such level.
         """
-        blueprint = load_blueprint(request.domain)
-        if request.level > blueprint.max_level:
+        tasks = load_tasks(request.domain)
+        if request.level > tasks.domain.max_level:
             raise ConfigError(
                 f"domain {request.domain!r} has no level {request.level}",
-                f"its highest is {blueprint.max_level}",
+                f"its highest is {tasks.domain.max_level}",
             )
-        state = _first(blueprint, request.domain, seed)
+        state = _first(tasks, request.domain, seed)
         if state is None:
             return NoDraft("rows", f"{_TRIES} draws of rows held no level-1 task")
         while state.level < request.level:
@@ -86,7 +77,7 @@ class ProceduralAuthor:
     def harden(self, draft: Draft) -> Draft | None:
         """The task one level up; None at the top, or if no operator applies."""
         state = _state(draft)
-        if state is None or state.level >= state.blueprint.max_level:
+        if state is None or state.level >= state.tasks.domain.max_level:
             return None
         harder = _step(state)
         return None if harder is None else self._compile(harder)
@@ -109,13 +100,10 @@ class ProceduralAuthor:
         state = _state(draft)
         if state is None:
             return None
-        for attempt in range(_TRIES):
-            rand = rng(seed, "reseed", attempt)
-            tables = state.blueprint.reseed(rand, state.problem, state.level)
-            bound = state.blueprint.rebind(state.problem, tables, rand)
-            if bound is not None:
-                return self._compile(_with_problem(state, bound, tables, seed))
-        return None
+        found = state.tasks.reseeded(state.problem, rng(seed, "reseed"))
+        if found is None:
+            return None
+        return self._compile(_with_problem(state, found.problem, found.tables, seed))
 
     def sibling(self, draft: Draft, seed: int) -> Draft | NoDraft:
         """Another task of the same level in the same environment (rows and tools), or why none."""
@@ -125,10 +113,7 @@ class ProceduralAuthor:
         stuck = NoDraft("tuning", "the rows allow no other question of the kind")
         for attempt in range(_SIBLING_TRIES):
             rand = rng(seed, "sibling", attempt)
-            if isinstance(state.blueprint, Sibling):
-                other = state.blueprint.sibling(rand, state.problem, state.tables)
-            else:
-                other = state.blueprint.rebind(state.problem, state.tables, rand)
+            other = state.tasks.sibling(state.problem, state.tables, rand)
             if other is None:
                 continue
             found = self._compile(_with_problem(state, other, state.tables, draft.seed))
@@ -140,12 +125,12 @@ class ProceduralAuthor:
     def _compile(self, state: _State) -> Draft:
         """All texts of a task."""
         problem = state.problem.model_copy(update={"id": _problem_id(state.problem)})
-        blueprint, tables = state.blueprint, state.tables
-        rendered = prompt(problem, blueprint.lexicon)
+        domain, tables = state.tasks.domain, state.tables
+        rendered = prompt(problem, state.tasks.lexicon)
         code = self._compiler.code(problem)
         rows = {name: [found[key] for key in sorted(found)] for name, found in tables.items()}
         environment = content_hash([code.tools, rendered.policy_text, rows])
-        environment_id = f"{blueprint.category}-{environment[:12]}"
+        environment_id = f"{domain.category}-{environment[:12]}"
         recipe: JsonValue = {
             "domain": state.domain,
             "level": state.level,
@@ -154,9 +139,9 @@ class ProceduralAuthor:
         }
         return Draft(
             environment_id=environment_id,
-            category=blueprint.category,
-            title=blueprint.title,
-            description=blueprint.description,
+            category=domain.category,
+            title=domain.title,
+            description=domain.description,
             relations=problem.relations,
             tables=tables,
             tools=code.specs,
@@ -164,8 +149,8 @@ class ProceduralAuthor:
             policy_text=rendered.policy_text,
             author=ProceduralAuthor.name,
             seed=state.seed,
-            licence=blueprint.licence,
-            sources=tuple(blueprint.sources),
+            licence=domain.licence,
+            sources=domain.sources,
             blueprint=recipe,
             task_id=_task_id(environment_id, problem),
             prompt=rendered.text,
@@ -180,13 +165,11 @@ class ProceduralAuthor:
         )
 
 
-def _first(blueprint: Blueprint, domain: str, seed: int) -> _State | None:
+def _first(tasks: Tasks, domain: str, seed: int) -> _State | None:
     for attempt in range(_TRIES):
-        rand = rng(seed, domain, 1, attempt)
-        tables = blueprint.tables(rand, 1)
-        problem = blueprint.problem(rand, tables)
-        if problem is not None:
-            return _State(blueprint, domain, seed, 1, problem, tables, attempts=attempt + 1)
+        found = tasks.first(rng(seed, domain, 1, attempt))
+        if found is not None:
+            return _State(tasks, domain, seed, 1, found.problem, found.tables, attempts=attempt + 1)
     return None
 
 
@@ -198,7 +181,7 @@ def _step(state: _State) -> _State | None:
         harder = operator.harden(state.problem, state.tables, rand)
         if harder is not None:
             return _State(
-                blueprint=state.blueprint,
+                tasks=state.tasks,
                 domain=state.domain,
                 seed=state.seed,
                 level=state.level + 1,
@@ -211,7 +194,7 @@ def _step(state: _State) -> _State | None:
 
 
 def _operators(state: _State) -> list[Operator]:
-    return [op for op in state.blueprint.operators if op.applies(state.level)]
+    return state.tasks.operators(state.level)
 
 
 def _lineage_step(operator: str, level: int, harder: Hardened) -> LineageStep:
@@ -227,7 +210,7 @@ def _state(draft: Draft) -> _State | None:
         return None
     domain = str(recipe["domain"])
     return _State(
-        blueprint=load_blueprint(domain),
+        tasks=load_tasks(domain),
         domain=domain,
         seed=draft.seed,
         level=draft.level,
@@ -244,7 +227,7 @@ def _with_problem(state: _State, problem: Problem, tables: Tables, seed: int) ->
         last = lineage[-1].model_copy(update={"problem_id": _problem_id(problem), "density": None})
         lineage = (*lineage[:-1], last)
     return _State(
-        blueprint=state.blueprint,
+        tasks=state.tasks,
         domain=state.domain,
         seed=seed,
         level=state.level,

@@ -144,7 +144,7 @@ class Lexicon:
 
 def outline(lexicon_id: str, rule: Clause | Equals | Optimise) -> str:
     """``Lexicon.outline`` by id, for comments in generated code; "" if the lexicon is not registered."""
-    return lexicon(lexicon_id).outline(rule) if lexicon_id in LEXICONS else ""
+    return lexicon(lexicon_id).outline(rule) if lexicon_id in LEXICONS or lexicon_id in _PAGES else ""
 
 
 def _refuse_ambiguous(lexicon_id: str, sentences: Mapping[str, Template], words: Words) -> None:
@@ -157,11 +157,10 @@ def _refuse_ambiguous(lexicon_id: str, sentences: Mapping[str, Template], words:
                     )
 
 
+_PAGES = ("meetings", "orders")
 _DOMAINS = "envgen.pipelines.general.domains"
 LEXICONS: dict[str, str] = {
     "trip": f"{_DOMAINS}.trip_lexicon:LEXICON",
-    "orders": f"{_DOMAINS}.orders_lexicon:LEXICON",
-    "meetings": f"{_DOMAINS}.meetings_lexicon:LEXICON",
 }
 """Lexicon id -> "module:attribute", loaded on first use."""
 
@@ -173,6 +172,10 @@ def lexicon(lexicon_id: str) -> Lexicon:
     Raises:
         ConfigError: if the id is unknown.
     """
+    if lexicon_id in _PAGES:
+        from envgen.pipelines.general.domains import load_tasks
+
+        return load_tasks(lexicon_id).lexicon
     if lexicon_id not in LEXICONS:
         near = ", ".join(get_close_matches(lexicon_id, LEXICONS)) or ", ".join(LEXICONS)
         raise ConfigError(f"unknown lexicon {lexicon_id!r}", f"did you mean: {near}")

@@ -36,6 +36,7 @@ from envgen.pipelines.general.wording import Fields, Words
 
 MOST_ITEMS = 8
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+_KINDS = ("clause", "policy", "goal", "effect")
 _VARIANT = re.compile(r"~\d+$")
 
 
@@ -103,6 +104,8 @@ class Blueprint:
             relation = self.relations.get(node.value.id)
             if relation is not None:
                 return relation.column(node.attr).type
+        if isinstance(node, ast.GeneratorExp):
+            return f"entity:{ast.unparse(node.generators[0].iter)}"
         return "int"
 
     def names(self, fields: Fields, structure: Structure | None = None) -> Names:
@@ -207,27 +210,37 @@ class Blueprint:
             earlier.get((key, _key(about))) or self._say(key, about, rng, earlier.values())
             for key, about in self._asked(scene, items)
         ]
-        replaced = {self.domain.phrases[s.phrase].instead_of for s in structure.said}
         added = [
             s if "n" not in s.fields else s._replace(fields={**s.fields, "n": items})
             for s in structure.said
             if s.phrase not in scene.asks
         ]
-        return self._arranged(grown, [s for s in asks if s.phrase not in replaced], added)
+        return self._arranged(grown, asks, added)
 
     def _asked(self, scene: Scene, items: int) -> Iterator[tuple[str, dict[str, JsonValue]]]:
         """The sentences of every task of a scene; those about one item stand together."""
-        about_one = [key for key in scene.asks if self.domain.phrases[key].about == "one"]
+        asks = {key: self.domain.phrases[key].about for key in scene.asks}
         for k in range(1, items + 1):
-            yield from ((key, {"k": k}) for key in about_one)
-        for key in scene.asks:
-            if key not in about_one:
-                yield key, {"n": items} if self.domain.phrases[key].about == "all" else {}
+            yield from ((key, {"k": k}) for key, about in asks.items() if about == "one")
+        for key, about in asks.items():
+            if about != "one" and self.domain.phrases[key].kind != "escalate":
+                yield key, {"n": items} if about == "all" else {}
 
     def _arranged(self, structure: Structure, asks: list[Said], added: list[Said]) -> Structure:
-        order = list(self.domain.phrases)
+        """``structure`` with these sentences: rules, then the goal, then effects, which name the policy's rules."""
+        order, rules = list(self.domain.phrases), self.domain.phrases
         added = sorted(added, key=lambda s: (order.index(s.phrase), _key(s.fields)))
-        return replace(structure, said=(*asks, *added))
+        replaced = {rules[s.phrase].instead_of for s in added}
+        said = [s for s in (*asks, *added) if s.phrase not in replaced]
+        words: list[JsonValue] = [word for s in said if (word := rules[s.phrase].word)]
+        said = [
+            s._replace(fields={**s.fields, "rules": words}) if self._names_rules(s.phrase) else s
+            for s in sorted(said, key=lambda s: _KINDS.index(rules[s.phrase].kind))
+        ]
+        return replace(structure, said=tuple(said))
+
+    def _names_rules(self, phrase: str) -> bool:
+        return "{rules:list}" in self.domain.phrases[phrase].texts[0]
 
     def _say(
         self, key: str, about: dict[str, JsonValue], rng: Random, earlier: Iterable[Said] = ()
@@ -239,7 +252,7 @@ class Blueprint:
             name: kept[name] if kept.get(name) in values and rng.random() < 0.5 else rng.choice(values)
             for name, values in rule.choose.items()
         }
-        return Said(key + _wording(len(rule.texts), rng), {**about, **chosen})
+        return Said(key + _wording(len(rule.texts), rng), {**about, **rule.fields, **chosen})
 
     def _drawn(self, text: str, rng: Random) -> Any:
         return self.draws.draw(text)(Drawing(rng=rng, tables={}, known=self._known(None)))
@@ -247,7 +260,17 @@ class Blueprint:
     def _known(self, structure: Structure | None) -> dict[str, Any]:
         """What draws may read besides rows."""
         found: dict[str, Any] = {**self.domain.constants, **self.domain.lists}
-        return found if structure is None else found | {**structure.fields, "n": structure.items}
+        if structure is None:
+            return found
+        words = [said for said in structure.said if self.domain.phrases[said.phrase].word]
+        return found | {
+            **structure.fields,
+            "n": structure.items,
+            "scene": structure.scene,
+            "rules": len(words),
+            "said": structure.says,
+            "trait": lambda name: name in structure.traits,
+        }
 
     # --- steps --------------------------------------------------------------------------------------
 
@@ -263,15 +286,40 @@ class Blueprint:
         """``structure`` one step harder; None where the step doesn't apply."""
         if not constant(step.when, self.names(structure.fields, structure)):
             return None
-        if step.scene is not None:
-            return self.begin(step.scene, rng, structure)
         harder: Structure | None = structure
+        if step.scene is not None:
+            harder = self.begin(step.scene, rng, structure)
+            harder = self._carried(structure, harder) if step.keep else harder
         if step.grow:
             harder = self._grown(structure, step, rng)
-        if harder is not None and step.trait:
-            added = harder.traits | {step.trait}
-            harder = None if step.trait in harder.traits else replace(harder, traits=added)
-        return self._added(harder, phrase, rng) if harder is not None and phrase else harder
+        if step.trait:
+            known = step.trait in structure.traits
+            harder = None if known else replace(structure, traits=structure.traits | {step.trait})
+        if step.set:
+            harder = self._set(structure, step.set)
+        for key in (phrase, *step.together) if phrase else step.together:
+            harder = None if harder is None else self._added(harder, key, rng)
+        return harder
+
+    def _carried(self, before: Structure, fresh: Structure) -> Structure:
+        """``fresh`` with the traits, the added sentences and the fields of the one before it."""
+        old, new = self.scene(before).asks, self.scene(fresh).asks
+        fields = {name: value for s in before.said if s.phrase in old for name, value in s.fields.items()}
+        asks = [
+            s._replace(fields={name: fields.get(name, value) for name, value in s.fields.items()})
+            for s in fresh.said
+            if s.phrase in new
+        ]
+        added = [s for s in before.said if s.phrase not in old]
+        return self._arranged(replace(fresh, traits=before.traits), asks, added)
+
+    def _set(self, structure: Structure, values: Mapping[str, JsonValue]) -> Structure | None:
+        """``structure`` with these fields of its sentences; None if no sentence changes."""
+        said = tuple(
+            s._replace(fields={**s.fields, **{n: v for n, v in values.items() if n in s.fields}})
+            for s in structure.said
+        )
+        return None if said == structure.said else replace(structure, said=said)
 
     def _grown(self, structure: Structure, step: Step, rng: Random) -> Structure | None:
         if structure.items == self.scene(structure).most:
@@ -302,7 +350,7 @@ class Blueprint:
         places = [a for a in _places(rule, structure.items) if not any(_at(s) == a for s in own)]
         if not places:
             return None
-        asks = [s for s in structure.said if s.phrase in scene.asks and s.phrase != rule.instead_of]
+        asks = [s for s in structure.said if s.phrase in scene.asks]
         return self._arranged(structure, asks, [*added, self._say(phrase, rng.choice(places), rng)])
 
     def other(self, structure: Structure, rng: Random) -> Structure:
@@ -329,7 +377,7 @@ class Blueprint:
                 goal = lexicon.goal(said.key, **said.fields)
             elif kind == "effect":
                 effects.append(lexicon.clause(said.key, **said.fields))
-            elif kind != "escalate":
+            else:
                 clauses.append(lexicon.clause(said.key, **said.fields))
         shape = "B" if goal else "C" if effects else "E" if _scheduled(frame) else "A"
         return Problem(
@@ -397,7 +445,8 @@ class Blueprint:
         types = {
             arg: f"entity:{kind.partition('.')[0]}" if "." in kind else kind for arg, kind in args.items()
         }
-        inside = replace(names, args=types)
+        fields = {name: value for name, value in names.fields.items() if name not in types}
+        inside = replace(names, args=types, fields=fields)
         sets: dict[str, dict[str, Any]] = {}
         for target, text in tool.sets.items():
             argument, _, column = target.partition(".")
@@ -438,6 +487,7 @@ class Blueprint:
             title=domain.title,
             openings=dict(self._openings()),
             frame=self._frame,
+            reach=self._reach,
             phrases=phrases,
             words=Words(nouns=domain.nouns, slots=domain.slots),
             units=domain.units,
@@ -455,8 +505,11 @@ class Blueprint:
 
     def _build(self, key: str, fields: Fields) -> Any:
         """What the phrase ``key`` means with ``fields``."""
-        rule = self.domain.phrases[key]
-        names = self.names(fields)
+        rule, names = self.domain.phrases[key], self._phrase_names(fields)
+        if rule.allows is not None:
+            names = replace(names, macros={**names.macros, "allows": (("row",), rule.allows)})
+        if rule.kind == "escalate":
+            return expression(rule.means, names)
         if rule.kind == "goal":
             query = read_rule(rule.means, names)
             if not isinstance(query, Typed) or not isinstance(query.expr, ir.Query):
@@ -471,6 +524,34 @@ class Blueprint:
             guard=None if rule.guard is None else expression(rule.guard, names),
             source="policy" if rule.kind == "policy" else "prompt",
             text_key=key,
+        )
+
+    def _phrase_names(self, fields: Fields) -> Names:
+        """The names in a phrase's rule: ``allowed(row)`` is what the policy rules that it names say together."""
+        names, said = self.names(fields), fields.get("rules", [])
+        if not isinstance(said, list):
+            raise ConfigError(f"no list of rules: {said!r}")
+        by_word = {rule.word: rule.allows for rule in self.domain.phrases.values() if rule.word}
+        allows = [by_word[str(word)] for word in said]
+        text = " and ".join(f"({condition})" for condition in allows) or "True"
+        return replace(names, macros={**names.macros, "allowed": (("row",), text)})
+
+    def _reach(self, fields: Fields, effects: tuple[Clause, ...]) -> ir.Reach:
+        """The goal of a workflow: its write set is the union of what its effects may change."""
+        name = str(fields["opening"]).partition("~")[0].partition("-")[0]
+        scene, cells = self.domain.scenes[name], []
+        for effect in effects:
+            for may in self.domain.phrases[_VARIANT.sub("", effect.text_key)].may:
+                rows = expression(may.rows, self._phrase_names(effect.fields))
+                cells.append(ir.WriteSet(relation=rows.relation, rows=rows, columns=may.columns))
+        escalate = next((k for k in scene.asks if self.domain.phrases[k].kind == "escalate"), None)
+        calls = {"effects": len(effects)}
+        return ir.Reach(
+            effects=effects,
+            write_set=tuple(cells),
+            escalate_when=None if escalate is None else self._build(escalate, {}),
+            escalate_text_key=escalate,
+            max_calls=constant(scene.calls, self.names({**fields, **calls})),
         )
 
     def _frame(self, fields: Fields) -> Frame:
@@ -521,30 +602,22 @@ class Blueprint:
 
     def draw_tables(self, structure: Structure, rng: Random) -> Tables:
         """Rows for a task of this structure; their numbers depend on nothing else."""
-        scene, names = self.scene(structure), self.names(structure.fields, structure)
-        known = self._known(structure)
+        scene, known = self.scene(structure), self._known(structure)
         tables: Tables = {}
         for name in self.domain.tables:
             if name not in scene.tables:
                 continue
             table, kept = self.domain.tables[name], scene.columns.get(name)
-            rows = scene.rows.get(name, table.rows)
             columns = {
                 column: scene.draws.get(f"{name}.{column}", draw.draw)
                 for column, draw in table.columns.items()
                 if kept is None or column in kept or column.startswith("_")
             }
+            rows = scene.rows.get(name, table.rows)
             tables[name] = draw_table(
-                self.draws, name, tables, known, rng, rows=_decided(rows, names), columns=columns
+                self.draws, name, tables, known, rng, rows=rows, columns=columns
             )
         return tables
-
-
-def _decided(text: str, names: Names) -> str:
-    """The number of rows as a draw: what ``said`` and ``trait`` decide is decided here."""
-    if "said(" not in text and "trait(" not in text:
-        return text
-    return str(constant(text, names))
 
 
 def _arguments(signature: str) -> tuple[str, ...]:

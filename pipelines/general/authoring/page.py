@@ -94,7 +94,7 @@ class ColumnDraw(Record):
     def _from_line(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        found = _COLUMN.fullmatch(value)
+        found = _COLUMN.fullmatch(" ".join(value.split()))
         if found is None:
             raise ValueError("a column is written 'TYPE = DRAW', 'TYPE UNIT = DRAW' or 'TYPE? = DRAW'")
         return {
@@ -159,13 +159,20 @@ class PhraseRule(Record):
     """How often a task may have it."""
     choose: dict[Ident, tuple[Choice, ...]] = {}
     """Further fields of the sentence, drawn when it is added."""
+    fields: dict[Ident, Choice] = {}
+    """Further fields that have these values until a step sets them."""
     family: Ident | None = None
     instead_of: Ident | None = None
     """A phrase of the scene that gives way to this one."""
     may: tuple[MayChange, ...] = ()
     """Of an effect: the cells that it may change."""
-    word: Sentence | None = None
-    """How effects and the escalation name a policy rule."""
+    rows: tuple[Annotated[int, Field(ge=1, le=50)], Annotated[int, Field(ge=1, le=50)]] = (1, 8)
+    """Of an effect: how many rows it is about, at least and at most."""
+    word: Value | None = None
+    """Of a policy rule: how effects name it in their field ``rules``."""
+    allows: Code | None = None
+    """Of a policy rule with a word: when it lets an effect have ``row``. Its own ``means`` says ``allows(x)``; an
+    effect says ``allowed(x)`` for all the rules that it names."""
 
 
 class MayChange(Record):
@@ -208,6 +215,8 @@ class Scene(Record):
     """Whether the answer is a list of items rather than an object."""
     facts: dict[Ident, Code] = {}
     """Constants of each item in the answer."""
+    calls: Code = "2 * effects"
+    """Of a workflow: the number of write calls that a random walk may make."""
     answer: Code | None = None
     """Of a question: a condition on ``answer`` that makes it fair."""
 
@@ -225,6 +234,12 @@ class Step(Record):
     """Adds one of these phrases."""
     once: Words = ()
     """Adds one of these phrases unless the task has one already."""
+    together: Words = ()
+    """Adds all of these phrases."""
+    keep: bool = False
+    """Whether what earlier steps added stays in the new scene."""
+    set: dict[Ident, Choice] = {}
+    """Sets these fields of sentences."""
     trait: Ident | None = None
     """Switches this trait on."""
     when: Code = "True"
@@ -253,7 +268,7 @@ class Domain(Record):
     phrases: Annotated[dict[Ident, PhraseRule], Field(max_length=64)]
     scenes: Annotated[dict[Ident, Scene], Field(min_length=1, max_length=16)]
     steps: Annotated[tuple[Step, ...], Field(max_length=64)]
-    nouns: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Value] = {}
+    nouns: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence] = {}
     slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Sentence] = {}
     """Slot -> how sentences and notes name it."""
     units: dict[Ident, Sentence] = {}

@@ -148,6 +148,9 @@ class _Compiler:
 
     def _call(self, node: ast.Call) -> tuple[Draw, str]:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in ("said", "trait") and len(node.args) == 1:
+            asked = self.compile(node.args[0])[0]
+            return lambda d: _known(d, name)(asked(d)), ""
         if node.keywords or name not in _DRAWS:
             raise ConfigError(f"unknown draw {ast.unparse(node.func)!r}", f"known: {', '.join(_DRAWS)}")
         run, least, most = _DRAWS[name]
@@ -252,6 +255,24 @@ def _gap(d: Drawing, key: str, low: int, high: int, step: int, length: int, owne
     raise NoRoomError
 
 
+def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
+    """The same few of the values for every row."""
+    if key not in d.pools:
+        d.pools[key] = d.rng.sample(list(values), count)
+    return d.pools[key]
+
+
+def _once(d: Drawing, key: str, value: Any) -> Any:
+    """The value that the first row drew."""
+    return d.pools.setdefault(key, [value])[0]
+
+
+def _entries(d: Drawing, key: str, name: str) -> Sequence[str]:
+    """The list of that name."""
+    found: Sequence[str] = _known(d, name)
+    return found
+
+
 def _pairs(d: Drawing, key: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
     return [f"{a} {b}" for a in left for b in right]
 
@@ -279,6 +300,10 @@ _DRAWS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
     "code": (_code, 2, 2),
     "person": (_person, 1, 1),
     "gap": (_gap, 5, 5),
+    "few": (_few, 2, 2),
+    "once": (_once, 1, 1),
+    "entries": (_entries, 1, 1),
+    "join": (lambda d, key, *parts: " ".join(parts), 2, 3),
     "pairs": (_pairs, 2, 2),
     "day": (_day, 2, 2),
     "days": (_days, 2, 2),

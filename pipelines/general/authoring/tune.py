@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice, product
 from math import prod
 from random import Random
@@ -21,7 +22,8 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Scalar
 from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
 from envgen.pipelines.general.authoring.rows import Drawing
-from envgen.pipelines.general.authoring.rules import parsed
+from envgen.pipelines.general.authoring.rules import expression, parsed
+from envgen.pipelines.general.authoring.workflows import Workflow
 from envgen.pipelines.general.evaluator import Closure, Compiler, Frame
 from envgen.pipelines.general.model import Model, build_model
 from envgen.pipelines.general.near_misses import Finder, pieces
@@ -49,9 +51,18 @@ class Tuner:
         self.blueprint = blueprint
         self.domain = blueprint.domain
 
+    @cache  # noqa: B019  # lives as long as the domain
+    def rows(self, stem: str) -> ir.Query:
+        """The rows whose keys the parameter may be, where its domain is a query."""
+        blueprint = self.blueprint
+        query = expression(self.domain.params[stem], blueprint.names({}))
+        assert isinstance(query, ir.Query)
+        return query
+
     def tune(
-        self, problem: Problem, structure: Structure, tables: Tables, rng: Random, *, fixed: Params | None = None
-    ) -> Problem | None:
+        self, problem: Problem, structure: Structure, tables: Tables, rng: Random, *,
+        fixed: Params | None = None, escalated: bool = False,
+    ) -> Problem | None:  # fmt: skip
         """``problem`` with parameters for ``tables``; None if none of those tried will do.
 
         Args:
@@ -60,9 +71,13 @@ class Tuner:
             tables: the rows.
             rng: the source of chance.
             fixed: parameters that must keep these values.
+            escalated: of a workflow: whether the request must be escalated.
         """
-        task = _Task(self, problem, structure, tables, rng, dict(fixed or {}))
-        params = task.question() if isinstance(problem.goal, ir.Equals) else task.answers()
+        task = OpenTask(self, problem, structure, tables, rng, dict(fixed or {}))
+        if isinstance(problem.goal, ir.Reach):
+            params = Workflow(task).params(escalated=escalated)
+        else:
+            params = task.question() if isinstance(problem.goal, ir.Equals) else task.answers()
         return None if params is None else problem.model_copy(update={"params": params})
 
     def stem(self, name: str) -> str:
@@ -75,7 +90,7 @@ class Tuner:
         return name
 
 
-class _Task:
+class OpenTask:
     """One problem over given rows, its parameters open."""
 
     def __init__(
@@ -84,7 +99,12 @@ class _Task:
         self.tuner, self.problem, self.structure = tuner, problem, structure
         self.tables, self.rng, self.fixed = tables, rng, fixed
         self.compiler = Compiler(problem, tables, params="free")
-        self.names = list(dict.fromkeys(_params(problem)))
+        self.built: dict[ir.Node, ir.Node] = {}
+        """Expressions that tuning made up, each once, so that each is compiled once."""
+        order = list(tuner.domain.params)
+        names = dict.fromkeys(node.name for node in nodes_of(problem) if isinstance(node, ir.Param))
+        self.names = sorted(names, key=lambda name: order.index(tuner.stem(name)))
+        """The problem's parameters, in the order of the page: later ones may depend on earlier ones."""
         scopes = {c.id: {slot.rpartition("_")[2] for slot in slots_of(truth(c))} for c in problem.clauses}
         self.whole = {rule for rule, items in scopes.items() if len(items) == 1}
         """The rules about one item only."""
@@ -94,9 +114,9 @@ class _Task:
 
     def _edge(self, name: str) -> ir.Cmp | None:
         """The comparison that bounds something by the parameter, where its domain is ``edge``."""
-        if self.tuner.domain.params[self.tuner.stem(name)] != "edge":
+        if not self.tuner.domain.params[self.tuner.stem(name)].startswith("edge"):
             return None
-        for node in _nodes(self.problem):
+        for node in nodes_of(self.problem):
             if isinstance(node, ir.Cmp) and ir.Param(name=name) in (node.left, node.right):
                 return node
         raise ConfigError(f"parameter {name!r} is an edge, but nothing is compared with it")
@@ -106,23 +126,28 @@ class _Task:
         params = dict(self.fixed)
         for name in self.names:
             if name not in params and name not in self.edges:
-                values = self.values(self.tuner.stem(name))
+                values = self.values(self.tuner.stem(name), params)
                 if values == []:
                     return None
-                params[name] = self.rng.choice(values) if values else self._draw(name, params)
+                params[name] = self.rng.choice(values) if values else self.draw(name, params)
         return params
 
-    def values(self, stem: str) -> list[Scalar] | None:
-        """The keys of a table, or the values of a column; None where the domain is a draw."""
+    def values(self, stem: str, params: Params | None = None) -> list[Scalar] | None:
+        """What a parameter may be: keys of a table or of some rows, or values of a column; None for a draw."""
         node = parsed(self.tuner.domain.params[stem])
         if isinstance(node, ast.Name) and node.id in self.tables:
             return sorted(self.tables[node.id])
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.tables:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             column = {row[node.attr] for row in self.tables[node.value.id].values()}
             return sorted(column - {None}, key=str)
+        if isinstance(node, ast.GeneratorExp):
+            frame = self.compiler.frame()
+            frame.params = params or {}
+            return list(self.compiler.compile(self.tuner.rows(stem))(frame))
         return None
 
-    def _draw(self, name: str, params: Params) -> Scalar:
+    def draw(self, name: str, params: Params) -> Scalar:
+        """A value of a parameter whose domain is a draw; earlier parameters may stand in it."""
         domain, stem = self.tuner.domain, self.tuner.stem(name)
         known = {**domain.constants, **domain.lists, **params}
         drawing = Drawing(rng=self.rng, tables=self.tables, known=known)
@@ -159,10 +184,10 @@ class _Task:
         keys = {name for block in blocks for name in block.keys}
         for name in self.names:
             if name not in params and name not in self.edges and name not in keys:
-                values = self.values(self.tuner.stem(name))
+                values = self.values(self.tuner.stem(name), params)
                 if values == []:
                     return None
-                params[name] = self.rng.choice(values) if values else self._draw(name, params)
+                params[name] = self.rng.choice(values) if values else self.draw(name, params)
         for block in blocks:
             found = block.chosen(params, self.rng)
             if found is None:
@@ -197,8 +222,8 @@ class _Task:
         frame, found = self.compiler.frame(), Params()
         frame.slots[:] = values
         for name, edge in edges.items():
-            value = self.compiler.compile(_other_side(edge, name))(frame)
-            found[name] = None if value is None else value + _slack(edge, name)
+            value = self.compiler.compile(other_side(edge, name))(frame)
+            found[name] = None if value is None else value + slack(edge, name)
         return found
 
     # --- questions about rows ------------------------------------------------------------------------
@@ -222,7 +247,7 @@ class _Task:
         """For each edge the value of some row on the other side of its comparison."""
         found: Params = {}
         for name, edge in self.edges.items():
-            other = _other_side(edge, name)
+            other = other_side(edge, name)
             assert isinstance(other, ir.Get)
             column = {row[other.column] for row in self.tables[other.relation].values()} - {None}
             found[name] = self.rng.choice(sorted(column, key=str)) if column else None
@@ -231,7 +256,7 @@ class _Task:
     def _fair(self, compiler: Compiler, query: ir.Query, weaker: list[ir.Query]) -> bool:
         frame = compiler.frame()
         answer = compiler.compile(query)(frame)
-        if answer is None or not all(_one_best(q, compiler) for q in query.walk() if isinstance(q, ir.Query)):
+        if answer is None or not all(one_best(q, compiler) for q in query.walk() if isinstance(q, ir.Query)):
             return False
         return all(compiler.compile(other)(frame) != answer for other in weaker)
 
@@ -252,7 +277,7 @@ class _Block:
     leaves one that keeps all its rules, and for each rule one that breaks it alone. Most choices fail there.
     """
 
-    task: _Task
+    task: OpenTask
     space: Model
     scope: tuple[int, ...]
     rules: list[_Rule]
@@ -283,13 +308,13 @@ class _Block:
         options = self._options(frame, [rule for rule in self.rules if rule.id not in bounded])
         for name in self.edges:
             edge, rule = self.task.edges[name], self._bounded(name)
-            measure = self.task.compiler.compile(_other_side(edge, name))
+            measure = self.task.compiler.compile(other_side(edge, name))
             values = sorted({v for cell, broken in options if not broken and (v := self._at(frame, cell, measure)) is not None})
             holds_below = (edge.fn in ("<=", "<")) == (edge.right == ir.Param(name=name))
             values = values[:-1] if holds_below else values[1:]
             if not values:
                 return None
-            found[name] = frame.params[name] = rng.choice(values) + _slack(edge, name)  # type: ignore[index]  # a dict
+            found[name] = frame.params[name] = rng.choice(values) + slack(edge, name)  # type: ignore[index]  # a dict
             options = list(self._kept(frame, options, rule))
         alone = {broken for _, broken in options}
         return found if alone >= {"", *(rule.id for rule in self.rules if rule.id in self.task.whole)} else None
@@ -319,7 +344,7 @@ class _Block:
                 yield cell, rule.id
 
 
-def _blocks(task: _Task, space: Model) -> list[_Block]:
+def _blocks(task: OpenTask, space: Model) -> list[_Block]:
     """The blocks whose values can be listed, in the order of their items."""
     by_item: dict[str, list[int]] = {}
     for i, slot in enumerate(task.problem.slots):
@@ -340,11 +365,8 @@ def _blocks(task: _Task, space: Model) -> list[_Block]:
     return blocks
 
 
-def _params(problem: Problem) -> Iterator[str]:
-    return (node.name for node in _nodes(problem) if isinstance(node, ir.Param))
-
-
-def _nodes(problem: Problem) -> Iterator[ir.Node]:
+def nodes_of(problem: Problem) -> Iterator[ir.Node]:
+    """Every expression of a problem's rules, goal and slots."""
     goal = problem.goal
     roots: list[ir.Node] = []
     if isinstance(goal, ir.Reach):
@@ -358,11 +380,12 @@ def _nodes(problem: Problem) -> Iterator[ir.Node]:
     return (node for root in roots for node in root.walk())
 
 
-def _other_side(edge: ir.Cmp, name: str) -> ir.Node:
+def other_side(edge: ir.Cmp, name: str) -> ir.Node:
+    """What the parameter is compared with."""
     return edge.right if edge.left == ir.Param(name=name) else edge.left
 
 
-def _slack(edge: ir.Cmp, name: str) -> int:
+def slack(edge: ir.Cmp, name: str) -> int:
     """What a strict bound has to add to be met."""
     if edge.fn not in ("<", ">"):
         return 0
@@ -401,13 +424,19 @@ def _replaced(part: ir.Node, old: ir.Query, new: ir.Query) -> ir.Node:
     return part.model_copy(update=changes)
 
 
-def _one_best(query: ir.Query, compiler: Compiler) -> bool:
+def least_edge(text: str) -> int:
+    """The least value of a parameter whose domain is ``edge(least)``."""
+    node = parsed(text)
+    return int(ast.unparse(node.args[0])) if isinstance(node, ast.Call) and node.args else -(10**12)
+
+
+def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) -> bool:
     """Whether a query for the best row has one: two rows or more, none as good as the first."""
     if query.limit != 1 or not query.order:
         return True
     by = query.order[0].by
     every = query.model_copy(update={"limit": None, "order": (), "select": by})
-    values = compiler.compile(every)(compiler.frame())
+    values = compiler.compile(every)(frame or compiler.frame())
     known = [value for value in values or () if value is not None]
     best: Callable[..., Any] = max if query.order[0].descending else min
     return len(known) >= 2 and known.count(best(known)) == 1

@@ -1,0 +1,110 @@
+"""Tasks of a domain: the first, harder ones, re-seeded ones and siblings, each a problem with its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from random import Random
+
+from envgen.core.ir import Problem, Reach
+from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
+from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.tune import Tuner
+from envgen.pipelines.general.blueprint import Hardened, Operator
+from envgen.pipelines.general.rewrite import params_of
+from envgen.pipelines.general.tables import Tables
+
+_DRAWS = 60
+"""Rows drawn for one structure before it is given up."""
+_CHOICES = 8
+"""Ways to take one step, and questions tried for a sibling."""
+_WITH_SIBLING = 12
+"""Draws looked at for rows on which a workflow has a sibling."""
+_ESCALATED_SHARE = 0.15
+"""Share of re-seeded requests that must be escalated."""
+
+
+class Tasks:
+    """Makes the tasks of one domain. All methods are functions of their arguments, chance included."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self.blueprint = Blueprint(domain)
+        self.tuner = Tuner(self.blueprint)
+        self.lexicon = self.blueprint.lexicon
+
+    def first(self, rng: Random) -> Hardened | None:
+        """A task of level 1; None if no rows drawn hold one."""
+        return self._over_rows(self.blueprint.begin(self.domain.start, rng), rng)
+
+    def operators(self, level: int) -> list[Operator]:
+        """The ways up from ``level``."""
+        return [
+            Operator(name, partial(self._stepped, lambda s, r, step=step, phrase=phrase: self.blueprint.stepped(s, step, phrase, r)))  # type: ignore[misc]  # bound now
+            for name, step, phrase in self.blueprint.steps(level)
+        ]
+
+    def _stepped(
+        self,
+        change: Callable[[Structure, Random], Structure | None],
+        problem: Problem,
+        tables: Tables,
+        rng: Random,
+    ) -> Hardened | None:
+        before = self.blueprint.structure_of(problem)
+        for _ in range(_CHOICES):
+            structure = change(before, rng)
+            if structure is None:
+                return None
+            found = self._over_rows(structure, rng)
+            if found is not None:
+                return found
+        return None
+
+    def reseeded(self, problem: Problem, rng: Random) -> Hardened | None:
+        """``problem`` over new rows of the same sizes and distributions, its parameters re-tuned."""
+        structure = self.blueprint.structure_of(problem)
+        goal = problem.goal
+        may_escalate = isinstance(goal, Reach) and goal.escalate_when is not None
+        escalated = may_escalate and rng.random() < _ESCALATED_SHARE
+        return next(self._draws(structure, problem, rng, escalated=escalated), None)
+
+    def _over_rows(self, structure: Structure, rng: Random) -> Hardened | None:
+        """A task over rows that allow a sibling, if some of the first draws do."""
+        first = None
+        for found in islice(self._draws(structure, self.blueprint.problem(structure), rng), _WITH_SIBLING):
+            first = first or found
+            if not isinstance(found.problem.goal, Reach):
+                break
+            if self.sibling(found.problem, found.tables, rng) is not None:
+                return found
+        return first
+
+    def _draws(
+        self, structure: Structure, problem: Problem, rng: Random, *, escalated: bool = False
+    ) -> Iterator[Hardened]:
+        for _ in range(_DRAWS):
+            tables = self.blueprint.draw_tables(structure, rng)
+            bound = self.tuner.tune(problem, structure, tables, rng, escalated=escalated)
+            if bound is not None:
+                yield Hardened(bound, tables)
+
+    def sibling(self, problem: Problem, tables: Tables, rng: Random) -> Problem | None:
+        """Another question about the same rows, with the same tools and policy; None if there is none."""
+        structure = self.blueprint.structure_of(problem)
+        for _ in range(_CHOICES):
+            other = self.blueprint.problem(self.blueprint.other(structure, rng))
+            if other.access != problem.access:
+                continue
+            fixed = {name: problem.params[name] for name in self._of_policy(problem)}
+            found = self.tuner.tune(other, structure, tables, rng, fixed=fixed)
+            if found is not None and found != problem.model_copy(update={"id": found.id}):
+                return found
+        return None
+
+    def _of_policy(self, problem: Problem) -> set[str]:
+        """Parameters that the policy states, and the day on which it is read."""
+        clauses = [clause for clause in problem.clauses if clause.source == "policy"]
+        stated = {name for clause in clauses for name in params_of(clause.expr)}
+        return stated | ({"today"} & set(problem.params))
