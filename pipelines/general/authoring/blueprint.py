@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import combinations
 from random import Random
 from typing import Any, NamedTuple
@@ -147,6 +147,14 @@ class Blueprint:
         loop = node.generators[0].iter if isinstance(node, ast.GeneratorExp) else node
         return f"entity:{ast.unparse(loop)}"
 
+    @cache  # noqa: B019  # lives as long as the domain
+    def rows(self, text: str) -> ir.Query:
+        """The rows that a text such as ``(o for o in orders if ...)`` gives, compiled once."""
+        found = expression(text, self.names({}))
+        if not isinstance(found, ir.Query):
+            raise ConfigError(f"{text!r} gives no rows")
+        return found
+
     # --- structures ---------------------------------------------------------------------------------
 
     def scene(self, structure: Structure) -> Scene:
@@ -205,7 +213,10 @@ class Blueprint:
                 if at not in fields:
                     fields[at] = kept[at] if at in kept else self._drawn(text, rng)
         grown = replace(structure, items=items, fields=fields)
-        earlier = {(s.phrase, _key(s.fields)): s for s in (*structure.said, *(before.said if before else ()))}
+        earlier = {
+            (s.phrase, _key(s.fields)): s
+            for s in (*structure.said, *(before.said if before else ()))
+        }
         asks = [
             earlier.get((key, _key(about))) or self._say(key, about, rng, earlier.values())
             for key, about in self._asked(scene, items)
@@ -249,7 +260,9 @@ class Blueprint:
         rule = self.domain.phrases[key]
         kept = {name: value for said in earlier for name, value in said.fields.items()}
         chosen = {
-            name: kept[name] if kept.get(name) in values and rng.random() < 0.5 else rng.choice(values)
+            name: kept[name]
+            if kept.get(name) in values and rng.random() < 0.5
+            else rng.choice(values)
             for name, values in rule.choose.items()
         }
         return Said(key + _wording(len(rule.texts), rng), {**about, **rule.fields, **chosen})
@@ -282,7 +295,9 @@ class Blueprint:
                 found += [(f"add_{key}", step, key) for key in step.add] or [(step.name, step, "")]
         return found
 
-    def stepped(self, structure: Structure, step: Step, phrase: str, rng: Random) -> Structure | None:
+    def stepped(
+        self, structure: Structure, step: Step, phrase: str, rng: Random
+    ) -> Structure | None:
         """``structure`` one step harder; None where the step doesn't apply."""
         if not constant(step.when, self.names(structure.fields, structure)):
             return None
@@ -304,7 +319,9 @@ class Blueprint:
     def _carried(self, before: Structure, fresh: Structure) -> Structure:
         """``fresh`` with the traits, the added sentences and the fields of the one before it."""
         old, new = self.scene(before).asks, self.scene(fresh).asks
-        fields = {name: value for s in before.said if s.phrase in old for name, value in s.fields.items()}
+        fields = {
+            name: value for s in before.said if s.phrase in old for name, value in s.fields.items()
+        }
         asks = [
             s._replace(fields={name: fields.get(name, value) for name, value in s.fields.items()})
             for s in fresh.said
@@ -381,7 +398,9 @@ class Blueprint:
                 clauses.append(lexicon.clause(said.key, **said.fields))
         shape = "B" if goal else "C" if effects else "E" if _scheduled(frame) else "A"
         return Problem(
-            id="-".join([self.domain.id, structure.scene, *(s.phrase for s in structure.said)])[:200],
+            id="-".join([self.domain.id, structure.scene, *(s.phrase for s in structure.said)])[
+                :200
+            ],
             shape=shape,  # type: ignore[arg-type]  # one of the letters
             relations=self.tables_of(structure),
             access=self.access_of(structure),
@@ -443,7 +462,8 @@ class Blueprint:
 
     def _write(self, tool: Tool, name: str, args: dict[str, str], names: Names) -> Access:
         types = {
-            arg: f"entity:{kind.partition('.')[0]}" if "." in kind else kind for arg, kind in args.items()
+            arg: f"entity:{kind.partition('.')[0]}" if "." in kind else kind
+            for arg, kind in args.items()
         }
         fields = {name: value for name, value in names.fields.items() if name not in types}
         inside = replace(names, args=types, fields=fields)
@@ -462,7 +482,12 @@ class Blueprint:
                 for need in tool.needs
             ),
             effects=tuple(
-                ir.Write(kind="update", relation=types[a].partition(":")[2], key=ir.Arg(name=a), set=cells)
+                ir.Write(
+                    kind="update",
+                    relation=types[a].partition(":")[2],
+                    key=ir.Arg(name=a),
+                    set=cells,
+                )
                 for a, cells in sets.items()
             ),
         )
@@ -513,7 +538,9 @@ class Blueprint:
         if rule.kind == "goal":
             query = read_rule(rule.means, names)
             if not isinstance(query, Typed) or not isinstance(query.expr, ir.Query):
-                raise ConfigError(f"phrase {key!r}: a goal asks for rows, or for a number from rows")
+                raise ConfigError(
+                    f"phrase {key!r}: a goal asks for rows, or for a number from rows"
+                )
             scene = next(s for s in self.domain.scenes.values() if key in s.asks)
             return ir.Equals(slot=next(iter(scene.slots)), query=query.expr, text_key=key)
         places = [str(fields[name]) for name in ("k", "a", "b") if name in fields]
@@ -577,7 +604,9 @@ class Blueprint:
         own = {name: fields[f"{name}_{k}"] for name in scene.items}
         names = self.names({**fields, **own, "k": k})
         slots = [self._slot(f"{stem}{suffix}", text, names) for stem, text in scene.slots.items()]
-        entry: dict[str, Layout] = {name: constant(text, names) for name, text in scene.facts.items()}
+        entry: dict[str, Layout] = {
+            name: constant(text, names) for name, text in scene.facts.items()
+        }
         entry |= {stem: {"$slot": stem + suffix} for stem in scene.slots}
         return entry, slots
 
@@ -590,12 +619,16 @@ class Blueprint:
                 domain = ir.Intervals(low=low, high=high, step=step, length=length)
                 return Slot(name=name, kind="interval", domain=domain)
             if node.func.id == "whole":
-                return Slot(name=name, kind="value", domain=ir.IntRange(low=values[0], high=values[1]))
+                return Slot(
+                    name=name, kind="value", domain=ir.IntRange(low=values[0], high=values[1])
+                )
             if node.func.id == "choice":
                 return Slot(name=name, kind="value", domain=ir.Choice(values=tuple(values)))
         found = read_rule(text, names)
         if not isinstance(found, Typed) or not isinstance(found.expr, ir.Query):
-            raise ConfigError(f"slot {name!r}: {text!r} is no table, rows, interval, whole or choice")
+            raise ConfigError(
+                f"slot {name!r}: {text!r} is no table, rows, interval, whole or choice"
+            )
         return Slot(name=name, kind="entity", domain=found.expr.model_copy(update={"var": "x"}))
 
     # --- rows ---------------------------------------------------------------------------------------

@@ -64,7 +64,9 @@ Sentence = Annotated[
     str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(_plain)
 ]  # fmt: skip
 """One line of a prompt, with typed holes."""
-Value = Annotated[str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(_plain)]
+Value = Annotated[
+    str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(_plain)
+]
 """An entry of a list: a name or a word, no sentence."""
 Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
 """Names, written as one text."""
@@ -96,7 +98,9 @@ class ColumnDraw(Record):
             return value
         found = _COLUMN.fullmatch(" ".join(value.split()))
         if found is None:
-            raise ValueError("a column is written 'TYPE = DRAW', 'TYPE UNIT = DRAW' or 'TYPE? = DRAW'")
+            raise ValueError(
+                "a column is written 'TYPE = DRAW', 'TYPE UNIT = DRAW' or 'TYPE? = DRAW'"
+            )
         return {
             "type": found["type"],
             "nullable": found["null"] is not None,
@@ -137,7 +141,9 @@ class Tool(Record):
     when: Code = "True"
     """The tasks that have it: a condition on their structure."""
     needs: tuple[Requirement, ...] = ()
-    sets: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code] = {}
+    sets: dict[
+        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code
+    ] = {}
     """``argument.column`` -> its new value, computed before anything changes."""
 
 
@@ -195,7 +201,9 @@ class Scene(Record):
     """Table -> the columns kept; all where it isn't named."""
     rows: dict[Ident, Code] = {}
     """Table -> its number of rows, where it isn't the table's own."""
-    draws: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code] = {}
+    draws: dict[
+        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code
+    ] = {}
     """``table.column`` -> its draw, where it isn't the table's own."""
     slots: dict[Ident, Code]
     """What is to be found: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
@@ -258,8 +266,12 @@ class Domain(Record):
     """The scene of level 1."""
     max_level: Level = 10
     constants: dict[Ident, Choice] = {}
-    lists: dict[Ident, Annotated[tuple[Value, ...], BeforeValidator(_words), Field(max_length=400)]] = {}
-    macros: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\([a-z0-9_, ]{0,80}\)$")], Code] = {}
+    lists: dict[
+        Ident, Annotated[tuple[Value, ...], BeforeValidator(_words), Field(max_length=400)]
+    ] = {}
+    macros: dict[
+        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\([a-z0-9_, ]{0,80}\)$")], Code
+    ] = {}
     """``name(argument, ...)`` -> the expression it stands for."""
     tables: Annotated[dict[Ident, TableDraw], Field(min_length=1, max_length=12)]
     tools: dict[Ident, Tool]
@@ -268,7 +280,9 @@ class Domain(Record):
     phrases: Annotated[dict[Ident, PhraseRule], Field(max_length=64)]
     scenes: Annotated[dict[Ident, Scene], Field(min_length=1, max_length=16)]
     steps: Annotated[tuple[Step, ...], Field(max_length=64)]
-    nouns: dict[Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence] = {}
+    nouns: dict[
+        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence
+    ] = {}
     slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Sentence] = {}
     """Slot -> how sentences and notes name it."""
     units: dict[Ident, Sentence] = {}

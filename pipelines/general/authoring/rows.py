@@ -112,6 +112,9 @@ class _Compiler:
         return lambda d: d.tables[table][inner(d)][column], to
 
     def _list(self, node: ast.List | ast.Tuple) -> tuple[Draw, str]:
+        if all(isinstance(item, ast.Constant) for item in node.elts):
+            values = [item.value for item in node.elts if isinstance(item, ast.Constant)]
+            return lambda d: values, ""
         items = [self.compile(item)[0] for item in node.elts]
         return lambda d: [item(d) for item in items], ""
 
@@ -152,14 +155,22 @@ class _Compiler:
             asked = self.compile(node.args[0])[0]
             return lambda d: _known(d, name)(asked(d)), ""
         if node.keywords or name not in _DRAWS:
-            raise ConfigError(f"unknown draw {ast.unparse(node.func)!r}", f"known: {', '.join(_DRAWS)}")
+            raise ConfigError(
+                f"unknown draw {ast.unparse(node.func)!r}", f"known: {', '.join(_DRAWS)}"
+            )
         run, least, most = _DRAWS[name]
         if not least <= len(node.args) <= most:
             raise ConfigError(f"{name} takes {least} to {most} arguments, not {len(node.args)}")
         compiled = [self.compile(item) for item in node.args]
         arguments = [draw for draw, _ in compiled]
-        key = ast.unparse(node)
-        return lambda d: run(d, key, *[a(d) for a in arguments]), compiled[0][1] if compiled else ""
+        key, refers = ast.unparse(node), compiled[0][1] if compiled else ""
+        if len(arguments) == 1:
+            first = arguments[0]
+            return lambda d: run(d, key, first(d)), refers
+        if len(arguments) == 2:
+            first, second = arguments
+            return lambda d: run(d, key, first(d), second(d)), refers
+        return lambda d: run(d, key, *[a(d) for a in arguments]), refers
 
 
 def _known(d: Drawing, name: str) -> Any:

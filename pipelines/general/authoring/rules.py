@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envgen.core import ir
@@ -59,6 +60,7 @@ class Names:
     """Name of a question about the structure, such as ``said`` -> its answer for a word."""
 
 
+@lru_cache(maxsize=4_096)
 def parsed(text: str) -> ast.expr:
     """The syntax tree of an expression.
 
@@ -138,7 +140,9 @@ class _Reader:
         self.nodes += 1
         self.depth += 1
         if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
-            raise ConfigError("the text says too much", "write a shorter rule, with fewer macros in macros")
+            raise ConfigError(
+                "the text says too much", "write a shorter rule, with fewer macros in macros"
+            )
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise ConfigError(f"{type(node).__name__} is no part of the language of rules")
@@ -196,7 +200,11 @@ class _Reader:
         index = self.read(node.slice, bound)
         suffix = "".join(f"_{i}" for i in (index if isinstance(index, tuple) else (index,)))
         base = node.value
-        if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name) and base.value.id == "param":
+        if (
+            isinstance(base, ast.Attribute)
+            and isinstance(base.value, ast.Name)
+            and base.value.id == "param"
+        ):
             return self._param(base.attr, suffix)
         if isinstance(base, ast.Name) and base.id not in bound:
             for known, kind in self.names.slots.items():
@@ -206,7 +214,9 @@ class _Reader:
                 return self.names.fields[base.id + suffix]
         if isinstance(index, str):  # a column that a field names: r[attribute]
             return self._cell(self.typed(base, bound), index)
-        raise ConfigError(f"{ast.unparse(node)!r}: there is no such slot", "its index is out of range")
+        raise ConfigError(
+            f"{ast.unparse(node)!r}: there is no such slot", "its index is out of range"
+        )
 
     # --- logic and arithmetic ----------------------------------------------------------------------
 
@@ -245,7 +255,9 @@ class _Reader:
             raise ConfigError(f"{type(node.op).__name__} is no part of the language of rules")
         left, right = self.read(node.left, bound), self.read(node.right, bound)
         if isinstance(left, int) and isinstance(right, int):
-            return {"+": left + right, "-": left - right, "*": left * right}.get(fn) or left // (right or 1)
+            return {"+": left + right, "-": left - right, "*": left * right}.get(fn) or left // (
+                right or 1
+            )
         return Typed(ir.Arith(fn=fn, left=lifted(left).expr, right=lifted(right).expr), "int")
 
     def _ifexp(self, node: ast.IfExp, bound: Mapping[str, Any]) -> Any:
@@ -337,7 +349,9 @@ class _Reader:
             return self._macro(name, [self.read(item, bound) for item in node.args])
         method = getattr(self, f"_call_{name}", None)
         if method is None:
-            known = sorted([*self.names.macros, *(m[6:] for m in dir(self) if m.startswith("_call_"))])
+            known = sorted(
+                [*self.names.macros, *(m[6:] for m in dir(self) if m.startswith("_call_"))]
+            )
             raise ConfigError(f"unknown function {name!r}", f"known here: {', '.join(known)}")
         if len(node.args) not in _ARGUMENTS.get(name, (1,)):
             raise ConfigError(f"{name} takes other arguments than {ast.unparse(node)!r}")
@@ -381,7 +395,9 @@ class _Reader:
         variable, source, inner, where = self._source(item, bound)
         if not isinstance(source, Typed):
             if agg != "sum":
-                raise ConfigError(f"{agg} of a list of known values is no part of the language of rules")
+                raise ConfigError(
+                    f"{agg} of a list of known values is no part of the language of rules"
+                )
             return _total([lifted(value) for value in self._each(item, source, bound)])
         query = self._query(source, variable, where).expr
         body = self.typed(item.elt, inner)

@@ -41,7 +41,15 @@ class Tasks:
     def operators(self, level: int) -> list[Operator]:
         """The ways up from ``level``."""
         return [
-            Operator(name, partial(self._stepped, lambda s, r, step=step, phrase=phrase: self.blueprint.stepped(s, step, phrase, r)))  # type: ignore[misc]  # bound now
+            Operator(
+                name,
+                partial(
+                    self._stepped,
+                    lambda s, r, step=step, phrase=phrase: self.blueprint.stepped(
+                        s, step, phrase, r
+                    ),
+                ),
+            )  # type: ignore[misc]  # bound now
             for name, step, phrase in self.blueprint.steps(level)
         ]
 
@@ -73,7 +81,9 @@ class Tasks:
     def _over_rows(self, structure: Structure, rng: Random) -> Hardened | None:
         """A task over rows that allow a sibling, if some of the first draws do."""
         first = None
-        for found in islice(self._draws(structure, self.blueprint.problem(structure), rng), _WITH_SIBLING):
+        for found in islice(
+            self._draws(structure, self.blueprint.problem(structure), rng), _WITH_SIBLING
+        ):
             first = first or found
             if not isinstance(found.problem.goal, Reach):
                 break
@@ -86,7 +96,7 @@ class Tasks:
     ) -> Iterator[Hardened]:
         for _ in range(_DRAWS):
             tables = self.blueprint.draw_tables(structure, rng)
-            bound = self.tuner.tune(problem, structure, tables, rng, escalated=escalated)
+            bound = self.tuner.tune(problem, tables, rng, escalated=escalated)
             if bound is not None:
                 yield Hardened(bound, tables)
 
@@ -98,7 +108,7 @@ class Tasks:
             if other.access != problem.access:
                 continue
             fixed = {name: problem.params[name] for name in self._of_policy(problem)}
-            found = self.tuner.tune(other, structure, tables, rng, fixed=fixed)
+            found = self.tuner.tune(other, tables, rng, fixed=fixed)
             if found is not None and found != problem.model_copy(update={"id": found.id}):
                 return found
         return None

@@ -1,0 +1,229 @@
+"""Parameters of tasks with many answers: there is one, and each rule is the only one that some submission breaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+from math import prod
+from random import Random
+from typing import Any, NamedTuple
+
+from envgen.core import ir
+from envgen.core.ir import Problem
+from envgen.pipelines.general.authoring.analysis import Params, other_side, slack
+from envgen.pipelines.general.authoring.opened import OpenTask
+from envgen.pipelines.general.evaluator import Closure, Frame
+from envgen.pipelines.general.model import Model, build_model
+from envgen.pipelines.general.near_misses import Finder, pieces
+from envgen.pipelines.general.rewrite import conjuncts, params_of, truth
+from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
+from envgen.pipelines.general.solve import solutions
+
+_TRIES = 40
+"""Choices of parameters tried on one set of rows."""
+_STEPS = 800
+"""Of the search for an answer, and for each near-miss that no change of one slot gives."""
+_SEARCHED = 6
+"""Near-misses worth a search; where more are missing, other parameters are tried."""
+_CELLS = 2_000
+"""Combinations of slot values, or of keys, looked at for one block."""
+
+
+def answer_params(task: OpenTask) -> Params | None:
+    """Parameters under which each rule matters; None if none of those tried will do."""
+    return _Answers(task).params()
+
+
+class _Answers:
+    def __init__(self, task: OpenTask) -> None:
+        self.task = task
+        self.problem, self.tables = task.problem, task.tables
+        self.blocks = _blocks(task, Model(task.problem, task.tables, task.compiler))
+        inside = {name for block in self.blocks for name in block.edges}
+        self.far = {name: edge for name, edge in task.edges.items() if name not in inside}
+        """Bounds on several blocks at once: an answer without them says what they can be."""
+
+    def params(self) -> Params | None:
+        task, far = self.task, list(self.far.values())
+        clauses = [c for c in self.problem.clauses if not any(e in truth(c).walk() for e in far)]
+        free = self.problem.model_copy(update={"clauses": tuple(clauses)})
+        for _ in range(_TRIES):
+            params = self._drawn()
+            if params is None:
+                return None
+            task.compiler.bind(params)
+            bound = free.model_copy(update={"params": params})
+            model = build_model(bound, self.tables, compiler=task.compiler)
+            for values in islice(
+                solutions(model, task.rng, Budget(_STEPS), searches_first=True), 1
+            ):
+                params |= self._met(params, values)
+                if self._binds(params, model.answer(values)):
+                    return params
+        return None
+
+    def _drawn(self) -> Params | None:
+        """All parameters but far edges, such that each block can keep its own rules and break each alone."""
+        task, params = self.task, dict(self.task.fixed)
+        keys = {name for block in self.blocks for name in block.keys}
+        for name in task.names:
+            if name not in params and name not in task.edges and name not in keys:
+                values = task.values(name, params)
+                if values == []:
+                    return None
+                params[name] = task.rng.choice(values) if values else task.draw(name, params)
+        for block in self.blocks:
+            found = block.chosen(params, task.rng)
+            if found is None:
+                return None
+            params |= found
+        return params
+
+    def _binds(self, params: Params, answer: Any) -> bool:
+        """Whether each rule is the only one broken by some submission: next to ``answer``, or found by search."""
+        self.task.compiler.bind(params)
+        bound = self.problem.model_copy(update={"params": params})
+        finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
+        missing = [rule for rule in finder.rules if not finder.moves[rule]]
+        return len(missing) <= _SEARCHED and all(self._breaks(bound, rule) for rule in missing)
+
+    def _breaks(self, problem: Problem, rule: str) -> bool:
+        """Whether a search finds a submission that breaks ``rule`` and nothing else."""
+        clause = next(c for c in problem.clauses if c.id == rule)
+        for part in pieces(truth(clause), problem):
+            model = build_model(
+                problem, self.tables, without=rule, refused=(part,), compiler=self.task.compiler
+            )
+            try:
+                if next(Search(model).run(self.task.rng, Budget(_STEPS)), None) is not None:
+                    return True
+            except OutOfStepsError:
+                continue
+        return False
+
+    def _met(self, params: Params, values: list[Any]) -> Params:
+        """The far bounds that the answer with these slot values just meets."""
+        frame, found = self.task.frame(params), Params()
+        frame.slots[:] = values
+        for name, edge in self.far.items():
+            value = self.task.compiler.compile(other_side(edge, name))(frame)
+            found[name] = None if value is None else value + slack(edge, name)
+        return found
+
+
+class _Rule(NamedTuple):
+    """What a clause says about one block."""
+
+    id: str
+    run: Closure
+    expr: ir.Node
+
+
+@dataclass
+class _Block:
+    """The slots of one item, the rules about them alone, and the parameters that only those rules read.
+
+    Its combinations of values are few enough to look at each, which says at once whether a choice of parameters
+    leaves one that keeps all its rules, and for each rule one that breaks it alone. Most choices fail there.
+    """
+
+    task: OpenTask
+    space: Model
+    scope: tuple[int, ...]
+    rules: list[_Rule]
+    keys: list[str]
+    edges: list[str]
+
+    def chosen(self, params: Params, rng: Random) -> Params | None:
+        """Keys and edges of this block; None if no keys tried will do."""
+        stem, pools = self.task.analysis.stem, []
+        for name in self.keys:
+            taken = {v for other, v in params.items() if stem(other) == stem(name)}
+            pools.append([v for v in self.task.values(name, params) or [] if v not in taken])
+        choices = list(islice(product(*pools), _CELLS))
+        rng.shuffle(choices)
+        for choice in choices:
+            own = dict(zip(self.keys, choice, strict=True))
+            edges = self._edges(params | own, rng)
+            if edges is not None:
+                return own | edges
+        return None
+
+    def _edges(self, params: Params, rng: Random) -> Params | None:
+        """Bounds under which every rule of the block matters; None if these keys allow none."""
+        bounds = dict(params)
+        frame, found = self.task.frame(bounds), Params()
+        bounded = {self._bounded(name).id: name for name in self.edges}
+        options = self._options(frame, [rule for rule in self.rules if rule.id not in bounded])
+        for name in self.edges:
+            edge, rule = self.task.edges[name], self._bounded(name)
+            measure = self.task.compiler.compile(other_side(edge, name))
+            values = sorted(
+                {
+                    v
+                    for cell, broken in options
+                    if not broken and (v := self._at(frame, cell, measure)) is not None
+                }
+            )
+            holds_below = (edge.fn in ("<=", "<")) == (edge.right == ir.Param(name=name))
+            values = values[:-1] if holds_below else values[1:]
+            if not values:
+                return None
+            found[name] = bounds[name] = rng.choice(values) + slack(edge, name)
+            options = list(self._kept(frame, options, rule))
+        alone = {broken for _, broken in options}
+        return (
+            found
+            if alone
+            >= {"", *(rule.id for rule in self.rules if rule.id in self.task.analysis.local)}
+            else None
+        )
+
+    def _bounded(self, name: str) -> _Rule:
+        return next(rule for rule in self.rules if self.task.edges[name] in rule.expr.walk())
+
+    def _at(self, frame: Frame, cell: tuple[Any, ...], run: Closure) -> Any:
+        for i, value in zip(self.scope, cell, strict=True):
+            frame.slots[i] = value
+        return run(frame)
+
+    def _options(self, frame: Frame, rules: list[_Rule]) -> list[tuple[tuple[Any, ...], str]]:
+        """Combinations that break at most one of ``rules``, each with the one that it breaks."""
+        options = [(cell, "") for cell in product(*(self.space.domains[i] for i in self.scope))]
+        for rule in rules:
+            options = list(self._kept(frame, options, rule))
+        return options
+
+    def _kept(
+        self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _Rule
+    ) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for cell, broken in options:
+            if self._at(frame, cell, rule.run) is True:
+                yield cell, broken
+            elif not broken or broken == rule.id:
+                yield cell, rule.id
+
+
+def _blocks(task: OpenTask, space: Model) -> list[_Block]:
+    """The blocks whose values can be listed, in the order of their items."""
+    by_item: dict[str, list[int]] = {}
+    for i, slot in enumerate(task.problem.slots):
+        found = re.search(r"_(\d+)$", slot.name)
+        by_item.setdefault(found[1] if found else "", []).append(i)
+    blocks = []
+    parts = [(c.id, part) for c in task.problem.clauses for part in conjuncts(truth(c))]
+    for scope in by_item.values():
+        if prod(len(space.domains[i]) for i in scope) > _CELLS:
+            continue
+        own = [(name, part) for name, part in parts if set(space.scope_of(part)) <= set(scope)]
+        rest = {p for name, part in parts if (name, part) not in own for p in params_of(part)}
+        params = dict.fromkeys(
+            p for _, part in own for p in sorted(params_of(part)) if p not in rest
+        )
+        rules = [_Rule(name, task.compiler.compile(part), part) for name, part in own]
+        keys = [p for p in params if task.values(p, {}) is not None and p not in task.fixed]
+        edges = [p for p in params if p in task.edges]
+        blocks.append(_Block(task, space, tuple(scope), rules, keys, edges))
+    return blocks
