@@ -157,10 +157,9 @@ def _refuse_ambiguous(lexicon_id: str, sentences: Mapping[str, Template], words:
                     )
 
 
-_PAGES = ("meetings", "orders")
+_PAGES = ("meetings", "orders", "trip")
 _DOMAINS = "envgen.pipelines.general.domains"
 LEXICONS: dict[str, str] = {
-    "trip": f"{_DOMAINS}.trip_lexicon:LEXICON",
 }
 """Lexicon id -> "module:attribute", loaded on first use."""
 

@@ -86,7 +86,7 @@ def _in_order(problem: Problem) -> Problem:
 
     Files hold canonical JSON, whose keys are sorted, but the answer's form in the prompt has an order.
     """
-    if problem.lexicon not in (*LEXICONS, "meetings", "orders"):
+    if problem.lexicon not in (*LEXICONS, "meetings", "orders", "trip"):
         return problem
     try:
         layout = lexicon(problem.lexicon).frame(problem.fields).layout

@@ -83,9 +83,15 @@ class Analysis:
 
     @cached_property
     def weaker(self) -> tuple[ir.Query, ...]:
-        """The question with one of its conditions left out, each in turn."""
+        """The question with one of its conditions left out, each in turn; whose rows they are needn't matter."""
         goal = self.problem.goal
-        return tuple(_weakened(goal.query)) if isinstance(goal, ir.Equals) else ()
+        tables = self.domain.tables
+        keys = {name for name in self.names if self.domain.params[self.stem(name)] in tables}
+        return tuple(_weakened(goal.query, keys)) if isinstance(goal, ir.Equals) else ()
+
+    def options(self, name: str) -> dict[str, int]:
+        """The options of a parameter whose domain is ``edge``."""
+        return edge_options(self.domain.params[self.stem(name)])
 
     @cached_property
     def wishes(self) -> tuple[Wish, ...]:
@@ -166,18 +172,27 @@ def other_side(edge: ir.Cmp, name: str) -> ir.Node:
     return edge.right if edge.left == ir.Param(name=name) else edge.left
 
 
+def holds_below(edge: ir.Cmp, name: str) -> bool:
+    """Whether the parameter bounds from above."""
+    return (edge.fn in ("<=", "<")) == (edge.right == ir.Param(name=name))
+
+
 def slack(edge: ir.Cmp, name: str) -> int:
     """What a strict bound has to add to be met."""
     if edge.fn not in ("<", ">"):
         return 0
-    above = (edge.fn == "<") == (edge.right == ir.Param(name=name))
-    return 1 if above else -1
+    return 1 if holds_below(edge, name) else -1
 
 
-def least_edge(text: str) -> int:
-    """The least value of a parameter whose domain is ``edge(least)``."""
+def edge_options(text: str) -> dict[str, int]:
+    """The options of ``edge(least=6, share=3, step=10)``.
+
+    ``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound. ``step``: the bound
+    is a multiple of it.
+    """
     node = parsed(text)
-    return int(ast.unparse(node.args[0])) if isinstance(node, ast.Call) and node.args else -(10**12)
+    given = node.keywords if isinstance(node, ast.Call) else []
+    return {str(k.arg): k.value.value for k in given if isinstance(k.value, ast.Constant)}
 
 
 def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) -> bool:
@@ -192,15 +207,15 @@ def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) ->
     return len(known) >= 2 and known.count(best(known)) == 1
 
 
-def _weakened(query: ir.Query) -> Iterator[ir.Query]:
+def _weakened(query: ir.Query, keys: set[str]) -> Iterator[ir.Query]:
     """The query with one condition left out, its own or one of a query inside it."""
     parts = list(conjuncts(query.where)) if query.where != ir.Const(value=True) else []
     for i, part in enumerate(parts):
         rest = [*parts[:i], *parts[i + 1 :]]
-        if any(isinstance(node, ir.Param) for node in part.walk()) and not _inner(part):
+        if params_of(part) - keys and not _inner(part):
             yield query.model_copy(update={"where": joined(rest)})
         for inner in _inner(part):
-            for weaker in _weakened(inner):
+            for weaker in _weakened(inner, keys):
                 changed = _replaced(part, inner, weaker)
                 yield query.model_copy(
                     update={"where": joined([*parts[:i], changed, *parts[i + 1 :]])}

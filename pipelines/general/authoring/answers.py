@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Problem
-from envgen.pipelines.general.authoring.analysis import Params, other_side, slack
+from envgen.pipelines.general.authoring.analysis import Params, holds_below, other_side, slack
 from envgen.pipelines.general.authoring.opened import OpenTask
 from envgen.pipelines.general.evaluator import Closure, Frame
 from envgen.pipelines.general.model import Model, build_model
@@ -25,6 +25,12 @@ _TRIES = 40
 """Choices of parameters tried on one set of rows."""
 _STEPS = 800
 """Of the search for an answer, and for each near-miss that no change of one slot gives."""
+_MORE_STEPS = 300_000
+"""Of the search for an answer where slots have too many values to list a block's."""
+_SAMPLES = 40
+"""Answers looked at to find the bound that a share of them keep."""
+_REDRAWS = 400
+"""Items drawn anew around one answer to find what breaks a rule alone."""
 _SEARCHED = 6
 """Near-misses worth a search; where more are missing, other parameters are tried."""
 _CELLS = 2_000
@@ -40,29 +46,53 @@ class _Answers:
     def __init__(self, task: OpenTask) -> None:
         self.task = task
         self.problem, self.tables = task.problem, task.tables
-        self.blocks = _blocks(task, Model(task.problem, task.tables, task.compiler))
+        self.space = Model(task.problem, task.tables, task.compiler)
+        self.blocks = _blocks(task, self.space)
+        self.listed = len(task.problem.slots) == sum(len(block.scope) for block in self.blocks)
+        """Whether every slot is in a block: then a short search finds an answer."""
         inside = {name for block in self.blocks for name in block.edges}
         self.far = {name: edge for name, edge in task.edges.items() if name not in inside}
         """Bounds on several blocks at once: an answer without them says what they can be."""
 
     def params(self) -> Params | None:
-        task, far = self.task, list(self.far.values())
-        clauses = [c for c in self.problem.clauses if not any(e in truth(c).walk() for e in far)]
-        free = self.problem.model_copy(update={"clauses": tuple(clauses)})
         for _ in range(_TRIES):
             params = self._drawn()
             if params is None:
                 return None
-            task.compiler.bind(params)
-            bound = free.model_copy(update={"params": params})
-            model = build_model(bound, self.tables, compiler=task.compiler)
-            for values in islice(
-                solutions(model, task.rng, Budget(_STEPS), searches_first=True), 1
-            ):
-                params |= self._met(params, values)
-                if self._binds(params, model.answer(values)):
+            if not all(self._bounded(name, params) for name in self.far):
+                continue
+            for model, values in self._solved(params, (), 1):
+                if self._binds(params, values, model.answer(values)):
                     return params
         return None
+
+    def _solved(self, params: Params, without: Collection[str], count: int) -> Iterator[tuple[Model, list[Any]]]:
+        """Some answers that keep all rules but those about the parameters ``without``."""
+        left = [self.far[name] for name in without]
+        clauses = [c for c in self.problem.clauses if not any(e in truth(c).walk() for e in left)]
+        self.task.compiler.bind(params)
+        bound = self.problem.model_copy(update={"params": dict(params), "clauses": tuple(clauses)})
+        model = build_model(bound, self.tables, compiler=self.task.compiler)
+        steps = _STEPS if self.listed else _MORE_STEPS
+        source = solutions(model, self.task.rng, Budget(steps), searches_first=self.listed)
+        return ((model, values) for values in islice(source, count))
+
+    def _bounded(self, name: str, params: Params) -> bool:
+        """Set a bound on several blocks at once: one that a given share of the answers keep."""
+        edge, options = self.far[name], self.task.analysis.options(name)
+        later = [other for other in self.far if other not in params]
+        measure = self.task.compiler.compile(other_side(edge, name))
+        values = []
+        for model, slots in self._solved(params, later, _SAMPLES if "share" in options else 1):
+            model.frame.slots[:] = slots
+            values.append(measure(model.frame))
+        if not values or None in values:
+            return False
+        below = holds_below(edge, name)
+        values.sort(reverse=not below)
+        bound, step = values[len(values) * options.get("share", 0) // 100], options.get("step", 1)
+        params[name] = (-(-bound // step) if below else bound // step) * step + slack(edge, name)
+        return True
 
     def _drawn(self) -> Params | None:
         """All parameters but far edges, such that each block can keep its own rules and break each alone."""
@@ -81,13 +111,40 @@ class _Answers:
             params |= found
         return params
 
-    def _binds(self, params: Params, answer: Any) -> bool:
+    def _binds(self, params: Params, values: list[Any], answer: Any) -> bool:
         """Whether each rule is the only one broken by some submission: next to ``answer``, or found by search."""
         self.task.compiler.bind(params)
-        bound = self.problem.model_copy(update={"params": params})
+        bound = self.problem.model_copy(update={"params": dict(params)})
         finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
-        missing = [rule for rule in finder.rules if not finder.moves[rule]]
+        missing = {rule for rule in finder.rules if not finder.moves[rule]}
+        if not self.listed:
+            missing -= self._redrawn(missing, params, values)
+            return not missing
         return len(missing) <= _SEARCHED and all(self._breaks(bound, rule) for rule in missing)
+
+    def _redrawn(self, wanted: set[str], params: Params, values: list[Any]) -> set[str]:
+        """Rules that alone break when all of one item is drawn anew, each slot given those before it."""
+        task, frame, found = self.task, self.task.frame(params), set[str]()
+        runs = {c.id: task.compiler.compile(truth(c)) for c in self.problem.clauses}
+        items = list(_items(self.problem).values())
+        for _ in range(_REDRAWS if wanted else 0):
+            frame.slots[:] = values
+            for i in task.rng.choice(items):
+                frame.slots[i] = task.rng.choice(self._may_be(i, frame) or [values[i]])
+            broken = [rule for rule, run in runs.items() if run(frame) is not True]
+            if len(broken) == 1:
+                found.add(broken[0])
+                if wanted <= found:
+                    break
+        return found
+
+    def _may_be(self, i: int, frame: Frame) -> Sequence[Any]:
+        """The values of a slot, given the slots before it."""
+        domain = self.problem.slots[i].domain
+        if isinstance(domain, ir.Query):
+            found: Sequence[Any] = self.task.compiler.compile(domain)(frame)
+            return found
+        return self.space.domains[i]
 
     def _breaks(self, problem: Problem, rule: str) -> bool:
         """Whether a search finds a submission that breaks ``rule`` and nothing else."""
@@ -102,15 +159,6 @@ class _Answers:
             except OutOfStepsError:
                 continue
         return False
-
-    def _met(self, params: Params, values: list[Any]) -> Params:
-        """The far bounds that the answer with these slot values just meets."""
-        frame, found = self.task.frame(params), Params()
-        frame.slots[:] = values
-        for name, edge in self.far.items():
-            value = self.task.compiler.compile(other_side(edge, name))(frame)
-            found[name] = None if value is None else value + slack(edge, name)
-        return found
 
 
 class _Rule(NamedTuple):
@@ -155,10 +203,10 @@ class _Block:
         """Bounds under which every rule of the block matters; None if these keys allow none."""
         bounds = dict(params)
         frame, found = self.task.frame(bounds), Params()
-        bounded = {self._bounded(name).id: name for name in self.edges}
+        bounded = {self._rule_of(name).id: name for name in self.edges}
         options = self._options(frame, [rule for rule in self.rules if rule.id not in bounded])
         for name in self.edges:
-            edge, rule = self.task.edges[name], self._bounded(name)
+            edge, rule = self.task.edges[name], self._rule_of(name)
             measure = self.task.compiler.compile(other_side(edge, name))
             values = sorted(
                 {
@@ -167,8 +215,7 @@ class _Block:
                     if not broken and (v := self._at(frame, cell, measure)) is not None
                 }
             )
-            holds_below = (edge.fn in ("<=", "<")) == (edge.right == ir.Param(name=name))
-            values = values[:-1] if holds_below else values[1:]
+            values = values[:-1] if holds_below(edge, name) else values[1:]
             if not values:
                 return None
             found[name] = bounds[name] = rng.choice(values) + slack(edge, name)
@@ -181,7 +228,7 @@ class _Block:
             else None
         )
 
-    def _bounded(self, name: str) -> _Rule:
+    def _rule_of(self, name: str) -> _Rule:
         return next(rule for rule in self.rules if self.task.edges[name] in rule.expr.walk())
 
     def _at(self, frame: Frame, cell: tuple[Any, ...], run: Closure) -> Any:
@@ -206,15 +253,20 @@ class _Block:
                 yield cell, rule.id
 
 
+def _items(problem: Problem) -> dict[str, list[int]]:
+    """Item -> positions of its slots."""
+    found: dict[str, list[int]] = {}
+    for i, slot in enumerate(problem.slots):
+        number = re.search(r"_(\d+)$", slot.name)
+        found.setdefault(number[1] if number else "", []).append(i)
+    return found
+
+
 def _blocks(task: OpenTask, space: Model) -> list[_Block]:
     """The blocks whose values can be listed, in the order of their items."""
-    by_item: dict[str, list[int]] = {}
-    for i, slot in enumerate(task.problem.slots):
-        found = re.search(r"_(\d+)$", slot.name)
-        by_item.setdefault(found[1] if found else "", []).append(i)
     blocks = []
     parts = [(c.id, part) for c in task.problem.clauses for part in conjuncts(truth(c))]
-    for scope in by_item.values():
+    for scope in _items(task.problem).values():
         if prod(len(space.domains[i]) for i in scope) > _CELLS:
             continue
         own = [(name, part) for name, part in parts if set(space.scope_of(part)) <= set(scope)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import combinations
@@ -32,7 +32,7 @@ from envgen.pipelines.general.authoring.rules import (
 )
 from envgen.pipelines.general.lexicon import Frame, Lexicon, Phrase
 from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.wording import Fields, Words
+from envgen.pipelines.general.wording import Fields, Template, Words
 
 MOST_ITEMS = 8
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -92,7 +92,7 @@ class Blueprint:
             for name, table in domain.tables.items()
         }
         self.param_types = {name: self._param_type(text) for name, text in domain.params.items()}
-        self._tools: dict[tuple[str, str], Access] = {}
+        self._tools = {name: list(_each_tool(tool)) for name, tool in domain.tools.items()}
 
     # --- names that rules may use ------------------------------------------------------------------
 
@@ -119,9 +119,7 @@ class Blueprint:
             fields=known,
             slots=self._slot_types,
             params=self.param_types,
-            predicates={}
-            if structure is None
-            else {"said": structure.says, "trait": lambda name: name in structure.traits},
+            predicates={} if structure is None else _questions(structure, known),
         )
 
     @cached_property
@@ -194,12 +192,16 @@ class Blueprint:
         scene = self.domain.scenes[scene_name]
         kept = dict(before.fields) if before else {}
         fields = {
-            name: kept[name] if kept.get(name) in values else rng.choice(values)
+            name: kept[name] if _may_be(kept.get(name), values) else self._chosen(values, rng)
             for name, values in scene.choose.items()
         }
-        variants = len(scene.opening_one or scene.opening)
-        empty = Structure(scene_name, 1, _wording(variants, rng), fields)
-        return self._with_items(empty, 1, rng, before)
+        one = scene.opening_one if scene.least == 1 else ()
+        empty = Structure(scene_name, 1, _wording(len(one or scene.opening), rng), fields)
+        return self._with_items(empty, scene.least, rng, before)
+
+    def _chosen(self, values: Sequence[Any] | str, rng: Random) -> Any:
+        """One of the values, or what a draw gives."""
+        return self._drawn(values, rng) if isinstance(values, str) else rng.choice(values)
 
     def _with_items(
         self, structure: Structure, items: int, rng: Random, before: Structure | None = None
@@ -218,7 +220,8 @@ class Blueprint:
             for s in (*structure.said, *(before.said if before else ()))
         }
         asks = [
-            earlier.get((key, _key(about))) or self._say(key, about, rng, earlier.values())
+            earlier.get((key, _key(about)))
+            or self._say(key, {**self._stated(key, fields), **about}, rng, earlier.values())
             for key, about in self._asked(scene, items)
         ]
         added = [
@@ -266,6 +269,11 @@ class Blueprint:
             for name, values in rule.choose.items()
         }
         return Said(key + _wording(len(rule.texts), rng), {**about, **rule.fields, **chosen})
+
+    def _stated(self, key: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """The fields of the opening that the sentence states, too."""
+        names = Template(self.domain.phrases[key].texts[0]).names
+        return {name: value for name, value in fields.items() if name in names}
 
     def _drawn(self, text: str, rng: Random) -> Any:
         return self.draws.draw(text)(Drawing(rng=rng, tables={}, known=self._known(None)))
@@ -368,15 +376,21 @@ class Blueprint:
         if not places:
             return None
         asks = [s for s in structure.said if s.phrase in scene.asks]
-        return self._arranged(structure, asks, [*added, self._say(phrase, rng.choice(places), rng)])
+        about = {**self._stated(phrase, structure.fields), **rng.choice(places)}
+        return self._arranged(structure, asks, [*added, self._say(phrase, about, rng)])
 
     def other(self, structure: Structure, rng: Random) -> Structure:
-        """Another question of the same kind: other fields of its goal."""
+        """Another question of the same kind: other fields of its goal, or of its opening where these may vary."""
+        scene, fields = self.scene(structure), dict(structure.fields)
+        for name in scene.varies:
+            fields[name] = self._chosen(scene.choose[name], rng)
         said = tuple(
-            self._say(s.phrase, {}, rng) if self.domain.phrases[s.phrase].kind == "goal" else s
+            self._say(s.phrase, self._stated(s.phrase, fields), rng)
+            if self.domain.phrases[s.phrase].kind == "goal"
+            else s._replace(fields={**s.fields, **self._stated(s.phrase, fields)})
             for s in structure.said
         )
-        return replace(structure, said=said)
+        return replace(structure, said=said, fields=fields)
 
     # --- what a structure states --------------------------------------------------------------------
 
@@ -416,14 +430,19 @@ class Blueprint:
 
     def tables_of(self, structure: Structure) -> tuple[Relation, ...]:
         """The tables of a task, with the columns that its scene keeps."""
-        scene = self.scene(structure)
         found = []
-        for name, relation in self.relations.items():
-            if name in scene.tables:
-                kept = scene.columns.get(name)
-                columns = tuple(c for c in relation.columns if kept is None or c.name in kept)
-                found.append(relation.model_copy(update={"columns": columns}))
+        for name, alias in self._tables(structure).items():
+            relation, kept = self.relations[name], self.scene(structure).columns.get(alias)
+            columns = tuple(c for c in relation.columns if kept is None or c.name in kept)
+            found.append(relation.model_copy(update={"columns": columns}))
         return tuple(found)
+
+    def _tables(self, structure: Structure) -> dict[str, str]:
+        """Table of a task -> how its scene calls it: by its name, or by the field that names it."""
+        aliases = {
+            str(structure.fields.get(word, word)): word for word in self.scene(structure).tables
+        }
+        return {name: aliases[name] for name in self.relations if name in aliases}
 
     def access_of(self, structure: Structure) -> tuple[Access, ...]:
         """The tools of a task."""
@@ -431,7 +450,7 @@ class Blueprint:
         for said in structure.said:
             fields |= {} if "k" in said.fields or "a" in said.fields else said.fields
         names = self.names(fields, structure)
-        tools = [self.domain.tools[key] for key in self.scene(structure).tools]
+        tools = [tool for key in self.scene(structure).tools for tool in self._tools[key]]
         return tuple(self._access(tool, names) for tool in tools if constant(tool.when, names))
 
     def _access(self, tool: Tool, names: Names) -> Access:
@@ -521,7 +540,7 @@ class Blueprint:
 
     def _openings(self) -> Iterator[tuple[str, str]]:
         for name, scene in self.domain.scenes.items():
-            for items in range(1, scene.most + 1):
+            for items in range(scene.least, scene.most + 1):
                 texts = (scene.opening_one or scene.opening) if items == 1 else scene.opening
                 number = f"-{items}" if scene.most > 1 else ""
                 for i, text in enumerate(texts):
@@ -631,31 +650,66 @@ class Blueprint:
             )
         return Slot(name=name, kind="entity", domain=found.expr.model_copy(update={"var": "x"}))
 
+    def answers(self, problem: Problem, answer: Scalar) -> bool:
+        """Whether a question with this answer is a fair one, as its scene says."""
+        scene = self.domain.scenes[str(problem.fields["opening"]).partition("~")[0].partition("-")[0]]
+        if scene.answer is None:
+            return True
+        return bool(constant(scene.answer, self.names({**problem.fields, "answer": answer})))
+
     # --- rows ---------------------------------------------------------------------------------------
 
     def draw_tables(self, structure: Structure, rng: Random) -> Tables:
         """Rows for a task of this structure; their numbers depend on nothing else."""
         scene, known = self.scene(structure), self._known(structure)
         tables: Tables = {}
-        for name in self.domain.tables:
-            if name not in scene.tables:
-                continue
-            table, kept = self.domain.tables[name], scene.columns.get(name)
+        for name, alias in self._tables(structure).items():
+            table, kept = self.domain.tables[name], scene.columns.get(alias)
             columns = {
-                column: scene.draws.get(f"{name}.{column}", draw.draw)
+                column: scene.draws.get(f"{alias}.{column}", draw.draw)
                 for column, draw in table.columns.items()
                 if kept is None or column in kept or column.startswith("_")
             }
-            rows = scene.rows.get(name, table.rows)
+            rows = scene.rows.get(alias, table.rows)
             tables[name] = draw_table(
                 self.draws, name, tables, known, rng, rows=rows, columns=columns
             )
+        for rows_of in tables.values():  # hidden draws have served
+            for row in rows_of.values():
+                for column in [column for column in row if column.startswith("_")]:
+                    del row[column]
         return tables
+
+
+def _each_tool(tool: Tool) -> Iterator[Tool]:
+    """The tools that one definition stands for."""
+    for each, one in tool.each.items():
+        texts = {
+            name: getattr(tool, name).replace("{each}", each).replace("{one}", one)
+            for name in ("call", "of", "text", "when")
+        }
+        yield tool.model_copy(update={**texts, "each": {}})
+    if not tool.each:
+        yield tool
+
+
+def _questions(structure: Structure, known: Mapping[str, Any]) -> dict[str, Callable[[str], Any]]:
+    """What conditions may ask about a structure."""
+    return {
+        "said": structure.says,
+        "trait": lambda name: name in structure.traits,
+        "field": lambda name: known.get(name, ""),
+    }
 
 
 def _arguments(signature: str) -> tuple[str, ...]:
     inside = signature.partition("(")[2].rstrip(")")
     return tuple(name.strip() for name in inside.split(",") if name.strip())
+
+
+def _may_be(value: JsonValue, values: Sequence[Any] | str) -> bool:
+    """Whether a field of the scene before may stay."""
+    return value is not None if isinstance(values, str) else value in values
 
 
 def _wording(variants: int, rng: Random) -> str:

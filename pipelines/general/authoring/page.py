@@ -110,12 +110,12 @@ class ColumnDraw(Record):
 
 
 class TableDraw(Record):
-    """A table: its columns, and how many rows it has (in all, or ``per`` row of another table)."""
+    """A table: its columns, and how many rows it has, in all or for each combination of ``per``."""
 
     key: Ident
     rows: Code = "1"
-    per: Ident | None = None
-    """The table each of whose rows gets ``rows`` rows; the column of that type holds its key."""
+    per: Annotated[dict[Ident, Code], Field(max_length=3)] = {}
+    """Name -> a table, or a list: draws may use the name for the row or item in hand."""
     columns: Annotated[dict[str, ColumnDraw], Field(min_length=1, max_length=24)]
 
 
@@ -136,8 +136,10 @@ class Tool(Record):
     """
 
     call: Code
-    of: Ident
+    of: Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9_]{0,31}|\{each\})$")]
     text: Sentence
+    each: dict[Ident, Ident] = {}
+    """Table -> what one row of it is called: one tool for each, ``{each}`` and ``{one}`` filled in."""
     when: Code = "True"
     """The tasks that have it: a condition on their structure."""
     needs: tuple[Requirement, ...] = ()
@@ -209,12 +211,15 @@ class Scene(Record):
     """What is to be found: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
     each: Ident | None = None
     """The name of the items that slots repeat for."""
+    least: Annotated[int, Field(ge=1, le=8)] = 1
     most: Annotated[int, Field(ge=1, le=8)] = 1
-    """The largest number of items."""
+    """The smallest and the largest number of items."""
     items: dict[Ident, Code] = {}
     """Fields of an item, drawn when it is added."""
-    choose: dict[Ident, tuple[Choice, ...]] = {}
-    """Fields of the goal and the opening, drawn when the scene begins."""
+    choose: dict[Ident, tuple[Choice, ...] | Code] = {}
+    """Fields of the opening, chosen or drawn when the scene begins. Where a table is named, one of these may stand."""
+    varies: Words = ()
+    """The fields that a sibling draws anew."""
     asks: Words = ()
     """The phrases that every task of the scene has."""
     adds: Code = "99"
@@ -288,3 +293,20 @@ class Domain(Record):
     units: dict[Ident, Sentence] = {}
     """Unit of a column -> a sentence about it."""
     placeholders: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Value] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherit(cls, value: Any) -> Any:
+        """A scene written ``like`` another has that one's parts wherever it says nothing."""
+        scenes = value.get("scenes") if isinstance(value, dict) else None
+        if not isinstance(scenes, dict) or len(scenes) > 16:
+            return value
+        found: dict[str, Any] = {}
+        for name, scene in scenes.items():
+            like = scene.get("like") if isinstance(scene, dict) else None
+            if like is not None:
+                if not isinstance(like, str) or like not in found:
+                    raise ValueError(f"scene {name!r} is like {like!r}, which does not stand before it")
+                scene = {k: v for k, v in {**found[like], **scene}.items() if k != "like"}
+            found[name] = scene
+        return {**value, "scenes": found}

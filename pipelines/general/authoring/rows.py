@@ -11,11 +11,13 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from itertools import product
 from random import Random
 from typing import Any
 
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Scalar
+from envgen.pipelines.general.authoring import geo
 from envgen.pipelines.general.authoring.names import FAMILY, GIVEN
 from envgen.pipelines.general.authoring.page import Domain, TableDraw
 from envgen.pipelines.general.authoring.rules import parsed
@@ -23,6 +25,8 @@ from envgen.pipelines.general.tables import Row, Tables
 
 MAX_ROWS = 5_000
 """Rows of one table."""
+_TRIES = 4
+"""Draws of a row that finds no value, before it is left out."""
 
 
 @dataclass
@@ -34,7 +38,8 @@ class Drawing:
     known: Mapping[str, Any]
     """Constants, lists and the numbers of the task's structure."""
     row: Row = field(default_factory=dict)
-    owner: Scalar = None
+    per: dict[str, Scalar] = field(default_factory=dict)
+    """The row or item in hand of each name in the table's ``per``."""
     pools: dict[Any, list[Any]] = field(default_factory=dict)
     """Draw (and owner) -> values not used yet."""
     spans: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
@@ -93,8 +98,9 @@ class _Compiler:
     def _name(self, node: ast.Name) -> tuple[Draw, str]:
         name = node.id
         columns = self.domain.tables[self.table].columns if self.table else {}
-        if name == "owner" and self.table:
-            return lambda d: d.owner, self.domain.tables[self.table].per or ""
+        per = self.domain.tables[self.table].per if self.table else {}
+        if name in per:
+            return lambda d: d.per[name], per[name] if per[name] in self.domain.tables else ""
         if name in columns:
             return lambda d: d.row[name], columns[name].type.partition("entity:")[2]
         if name in self.domain.tables:
@@ -258,12 +264,11 @@ def _person(d: Drawing, key: str, locale: str) -> str:
 def _gap(d: Drawing, key: str, low: int, high: int, step: int, length: int, owner: Any) -> int:
     """A start such that ``length`` from it on touches no earlier interval of ``owner``."""
     taken = d.spans.setdefault((key, owner), [])
-    for _ in range(4):
-        start = d.rng.randrange(low, high, step)
-        if start + length <= high and all(start + length <= a or start >= b for a, b in taken):
-            taken.append((start, start + length))
-            return start
-    raise NoRoomError
+    start = d.rng.randrange(low, high, step)
+    if start + length > high or any(start + length > a and start < b for a, b in taken):
+        raise NoRoomError
+    taken.append((start, start + length))
+    return start
 
 
 def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
@@ -273,9 +278,36 @@ def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[An
     return d.pools[key]
 
 
-def _once(d: Drawing, key: str, value: Any) -> Any:
-    """The value that the first row drew."""
-    return d.pools.setdefault(key, [value])[0]
+def _once(d: Drawing, key: str, value: Any, owner: Any = None) -> Any:
+    """The value that the first row (of an owner) drew."""
+    return d.pools.setdefault((key, owner), [value])[0]
+
+
+def _number(d: Drawing, key: str, owner: Any) -> int:
+    """How many rows of the owner came before this one."""
+    seen = d.pools.setdefault((key, owner), [-1])
+    seen[0] += 1
+    return int(seen[0])
+
+
+def _at(d: Drawing, key: str, values: Sequence[Any], at: int, rest: Any) -> Any:
+    """The value in that place; ``rest`` beyond the last."""
+    return values[at] if at < len(values) else rest
+
+
+def _deal(d: Drawing, key: str, values: Sequence[Any], rest: Any) -> Any:
+    """The values in turn, each to one row; then ``rest``."""
+    left = d.pools.setdefault(key, list(values))
+    return left.pop(0) if left else rest
+
+
+def _fresh(d: Drawing, key: str, value: str) -> str:
+    """A value that no earlier row has."""
+    taken = d.pools.setdefault(key, [])
+    if value in taken:
+        raise NoRoomError
+    taken.append(value)
+    return value
 
 
 def _entries(d: Drawing, key: str, name: str) -> Sequence[str]:
@@ -312,7 +344,14 @@ _DRAWS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
     "person": (_person, 1, 1),
     "gap": (_gap, 5, 5),
     "few": (_few, 2, 2),
-    "once": (_once, 1, 1),
+    "once": (_once, 1, 2),
+    "number": (_number, 1, 1),
+    "at": (_at, 3, 3),
+    "deal": (_deal, 2, 2),
+    "fresh": (_fresh, 1, 1),
+    "city": (geo.city, 2, 2),
+    "city_fact": (geo.city_fact, 2, 2),
+    "kilometres": (geo.kilometres, 2, 2),
     "entries": (_entries, 1, 1),
     "join": (lambda d, key, *parts: " ".join(parts), 2, 3),
     "pairs": (_pairs, 2, 2),
@@ -345,11 +384,12 @@ def draw_table(
     """
     table: TableDraw = draws.domain.tables[name]
     d = Drawing(rng=rng, tables=tables, known=known)
-    number = draws.draw(rows)
+    number = draws.draw(rows, name)
     cells = [(column, draws.draw(text, name)) for column, text in columns.items()]
+    sources = [list(draws.draw(text)(d)) for text in table.per.values()]
     found: dict[str, Row] = {}
-    for owner in tables[table.per] if table.per else (None,):
-        d.owner = owner
+    for choice in product(*sources):
+        d.per = dict(zip(table.per, choice, strict=True))
         for _ in range(min(int(number(d)), MAX_ROWS - len(found))):
             row = _draw_row(d, cells)
             if row is not None:
@@ -358,10 +398,13 @@ def draw_table(
 
 
 def _draw_row(d: Drawing, cells: Sequence[tuple[str, Draw]]) -> Row | None:
-    d.row = {}
-    try:
-        for column, draw in cells:
-            d.row[column] = draw(d)
-    except NoRoomError:
-        return None
-    return {column: value for column, value in d.row.items() if not column.startswith("_")}
+    """A row, hidden columns included; None if no values are left for it."""
+    for _ in range(_TRIES):
+        d.row = {}
+        try:
+            for column, draw in cells:
+                d.row[column] = draw(d)
+        except NoRoomError:
+            continue
+        return d.row
+    return None

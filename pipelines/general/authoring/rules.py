@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ _COMPARE = {
 _ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
 
 
-_ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "days": (2,), "before": (3,), "apart": (1, 2)}
+_ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "days": (2,), "day": (2,), "before": (3,), "apart": (1, 2)}
 """Function -> how many arguments it takes, where that isn't one."""
 
 
@@ -56,7 +57,7 @@ class Names:
     """Parameter (without index) -> type."""
     args: Mapping[str, str] = field(default_factory=dict)
     """Argument of a tool call -> type."""
-    predicates: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
+    predicates: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
     """Name of a question about the structure, such as ``said`` -> its answer for a word."""
 
 
@@ -254,6 +255,8 @@ class _Reader:
         if fn is None:
             raise ConfigError(f"{type(node.op).__name__} is no part of the language of rules")
         left, right = self.read(node.left, bound), self.read(node.right, bound)
+        if fn == "+" and all(isinstance(x, tuple) and not isinstance(x, Typed) for x in (left, right)):
+            return left + right
         if isinstance(left, int) and isinstance(right, int):
             return {"+": left + right, "-": left - right, "*": left * right}.get(fn) or left // (
                 right or 1
@@ -368,6 +371,21 @@ class _Reader:
         if not all(isinstance(end, int) and abs(end) <= 1_000 for end in ends):
             raise ConfigError("a range runs between known numbers")
         return range(*ends)
+
+    def _call_table(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        """The table that a field names."""
+        name = self.read(node.args[0], bound)
+        if not isinstance(name, str) or name not in self.names.relations:
+            raise ConfigError(f"{name!r} is no table")
+        return self.typed(ast.Name(id=name), {})
+
+    def _call_day(self, node: ast.Call, bound: Mapping[str, Any]) -> str:
+        """The date some days after a known one."""
+        start, days = (self.read(item, bound) for item in node.args)
+        try:
+            return (date.fromisoformat(start) + timedelta(days=days)).isoformat()
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigError(f"day takes a known date and a number, not {start!r}, {days!r}") from None
 
     def _over(self, node: ast.Call, bound: Mapping[str, Any], known: type, fold: type) -> Any:
         """``all`` and ``any``: of known values an And or Or, of rows a fold."""

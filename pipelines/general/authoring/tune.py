@@ -72,15 +72,17 @@ def _some_edges(task: OpenTask) -> Params:
     for name, edge in task.edges.items():
         other = other_side(edge, name)
         assert isinstance(other, ir.Get)
-        column = {row[other.column] for row in task.tables[other.relation].values()} - {None}
-        found[name] = task.rng.choice(sorted(column, key=str)) if column else None
+        values = {row[other.column] for row in task.tables[other.relation].values()} - {None}
+        step = task.analysis.options(name).get("step", 1)
+        column = sorted({v // step * step if isinstance(v, int) else v for v in values}, key=str)
+        found[name] = task.rng.choice(column) if column else None
     return found
 
 
 def _fair(task: OpenTask, params: Params, query: ir.Query) -> bool:
     frame, compiler = task.frame(params), task.compiler
     answer = compiler.compile(query)(frame)
-    if answer is None:
+    if answer is None or not task.blueprint.answers(task.problem, answer):
         return False
     queries = (node for node in query.walk() if isinstance(node, ir.Query))
     return all(one_best(node, compiler, frame) for node in queries) and all(

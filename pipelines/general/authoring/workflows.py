@@ -15,7 +15,6 @@ from envgen.core import ir
 from envgen.pipelines.general.authoring.analysis import (
     Params,
     Wish,
-    least_edge,
     one_best,
     other_side,
     slack,
@@ -136,7 +135,7 @@ class _Workflow:
         """The bounds that some row just meets."""
         edge, compiler = self.task.edges[name], self.task.compiler
         measure = compiler.compile(other_side(edge, name))
-        least = least_edge(self.task.blueprint.domain.params[self.task.analysis.stem(name)])
+        least = self.task.analysis.options(name).get("least", -(10**12))
         self.frame.params = params
         values = set()
         for row in rows:

@@ -12,7 +12,7 @@ from envgen.core.errors import ConfigError
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import Tasks
 
-DOMAINS = ("meetings", "orders")
+DOMAINS = ("meetings", "orders", "trip")
 """Names of the pages."""
 
 
