@@ -140,8 +140,9 @@ class Blueprint:
 
     def _slot_type(self, text: str) -> str:
         node = parsed(text)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            return {"interval": "interval", "whole": "int", "choice": "str"}.get(node.func.id, "?")
+        kinds = {"interval": "interval", "whole": "int", "choice": "str"}
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in kinds:
+            return kinds[ast.unparse(node.func)]
         loop = node.generators[0].iter if isinstance(node, ast.GeneratorExp) else node
         return f"entity:{ast.unparse(loop)}"
 
@@ -219,11 +220,12 @@ class Blueprint:
             (s.phrase, _key(s.fields)): s
             for s in (*structure.said, *(before.said if before else ()))
         }
-        asks = [
-            earlier.get((key, _key(about)))
-            or self._say(key, {**self._stated(key, fields), **about}, rng, earlier.values())
-            for key, about in self._asked(scene, items)
-        ]
+        asks = []
+        for key, about in self._asked(scene, items):
+            said = earlier.get((key, _key(about)))
+            if said is None:
+                said = self._say(key, self._stated(key, fields), rng, earlier.values())
+            asks.append(said._replace(fields={**said.fields, **about}))
         added = [
             s if "n" not in s.fields else s._replace(fields={**s.fields, "n": items})
             for s in structure.said

@@ -72,6 +72,7 @@ Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
 """Names, written as one text."""
 Sentences = Annotated[tuple[Sentence, ...], BeforeValidator(_texts), Field(max_length=8)]
 Choice = bool | Annotated[int, Field(ge=-(10**12), le=10**12)] | Value
+Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
 Level = Annotated[int, Field(ge=1, le=10)]
 
 _COLUMN = re.compile(r"(?P<type>[a-z]+(?::\w+)?)(?P<null>\?)?(?: (?P<unit>\w+))? = (?P<draw>.+)")
@@ -88,7 +89,7 @@ class ColumnDraw(Record):
         StringConstraints(pattern=r"^(int|str|bool|date|minutes|decimal:[1-4]|entity:[a-z]\w{0,31})$"),
     ]  # fmt: skip
     nullable: bool = False
-    unit: Ident | None = None
+    unit: Unit | None = None
     draw: Code
 
     @model_validator(mode="before")
@@ -290,7 +291,7 @@ class Domain(Record):
     ] = {}
     slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Sentence] = {}
     """Slot -> how sentences and notes name it."""
-    units: dict[Ident, Sentence] = {}
+    units: dict[Unit, Sentence] = {}
     """Unit of a column -> a sentence about it."""
     placeholders: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Value] = {}
 
