@@ -87,6 +87,10 @@ class VariantRow(Record):
     """Gates run on this variant; the parent's others are recorded as inherited."""
 
 
+PAGE = "page"
+"""Where a blueprint holds its domain's page, as JSON text. Datasets keep each page once, by its hash."""
+PAGES = "domains"
+"""The folder of a dataset that holds them."""
 ATTACHMENTS = "files"
 """Where a blueprint names its environment's attachments: name -> SHA-256."""
 

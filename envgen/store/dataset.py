@@ -26,6 +26,8 @@ from envgen.core.types import (
     TaskSpec,
 )
 from envgen.store.bundles import (
+    PAGE,
+    PAGES,
     EnvironmentFiles,
     TaskBundle,
     attachment_hashes,
@@ -174,7 +176,9 @@ class Dataset:
         )
         blueprint: JsonValue = None
         if spec.blueprint is not None:
-            blueprint = _parse(self._text(f"{folder}/{spec.blueprint.path}"), "blueprint.json")
+            blueprint = self._with_page(
+                _parse(self._text(f"{folder}/{spec.blueprint.path}"), "blueprint.json")
+            )
         return EnvironmentFiles(
             spec=spec,
             database=None if spec.database is None else self.path / folder / spec.database.path,
@@ -283,6 +287,15 @@ class Dataset:
             if env_id not in self._snapshots:
                 self._snapshots[env_id] = snapshot(path)
             return self._snapshots[env_id]
+
+    def _with_page(self, blueprint: JsonValue) -> JsonValue:
+        """A blueprint with its domain's page in place of the page's hash."""
+        if not isinstance(blueprint, dict) or PAGE not in blueprint:
+            return blueprint
+        name = f"{PAGES}/{blueprint[PAGE]}.json"
+        if name not in self.manifest.members:
+            raise DatasetError(f"the dataset lacks {name!r}, which a blueprint names")
+        return {**blueprint, PAGE: self._text(name)}
 
     def _attachments(self, folder: str, blueprint: JsonValue) -> dict[str, Path]:
         found = {}

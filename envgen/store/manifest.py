@@ -15,7 +15,8 @@ from envgen.core.errors import DatasetError
 from envgen.core.limits import Count, Json, Label, Whole
 from envgen.core.types import EnvironmentSpec, Evidence, Id, Record, Sha256, TaskSpec
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: environments name the page of their domain, which stands in ``domains``. Version 1 is read, too."""
 MANIFEST = "dataset.json"
 CARD = "README.md"
 TABLES = "data"
@@ -50,7 +51,7 @@ def task_files(family: str) -> TaskFiles:
 _ID = "[a-z0-9][a-z0-9_-]{0,63}"
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _MEMBER = re.compile(
-    rf"README\.md|data/(?:train|validation|test)\.parquet|environments/{_ID}/(?:{_NAME}|tasks/{_ID}/{_NAME}|variants/{_ID}\.pack)"
+    rf"README\.md|domains/[0-9a-f]{{64}}\.json|data/(?:train|validation|test)\.parquet|environments/{_ID}/(?:{_NAME}|tasks/{_ID}/{_NAME}|variants/{_ID}\.pack)"
 )
 
 

@@ -28,6 +28,8 @@ from envgen.core.types import (
 )
 from envgen.store import trust
 from envgen.store.bundles import (
+    PAGE,
+    PAGES,
     EnvironmentBundle,
     TaskBundle,
     VariantRow,
@@ -164,7 +166,9 @@ class DatasetWriter:
             references: dict[str, FileRef | None] = {
                 "database": self._put(folder, "database.sqlite", bundle.database),
                 "tools_source": self._code_file(folder, "tools.py", bundle.tools_source),
-                "blueprint": self._put(folder, "blueprint.json", _json(bundle.blueprint)),
+                "blueprint": self._put(
+                    folder, "blueprint.json", _json(self._with_page_apart(bundle.blueprint))
+                ),
             }
             spec = spec.model_copy(update=references)
             self._attach(folder, bundle)
@@ -175,6 +179,16 @@ class DatasetWriter:
             content = "" if database is None else database.content
             self._environment_hashes[spec.id] = environment_hash(spec, content)
             return spec
+
+    def _with_page_apart(self, blueprint: JsonValue) -> JsonValue:
+        """A blueprint that names its page by hash; the page itself is put once for all environments."""
+        text = blueprint.get(PAGE) if isinstance(blueprint, dict) else None
+        if not isinstance(blueprint, dict) or not isinstance(text, str):
+            return blueprint
+        digest = sha256(text)
+        if f"{PAGES}/{digest}.json" not in self._members:
+            self._put(PAGES, f"{digest}.json", text)
+        return {**blueprint, PAGE: digest}
 
     def add_task(self, bundle: TaskBundle) -> TaskSpec:
         """Add a task of an environment that was added before; returns its spec with references.

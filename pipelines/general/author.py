@@ -11,8 +11,7 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import derive, rng
 from envgen.core.types import Evidence, LineageStep
-from envgen.pipelines.general.authoring.tasks import Tasks
-from envgen.pipelines.general.blueprint import Hardened, Operator
+from envgen.pipelines.general.authoring.tasks import Hardened, Operator, Tasks, tasks_from
 from envgen.pipelines.general.density import density
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
@@ -20,6 +19,7 @@ from envgen.pipelines.general.prompt import prompt
 from envgen.pipelines.general.schema import public_rules, submit_schema
 from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.task_code import TaskCompiler
+from envgen.store.bundles import PAGE
 
 _TRIES = 20
 """Rows drawn for one level-1 task, operators tried for one step, re-seeds tried for one binding."""
@@ -56,7 +56,7 @@ class ProceduralAuthor:
         Raises:
             ConfigError: if the domain is unknown or has no such level.
         """
-        tasks = load_tasks(request.domain)
+        tasks = tasks_from(request.page) if request.page else load_tasks(request.domain)
         if request.level > tasks.domain.max_level:
             raise ConfigError(
                 f"domain {request.domain!r} has no level {request.level}",
@@ -87,7 +87,9 @@ class ProceduralAuthor:
         recipe = draft.blueprint
         if not isinstance(recipe, dict):
             return None
-        request = DraftRequest(domain=str(recipe["domain"]), level=draft.level)
+        request = DraftRequest(
+            domain=str(recipe["domain"]), level=draft.level, page=str(recipe[PAGE])
+        )
         failed = [result.gate for result in report if result.status == "failed"]
         found = self.draft(request, derive(draft.seed, "repair", *failed))
         return None if isinstance(found, NoDraft) else found
@@ -133,6 +135,7 @@ class ProceduralAuthor:
         environment_id = f"{domain.category}-{environment[:12]}"
         recipe: JsonValue = {
             "domain": state.domain,
+            PAGE: state.tasks.domain.text,
             "level": state.level,
             "operators": [step.operator for step in state.lineage],
             "seed": state.seed,
@@ -208,9 +211,11 @@ def _state(draft: Draft) -> _State | None:
     recipe = draft.blueprint
     if draft.problem is None or not isinstance(recipe, dict):
         return None
-    domain = str(recipe["domain"])
+    domain, text = str(recipe["domain"]), recipe.get(PAGE)
+    if not isinstance(text, str):
+        return None  # made before pages were stored
     return _State(
-        tasks=load_tasks(domain),
+        tasks=tasks_from(text),
         domain=domain,
         seed=draft.seed,
         level=draft.level,

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from pydantic import Field, JsonValue
 
 from envgen.core.ir import Problem, Relation
+from envgen.core.limits import Text
 from envgen.core.types import Evidence, Id, LineageStep, PublicRule, Record, Schema, ToolSpec
 from envgen.pipelines.general.tables import Tables
 
@@ -18,6 +19,8 @@ class DraftRequest(Record):
     domain: Id
     """A name in ``envgen.pipelines.general.domains`` (procedural), or any category (model)."""
     level: int = Field(default=1, ge=1, le=10)
+    page: Text = ""
+    """The domain's page as JSON, where it isn't one of the package's."""
 
 
 @dataclass(frozen=True, kw_only=True)

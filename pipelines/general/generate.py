@@ -21,6 +21,7 @@ from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
 from envgen.core.worker_process import attempt
 from envgen.pipelines.boundary import broken
+from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.diversity import dataset_evidence
 from envgen.pipelines.general.synthesize import Job, Yield, synthesize
 from envgen.sandboxes.zygote import WorkerBackend
@@ -48,6 +49,8 @@ class GenerateConfig(Record):
 
     categories: tuple[Label, ...] = ()
     """Names of ``CATEGORIES``, in turn; empty: all of them."""
+    pages: tuple[Domain, ...] = ()
+    """Domains from elsewhere; they come after the categories, or alone where there are none."""
     environments: int = Field(default=6, ge=1)
     """Environments to make."""
     tasks_per_environment: int = Field(default=2, ge=1)
@@ -75,13 +78,16 @@ class GenerateConfig(Record):
 
     def jobs(self, backend: WorkerBackend) -> list[Job]:
         """One job per environment; levels and categories go round so that all pairs come up."""
-        categories = self.categories or tuple(CATEGORIES)
+        named = self.categories or (() if self.pages else tuple(CATEGORIES))
+        sources = [(CATEGORIES[name], "") for name in named]
+        sources += [(page.id, page.text) for page in self.pages]
         levels = range(self.min_level, self.max_level + 1)
         return [
             Job(
                 index=i,
-                domain=CATEGORIES[categories[i % len(categories)]],
-                level=levels[(i // len(categories)) % len(levels)],
+                domain=sources[i % len(sources)][0],
+                page=sources[i % len(sources)][1],
+                level=levels[(i // len(sources)) % len(levels)],
                 tasks=self.tasks_per_environment,
                 seed=derive(self.seed, "environment", i),
                 backend=backend,
@@ -141,7 +147,7 @@ def generate(
     partial = _partial_folder(out, config)
     jobs = config.jobs(backend)
     done = {job.index: found for job in jobs if (found := _load(partial, job.index)) is not None}
-    compiled = all(_is_own(partial, index) for index in done)
+    compiled = not config.pages and all(_is_own(partial, index) for index in done)
     resumed = len(done)
     for job, outcome in _run([job for job in jobs if job.index not in done], workers):
         result = _yield(job, outcome)

@@ -6,11 +6,10 @@ by its fields: ``build(fields)`` is the clause, so two problems with equal sente
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Literal
 
 from pydantic import JsonValue
@@ -144,7 +143,7 @@ class Lexicon:
 
 def outline(lexicon_id: str, rule: Clause | Equals | Optimise) -> str:
     """``Lexicon.outline`` by id, for comments in generated code; "" if the lexicon is not registered."""
-    return lexicon(lexicon_id).outline(rule) if lexicon_id in LEXICONS or lexicon_id in _PAGES else ""
+    return lexicon(lexicon_id).outline(rule) if lexicon_id in LEXICONS else ""
 
 
 def _refuse_ambiguous(lexicon_id: str, sentences: Mapping[str, Template], words: Words) -> None:
@@ -157,29 +156,23 @@ def _refuse_ambiguous(lexicon_id: str, sentences: Mapping[str, Template], words:
                     )
 
 
-_PAGES = ("meetings", "orders", "trip")
-_DOMAINS = "envgen.pipelines.general.domains"
-LEXICONS: dict[str, str] = {
-}
-"""Lexicon id -> "module:attribute", loaded on first use."""
+LEXICONS: dict[str, Lexicon] = {}
+"""The lexicons of the pages that were read: their ids name the pages' content, so none is ever replaced."""
 
 
-@cache
+def register(lexicon: Lexicon) -> Lexicon:
+    """Make a page's lexicon known to ``lexicon``."""
+    return LEXICONS.setdefault(lexicon.id, lexicon)
+
+
 def lexicon(lexicon_id: str) -> Lexicon:
-    """The registered lexicon ``lexicon_id``.
+    """The lexicon ``lexicon_id``.
 
     Raises:
-        ConfigError: if the id is unknown.
+        ConfigError: if its page was not read.
     """
-    if lexicon_id in _PAGES:
-        from envgen.pipelines.general.domains import load_tasks
-
-        return load_tasks(lexicon_id).lexicon
     if lexicon_id not in LEXICONS:
-        near = ", ".join(get_close_matches(lexicon_id, LEXICONS)) or ", ".join(LEXICONS)
-        raise ConfigError(f"unknown lexicon {lexicon_id!r}", f"did you mean: {near}")
-    module, _, attribute = LEXICONS[lexicon_id].partition(":")
-    found = getattr(importlib.import_module(module), attribute)
-    if not isinstance(found, Lexicon):
-        raise ConfigError(f"{LEXICONS[lexicon_id]} is no Lexicon")
-    return found
+        raise ConfigError(
+            f"unknown lexicon {lexicon_id!r}", "its page is stored with the dataset's environments"
+        )
+    return LEXICONS[lexicon_id]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from pydantic import JsonValue
+
 from envgen.core.canonical import dumps
-from envgen.core.errors import DatasetError
+from envgen.core.errors import ConfigError, DatasetError
 from envgen.core.ir import Problem
 from envgen.core.types import ToolSpec
+from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.lexicon import LEXICONS, lexicon
 from envgen.pipelines.general.tables import in_file_order, read_sqlite
+from envgen.store.bundles import PAGE
 from envgen.store.dataset import Dataset
 
 
@@ -28,6 +32,7 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
     database = dataset.database(task_id)
     if database is None:
         raise DatasetError(f"task {task_id!r} has a constraint IR but no database")
+    _learn(environment.blueprint)
     try:
         problem = _in_order(Problem.model_validate(task.constraints))
     except ValueError as error:
@@ -63,6 +68,21 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
     )
 
 
+def _learn(blueprint: JsonValue) -> None:
+    """Read the page that is stored with an environment, so that its sentences are known.
+
+    Raises:
+        DatasetError: if it is no page.
+    """
+    text = blueprint.get(PAGE) if isinstance(blueprint, dict) else None
+    if not isinstance(text, str):
+        return
+    try:
+        tasks_from(text)
+    except ConfigError as error:
+        raise DatasetError(f"the domain stored with the environment is none: {error}") from error
+
+
 def as_stored(draft: Draft) -> Draft:
     """``draft`` as ``draft_of`` gives it once it is stored: equal, with rows and keys in the files' order."""
     problem = draft.problem
@@ -86,7 +106,7 @@ def _in_order(problem: Problem) -> Problem:
 
     Files hold canonical JSON, whose keys are sorted, but the answer's form in the prompt has an order.
     """
-    if problem.lexicon not in (*LEXICONS, "meetings", "orders", "trip"):
+    if problem.lexicon not in LEXICONS:
         return problem
     try:
         layout = lexicon(problem.lexicon).frame(problem.fields).layout

@@ -51,6 +51,8 @@ class Job(Record):
     tasks: int
     seed: int
     backend: WorkerBackend = "auto"
+    page: Text = ""
+    """The domain's page as JSON; empty: the package's. Code that comes of a page from elsewhere is not trusted."""
     agreement_episodes: int = 128
     """Most random-valid episodes a task may cost; rarer densities are not_run."""
 
@@ -74,7 +76,7 @@ def synthesize(job: Job) -> Yield:
     Raises:
         SandboxUnavailableError: nothing can be proven on this machine.
     """
-    maker = _Maker(job, ProceduralAuthor(), _hosts(job.backend))
+    maker = _Maker(job, ProceduralAuthor(), _hosts(job.backend, not job.page))
     for attempt in range(MAX_ATTEMPTS):
         first = maker.first(attempt)
         environment = (
@@ -89,9 +91,9 @@ def synthesize(job: Job) -> Yield:
 
 
 @cache
-def _hosts(backend: WorkerBackend) -> Hosts:
-    """The process's sandboxed interpreters; procedural drafts are this package's own code."""
-    return Hosts(backend=backend, trusted=True)
+def _hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
+    """The process's sandboxed interpreters; what comes of the package's pages is this package's own code."""
+    return Hosts(backend=backend, trusted=trusted)
 
 
 class _Proven(NamedTuple):
@@ -112,7 +114,9 @@ class _Maker:
 
     def first(self, attempt: int) -> _Proven | None:
         """The task whose rows and tools become the environment."""
-        request = DraftRequest(domain=self.job.domain, level=self.job.level)
+        request = DraftRequest(
+            domain=self.job.domain, level=self.job.level, page=self.job.page
+        )
         seed = derive(self.job.seed, "draft", attempt)
         return self._judge("draft", lambda: self.author.draft(request, seed))
 

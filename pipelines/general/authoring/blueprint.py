@@ -179,6 +179,10 @@ class Blueprint:
         if isinstance(goal, ir.Reach):
             rules += goal.effects
         said = tuple(Said(rule.text_key, dict(rule.fields)) for rule in rules)
+        elsewhere = {name: value for s in said for name, value in s.fields.items()}
+        for name in self.domain.scenes[scene].choose:  # what only other sentences state
+            if name not in fields and name in elsewhere:
+                fields[name] = elsewhere[name]
         return Structure(
             scene=scene,
             items=int(items or 1),
@@ -401,7 +405,9 @@ class Blueprint:
         scene, lexicon = self.scene(structure), self.lexicon
         number = f"-{structure.items}" if scene.most > 1 else ""
         opening = f"{structure.scene}{number}{structure.wording}"
-        fields: dict[str, JsonValue] = {**structure.fields, "opening": opening}
+        stated = lexicon.opening_templates[opening].names
+        fields: dict[str, JsonValue] = {n: v for n, v in structure.fields.items() if n in stated}
+        fields["opening"] = opening
         frame = lexicon.frame(fields)
         clauses, effects, goal = [], [], None
         for said in structure.said:
@@ -529,7 +535,7 @@ class Blueprint:
             for i, text in enumerate(rule.texts)
         }
         return Lexicon(
-            id=domain.id,
+            id=domain.key,
             title=domain.title,
             openings=dict(self._openings()),
             frame=self._frame,

@@ -10,10 +10,12 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from envgen.core.canonical import sha256
 from envgen.core.limits import Id
 from envgen.core.types import Record
 
@@ -294,6 +296,16 @@ class Domain(Record):
     units: dict[Unit, Sentence] = {}
     """Unit of a column -> a sentence about it."""
     placeholders: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Value] = {}
+
+    @cached_property
+    def key(self) -> str:
+        """Names this page: problems and datasets refer to it by that, and another page has another."""
+        return f"{self.id}@{sha256(self.text)[:16]}"
+
+    @cached_property
+    def text(self) -> str:
+        """The page as JSON: in the page's own order, which says what is drawn and stated first."""
+        return self.model_dump_json(indent=1, exclude_defaults=True)
 
     @model_validator(mode="before")
     @classmethod

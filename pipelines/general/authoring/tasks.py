@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import islice
 from random import Random
+from typing import NamedTuple
 
+from pydantic import ValidationError
+
+from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
-from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.page import Domain, Step
 from envgen.pipelines.general.authoring.tune import Tuner
-from envgen.pipelines.general.blueprint import Hardened, Operator
+from envgen.pipelines.general.lexicon import register
 from envgen.pipelines.general.rewrite import params_of
 from envgen.pipelines.general.tables import Tables
 
@@ -25,6 +30,22 @@ _ESCALATED_SHARE = 0.15
 """Share of re-seeded requests that must be escalated."""
 
 
+class Hardened(NamedTuple):
+    """A problem with the rows that it is about."""
+
+    problem: Problem
+    tables: Tables
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One way to make a task harder by one level."""
+
+    name: str
+    harden: Callable[[Problem, Tables, Random], Hardened | None]
+    """Gives None where it doesn't apply."""
+
+
 class Tasks:
     """Makes the tasks of one domain. All methods are functions of their arguments, chance included."""
 
@@ -32,7 +53,7 @@ class Tasks:
         self.domain = domain
         self.blueprint = Blueprint(domain)
         self.tuner = Tuner(self.blueprint)
-        self.lexicon = self.blueprint.lexicon
+        self.lexicon = register(self.blueprint.lexicon)
 
     def first(self, rng: Random) -> Hardened | None:
         """A task of level 1; None if no rows drawn hold one."""
@@ -41,28 +62,16 @@ class Tasks:
     def operators(self, level: int) -> list[Operator]:
         """The ways up from ``level``."""
         return [
-            Operator(
-                name,
-                partial(
-                    self._stepped,
-                    lambda s, r, step=step, phrase=phrase: self.blueprint.stepped(
-                        s, step, phrase, r
-                    ),
-                ),
-            )  # type: ignore[misc]  # bound now
+            Operator(name, partial(self._stepped, step, phrase))
             for name, step, phrase in self.blueprint.steps(level)
         ]
 
     def _stepped(
-        self,
-        change: Callable[[Structure, Random], Structure | None],
-        problem: Problem,
-        tables: Tables,
-        rng: Random,
+        self, step: Step, phrase: str, problem: Problem, tables: Tables, rng: Random
     ) -> Hardened | None:
         before = self.blueprint.structure_of(problem)
         for _ in range(_CHOICES):
-            structure = change(before, rng)
+            structure = self.blueprint.stepped(before, step, phrase, rng)
             if structure is None:
                 return None
             found = self._over_rows(structure, rng)
@@ -118,3 +127,18 @@ class Tasks:
         clauses = [clause for clause in problem.clauses if clause.source == "policy"]
         stated = {name for clause in clauses for name in params_of(clause.expr)}
         return stated | ({"today"} & set(problem.params))
+
+
+@lru_cache(maxsize=64)
+def tasks_from(text: str) -> Tasks:
+    """What makes the tasks of the domain with this page, as JSON; kept, since reading a page takes a while.
+
+    Raises:
+        ConfigError: if the text is no page.
+    """
+    try:
+        return Tasks(Domain.model_validate_json(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"the page is no domain: {place}: {first['msg']}") from None

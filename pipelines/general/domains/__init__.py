@@ -1,32 +1,59 @@
-"""The domains in the package, one page each."""
+"""The domains in the package, one page each, and pages from elsewhere."""
 
 from __future__ import annotations
 
 import tomllib
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
 from envgen.pipelines.general.authoring.page import Domain
-from envgen.pipelines.general.authoring.tasks import Tasks
+from envgen.pipelines.general.authoring.tasks import Tasks, tasks_from
 
 DOMAINS = ("meetings", "orders", "trip")
-"""Names of the pages."""
+"""Names of the package's pages."""
+MAX_PAGE = 200_000
+"""Bytes of a page."""
 
 
 @cache
-def load_tasks(domain: str) -> Tasks:
-    """What makes tasks of ``domain``.
+def page(domain: str) -> Domain:
+    """The page of ``domain`` in the package.
 
     Raises:
         ConfigError: if there is no such domain.
     """
     if domain not in DOMAINS:
         raise ConfigError(f"unknown domain {domain!r}", f"known: {', '.join(DOMAINS)}")
-    text = (files(__package__) / f"{domain}.toml").read_text(encoding="utf-8")
-    return Tasks(read_page(text))
+    return read_page((files(__package__) / f"{domain}.toml").read_text(encoding="utf-8"))
+
+
+def load_tasks(domain: str) -> Tasks:
+    """What makes the tasks of a domain in the package.
+
+    Raises:
+        ConfigError: if there is no such domain.
+    """
+    return tasks_from(page(domain).text)
+
+
+def page_file(path: str | Path) -> Domain:
+    """The page in a TOML file.
+
+    Raises:
+        ConfigError: if the file can't be read, or holds no page.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_PAGE + 1)
+        if len(content) > MAX_PAGE:
+            raise ConfigError(f"{str(path)!r} is longer than {MAX_PAGE} bytes", "no page is")
+        return read_page(content.decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
 
 
 def read_page(text: str) -> Domain:
