@@ -114,9 +114,7 @@ class _Maker:
 
     def first(self, attempt: int) -> _Proven | None:
         """The task whose rows and tools become the environment."""
-        request = DraftRequest(
-            domain=self.job.domain, level=self.job.level, page=self.job.page
-        )
+        request = DraftRequest(domain=self.job.domain, level=self.job.level, page=self.job.page)
         seed = derive(self.job.seed, "draft", attempt)
         return self._judge("draft", lambda: self.author.draft(request, seed))
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from functools import cache
 
 from envgen.core.seeding import rng
-from envgen.pipelines.general.blueprint import Hardened
-from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.authoring.tasks import Hardened
+from envgen.pipelines.general.domains import load_tasks
 
 
 @cache
-def ladder(domain: str, seed: int) -> tuple[Hardened, ...]:
-    """One task of ``domain`` from level 1 to its top, by random operators."""
-    blueprint = load_blueprint(domain)
-    draws = rng(seed, domain)
-    problem = None
-    while problem is None:
-        tables = blueprint.tables(draws, 1)
-        problem = blueprint.problem(draws, tables)
-    steps = [Hardened(problem, tables)]
-    for level in range(1, blueprint.max_level):
-        operators = [operator for operator in blueprint.operators if operator.applies(level)]
+def ladder(domain: str, seed: int, top: int = 10) -> tuple[Hardened, ...]:
+    """One task of ``domain`` from level 1 to ``top``, by random operators."""
+    tasks, draws = load_tasks(domain), rng(seed, domain)
+    first = None
+    while first is None:
+        first = tasks.first(draws)
+    steps = [first]
+    for level in range(1, top):
+        operators = tasks.operators(level)
         draws.shuffle(operators)
         harder = next(
             (h for o in operators if (h := o.harden(*steps[-1], draws)) is not None), None

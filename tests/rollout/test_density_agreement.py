@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ladders import ladder
 from problem_dataset import write_problem_dataset
 from sample_problems import SAMPLES, Sample
 
 from envgen.environments.general import GeneralEnv
 from envgen.pipelines.general.density import density
-from envgen.pipelines.general.domains import load_blueprint
 from envgen.policies.greedy import GreedyPolicy
 from envgen.policies.random_valid import RandomValidPolicy
 from envgen.rollout.bootstrap import clopper_pearson
@@ -21,20 +21,8 @@ from envgen.rollout.episode import run_episode
 
 def hardened(domain: str, level: int) -> Sample:
     """The domain's task at ``level``."""
-    blueprint = load_blueprint(domain)
-    for seed in range(20):
-        rng = random.Random(seed)
-        tables = blueprint.tables(rng, 1)
-        problem = blueprint.problem(rng, tables)
-        for step in range(1, level):
-            if problem is None:
-                break
-            steps = (o.harden(problem, tables, rng) for o in blueprint.operators if o.applies(step))
-            found = next((harder for harder in steps if harder is not None), None)
-            problem, tables = found if found is not None else (None, tables)
-        if problem is not None:
-            return Sample(problem, tables)
-    raise AssertionError(f"no {domain} task at level {level}")
+    problem, tables = ladder(domain, 0, level)[-1]
+    return Sample(problem, tables)
 
 
 CASES: dict[str, tuple[Callable[[], Sample], int]] = {

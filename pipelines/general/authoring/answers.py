@@ -66,7 +66,9 @@ class _Answers:
                     return params
         return None
 
-    def _solved(self, params: Params, without: Collection[str], count: int) -> Iterator[tuple[Model, list[Any]]]:
+    def _solved(
+        self, params: Params, without: Collection[str], count: int
+    ) -> Iterator[tuple[Model, list[Any]]]:
         """Some answers that keep all rules but those about the parameters ``without``."""
         left = [self.far[name] for name in without]
         clauses = [c for c in self.problem.clauses if not any(e in truth(c).walk() for e in left)]

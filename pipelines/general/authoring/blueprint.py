@@ -660,7 +660,9 @@ class Blueprint:
 
     def answers(self, problem: Problem, answer: Scalar) -> bool:
         """Whether a question with this answer is a fair one, as its scene says."""
-        scene = self.domain.scenes[str(problem.fields["opening"]).partition("~")[0].partition("-")[0]]
+        scene = self.domain.scenes[
+            str(problem.fields["opening"]).partition("~")[0].partition("-")[0]
+        ]
         if scene.answer is None:
             return True
         return bool(constant(scene.answer, self.names({**problem.fields, "answer": answer})))

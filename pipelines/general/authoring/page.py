@@ -319,7 +319,9 @@ class Domain(Record):
             like = scene.get("like") if isinstance(scene, dict) else None
             if like is not None:
                 if not isinstance(like, str) or like not in found:
-                    raise ValueError(f"scene {name!r} is like {like!r}, which does not stand before it")
+                    raise ValueError(
+                        f"scene {name!r} is like {like!r}, which does not stand before it"
+                    )
                 scene = {k: v for k, v in {**found[like], **scene}.items() if k != "like"}
             found[name] = scene
         return {**value, "scenes": found}

@@ -32,7 +32,14 @@ _COMPARE = {
 _ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
 
 
-_ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "days": (2,), "day": (2,), "before": (3,), "apart": (1, 2)}
+_ARGUMENTS = {
+    "range": (1, 2, 3),
+    "best": (2,),
+    "days": (2,),
+    "day": (2,),
+    "before": (3,),
+    "apart": (1, 2),
+}
 """Function -> how many arguments it takes, where that isn't one."""
 
 
@@ -255,12 +262,12 @@ class _Reader:
         if fn is None:
             raise ConfigError(f"{type(node.op).__name__} is no part of the language of rules")
         left, right = self.read(node.left, bound), self.read(node.right, bound)
-        if fn == "+" and all(isinstance(x, tuple) and not isinstance(x, Typed) for x in (left, right)):
+        if fn == "+" and all(
+            isinstance(x, tuple) and not isinstance(x, Typed) for x in (left, right)
+        ):
             return left + right
         if isinstance(left, int) and isinstance(right, int):
-            return {"+": left + right, "-": left - right, "*": left * right}.get(fn) or left // (
-                right or 1
-            )
+            return _worked_out(fn, left, right)
         return Typed(ir.Arith(fn=fn, left=lifted(left).expr, right=lifted(right).expr), "int")
 
     def _ifexp(self, node: ast.IfExp, bound: Mapping[str, Any]) -> Any:
@@ -385,7 +392,9 @@ class _Reader:
         try:
             return (date.fromisoformat(start) + timedelta(days=days)).isoformat()
         except (TypeError, ValueError, OverflowError):
-            raise ConfigError(f"day takes a known date and a number, not {start!r}, {days!r}") from None
+            raise ConfigError(
+                f"day takes a known date and a number, not {start!r}, {days!r}"
+            ) from None
 
     def _over(self, node: ast.Call, bound: Mapping[str, Any], known: type, fold: type) -> Any:
         """``all`` and ``any``: of known values an And or Or, of rows a fold."""
@@ -520,6 +529,14 @@ def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:
     if not (isinstance(left, int) and isinstance(right, int)):
         raise ConfigError(f"{left!r} and {right!r} have no order")
     return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[fn]
+
+
+def _worked_out(fn: str, left: int, right: int) -> int:
+    if fn == "//":
+        if right == 0:
+            raise ConfigError("a division by zero")
+        return left // right
+    return {"+": left + right, "-": left - right, "*": left * right}[fn]
 
 
 def _total(items: list[Typed]) -> Typed:

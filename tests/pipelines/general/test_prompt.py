@@ -8,8 +8,8 @@ from ladders import ladder
 
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Reach
-from envgen.pipelines.general.blueprint import Hardened
-from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.authoring.tasks import Hardened
+from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.lexicon import Phrase
 from envgen.pipelines.general.prompt import parse, prompt
 
@@ -22,7 +22,7 @@ def steps(domain: str) -> tuple[Hardened, ...]:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_prompt_says_its_problem_and_nothing_else(domain: str) -> None:
-    lexicon = load_blueprint(domain).lexicon
+    lexicon = load_tasks(domain).lexicon
     for problem, _ in steps(domain):
         rendered = prompt(problem, lexicon)
         read = parse(rendered.text, problem.relations, lexicon, policy_text=rendered.policy_text)
@@ -34,7 +34,7 @@ def test_a_prompt_says_its_problem_and_nothing_else(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_every_rule_has_a_span(domain: str) -> None:
-    lexicon = load_blueprint(domain).lexicon
+    lexicon = load_tasks(domain).lexicon
     for problem, _ in steps(domain):
         rendered = prompt(problem, lexicon)
         wanted = {clause.id for clause in problem.clauses if clause.source == "prompt"} | {"layout"}
@@ -55,7 +55,7 @@ def test_every_rule_has_a_span(domain: str) -> None:
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_the_agent_is_told_how_to_submit(domain: str) -> None:
     for problem, _ in steps(domain):
-        text = prompt(problem, load_blueprint(domain).lexicon).text
+        text = prompt(problem, load_tasks(domain).lexicon).text
         assert "`submit_result`" in text
         assert "`answer_text`" in text
         assert text.count("```") == 2
@@ -63,7 +63,7 @@ def test_the_agent_is_told_how_to_submit(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_changed_number_is_never_read_as_the_same_problem(domain: str) -> None:
-    lexicon = load_blueprint(domain).lexicon
+    lexicon = load_tasks(domain).lexicon
     for problem, _ in steps(domain)[::3]:
         rendered = prompt(problem, lexicon)
         for match in re.finditer(r"\d+", rendered.text):
@@ -80,7 +80,7 @@ def test_a_changed_number_is_never_read_as_the_same_problem(domain: str) -> None
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_missing_line_is_never_read_as_the_same_problem(domain: str) -> None:
-    lexicon = load_blueprint(domain).lexicon
+    lexicon = load_tasks(domain).lexicon
     problem, _ = steps(domain)[-1]
     rendered = prompt(problem, lexicon)
     lines = rendered.text.split("\n")
@@ -97,7 +97,7 @@ def test_a_missing_line_is_never_read_as_the_same_problem(domain: str) -> None:
 
 def test_a_rule_that_differs_from_its_sentence_is_refused() -> None:
     problem, _ = steps("trip")[-1]
-    lexicon = load_blueprint("trip").lexicon
+    lexicon = load_tasks("trip").lexicon
     key = problem.clauses[0].text_key
 
     def other(fields: object) -> object:
@@ -112,7 +112,7 @@ def test_a_parameter_that_no_sentence_states_is_refused() -> None:
     problem, _ = steps("trip")[-1]
     hidden = problem.model_copy(update={"params": {**problem.params, "secret": 1}})
     with pytest.raises(PipelineError, match="other params"):
-        prompt(hidden, load_blueprint("trip").lexicon)
+        prompt(hidden, load_tasks("trip").lexicon)
 
 
 def test_a_sentence_without_its_parameter_is_refused() -> None:
@@ -120,11 +120,11 @@ def test_a_sentence_without_its_parameter_is_refused() -> None:
     params = dict(problem.params)
     params.pop(sorted(params)[0])
     with pytest.raises(PipelineError, match="missing"):
-        prompt(problem.model_copy(update={"params": params}), load_blueprint("trip").lexicon)
+        prompt(problem.model_copy(update={"params": params}), load_tasks("trip").lexicon)
 
 
 def test_a_unit_without_a_sentence_is_refused() -> None:
     problem, _ = steps("trip")[-1]
-    lexicon = replace(load_blueprint("trip").lexicon, units={})
+    lexicon = replace(load_tasks("trip").lexicon, units={})
     with pytest.raises(PipelineError, match="unit"):
         prompt(problem, lexicon)

@@ -10,7 +10,7 @@ from sample_problems import SAMPLES
 
 from envgen.core.ir import Reach
 from envgen.core.schema import compile_schema
-from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.prompt import prompt
 from envgen.pipelines.general.schema import public_rules, submit_schema
@@ -51,7 +51,7 @@ def test_intervals_and_workflows_carry_their_hints() -> None:
 
 @pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
 def test_every_rule_of_a_prompt_is_public(domain: str) -> None:
-    lexicon = load_blueprint(domain).lexicon
+    lexicon = load_tasks(domain).lexicon
     for problem, _ in ladder(domain, 11):
         rendered = prompt(problem, lexicon)
         texts = {rule.text for rule in public_rules(problem, rendered)}
@@ -67,8 +67,8 @@ def test_every_rule_of_a_prompt_is_public(domain: str) -> None:
 
 def test_comparisons_and_differences_are_in_parts() -> None:
     problem, _ = ladder("trip", 11)[-1]
-    rules = public_rules(problem, prompt(problem, load_blueprint("trip").lexicon))
+    rules = public_rules(problem, prompt(problem, load_tasks("trip").lexicon))
     different = [rule for rule in rules if rule.kind == "different"]
     assert ("/0/city", "/1/city", "/2/city") in [rule.slots for rule in different]
     orders, _ = ladder("meetings", 11)[-1]
-    assert public_rules(orders, prompt(orders, load_blueprint("meetings").lexicon))
+    assert public_rules(orders, prompt(orders, load_tasks("meetings").lexicon))

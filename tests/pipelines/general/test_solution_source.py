@@ -12,7 +12,7 @@ from sample_problems import SAMPLES, Sample
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Optimise, Reach, SlotRef
 from envgen.environments.checker import check_solution
-from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.emit import replace_params
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.layout import fill_layout
@@ -75,17 +75,16 @@ def test_other_parameters_are_solved_or_found_infeasible(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
 def test_every_level_of_a_domain_is_solved_also_when_re_seeded(domain: str, tmp_path: Path) -> None:
-    blueprint, rng = load_blueprint(domain), random.Random(domain)
+    tasks, rng = load_tasks(domain), random.Random(domain)
     for level, (problem, tables) in enumerate(ladder(domain, 11), start=1):
         source = solution_source(problem)
-        rendered = prompt(problem, blueprint.lexicon)
+        rendered = prompt(problem, tasks.lexicon)
         words = f"{rendered.text}\n{rendered.policy_text}"
         specs = tool_specs(problem.relations, problem.access)
         assert check_solution(source, specs, words, submit_schema(problem, tables)) == []
-        fresh = blueprint.reseed(rng, problem, level)
-        rebound = blueprint.rebind(problem, fresh, rng)
-        versions = [(problem, tables), (problem, fresh)]
-        versions += [(rebound, fresh)] if rebound is not None else []
+        fresh = tasks.reseeded(problem, rng)
+        versions = [(problem, tables)]
+        versions += [(problem, fresh.tables), fresh] if fresh is not None else []
         for i, (p, rows) in enumerate(versions):
             initial = database(p, rows, tmp_path / f"{level}-{i}.sqlite")
             final = tmp_path / f"{level}-{i}-final.sqlite"

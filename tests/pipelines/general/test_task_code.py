@@ -4,7 +4,7 @@ import pytest
 from ladders import ladder
 
 from envgen.core.seeding import rng
-from envgen.pipelines.general.domains import load_blueprint
+from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.solution_source import solution_source
 from envgen.pipelines.general.task_code import TaskCode, TaskCompiler
 from envgen.pipelines.general.tools_source import tool_specs, tools_source
@@ -13,14 +13,14 @@ from envgen.pipelines.general.verifier_source import verifier_source
 
 @pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
 def test_re_seeds_compile_to_the_same_texts_as_alone(domain: str) -> None:
-    blueprint, compiler = load_blueprint(domain), TaskCompiler()
+    tasks, compiler = load_tasks(domain), TaskCompiler()
     changed = 0
     for level, (problem, _) in enumerate(ladder(domain, 11), start=1):
         problems = [problem]
         for attempt in range(3):
             draws = rng(attempt, domain, level)
-            bound = blueprint.rebind(problem, blueprint.reseed(draws, problem, level), draws)
-            problems += [bound] if bound is not None else []
+            found = tasks.reseeded(problem, draws)
+            problems += [found.problem] if found is not None else []
         for one in problems:
             alone = TaskCode(
                 tool_specs(one.relations, one.access),

@@ -14,7 +14,7 @@ from sample_problems import SAMPLES, TOWN_ACCESS, TOWN_RELATIONS, Sample
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Cmp, Const, Param, Precondition
 from envgen.core.schema import compile_schema
-from envgen.pipelines.general.domains import load_blueprint, orders_schema
+from envgen.pipelines.general.domains import load_tasks, orders_schema
 from envgen.pipelines.general.domains.orders_recipe import FEATURES, Recipe
 from envgen.pipelines.general.plans import apply_call
 from envgen.pipelines.general.tools_source import tool_specs, tools_source
@@ -121,11 +121,10 @@ def test_writes_do_what_the_access_says(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
 def test_the_specs_of_a_domain_are_closed_schemas_with_sources(domain: str) -> None:
-    blueprint = load_blueprint(domain)
-    rng = random.Random(domain)
-    problem = None
-    while problem is None:
-        problem = blueprint.problem(rng, blueprint.tables(rng, 1))
+    tasks = load_tasks(domain)
+    found = tasks.first(random.Random(domain))
+    assert found is not None
+    problem = found.problem
     keys = {f"{relation.name}.{relation.key}" for relation in problem.relations}
     for spec in tool_specs(problem.relations, problem.access):
         compile_schema(spec.parameters)

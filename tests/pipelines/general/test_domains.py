@@ -1,0 +1,176 @@
+"""What every domain's page must give: the same tests over all of them."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from random import Random
+
+import pytest
+from ladders import ladder
+
+from envgen.core.ir import Equals, Query, Reach
+from envgen.core.seeding import rng
+from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.tasks import tasks_from
+from envgen.pipelines.general.count import count
+from envgen.pipelines.general.domains import DOMAINS, load_tasks, page
+from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.near_misses import near_misses
+from envgen.pipelines.general.plans import evaluate_plan
+from envgen.pipelines.general.prompt import prompt
+from envgen.pipelines.general.solve import solve
+
+LEVELS = range(1, 11)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_page_is_read_back_from_its_json(domain: str) -> None:
+    found = page(domain)
+    again = Domain.model_validate_json(found.text)
+    assert again == found
+    assert again.key == found.key
+    assert list(again.tables) == list(found.tables)
+    assert tasks_from(found.text) is load_tasks(domain)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_same_seed_gives_the_same_tasks(domain: str) -> None:
+    assert ladder.__wrapped__(domain, 5, 6) == ladder(domain, 5, 6)
+    assert ladder(domain, 5, 6) != ladder(domain, 6, 6)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_level_has_steps_to_the_next(domain: str) -> None:
+    steps = load_tasks(domain).blueprint.steps
+    assert all(steps(level) for level in range(1, 10))
+    assert len(ladder(domain, 11)) == 10
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_structure_is_read_off_its_problem(domain: str) -> None:
+    blueprint = load_tasks(domain).blueprint
+    for seed in (11, 12):
+        for problem, _ in ladder(domain, seed):
+            structure = blueprint.structure_of(problem)
+            again = blueprint.problem(structure, problem.params)
+            assert again.model_copy(update={"id": problem.id}) == problem
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_rows_fit_their_relations(domain: str) -> None:
+    types = {"int": int, "minutes": int, "bool": bool}
+    for problem, tables in ladder(domain, 11):
+        assert set(tables) == {relation.name for relation in problem.relations}
+        for relation in problem.relations:
+            assert tables[relation.name]
+            for key, row in tables[relation.name].items():
+                assert list(row) == [column.name for column in relation.columns]
+                assert row[relation.key] == key
+                for column in relation.columns:
+                    value, kind = row[column.name], column.type
+                    if value is None:
+                        assert column.nullable
+                    elif kind.startswith("entity:"):
+                        assert value in tables[kind.removeprefix("entity:")]
+                    else:
+                        expected = int if kind.startswith("decimal") else types.get(kind, str)
+                        assert type(value) is expected, (relation.name, column.name, value)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_re_seeds_change_rows_and_parameters_only(domain: str) -> None:
+    tasks, made = load_tasks(domain), 0
+    for level, (problem, tables) in enumerate(ladder(domain, 11), start=1):
+        for seed in range(2):
+            found = tasks.reseeded(problem, rng(seed, "reseed", level))
+            if found is None:
+                continue
+            made += 1
+            assert found.tables != tables
+            assert found.problem.model_copy(update={"params": problem.params}) == problem
+            assert set(found.problem.params) == set(problem.params)
+            prompt(found.problem, tasks.lexicon)
+    assert made >= 18
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_winner_of_level_one_stands_anywhere(domain: str) -> None:
+    places: dict[tuple[int, int], int] = {}
+    tasks = load_tasks(domain)
+    for seed in range(400):
+        found = tasks.first(rng(seed, "winner"))
+        assert found is not None
+        problem, tables = found
+        assert isinstance(problem.goal, Equals)
+        query = problem.goal.query
+        keys = sorted(tables[query.relation])
+        (answer,) = islice(solve(problem, tables, Random(0)), 1)
+        place = (len(keys), keys.index(next(iter(answer.values()))))
+        places[place] = places.get(place, 0) + 1
+    assert len(places) == 2 + 3 + 4
+    assert min(places.values()) > 400 / 3 / 4 * 0.5
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_siblings_ask_something_else_of_the_same_rows(domain: str) -> None:
+    tasks, asked = load_tasks(domain), 0
+    for level, (problem, tables) in enumerate(ladder(domain, 11, 8), start=1):
+        for seed in range(2):
+            other = tasks.sibling(problem, tables, rng(seed, "sibling", level))
+            if other is None:
+                continue
+            asked += 1
+            assert (other.relations, other.access) == (problem.relations, problem.access)
+            texts = [prompt(p, tasks.lexicon) for p in (problem, other)]
+            assert texts[0].policy_text == texts[1].policy_text
+            assert texts[0].text != texts[1].text
+    assert asked >= 8
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_tasks_have_solutions_and_every_rule_breaks_alone(domain: str) -> None:
+    for problem, tables in ladder(domain, 11, 8):
+        found = list(islice(solve(problem, tables, Random(0)), 2))
+        assert found
+        workflow = isinstance(problem.goal, Reach)
+        for answer in found:
+            verdict = evaluate_plan if workflow else evaluate
+            assert all(verdict(problem, tables, answer).values())
+        effects = problem.goal.effects if isinstance(problem.goal, Reach) else ()
+        broken = {rule for _, rule in near_misses(problem, tables, found[0], Random(1))}
+        assert broken >= {clause.id for clause in (*problem.clauses, *effects)}
+
+
+def test_a_rule_that_is_dropped_lets_more_answers_in() -> None:
+    for problem, tables in ladder("meetings", 2, 7)[3:]:
+        answers = count(problem, tables)
+        assert answers.exact
+        for clause in problem.clauses:
+            assert count(problem.without(clause.id), tables).low > answers.low
+
+
+def test_some_requests_must_be_escalated() -> None:
+    tasks = load_tasks("orders")
+    for problem, _ in ladder("orders", 11, 6)[3:]:
+        outcomes = set()
+        for seed in range(60):
+            found = tasks.reseeded(problem, rng(seed, "escalated"))
+            assert found is not None
+            plan = next(solve(*found, rng(seed)))
+            assert (plan.answer == {"outcome": "escalated"}) == (not plan.calls)
+            outcomes.add(plan.answer["outcome"])
+            if len(outcomes) == 2:
+                break
+        assert outcomes == {"done", "escalated"}
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_question_names_the_row_that_every_condition_leaves(domain: str) -> None:
+    for problem, tables in ladder(domain, 11, 3):
+        assert isinstance(problem.goal, Equals)
+        assert isinstance(problem.goal.query, Query)
+        assert len(list(islice(solve(problem, tables, Random(0)), 2))) == 1
+        assert not re.search(
+            r"[{}]", prompt(problem, load_tasks(domain).lexicon).text.split("```")[0]
+        )
