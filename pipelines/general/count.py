@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.pipelines.general.elimination import Eliminator
-from envgen.pipelines.general.model import Model, build_model
+from envgen.pipelines.general.evaluator import Compiler
+from envgen.pipelines.general.model import Model, build_model, right_sets
 from envgen.pipelines.general.rings import MAX_STEPS, TooHardError
 from envgen.pipelines.general.search import count_by_search
 from envgen.pipelines.general.slot_values import NotEnumerableError
@@ -39,13 +40,19 @@ def count(
     values of each slot's type. Exact by variable elimination where that takes at most ``steps`` steps,
     else by backtracking up to ``cap`` answers or as many steps. For Reach the answers counted are the
     accepted final states (with their submissions) that ``max_calls`` write calls can reach.
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
     """
     if isinstance(p.goal, ir.Reach):
         return Count(*count_states(p, db, steps))
     try:
         model = build_model(p, db, space=space)
     except NotEnumerableError:
-        return _without_domain(p, db)
+        found = right_sets(p, Compiler(p, db))
+        if found is None:
+            raise
+        return Count(len(found), len(found), True)
     return count_model(model, build_model(p, db, space=space, clauses=False), cap, steps)
 
 
@@ -62,10 +69,3 @@ def count_model(model: Model, space: Model, cap: int, steps: int) -> Count:
 def space_size(space: Model) -> int:
     """Number of answers in a bare model (one without clauses)."""
     return Eliminator(space, 10**7).count()
-
-
-def _without_domain(p: Problem, db: Tables) -> Count:
-    """A slot can't be listed: an Equals goal still fixes one answer."""
-    if isinstance(p.goal, ir.Equals) and len(p.slots) == 1 and not p.clauses:
-        return Count(1, 1, True)
-    return Count(0, 2**63, False)

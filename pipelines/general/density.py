@@ -20,7 +20,7 @@ from envgen.pipelines.general.elimination import (
 from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.guided import acceptor
 from envgen.pipelines.general.intervals import Z, wilson
-from envgen.pipelines.general.model import Model, build_model, equals_target
+from envgen.pipelines.general.model import Model, build_model, right_sets
 from envgen.pipelines.general.rings import MAX_STEPS, TooHardError
 from envgen.pipelines.general.search import Budget, OutOfStepsError, Search, count_by_search
 from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
@@ -44,6 +44,9 @@ def density(
     choice has equally many continuations it is the accepted share of the space. Exact where variable
     elimination or a complete search fits in ``steps``; else sampled, with a 99.9 % interval. For Reach it
     is the chance of a random walk (``walks``).
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
     """
     return measure(p, db, rng, steps=steps, samples=samples).density
 
@@ -68,12 +71,12 @@ def measure(
     if isinstance(p.goal, ir.Reach):
         share = walk_density(p, db, rng, steps=steps, samples=samples)
         return Measured(count(p, db, cap, steps=steps), share)
+    compiler = Compiler(p, db)
     try:
-        compiler = Compiler(p, db)
         space = build_model(p, db, space="conditioned", clauses=False, compiler=compiler)
         model = build_model(p, db, space="conditioned", compiler=compiler)
     except NotEnumerableError:
-        return Measured(count(p, db, cap), _set_density(p, db))
+        return Measured(count(p, db, cap), _set_density(p, compiler))
     size = space_size(space)
     weights = draw_weights(model, space)
     total, complete = _total(model, weights, cap, steps)
@@ -186,23 +189,16 @@ class Drawer:
         return result
 
 
-def _set_density(p: Problem, db: Tables) -> Density:
+def _set_density(p: Problem, compiler: Compiler) -> Density:
     """One answer in a space too large to list: every allowed subset is equally likely."""
-    compiler = Compiler(p, db)
-    if not isinstance(p.goal, ir.Equals) or len(p.slots) != 1 or p.clauses:
-        return Density(value=0.0, low=0.0, high=1.0, method="unknown", space=0.0)
-    slot = p.slots[0]
-    items = element_values(slot.domain, compiler)
-    fixed = fixed_columns(p, slot)
+    found, slot = right_sets(p, compiler) or [], p.slots[0]
+    items, fixed = element_values(slot, compiler), fixed_columns(p, slot)
     if fixed and isinstance(slot.domain, ir.Query):
-        rows = db.get(slot.domain.relation, {})
+        rows = compiler.db.get(slot.domain.relation, {})
         items = [v for v in items if all(rows[v].get(c) == x for c, x in fixed.items())]
-    num = len(items)
-    longest = num if slot.length is None else min(num, slot.length)
-    target = equals_target(p, p.goal, compiler)
-    subsets = sum(comb(num, k) for k in range(longest + 1))
-    fits = target is not None and len(target) <= longest and set(target) <= set(items)
-    found = 1 if fits else 0
-    share = float(Fraction(found, subsets))
+    longest = len(items) if slot.length is None else min(len(items), slot.length)
+    subsets = sum(comb(len(items), k) for k in range(longest + 1))
+    right = sum(1 for target in found if set(target) <= set(items))
+    share = float(Fraction(right, subsets))
     space = float(min(subsets, 10**300))
     return Density(value=share, low=share, high=share, method="exact", space=space)

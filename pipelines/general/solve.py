@@ -12,7 +12,7 @@ from envgen.core.ir import Problem
 from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.guided import Guide
 from envgen.pipelines.general.layout import fill_layout, plain
-from envgen.pipelines.general.model import Model, build_model, equals_target
+from envgen.pipelines.general.model import Model, build_model, right_sets
 from envgen.pipelines.general.plan_search import solve_plans
 from envgen.pipelines.general.rings import TooHardError
 from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
@@ -30,6 +30,9 @@ def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Itera
     Every answer comes from a fresh randomised search as long as those bring new ones, so the first few
     are diverse; then one complete search gives the rest. Ends when all are found or after ``steps``
     steps.
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
     """
     if isinstance(p.goal, ir.Reach):
         yield from solve_plans(p, db, rng, steps=steps)
@@ -37,7 +40,11 @@ def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Itera
     try:
         model = build_model(p, db)
     except NotEnumerableError:
-        yield from _fixed_answer(p, db)
+        found = right_sets(p, Compiler(p, db))
+        if found is None:
+            raise
+        for target in found:
+            yield fill_layout(p.layout, {p.slots[0].name: plain(p.slots[0], target)})
         return
     for values in solutions(model, rng, Budget(steps)):
         yield model.answer(values)
@@ -118,14 +125,3 @@ def _restarts(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
         seen.add(tuple(values))
         fruitless = 0
         yield values
-
-
-def _fixed_answer(p: Problem, db: Tables) -> Iterator[Any]:
-    """The one answer of an Equals goal whose slot's values can't be listed."""
-    if not isinstance(p.goal, ir.Equals) or len(p.slots) != 1 or p.clauses:
-        return
-    target = equals_target(p, p.goal, Compiler(p, db))
-    slot = p.slots[0]
-    too_long = slot.kind == "set" and slot.length is not None and len(target) > slot.length
-    if target is not None and not too_long:
-        yield fill_layout(p.layout, {slot.name: plain(slot, target)})
