@@ -38,7 +38,7 @@ class Sibling(Protocol):
 
 
 @dataclass(frozen=True)
-class _State:
+class _TaskState:
     """A task on its way up."""
 
     blueprint: Blueprint
@@ -137,7 +137,7 @@ class ProceduralAuthor:
             stuck = NoDraft("environment", "another question needs other tools or another policy")
         return stuck
 
-    def _compile(self, state: _State) -> Draft:
+    def _compile(self, state: _TaskState) -> Draft:
         """All texts of a task."""
         problem = state.problem.model_copy(update={"id": _problem_id(state.problem)})
         blueprint, tables = state.blueprint, state.tables
@@ -180,24 +180,24 @@ class ProceduralAuthor:
         )
 
 
-def _first(blueprint: Blueprint, domain: str, seed: int) -> _State | None:
+def _first(blueprint: Blueprint, domain: str, seed: int) -> _TaskState | None:
     for attempt in range(_TRIES):
         rand = rng(seed, domain, 1, attempt)
         tables = blueprint.tables(rand, 1)
         problem = blueprint.problem(rand, tables)
         if problem is not None:
-            return _State(blueprint, domain, seed, 1, problem, tables, attempts=attempt + 1)
+            return _TaskState(blueprint, domain, seed, 1, problem, tables, attempts=attempt + 1)
     return None
 
 
-def _step(state: _State) -> _State | None:
+def _step(state: _TaskState) -> _TaskState | None:
     """One level up by the first operator, in random order, that gives a task."""
     rand = rng(state.seed, state.domain, state.level + 1, _problem_id(state.problem))
     operators = _operators(state)
     for operator in rand.sample(operators, len(operators)):
         harder = operator.harden(state.problem, state.tables, rand)
         if harder is not None:
-            return _State(
+            return _TaskState(
                 blueprint=state.blueprint,
                 domain=state.domain,
                 seed=state.seed,
@@ -210,7 +210,7 @@ def _step(state: _State) -> _State | None:
     return None
 
 
-def _operators(state: _State) -> list[Operator]:
+def _operators(state: _TaskState) -> list[Operator]:
     return [op for op in state.blueprint.operators if op.applies(state.level)]
 
 
@@ -220,13 +220,13 @@ def _lineage_step(operator: str, level: int, harder: Hardened) -> LineageStep:
     return LineageStep(operator=operator, problem_id=_problem_id(harder.problem), density=rough)
 
 
-def _state(draft: Draft) -> _State | None:
+def _state(draft: Draft) -> _TaskState | None:
     """Back from a draft to what it was compiled from; None for another author's."""
     recipe = draft.blueprint
     if draft.problem is None or not isinstance(recipe, dict):
         return None
     domain = str(recipe["domain"])
-    return _State(
+    return _TaskState(
         blueprint=load_blueprint(domain),
         domain=domain,
         seed=draft.seed,
@@ -237,13 +237,13 @@ def _state(draft: Draft) -> _State | None:
     )
 
 
-def _with_problem(state: _State, problem: Problem, tables: Tables, seed: int) -> _State:
+def _with_problem(state: _TaskState, problem: Problem, tables: Tables, seed: int) -> _TaskState:
     """``state`` about another problem made by the same steps."""
     lineage = state.lineage
     if lineage:
         last = lineage[-1].model_copy(update={"problem_id": _problem_id(problem), "density": None})
         lineage = (*lineage[:-1], last)
-    return _State(
+    return _TaskState(
         blueprint=state.blueprint,
         domain=state.domain,
         seed=seed,

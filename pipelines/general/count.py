@@ -18,7 +18,7 @@ from envgen.pipelines.general.walks import count_states
 Space = Literal["conditioned", "unconditioned"]
 
 
-class Count(NamedTuple):
+class AnswerCount(NamedTuple):
     """A number of answers, between ``low`` and ``high``."""
 
     low: int
@@ -33,7 +33,7 @@ def count(
     space: Space = "conditioned",
     *,
     steps: int = MAX_STEPS,
-) -> Count:
+) -> AnswerCount:
     """Count the accepted answers; a set counts once, whatever its order.
 
     ``conditioned`` is the product of the slot domains given earlier slots, ``unconditioned`` that of all
@@ -45,25 +45,25 @@ def count(
         NotEnumerableError: if the values of a slot can't be listed.
     """
     if isinstance(p.goal, ir.Reach):
-        return Count(*count_states(p, db, steps))
+        return AnswerCount(*count_states(p, db, steps))
     try:
         model = build_model(p, db, space=space)
     except NotEnumerableError:
         found = right_sets(p, Compiler(p, db))
         if found is None:
             raise
-        return Count(len(found), len(found), True)
+        return AnswerCount(len(found), len(found), True)
     return count_model(model, build_model(p, db, space=space, clauses=False), cap, steps)
 
 
-def count_model(model: Model, space: Model, cap: int, steps: int) -> Count:
+def count_model(model: Model, space: Model, cap: int, steps: int) -> AnswerCount:
     """The number of solutions of a model inside ``space``."""
     try:
         n = Eliminator(model, steps).count()
-        return Count(n, n, True)
+        return AnswerCount(n, n, True)
     except TooHardError:
         found, complete = count_by_search(model, cap, steps)
-    return Count(found, found if complete else space_size(space), complete)
+    return AnswerCount(found, found if complete else space_size(space), complete)
 
 
 def space_size(space: Model) -> int:

@@ -11,7 +11,7 @@ from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.core.types import Density
 from envgen.pipelines.general.conditioning import fixed_columns
-from envgen.pipelines.general.count import Count, count, count_model, space_size
+from envgen.pipelines.general.count import AnswerCount, count, count_model, space_size
 from envgen.pipelines.general.elimination import (
     DrawWeights,
     Eliminator,
@@ -22,7 +22,7 @@ from envgen.pipelines.general.guided import acceptor
 from envgen.pipelines.general.intervals import Z, wilson
 from envgen.pipelines.general.model import Model, build_model, right_sets
 from envgen.pipelines.general.rings import MAX_STEPS, TooHardError
-from envgen.pipelines.general.search import Budget, OutOfStepsError, Search, count_by_search
+from envgen.pipelines.general.search import OutOfStepsError, Search, StepBudget, count_by_search
 from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
 from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.walks import walk_density
@@ -51,10 +51,10 @@ def density(
     return measure(p, db, rng, steps=steps, samples=samples).density
 
 
-class Measured(NamedTuple):
+class SpaceMeasure(NamedTuple):
     """How many answers are accepted, and how likely a random one is."""
 
-    counted: Count
+    counted: AnswerCount
     density: Density
 
 
@@ -66,22 +66,22 @@ def measure(
     steps: int = MAX_STEPS,
     samples: int = 4_000,
     cap: int = 10**6,
-) -> Measured:
+) -> SpaceMeasure:
     """``count`` (conditioned) and ``density`` in one go, at about the price of one."""
     if isinstance(p.goal, ir.Reach):
         share = walk_density(p, db, rng, steps=steps, samples=samples)
-        return Measured(count(p, db, cap, steps=steps), share)
+        return SpaceMeasure(count(p, db, cap, steps=steps), share)
     compiler = Compiler(p, db)
     try:
         space = build_model(p, db, space="conditioned", clauses=False, compiler=compiler)
         model = build_model(p, db, space="conditioned", compiler=compiler)
     except NotEnumerableError:
-        return Measured(count(p, db, cap), _set_density(p, compiler))
+        return SpaceMeasure(count(p, db, cap), _set_density(p, compiler))
     size = space_size(space)
     weights = draw_weights(model, space)
     total, complete = _total(model, weights, cap, steps)
     if not weights.messages:
-        counted = Count(total, total if complete else size, complete)
+        counted = AnswerCount(total, total if complete else size, complete)
     else:
         counted = count_model(model, space, cap, steps)
         complete = complete or (counted.exact and counted.low == 0)
@@ -94,7 +94,7 @@ def measure(
         share = sampled_share(
             model, space, rng, float(min(size, 10**300)), steps=steps, samples=samples
         )
-    return Measured(counted, share)
+    return SpaceMeasure(counted, share)
 
 
 def _total(model: Model, weights: DrawWeights, cap: int, steps: int) -> tuple[int, bool]:
@@ -131,7 +131,7 @@ def sampled_share(
 def _look_ahead_weights(
     model: Model, space: Model, rng: Random, steps: int, samples: int
 ) -> list[float]:
-    search, budget = Search(model), Budget(steps)
+    search, budget = Search(model), StepBudget(steps)
     drawer = Drawer(space)
     weights: list[float] = []
     try:

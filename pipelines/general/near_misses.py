@@ -15,7 +15,7 @@ from envgen.pipelines.general.layout import fill_layout, plain
 from envgen.pipelines.general.model import Model, build_model, goal_truth, right_sets
 from envgen.pipelines.general.plan_misses import plan_misses
 from envgen.pipelines.general.rewrite import conjuncts, summands, truth
-from envgen.pipelines.general.search import Budget
+from envgen.pipelines.general.search import StepBudget
 from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
 from envgen.pipelines.general.solve import solutions
 from envgen.pipelines.general.tables import Tables
@@ -122,9 +122,11 @@ class _Finder:
             for part in parts
         ]
         share = max(steps // max(len(parts), 1), 2_000)
-        easy = [solutions(model, self.rng, Budget(share), searches_first=True) for model in models]
+        easy = [
+            solutions(model, self.rng, StepBudget(share), searches_first=True) for model in models
+        ]
         yield from _in_turn(easy)
-        hard = [solutions(model, self.rng, Budget(steps)) for model in models]
+        hard = [solutions(model, self.rng, StepBudget(steps)) for model in models]
         for source in hard:  # each costs a lot to start: take two before the next
             yield from islice(source, 2)
         yield from _in_turn(hard)

@@ -8,7 +8,7 @@ from random import Random
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.pipelines.general.plans import Plan
-from envgen.pipelines.general.search import Budget, OutOfStepsError
+from envgen.pipelines.general.search import OutOfStepsError, StepBudget
 from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.walks import Walks, plans
 
@@ -20,6 +20,6 @@ def solve_plans(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) ->
     calls, or after ``steps`` steps.
     """
     try:
-        yield from plans(Walks(p, db, Budget(steps)), rng)
+        yield from plans(Walks(p, db, StepBudget(steps)), rng)
     except (OutOfStepsError, ConfigError):
         return

@@ -15,7 +15,7 @@ from envgen.pipelines.general.layout import fill_layout, plain
 from envgen.pipelines.general.model import Model, build_model, right_sets
 from envgen.pipelines.general.plan_search import solve_plans
 from envgen.pipelines.general.rings import TooHardError
-from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
+from envgen.pipelines.general.search import OutOfStepsError, Search, StepBudget
 from envgen.pipelines.general.slot_values import NotEnumerableError
 from envgen.pipelines.general.tables import Tables
 
@@ -46,12 +46,12 @@ def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Itera
         for target in found:
             yield fill_layout(p.layout, {p.slots[0].name: plain(p.slots[0], target)})
         return
-    for values in solutions(model, rng, Budget(steps)):
+    for values in solutions(model, rng, StepBudget(steps)):
         yield model.answer(values)
 
 
 def solutions(
-    model: Model, rng: Random, budget: Budget, *, searches_first: bool = False
+    model: Model, rng: Random, budget: StepBudget, *, searches_first: bool = False
 ) -> Iterator[list[Any]]:
     """Distinct solutions of a model: independent draws while those bring new ones, then the rest.
 
@@ -76,11 +76,11 @@ class _CompleteError(Exception):
     """Raised when it is known that there are no more solutions."""
 
 
-def _all(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
+def _all(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
     yield from Search(model).run(rng, budget)
 
 
-def _draws(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
+def _draws(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
     """Guided draws until they bring nothing new; none where guidance costs too much."""
     try:
         guide = Guide(model, min(budget.steps, MAX_GUIDE_STEPS))
@@ -102,12 +102,12 @@ def _draws(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
         yield values
 
 
-def _restarts(model: Model, rng: Random, budget: Budget) -> Iterator[list[Any]]:
+def _restarts(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
     """The first solution of one randomised search after another."""
     search, seen = Search(model), set[tuple[Any, ...]]()
     fruitless, allowance = 0, max(2_000, budget.steps // 50)
     while fruitless < RESTARTS_WITHOUT_NEWS and budget.steps > 0:
-        attempt = Budget(min(allowance, budget.steps))
+        attempt = StepBudget(min(allowance, budget.steps))
         granted = attempt.steps
         try:
             values = next(search.run(rng, attempt), None)

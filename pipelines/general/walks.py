@@ -19,7 +19,7 @@ from envgen.pipelines.general.intervals import wilson
 from envgen.pipelines.general.judge import MAX_SUBMISSIONS, Judge, frozen_rows
 from envgen.pipelines.general.machine import Diff, Group, Machine, RowId, Tool
 from envgen.pipelines.general.plans import Call, Plan
-from envgen.pipelines.general.search import Budget, OutOfStepsError
+from envgen.pipelines.general.search import OutOfStepsError, StepBudget
 from envgen.pipelines.general.tables import Tables
 
 
@@ -32,7 +32,7 @@ class Edge(NamedTuple):
 
 
 @dataclass
-class Node:
+class WalkState:
     """A state on the way: how calls act in it."""
 
     diff: Diff
@@ -47,7 +47,7 @@ class Node:
 class Walks:
     """The graph of states that a problem's write calls reach, without hopeless ones."""
 
-    def __init__(self, p: Problem, db: Tables, budget: Budget) -> None:
+    def __init__(self, p: Problem, db: Tables, budget: StepBudget) -> None:
         assert isinstance(p.goal, Reach)
         self.p, self.goal, self.budget = p, p.goal, budget
         self.machine = Machine(p, db)
@@ -62,7 +62,7 @@ class Walks:
         self._index()
         self.base_failing = sum(group.failing for group in self.base)
         self.base_moves = [i for i, group in enumerate(self.base) if group.moves]
-        self.nodes: dict[Diff, Node] = {}
+        self.nodes: dict[Diff, WalkState] = {}
         self._intruding: dict[Diff, bool] = {}
         self.cores: dict[Any, list[frozenset[Any]]] = {}
 
@@ -81,14 +81,14 @@ class Walks:
             for target in set(self.machine.targets(group)):
                 self.writers.setdefault(target, []).append(i)
 
-    def node(self, diff: Diff) -> Node:
+    def node(self, diff: Diff) -> WalkState:
         """The state ``diff``, worked out on first use."""
         if diff not in self.nodes:
             self.nodes[diff] = self._work_out(diff)
         return self.nodes[diff]
 
-    def _work_out(self, diff: Diff) -> Node:
-        node = Node(diff)
+    def _work_out(self, diff: Diff) -> WalkState:
+        node = WalkState(diff)
         state = self.machine.tables(diff)
         fresh = self._acting(diff, state)
         frozen = self._frozen(diff, fresh)
@@ -109,7 +109,7 @@ class Walks:
             self._add_moves(node, group)
         return node
 
-    def _add_moves(self, node: Node, group: Group) -> None:
+    def _add_moves(self, node: WalkState, group: Group) -> None:
         for move in group.moves:
             self.budget.spend()
             to = self.machine.after(node.diff, move.writes)
@@ -196,7 +196,7 @@ def walk_density(p: Problem, db: Tables, rng: Random, *, steps: int, samples: in
     """The chance of an accepted walk: exact over the graph of states, else sampled."""
     assert isinstance(p.goal, Reach)
     try:
-        walks = Walks(p, db, Budget(steps))
+        walks = Walks(p, db, StepBudget(steps))
         share = walks.chance()
     except OutOfStepsError:
         return _sampled(p, db, rng, samples)
@@ -266,7 +266,7 @@ def count_states(p: Problem, db: Tables, steps: int) -> tuple[int, int, bool]:
     """(low, high, exact) number of accepted (final state, submission) pairs within ``max_calls``."""
     assert isinstance(p.goal, Reach)
     try:
-        walks = Walks(p, db, Budget(steps))
+        walks = Walks(p, db, StepBudget(steps))
         walks.reach(p.goal.max_calls)
     except (OutOfStepsError, ConfigError):
         return 0, 2**63, False
