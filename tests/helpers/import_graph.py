@@ -96,9 +96,9 @@ def longest_chain(graph: Graph, inside: str) -> list[str]:
     @cache
     def below(name: str) -> tuple[str, ...]:
         chains = [below(target) for target in sorted(graph[name] & names)]
-        return (name, *max(chains or [()], key=len))
+        return (name, *sorted(chains, key=len)[-1]) if chains else (name,)
 
-    return list(max([below(name) for name in sorted(names)], key=len))
+    return list(sorted([below(name) for name in sorted(names)], key=len)[-1])
 
 
 if __name__ == "__main__":
