@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Scalar
-from envgen.pipelines.general.conditioning import fixed_columns, linked_columns
 from envgen.pipelines.general.evaluator import Closure, Compiler, Frame, elements
 from envgen.pipelines.general.layout import fill_layout, frozen, match_layout, ordered, plain
 from envgen.pipelines.general.rewrite import (
@@ -27,7 +26,12 @@ from envgen.pipelines.general.rewrite import (
     summands,
     truth,
 )
-from envgen.pipelines.general.slot_values import domain_values, element_values
+from envgen.pipelines.general.slot_values import (
+    domain_values,
+    element_values,
+    fixed_columns,
+    linked_columns,
+)
 from envgen.pipelines.general.tables import Row, Tables
 
 MAX_TABLE = 5_000

@@ -11,13 +11,13 @@ from envgen.core import ir
 from envgen.core.ir import Node, Problem
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.evaluator import Compiler, Frame
+from envgen.pipelines.general.guided import solutions
 from envgen.pipelines.general.layout import fill_layout, plain
 from envgen.pipelines.general.model import Model, build_model, goal_truth, right_sets
 from envgen.pipelines.general.plan_misses import plan_misses
 from envgen.pipelines.general.rewrite import conjuncts, summands, truth
 from envgen.pipelines.general.search import StepBudget
 from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
-from envgen.pipelines.general.solve import solutions
 from envgen.pipelines.general.tables import Tables
 
 NUM_EQUALS = 20

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import log10
+from math import log10, sqrt
 from random import Random
 from typing import Any, NamedTuple
 
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.core.types import Density
-from envgen.pipelines.general.intervals import wilson
 from envgen.pipelines.general.judge import MAX_SUBMISSIONS, Judge, frozen_rows
 from envgen.pipelines.general.machine import Diff, Group, Machine, RowId, Tool
 from envgen.pipelines.general.plans import Call, Plan
 from envgen.pipelines.general.search import OutOfStepsError, StepBudget
 from envgen.pipelines.general.tables import Tables
+
+Z = 3.2905
+"""Two-sided 99.9 %."""
 
 
 class Edge(NamedTuple):
@@ -306,3 +308,14 @@ def _paths(
                 yield plan
     if not found:
         dead[diff, length] = True
+
+
+def wilson(hits: int, n: int, z: float = Z) -> tuple[float, float]:
+    """Score interval for a proportion (Wilson 1927); without hits its upper end is at least 3 / n."""
+    if n == 0:
+        return 0.0, 1.0
+    share = hits / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    low = 0.0 if hits == 0 else max(middle - half, 0.0)
+    return low, min(max(middle + half, 3 / n), 1.0)

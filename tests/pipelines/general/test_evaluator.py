@@ -32,8 +32,7 @@ from envgen.core.ir import (
     Slot,
     SlotRef,
 )
-from envgen.pipelines.general.count import count
-from envgen.pipelines.general.density import density
+from envgen.pipelines.general.density import count, density
 from envgen.pipelines.general.evaluate import accepted, evaluate, rule_ids, rules_of
 from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.layout import fill_layout, match_layout

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from envgen.core.ir import Problem
-from envgen.pipelines.general.count import count
+from envgen.pipelines.general.density import count
 from envgen.pipelines.general.domains import load_blueprint
 from envgen.pipelines.general.domains.meetings import Meetings
 from envgen.pipelines.general.domains.meetings_recipe import recipe_of

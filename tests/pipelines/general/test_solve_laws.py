@@ -16,8 +16,7 @@ from wild_problems import wild_problem
 
 from envgen.core.ir import And, Cmp, Const, Get, Param, Problem, Query, Slot, Var
 from envgen.pipelines.general import model as model_module
-from envgen.pipelines.general.count import Space, count
-from envgen.pipelines.general.density import density, measure, sampled_share
+from envgen.pipelines.general.density import Space, count, density, measure, sampled_share
 from envgen.pipelines.general.evaluate import accepted, evaluate
 from envgen.pipelines.general.model import Link, build_model
 from envgen.pipelines.general.near_misses import near_misses
