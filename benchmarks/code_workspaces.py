@@ -21,9 +21,9 @@ from pathlib import Path
 
 from envgen.core.code_types import Recipe
 from envgen.sandboxes.workspace import (
-    Limits,
     OpenWorkspace,
     Workspace,
+    WorkspaceLimits,
     base_tree,
     build_workspace,
 )
@@ -86,7 +86,7 @@ def measure(backend: str, layer: str, tree: Path, cache: Path, at_once: int) -> 
     many(built, backend, at_once)
 
 
-def opened(built: Workspace, limits: Limits | None = None) -> OpenWorkspace:
+def opened(built: Workspace, limits: WorkspaceLimits | None = None) -> OpenWorkspace:
     """An episode that has answered."""
     place = built.open(limits)
     if place.shell("git log --oneline").exit_code:
@@ -96,7 +96,7 @@ def opened(built: Workspace, limits: Limits | None = None) -> OpenWorkspace:
 
 def many(built: Workspace, backend: str, at_once: int) -> None:
     """Open many, keep them open, and talk to each."""
-    limits = Limits(memory_bytes=1 << 30, disk_bytes=512 << 20)
+    limits = WorkspaceLimits(memory_bytes=1 << 30, disk_bytes=512 << 20)
     before = available_bytes()
     with ExitStack() as stack:
         began = time.perf_counter()

@@ -116,7 +116,7 @@ SUBMIT_SPEC = ToolSpec(
 )
 
 
-class Place(Protocol):
+class OpenPlace(Protocol):
     """What tools work on: an open workspace."""
 
     sandbox: Sandbox
@@ -176,7 +176,7 @@ def require_alive(sandbox: Sandbox) -> None:
 class CodeTools:
     """The tools of one episode. Not thread-safe."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OpenPlace) -> None:
         self._sandbox = place.sandbox
         self._shell = ShellSession(place.sandbox, cwd=REPOSITORY, env=place.variables)
 

@@ -71,7 +71,7 @@ class CanarySummary(Record):
     """Parent of which no canary could be proven -> why."""
 
 
-class _Made(NamedTuple):
+class _MadeCanary(NamedTuple):
     """A canary, and how its parent's verifier became its own."""
 
     bundle: TaskBundle
@@ -109,7 +109,7 @@ def make_canaries(
         raise StoreError(f"{str(out)!r} exists", "choose another folder or remove it")
     source = Dataset.open(dataset, unproven=unproven, trust=trust)
     parents = _parents(source, config)
-    made: dict[str, list[_Made]] = {}
+    made: dict[str, list[_MadeCanary]] = {}
     failed: dict[str, str] = {}
     with Hosts(backend=backend, trusted=source.trusted) as hosts:
         for done, task_id in enumerate(parents):
@@ -163,7 +163,9 @@ class _Parent(NamedTuple):
     database: str
 
 
-def _canaries(source: Dataset, task_id: str, config: CanaryConfig, hosts: Hosts) -> Iterator[_Made]:
+def _canaries(
+    source: Dataset, task_id: str, config: CanaryConfig, hosts: Hosts
+) -> Iterator[_MadeCanary]:
     """The proven canaries of one task."""
     task = source.task_files(task_id)
     database = source.database(task_id)
@@ -189,7 +191,7 @@ def _canaries(source: Dataset, task_id: str, config: CanaryConfig, hosts: Hosts)
             yield _unsolvable(parent, hosts)
 
 
-def _with_hole(parent: _Parent, hole: Hole, hosts: Hosts) -> _Made | None:
+def _with_hole(parent: _Parent, hole: Hole, hosts: Hosts) -> _MadeCanary | None:
     """The canary with one hole; None if no answer in the task's form opens it."""
     task = parent.task
     assert task.gold is not None  # the caller checked
@@ -215,10 +217,10 @@ def _with_hole(parent: _Parent, hole: Hole, hosts: Hosts) -> _Made | None:
         for one in tries
     ]
     kept = tuple([*(parent.probes[i] for i in shut), *cheats])
-    return _Made(_bundle(task, hole.name, verifier, kept), hole)
+    return _MadeCanary(_bundle(task, hole.name, verifier, kept), hole)
 
 
-def _unsolvable(parent: _Parent, hosts: Hosts) -> _Made:
+def _unsolvable(parent: _Parent, hosts: Hosts) -> _MadeCanary:
     """The twin that asks for one thing more: that something be wrong. Its gold is the parent's, and fails."""
     task = parent.task
     verifier = contradict(task.verifier)
@@ -227,7 +229,7 @@ def _unsolvable(parent: _Parent, hosts: Hosts) -> _Made:
     refused = tuple(p.model_copy(update={"expected": False}) for p in parent.probes)
     bundle = _bundle(task, UNSOLVABLE, verifier, refused)
     spec = bundle.spec.model_copy(update={"prompt": _told(bundle.spec.prompt)})
-    return _Made(bundle.model_copy(update={"spec": spec}), None)
+    return _MadeCanary(bundle.model_copy(update={"spec": spec}), None)
 
 
 def _bundle(task: TaskBundle, mark: str, verifier: str, probes: tuple[Probe, ...]) -> TaskBundle:
@@ -269,7 +271,9 @@ def _require(task_id: str, mark: str, passed: Sequence[bool], expected: Sequence
         )
 
 
-def _write(source: Dataset, made: dict[str, list[_Made]], out: Path, config: CanaryConfig) -> int:
+def _write(
+    source: Dataset, made: dict[str, list[_MadeCanary]], out: Path, config: CanaryConfig
+) -> int:
     """Write the dataset; returns the number of variants."""
     total = 0
     used = {one.bundle.spec.environment_id for group in made.values() for one in group}

@@ -23,7 +23,7 @@ _OVERHEAD = 48 << 20
 
 
 @dataclass(frozen=True)
-class Group:
+class ControlGroup:
     """A control group of one sandbox: one folder (version 2) or one per controller (version 1)."""
 
     folders: tuple[Path, ...]
@@ -69,7 +69,7 @@ class Group:
             time.sleep(0.005)
 
 
-def make(memory_bytes: int, pids: int) -> Group | None:
+def make(memory_bytes: int, pids: int) -> ControlGroup | None:
     """A group with these limits; None where none can be made."""
     bases = _bases()
     if not bases:
@@ -82,7 +82,7 @@ def make(memory_bytes: int, pids: int) -> Group | None:
         "memory.memsw.limit_in_bytes": memory_bytes + _OVERHEAD,
         "pids.max": pids,
     }
-    group = Group(tuple(base / name for base in bases))
+    group = ControlGroup(tuple(base / name for base in bases))
     try:
         for folder in group.folders:
             folder.mkdir()
@@ -95,7 +95,7 @@ def make(memory_bytes: int, pids: int) -> Group | None:
     return group
 
 
-def of_container(container: str, pid: int) -> Group:
+def of_container(container: str, pid: int) -> ControlGroup:
     """The groups in which a container's processor time is counted, found by its first process.
 
     Empty where the container is another machine's, as it is where Docker runs in a virtual one.
@@ -105,7 +105,7 @@ def of_container(container: str, pid: int) -> Group:
         mount, own = _mount(kind, controller), _own(controller, pid)
         if mount is not None and own is not None and container in own:
             found.append(mount / own.lstrip("/"))
-    return Group(tuple(found))
+    return ControlGroup(tuple(found))
 
 
 def unavailable() -> str:
@@ -129,9 +129,9 @@ def _works(base: Path) -> bool:
     try:
         probe.mkdir()
         limited = any((probe / name).exists() for name in _LIMIT_FILES)
-        join = Group((probe,)).join_command(["true"])
+        join = ControlGroup((probe,)).join_command(["true"])
         done = subprocess.run(join, stderr=subprocess.DEVNULL, check=False)
-        Group((probe,)).close()
+        ControlGroup((probe,)).close()
         return limited and done.returncode == 0
     except OSError:
         return False

@@ -333,7 +333,7 @@ class DockerSandbox:
         return self._cpu_s
 
     @cached_property
-    def _group(self) -> cgroups.Group:
+    def _group(self) -> cgroups.ControlGroup:
         with engine_errors("inspect"):
             state = client().api.inspect_container(self.container)["State"]
         return cgroups.of_container(self.container, state["Pid"])

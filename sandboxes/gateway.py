@@ -61,7 +61,7 @@ class Host(NamedTuple):
     port: int | None = None
 
 
-class Request(NamedTuple):
+class ProxyRequest(NamedTuple):
     """What a client wants of the proxy."""
 
     name: str
@@ -209,7 +209,7 @@ class Gateway:
         finally:
             out.close()
 
-    async def _connect(self, wanted: Request) -> tuple[Streams, bytes]:
+    async def _connect(self, wanted: ProxyRequest) -> tuple[Streams, bytes]:
         """A connection, and what goes over it first."""
         name, port, head = wanted
         named = bool(self._reach & {Host(name), Host(name, port)})
@@ -236,7 +236,7 @@ async def _opened(address: str, port: int) -> Streams:
     return await asyncio.wait_for(asyncio.open_connection(address, port), _CONNECT_S)
 
 
-async def _by_proxy(proxy: SplitResult, wanted: Request) -> tuple[Streams, bytes]:
+async def _by_proxy(proxy: SplitResult, wanted: ProxyRequest) -> tuple[Streams, bytes]:
     """A connection by this machine's own proxy: a tunnel, or the page's whole address in the request."""
     if proxy.scheme != "http" or not proxy.hostname:
         raise RefusedError(502, f"this machine's proxy {proxy.hostname} is no http:// one")
@@ -264,7 +264,7 @@ async def _by_proxy(proxy: SplitResult, wanted: Request) -> tuple[Streams, bytes
     return (far, out), b""
 
 
-def request(head: bytes) -> Request:
+def request(head: bytes) -> ProxyRequest:
     """Read a request to a proxy. Raises ValueError."""
     line, *fields = head.decode("latin-1").split("\r\n")[:-2]
     method, target, _ = line.split(" ")
@@ -272,7 +272,7 @@ def request(head: bytes) -> Request:
         wanted = host(target)
         if not wanted.port:
             raise ValueError("no port")
-        return Request(wanted.name, wanted.port, b"")
+        return ProxyRequest(wanted.name, wanted.port, b"")
     parts = urlsplit(target)
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError("no address of a page")
@@ -280,7 +280,7 @@ def request(head: bytes) -> Request:
     kept = [field for field in fields if field.partition(":")[0].strip().lower() not in _OF_ONE_HOP]
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     first = "\r\n".join([f"{method} {path} HTTP/1.1", *kept, "Connection: close", "", ""])
-    return Request(parts.hostname, parts.port or 80, first.encode("latin-1"))
+    return ProxyRequest(parts.hostname, parts.port or 80, first.encode("latin-1"))
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

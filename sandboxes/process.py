@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from envgen.sandboxes.base import Guarantee, Sandbox, SandboxSpec
+from envgen.sandboxes.shell import ShellSandbox
 
 DEATH_S = 1.0
 """Within this many seconds of its parent's death a sandbox is gone."""
@@ -39,6 +40,4 @@ def unsupported(spec: SandboxSpec) -> str:
 
 def start(spec: SandboxSpec) -> Sandbox:
     """Start a sandbox. Use ``envgen.sandboxes.base.create``, which checks the spec first."""
-    from envgen.sandboxes.shell import ShellSandbox
-
     return ShellSandbox(spec, "process")

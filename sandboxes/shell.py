@@ -16,7 +16,7 @@ from typing import IO, Any
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
 from envgen.sandboxes import gateway, runtime
 from envgen.sandboxes.base import WORK, ExecResult, SandboxSpec
-from envgen.sandboxes.bubblewrap import Layout
+from envgen.sandboxes.bwrap import Layout
 from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.folders import PrivateFolder
 from envgen.sandboxes.frames import told
@@ -32,7 +32,7 @@ class ShellSandbox:
 
     def __init__(self, spec: SandboxSpec, backend: str) -> None:
         self.spec, self.backend = spec, backend
-        self._runs: weakref.WeakSet[_Run] = weakref.WeakSet()
+        self._runs: weakref.WeakSet[_Program] = weakref.WeakSet()
         self._folder: PrivateFolder | None = None
         self._work = WORK
         self._aborted = False
@@ -115,7 +115,7 @@ class ShellSandbox:
         limit = self.spec.wall_s if timeout_s is None else timeout_s
         started = time.monotonic()
         kills = self._oom_kills()
-        with _Run(self, argv, env, cwd) as run:
+        with _Program(self, argv, env, cwd) as run:
             run.pump(stdin, limit, self.spec.output_bytes)
         if self._aborted:
             raise SandboxError("the sandbox was aborted")
@@ -137,7 +137,7 @@ class ShellSandbox:
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = WORK
     ) -> ShellProcess:
         """Start a long-lived program."""
-        return ShellProcess(_Run(self, argv, env, cwd))
+        return ShellProcess(_Program(self, argv, env, cwd))
 
     def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
         """A file below the work folder."""
@@ -195,7 +195,7 @@ class ShellSandbox:
         }
         return self._zygote.fork(_GRACE_S, request, files)
 
-    def track(self, run: _Run) -> None:
+    def track(self, run: _Program) -> None:
         """Remember a program that has been started."""
         with self._lock:
             self._runs.add(run)
@@ -230,7 +230,7 @@ class ShellSandbox:
             self._folder.remove()
 
 
-class _Run:
+class _Program:
     """One program: its pipes, its supervisor, and how it ended."""
 
     def __init__(
@@ -258,7 +258,7 @@ class _Run:
         self.exit_code: int | None = None
         self.ended = self.timed_out = self.truncated = self.closed = False
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> _Program:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -356,7 +356,7 @@ class _Run:
 class ShellProcess:
     """A long-lived program in a sandbox, with pipes."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _Program) -> None:
         self._run = run
         self.stdin: IO[bytes] = run.stdin
         self.stdout: IO[bytes] = run.stdout

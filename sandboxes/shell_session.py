@@ -89,7 +89,7 @@ class ShellSession:
         if not self._send(line.encode()):
             self.close()
             return ShellResult(b"", None, restarted=True)
-        reader = _Reader(process, mark.encode(), self._keep)
+        reader = _OutputReader(process, mark.encode(), self._keep)
         began, before_s = time.monotonic(), self._sandbox.cpu_s
         patience, more = Patience(timeout_s), timeout_s
         while more:
@@ -140,14 +140,14 @@ class ShellSession:
         if self._process is None or self._process.stdout.closed:
             raise SandboxError("the sandbox has ended")
 
-    def _result(self, reader: _Reader, *, timed_out: bool) -> ShellResult:
+    def _result(self, reader: _OutputReader, *, timed_out: bool) -> ShellResult:
         if reader.exit_code is None:  # the output ended: so did the shell
             self.close()
             return ShellResult(reader.output(), None, timed_out, restarted=True)
         return ShellResult(reader.output(), None if timed_out else reader.exit_code, timed_out)
 
 
-class _Reader:
+class _OutputReader:
     """Reads a command's output up to the line with its mark."""
 
     def __init__(self, process: Process, mark: bytes, keep: int) -> None:

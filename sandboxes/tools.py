@@ -1,10 +1,15 @@
-"""Run the tools of an environment: one zygote per environment, one forked worker per episode."""
+"""Run the tools of an environment: one zygote per environment, one forked worker per episode.
+
+Trusted ones may run in this very process instead: the fastest way, and no isolation at all.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +27,8 @@ from envgen.core.errors import (
     WorkerDiedError,
 )
 from envgen.core.types import ToolSpec
-from envgen.sandboxes.frames import told
+from envgen.sandboxes.frames import fault, odd, told
+from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.zygote import Isolation, WorkerBackend, Zygote, choose
 
 MAX_DATABASE = 256 << 20
@@ -95,8 +101,6 @@ def tool_host(
     """
     chosen = choose(backend, trusted, isolate)
     if chosen == "inline":
-        from envgen.sandboxes.inline import InlineToolHost
-
         return InlineToolHost(source, tools, database)
     alone = isolate == "episode"
     return WorkerToolHost(source, tools, database, backend=chosen, timeout_s=timeout_s, alone=alone)
@@ -284,3 +288,90 @@ class WorkerToolSession:
             self._zygote.kill(self._number)
             if self._owns_zygote:
                 self._zygote.close()
+
+
+class InlineToolHost:
+    """Tools exec'ed once in this process; each session has a database in memory of its own."""
+
+    isolated = False
+
+    def __init__(self, source: str, tools: Sequence[ToolSpec], database: Path) -> None:
+        self.mutates = {tool.name: tool.mutates for tool in tools}
+        self._content = _read(Path(database))
+        try:
+            self.toolbox = toolbox.ToolFunctions(source, self.mutates)
+        except (Exception, SystemExit) as error:  # tools.py may raise anything while it loads
+            text = toolbox.explain(error, "tools.py")
+            raise EnvError(f"the environment does not load: {text}") from error
+        self.open().close()
+
+    def open(self, database: Path | None = None, *, alone: bool = False) -> InlineToolSession:
+        """Start an episode on its own copy of the database; there is nothing to be ``alone`` in."""
+        content = self._content if database is None else _read(Path(database))
+        try:
+            return InlineToolSession(self, toolbox.open_database(content))
+        except sqlite3.Error as error:
+            raise EnvError(f"the database does not open: {error}") from error
+
+    def close(self) -> None:
+        """Nothing runs outside the sessions."""
+
+
+class InlineToolSession:
+    """An episode in this process."""
+
+    def __init__(self, host: InlineToolHost, db: toolbox.Database) -> None:
+        self.changed = False
+        self.cpu_s = 0.0
+        self._mutates = host.mutates
+        self._call = host.toolbox.call
+        self._db: toolbox.Database | None = db
+
+    def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolReply:
+        """Call a tool; its value goes through JSON, so that no object is shared with it."""
+        if self._db is None:
+            raise ToolsDiedError("the session is closed")
+        if name not in self._mutates:
+            raise EnvError(f"there is no tool {name!r}")
+        began = time.thread_time()
+        try:
+            kind, *rest = self._call(self._db, name, arguments)
+        finally:
+            self.cpu_s += time.thread_time() - began
+        if kind == toolbox.VALUE:
+            try:
+                text = wire.encode(rest[0])
+                value = wire.decode(text)
+                if odd(text) and (found := fault(value)):
+                    raise ValueError(found)
+            except (TypeError, ValueError, RecursionError) as error:
+                self.close()
+                raise ToolFaultError(f"{name}: returned no JSON: {error}") from error
+            self.changed = self.changed or self._mutates[name]
+            return ToolReply(value, None, "")
+        if kind == toolbox.ERROR:
+            return ToolReply(None, rest[0], rest[1])
+        self.close()
+        raise ToolFaultError(f"the environment failed: {rest[0]}")
+
+    def snapshot(self, path: Path) -> None:
+        """Write the database as it is now to ``path``. Raises SandboxError when it can't be written."""
+        if self._db is None:
+            raise ToolsDiedError("the session is closed")
+        try:
+            Path(path).write_bytes(toolbox.image(self._db))
+        except OSError as error:
+            raise SandboxError(f"can't write {path}: {error}") from error
+
+    def close(self) -> None:
+        """Drop the database."""
+        if self._db is not None:
+            toolbox.dispose(self._db)
+            self._db = None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise EnvError(f"can't read {path}: {error}") from error

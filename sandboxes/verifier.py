@@ -6,19 +6,21 @@ import hashlib
 import itertools
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
-from envgen.sandboxes.bubblewrap import Layout
+from envgen.sandboxes.bwrap import Layout
 from envgen.sandboxes.channel import Channel
 from envgen.sandboxes.folders import PrivateFolder, overwrite
 from envgen.sandboxes.frames import told
-from envgen.sandboxes.programs.wire import pack
+from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.runtime import INSIDE
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
 
@@ -77,8 +79,6 @@ def verifier_host(*, backend: WorkerBackend = "auto", trusted: bool = False) -> 
     """
     chosen = choose(backend, trusted)
     if chosen == "inline":
-        from envgen.sandboxes.inline import InlineVerifierHost
-
         return InlineVerifierHost()
     return WorkerVerifierHost(chosen)
 
@@ -195,7 +195,7 @@ class WorkerVerifierHost:
         initial = self._known_as(item.initial, pair.initial)
         same = item.final is item.initial or item.final == item.initial
         final = initial if same else self._known_as(item.final, pair.final)
-        return pack([item.answer, str(self._inside / initial), str(self._inside / final)])
+        return wire.pack([item.answer, str(self._inside / initial), str(self._inside / final)])
 
     def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
         key = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
@@ -298,3 +298,60 @@ def read_reply(reply: Any) -> VerifierReply:
     if not isinstance(value, list) or not all(isinstance(rule, str) for rule in value):
         raise ValueError("no list of rules")
     return VerifierReply(tuple(value), None)
+
+
+class InlineVerifierHost:
+    """Trusted verifiers in this process: nothing bounds their time."""
+
+    SOURCES = 256
+    """Sources kept compiled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._codes: dict[str, Any] = {}
+        self._closed = False
+
+    def verify_many(
+        self, source: str, inputs: Sequence[VerifierInput], timeout_s: float = 10
+    ) -> list[VerifierReply]:
+        """Judge all inputs, each in a fresh namespace; ``timeout_s`` is not kept."""
+        if self._closed:
+            raise SandboxError("the verifier host is closed")
+        code = self._compiled(source)
+        return [_judged(code, item) for item in inputs]
+
+    def _compiled(self, source: str) -> Any:
+        with self._lock:
+            if source not in self._codes:
+                while len(self._codes) >= self.SOURCES:
+                    self._codes.pop(next(iter(self._codes)))
+                self._codes[source] = toolbox.compiled_verifier(source)
+            return self._codes[source]
+
+    def close(self) -> None:
+        """Refuse what comes after."""
+        self._closed = True
+
+
+def _judged(code: Any, item: VerifierInput) -> VerifierReply:
+    """One verdict; the answer goes through JSON, as on the way to a worker."""
+    try:
+        answer = wire.decode(wire.encode(item.answer))
+    except (TypeError, ValueError, RecursionError) as error:
+        return VerifierReply(None, f"the answer is no JSON: {error}")
+    with ExitStack() as stack:
+        initial = _file(item.initial, stack)
+        final = initial if item.final is item.initial else _file(item.final, stack)
+        return read_reply(toolbox.verdict(code, answer, initial, final))
+
+
+def _file(database: Path | bytes, stack: ExitStack) -> str:
+    """The path of a database; bytes become a file for as long as ``stack`` lasts."""
+    if isinstance(database, bytes):
+        file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="envgen-", suffix=".sqlite"))
+        file.write(database)
+        file.flush()
+        return file.name
+    if not database.is_file():
+        raise SandboxError(f"can't hand {database} to the verifier: there is no such file")
+    return str(database)

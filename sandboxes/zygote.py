@@ -17,7 +17,7 @@ from envgen.core.errors import (
     SandboxUnavailableError,
     WorkerDiedError,
 )
-from envgen.sandboxes import bubblewrap, cgroups, runtime, worker_filter
+from envgen.sandboxes import bwrap, cgroups, runtime, worker_filter
 from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.folders import PrivateFolder
 from envgen.sandboxes.frames import told
@@ -61,7 +61,7 @@ def choose(backend: WorkerBackend, trusted: bool, isolate: Isolation = "environm
 
 def _choose(backend: WorkerBackend, trusted: bool) -> str:
     if backend == "auto":
-        reason = bubblewrap.unavailable()
+        reason = bwrap.unavailable()
         if not reason:
             return "bubblewrap"
         if trusted:
@@ -75,7 +75,7 @@ def _choose(backend: WorkerBackend, trusted: bool) -> str:
             f"backend {backend!r} isolates nothing and this code is not trusted",
             f"use backend='bubblewrap', or {_SAY_SO}",
         )
-    if backend == "bubblewrap" and (reason := bubblewrap.unavailable()):
+    if backend == "bubblewrap" and (reason := bwrap.unavailable()):
         raise SandboxUnavailableError(reason, "apt install bubblewrap, or use backend='docker'")
     if backend == "docker":
         from envgen.sandboxes import docker
@@ -95,7 +95,7 @@ class Zygote:
         backend: str,
         config: Mapping[str, Any] = {},
         files: Sequence[int] = (),
-        layout: bubblewrap.Layout | None = None,
+        layout: bwrap.Layout | None = None,
         hash_seed: int = 0,
     ) -> None:
         """Start it and wait until it has loaded ``files``.
@@ -109,7 +109,7 @@ class Zygote:
         self._lock = threading.Lock()
         self._next = 0
         self.closed = False
-        self.group: cgroups.Group | None = None
+        self.group: cgroups.ControlGroup | None = None
         self.backend = backend
         self.process: subprocess.Popen[bytes] | DockerWorker
         settings = DEFAULTS | dict(config)
@@ -119,7 +119,7 @@ class Zygote:
             settings |= {"filter": rules.hex(), "own_pid": worker_filter.OWN_PID}
         self._owner = os.getpid()
         self._folder: PrivateFolder | None = None
-        layout = layout or bubblewrap.Layout()
+        layout = layout or bwrap.Layout()
         try:
             if backend == "docker":
                 self._start_container(settings, layout, hash_seed)
@@ -137,7 +137,7 @@ class Zygote:
             raise
 
     def _start_container(
-        self, settings: dict[str, Any], layout: bubblewrap.Layout, hash_seed: int
+        self, settings: dict[str, Any], layout: bwrap.Layout, hash_seed: int
     ) -> None:
         from envgen.sandboxes import docker_worker
 
@@ -151,7 +151,7 @@ class Zygote:
             raise
 
     def _start_process(
-        self, settings: dict[str, Any], layout: bubblewrap.Layout, hash_seed: int
+        self, settings: dict[str, Any], layout: bwrap.Layout, hash_seed: int
     ) -> None:
         env = runtime.clean_env(hash_seed)
         words, programs = [runtime.python()], str(runtime.PROGRAMS)
@@ -184,14 +184,14 @@ class Zygote:
         words: list[str],
         env: dict[str, str],
         settings: dict[str, Any],
-        layout: bubblewrap.Layout,
+        layout: bwrap.Layout,
         far: socket.socket,
     ) -> subprocess.Popen[bytes]:
         self.group = cgroups.make(settings["total_bytes"], settings["pids"] + _OWN_PROCESSES)
         if self.group is None and "address_bytes" in settings:
             settings["address_bytes"] = settings["memory_bytes"]
-        with bubblewrap.system_call_filter(self.group is not None) as filters:
-            words = bubblewrap.command(words, layout, filters)
+        with bwrap.system_call_filter(self.group is not None) as filters:
+            words = bwrap.command(words, layout, filters)
             if self.group is not None and settings["confine"]:
                 words = self.group.join_command(words)
             return _launch(words, env, [far.fileno(), *filters])
@@ -297,7 +297,7 @@ def _end(
     owner: int,
     process: subprocess.Popen[bytes] | DockerWorker,
     control: socket.socket,
-    group: cgroups.Group | None,
+    group: cgroups.ControlGroup | None,
     folder: PrivateFolder | None,
 ) -> None:
     control.close()

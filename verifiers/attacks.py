@@ -54,7 +54,7 @@ class Accepted(NamedTuple):
     schema_checked: bool
 
 
-class Fault(NamedTuple):
+class Breach(NamedTuple):
     """An attack that broke a verifier."""
 
     attack: Attack
@@ -75,7 +75,7 @@ class AttackReport:
 
     tried: dict[str, int]
     accepted: tuple[Accepted, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[Breach, ...]
     gold_passed: bool
     n: int = field(init=False)
 
@@ -120,14 +120,14 @@ def attack(
     attacks = list(battery(gold, initial, final))
     tried: dict[str, int] = {}
     accepted: list[Accepted] = []
-    faults: list[Fault] = []
+    faults: list[Breach] = []
     for judge, checked in ((verifier, True), (unchecked, False)):
         if judge is None:
             continue
         for one, verdict in zip(attacks, _verdicts(judge, attacks), strict=True):
             tried[one.kind] = tried.get(one.kind, 0) + 1
             if isinstance(verdict, str):
-                faults.append(Fault(one, checked, verdict))
+                faults.append(Breach(one, checked, verdict))
             elif verdict.passed or verdict.value > 0.0:
                 accepted.append(Accepted(one, checked))
     passed = _verdict(verifier, right)

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 
-class Call(NamedTuple):
+class CallLine(NamedTuple):
     """A line that ends with a call."""
 
     before: str
@@ -23,7 +23,7 @@ _CLOSED = re.compile(r"\)(\s*;?\s*)$")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
-def last_call(line: str) -> Call | None:
+def last_call(line: str) -> CallLine | None:
     """The call that ends a line, with its arguments; None where quotes or brackets don't fit."""
     end = _CLOSED.search(line)
     if end is None:
@@ -55,4 +55,4 @@ def last_call(line: str) -> Call | None:
     ends = [*cuts, end.start()]
     starts = [opened + 1, *(at + 1 for at in cuts)]
     arguments = [line[a:b].strip() for a, b in zip(starts, ends, strict=True)]
-    return Call(line[:opened], [a for a in arguments if a], line[end.start() + 1 :])
+    return CallLine(line[:opened], [a for a in arguments if a], line[end.start() + 1 :])

@@ -8,7 +8,7 @@ from contextlib import closing
 from envgen.core.code_types import CodeTests, Status, TestId
 from envgen.core.errors import VerifierError, WorkspaceError
 from envgen.core.types import Score, Submission
-from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.sandboxes.workspace import Workspace, WorkspaceLimits
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests
 from envgen.verifiers.general import NO_SUBMISSION
 from envgen.verifiers.lookalikes.judging import Examiner, examined
@@ -33,7 +33,7 @@ class CodeVerifier:
     """
 
     def __init__(
-        self, workspace: Workspace, tests: CodeTests, limits: Limits | None = None
+        self, workspace: Workspace, tests: CodeTests, limits: WorkspaceLimits | None = None
     ) -> None:
         self.workspace = workspace
         self.tests = tests

@@ -24,7 +24,7 @@ from envgen.core.errors import ConfigError, ReportError, SandboxError, VerifierE
 from envgen.core.patches import split_patch
 from envgen.core.types import Record
 from envgen.sandboxes.base import WORK, ExecResult
-from envgen.sandboxes.workspace import Limits, OpenWorkspace, Workspace
+from envgen.sandboxes.workspace import OpenWorkspace, Workspace, WorkspaceLimits
 from envgen.verifiers import program_canaries
 from envgen.verifiers.junit import read_junit
 from envgen.verifiers.junit.cases import UNBUILT
@@ -129,7 +129,7 @@ def run_tests(
     exam: Exam,
     change: bytes = b"",
     *,
-    limits: Limits | None = None,
+    limits: WorkspaceLimits | None = None,
     variables: dict[str, str] | None = None,
 ) -> TestRun:
     """Run the tests once on the workspace's tree with ``change``.
@@ -157,7 +157,7 @@ def run_tests(
 
 
 def read_tests(
-    workspace: Workspace, exam: Exam, files: Iterable[str], *, limits: Limits | None = None
+    workspace: Workspace, exam: Exam, files: Iterable[str], *, limits: WorkspaceLimits | None = None
 ) -> dict[str, bytes]:
     """Test files as the test patch leaves them; those that can't be read are left out.
 

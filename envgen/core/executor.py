@@ -20,9 +20,9 @@ from multiprocessing.connection import wait as wait_connections
 from typing import Any, Protocol
 
 from envgen.core.errors import ConfigError, WorkerDiedError
-from envgen.core.worker_process import Outcome, WorkerProcess, WorkerSpec, attempt
+from envgen.core.worker_process import ItemOutcome, WorkerProcess, WorkerSpec, attempt
 
-__all__ = ["Executor", "LocalExecutor", "Outcome", "WorkerSpec"]
+__all__ = ["Executor", "LocalExecutor", "ItemOutcome", "WorkerSpec"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _MAX_UNOPENED = 20
 class Executor(Protocol):
     """Runs a worker over items, somewhere."""
 
-    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Iterator[Outcome]:
+    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Iterator[ItemOutcome]:
         """Yield an Outcome for each item as it completes, in any order.
 
         Items are taken lazily. Closing the iterator stops the work: items under way are dropped.
@@ -54,7 +54,7 @@ class LocalExecutor:
         if self.processes < 0 or self.threads < 1:
             raise ConfigError(f"no work with {self.processes} processes of {self.threads} threads")
 
-    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Generator[Outcome]:
+    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Generator[ItemOutcome]:
         """See ``Executor.run``."""
         if self.processes == 0:
             return _run_threads(worker, iter(items), self.threads)
@@ -64,14 +64,14 @@ class LocalExecutor:
 # --- threads ----------------------------------------------------------------------------------
 
 
-def _run_threads(worker: WorkerSpec, items: Iterator[Any], threads: int) -> Generator[Outcome]:
+def _run_threads(worker: WorkerSpec, items: Iterator[Any], threads: int) -> Generator[ItemOutcome]:
     with worker.open() as work:
         if threads == 1:
             for item in items:
                 yield attempt(work, item)
             return
         pool = ThreadPoolExecutor(threads, thread_name_prefix="envgen-worker")
-        pending: set[Future[Outcome]] = set()
+        pending: set[Future[ItemOutcome]] = set()
         try:
             more = True
             while more or pending:
@@ -99,7 +99,7 @@ class _Child:
 
 def _run_processes(
     worker: WorkerSpec, items: Iterator[Any], form: LocalExecutor
-) -> Generator[Outcome]:
+) -> Generator[ItemOutcome]:
     numbered: Iterator[tuple[int, Any]] = enumerate(items)
     threads = form.threads
     children: list[_Child] = []
@@ -148,14 +148,14 @@ def _run_processes(
             child.process.wait(10)
 
 
-def _received(child: _Child) -> list[Outcome] | None:
+def _received(child: _Child) -> list[ItemOutcome] | None:
     """All outcomes that wait in the pipe; None when the child is gone."""
     outcomes = []
     try:
         while True:
             number, value, error = child.process.pipe.recv()
             if number >= 0:
-                outcomes.append(Outcome(child.under_way.pop(number), value, error))
+                outcomes.append(ItemOutcome(child.under_way.pop(number), value, error))
             elif error is not None:
                 raise error  # the worker could not be opened: no use in going on
             else:
@@ -166,7 +166,7 @@ def _received(child: _Child) -> list[Outcome] | None:
         return outcomes or None
 
 
-def _buried(child: _Child, code: int) -> list[Outcome]:
+def _buried(child: _Child, code: int) -> list[ItemOutcome]:
     text = f"a worker process ended with exit code {code}"
     logger.warning("%s; %d items were under way", text, len(child.under_way))
-    return [Outcome(item, error=WorkerDiedError(text)) for item in child.under_way.values()]
+    return [ItemOutcome(item, error=WorkerDiedError(text)) for item in child.under_way.values()]

@@ -50,7 +50,7 @@ class WorkerSpec(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ItemOutcome:
     """What became of one item: a value, or the error it raised."""
 
     item: Any
@@ -58,12 +58,12 @@ class Outcome:
     error: BaseException | None = None
 
 
-def attempt(work: Work, item: Any) -> Outcome:
+def attempt(work: Work, item: Any) -> ItemOutcome:
     """The outcome of one item."""
     try:
-        return Outcome(item, work(item))
+        return ItemOutcome(item, work(item))
     except Exception as error:  # the boundary: errors travel as values
-        return Outcome(item, error=error)
+        return ItemOutcome(item, error=error)
 
 
 class WorkerProcess:

@@ -16,7 +16,7 @@ from torch import Tensor
 from envgen.model.config import DSAConfig
 from envgen.model.prefix import pool_rows
 from envgen.model.requests import Completion, FinishReason
-from envgen.model.sampling import Drawn, Sampler
+from envgen.model.sampling import BatchSampler, Drawn
 from envgen.model.scheduler import Scheduler, Sequence
 
 
@@ -38,7 +38,7 @@ class Batch:
         self._max_context = max_context
         self._device = device
         self._members: list[Sequence] = []
-        self._sampler = Sampler([], config.vocab_size, device)
+        self._sampler = BatchSampler([], config.vocab_size, device)
 
     @torch.inference_mode()
     def extend(self, sequences: list[Sequence], logits_BV: Tensor) -> dict[Sequence, Completion]:
@@ -49,7 +49,7 @@ class Batch:
         """
         if sequences != self._members:
             params = [sequence.request.params for sequence in sequences]
-            self._sampler = Sampler(params, self._config.vocab_size, self._device)
+            self._sampler = BatchSampler(params, self._config.vocab_size, self._device)
             self._members = list(sequences)
         uniforms = [sequence.uniforms.at(sequence.num_sampled) for sequence in sequences]
         drawn = self._sampler.draw(logits_BV, uniforms)

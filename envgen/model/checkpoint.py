@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
 import torch
@@ -28,9 +28,6 @@ from envgen.model.quantize import dequantize_blocks
 from envgen.model.weight_files import GET_AGAIN, Stored, WeightFiles, some, write_weights
 from envgen.store.folders import told_of
 
-if TYPE_CHECKING:
-    from envgen.model.modeling import DSAForCausalLM
-
 logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
@@ -41,7 +38,7 @@ WIDE = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 FP8 = "F8_E4M3"
 _NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in WIDE.values()}
 Shape = tuple[int, ...]
-M = TypeVar("M", bound="DSAForCausalLM")
+M = TypeVar("M", bound="Stateful")
 _LAYER = re.compile(r"model\.layers\.(\d+)\.")
 
 
@@ -52,6 +49,30 @@ def read_config(folder: str | Path) -> DSAConfig:
         CheckpointError: if there is none, or it describes something else.
     """
     return _config_of(Path(folder), _raw_config(Path(folder)))
+
+
+class Stateful(Protocol):
+    """What is asked of a model (an ``nn.Module``) that is read from a folder and written to one."""
+
+    config: DSAConfig
+
+    def __init__(self, config: DSAConfig) -> None: ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights by name; writing to them changes the model."""
+
+    def cast(self, dtype: torch.dtype) -> Self:
+        """Convert the weights."""
+
+    def materialize(self, device: torch.device | str) -> Self:
+        """Give a model that was made on the meta device memory."""
+
+    def eval(self) -> Self:
+        """Go into evaluation mode."""
 
 
 def load_model(
@@ -79,9 +100,7 @@ def load_model(
     return model.eval()
 
 
-def save_model(
-    model: DSAForCausalLM, folder: str | Path, *, max_shard_bytes: int = SHARD_BYTES
-) -> None:
+def save_model(model: Stateful, folder: str | Path, *, max_shard_bytes: int = SHARD_BYTES) -> None:
     """See ``DSAForCausalLM.save_pretrained``."""
     folder = Path(folder)
     write_weights(folder, destinations(model), max_shard_bytes)
@@ -97,7 +116,7 @@ def save_model(
         ) from error
 
 
-def destinations(model: DSAForCausalLM, fused: Collection[str] = ()) -> dict[str, Tensor]:
+def destinations(model: Stateful, fused: Collection[str] = ()) -> dict[str, Tensor]:
     """Name on disk -> the part of the model it stands for, as a view.
 
     Args:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from envgen.model.config import DSAConfig
-from envgen.model.decode_attention import FusedAttention, Scratch, Step
+from envgen.model.decode_attention import DecodeStep, FusedAttention, Scratch
 from envgen.model.decode_mlp import FusedMLP, FusedMoE, fused_mlp
 from envgen.model.modeling import DSAForCausalLM
 from envgen.model.paged import PagedCache
@@ -109,7 +109,7 @@ class Decoder:
             tuple(topk) if topk else None,
         )
 
-    def _step(self, slots_B: Tensor, pages_Bn: Tensor, longest: int) -> Step:
+    def _step(self, slots_B: Tensor, pages_Bn: Tensor, longest: int) -> DecodeStep:
         size = self._cache.page_tokens
         cos_BP, sin_BP = self._rope.at(slots_B, longest - 1, torch.float32)
         page_B = pages_Bn.gather(1, (slots_B // size).unsqueeze(1)).squeeze(1)
@@ -118,7 +118,7 @@ class Decoder:
             slots_S = torch.arange(pages_Bn.shape[1] * size, device=slots_B.device)
             hidden_BS = torch.zeros(len(slots_B), len(slots_S), device=slots_B.device)
             hidden_BS.masked_fill_(slots_S > slots_B.unsqueeze(1), float("-inf"))
-        return Step(
+        return DecodeStep(
             slots_B,
             pages_Bn,
             size,

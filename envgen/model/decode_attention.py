@@ -22,7 +22,7 @@ from torch.nn import functional
 from envgen.model.attention import LatentAttention
 from envgen.model.config import DSAConfig
 from envgen.model.indexer import HIDDEN, IndexQueries, select
-from envgen.model.modeling import Layer
+from envgen.model.modeling import DecoderLayer
 
 
 class Scratch:
@@ -41,7 +41,7 @@ class Scratch:
         return torch.index_select(pool_Mx, 0, rows_n, out=found_nx)
 
 
-class Step(NamedTuple):
+class DecodeStep(NamedTuple):
     """What all layers of a step have in common."""
 
     slots_B: Tensor
@@ -72,7 +72,7 @@ class _Made(NamedTuple):
 class FusedAttention:
     """One layer's attention with its norm and residual, by prepared weights."""
 
-    def __init__(self, layer: Layer, config: DSAConfig) -> None:
+    def __init__(self, layer: DecoderLayer, config: DSAConfig) -> None:
         attention = layer.self_attn
         self._config = c = config
         self._indexer = attention.indexer
@@ -85,7 +85,7 @@ class FusedAttention:
         self._index_order_F = _index_order(c, self._in_DO.device)
 
     def add(
-        self, x_BD: Tensor, step: Step, rows_MW: Tensor, index_MF: Tensor
+        self, x_BD: Tensor, step: DecodeStep, rows_MW: Tensor, index_MF: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """The residual stream with attention added, and the chosen slots where some were left out.
 
@@ -106,7 +106,7 @@ class FusedAttention:
         return x_BD if self._out_bias_D is None else x_BD + self._out_bias_D, kept_BK
 
     def choose(
-        self, latent_BQ: Tensor, head_weights_BJ: Tensor, step: Step, index_MF: Tensor
+        self, latent_BQ: Tensor, head_weights_BJ: Tensor, step: DecodeStep, index_MF: Tensor
     ) -> Tensor:
         """The index_topk best slots of each sequence, as ``select`` gives them: int32 [B, K]."""
         c = self._config
@@ -120,7 +120,7 @@ class FusedAttention:
         return select(queries, keys_BSF, step.slots_B.unsqueeze(1), c.index_topk).squeeze(1)
 
     def over(
-        self, queries_BHW: Tensor, rows_MW: Tensor, step: Step, kept_BK: Tensor | None
+        self, queries_BHW: Tensor, rows_MW: Tensor, step: DecodeStep, kept_BK: Tensor | None
     ) -> Tensor:
         """Attention over the chosen slots, or all: a mixture of latents for each head [B, H, C]."""
         c = self._config
@@ -134,7 +134,7 @@ class FusedAttention:
         )
         return torch.bmm(scores_BHS.softmax(-1), found_BSW[..., : c.kv_lora_rank])
 
-    def _made(self, x_BD: Tensor, step: Step) -> _Made:
+    def _made(self, x_BD: Tensor, step: DecodeStep) -> _Made:
         c = self._config
         normed_BD = functional.rms_norm(x_BD, x_BD.shape[-1:], None, self._eps)
         made_BO = normed_BD @ self._in_DO
@@ -161,7 +161,7 @@ class FusedAttention:
             self._asked(latent_BQ, step),
         )
 
-    def _asked(self, latent_BQ: Tensor, step: Step) -> Tensor:
+    def _asked(self, latent_BQ: Tensor, step: DecodeStep) -> Tensor:
         """Queries that score cached rows directly: [B, H, W]."""
         c = self._config
         heads, rotary = c.num_attention_heads, c.num_attention_heads * c.qk_rope_head_dim
@@ -180,7 +180,7 @@ class FusedAttention:
         return torch.cat((turned, ordered[..., rope:]), -1)
 
 
-def _inputs(layer: Layer, c: DSAConfig) -> tuple[Tensor, Tensor | None]:
+def _inputs(layer: DecoderLayer, c: DSAConfig) -> tuple[Tensor, Tensor | None]:
     """[D, Q + C + R + R + F + J] behind the layer's norm, and its bias."""
     attention, indexer = layer.self_attn, layer.self_attn.indexer
     down, key = attention.q_a_proj, attention.kv_a_proj_with_mqa
@@ -235,14 +235,14 @@ def _index_order(c: DSAConfig, device: torch.device) -> Tensor | None:
     return torch.cat((order[:rope:2], order[1:rope:2], order[rope:]))
 
 
-def _paged(pool_Mx: Tensor, step: Step) -> Tensor:
+def _paged(pool_Mx: Tensor, step: DecodeStep) -> Tensor:
     """The sequences' rows of a pool in order, copied page by page: [B, S, x]."""
     pages = pool_Mx.view(-1, step.page_tokens * pool_Mx.shape[1])
     found = step.scratch.gather(pages, step.pages_Bn.flatten())
     return found.view(len(step.pages_Bn), -1, pool_Mx.shape[1])
 
 
-def _chosen(rows_MW: Tensor, step: Step, kept_BK: Tensor) -> tuple[Tensor, Tensor]:
+def _chosen(rows_MW: Tensor, step: DecodeStep, kept_BK: Tensor) -> tuple[Tensor, Tensor]:
     """The chosen rows [B, K, W], and 0 or -inf for each [B, K]."""
     slots_BK, size = kept_BK.clamp_min(0).long(), step.page_tokens
     place_BK = step.pages_Bn.gather(1, slots_BK // size) * size + slots_BK % size

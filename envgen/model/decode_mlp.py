@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from envgen.model.modeling import Layer
+from envgen.model.modeling import DecoderLayer
 from envgen.model.moe import MLP, MoE
 
 
 class FusedMLP:
     """A dense MLP with its norm and residual."""
 
-    def __init__(self, layer: Layer, mlp: MLP) -> None:
+    def __init__(self, layer: DecoderLayer, mlp: MLP) -> None:
         norm = layer.post_attention_layernorm
         both_OD = torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)) * norm.weight
         self._eps = norm.eps
@@ -37,7 +37,7 @@ class FusedMLP:
 class FusedMoE:
     """A mixture of experts with its norm and residual."""
 
-    def __init__(self, layer: Layer, moe: MoE) -> None:
+    def __init__(self, layer: DecoderLayer, moe: MoE) -> None:
         norm, experts = layer.post_attention_layernorm, moe.experts
         self._eps, self._gate = norm.eps, moe.gate
         gate_up_EOD, down_EDI = experts.gate_up_proj, experts.down_proj
@@ -66,7 +66,7 @@ class FusedMoE:
         return torch.addmm(x_BD, hidden_BI, self._down_ID), experts_BA
 
 
-def fused_mlp(layer: Layer) -> FusedMLP | FusedMoE:
+def fused_mlp(layer: DecoderLayer) -> FusedMLP | FusedMoE:
     """What a layer has."""
     mlp = layer.mlp
     return FusedMLP(layer, mlp) if isinstance(mlp, MLP) else FusedMoE(layer, mlp)

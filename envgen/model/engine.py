@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from pydantic import Field
@@ -44,7 +43,7 @@ from envgen.model.requests import (
     Request,
     RequestCancelledError,
 )
-from envgen.model.runner import Runner
+from envgen.model.runner import ModelRunner
 from envgen.model.scheduler import Scheduler, Sequence
 from envgen.model.tickets import OnToken, Ticket
 
@@ -110,7 +109,7 @@ class Engine:
         )
         own = config.max_context or model.config.max_position_embeddings
         self.max_context = min(own, num_pages * config.page_tokens)
-        self._runner = Runner(model, self._store, config.fused)
+        self._runner = ModelRunner(model, self._store, config.fused)
         chunk = max(1, config.prefill_chunk_tokens // config.page_tokens) * config.page_tokens
         self._scheduler = Scheduler(
             self._store, config.max_batch, chunk, config.policy_version, config.prefix_reuse
@@ -198,12 +197,7 @@ class Engine:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def submit(self, request: Request, on_token: OnToken | None = None) -> Ticket:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from envgen.model.attention import Ask, Attended, IndexLoss, LatentAttention, Path
+from envgen.model.checkpoint import load_model, save_model
 from envgen.model.config import DSAConfig
 from envgen.model.moe import MLP, Gate, MoE
 from envgen.model.norm import RMSNorm
@@ -67,7 +68,7 @@ class Output:
     """Embedding and each layer's output; the last one normed."""
 
 
-class Layer(nn.Module):
+class DecoderLayer(nn.Module):
     """Attention, then a dense MLP or a mixture of experts, each behind a norm."""
 
     def __init__(self, config: DSAConfig, index: int) -> None:
@@ -108,7 +109,9 @@ class Trunk(nn.Module):
     def __init__(self, config: DSAConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config, i) for i in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(
+            DecoderLayer(config, i) for i in range(config.num_hidden_layers)
+        )
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
@@ -162,8 +165,6 @@ class DSAForCausalLM(nn.Module):
         Raises:
             CheckpointError: if a file is missing, can't be read or does not fit the others.
         """
-        from envgen.model.checkpoint import load_model
-
         return load_model(cls, FilePath(folder), dtype=dtype, device=device)
 
     def save_pretrained(
@@ -180,8 +181,6 @@ class DSAForCausalLM(nn.Module):
         Raises:
             CheckpointError: if the disk does not take it.
         """
-        from envgen.model.checkpoint import save_model
-
         save_model(self, FilePath(folder), max_shard_bytes=max_shard_bytes)
 
     def cast(self, dtype: torch.dtype) -> Self:
@@ -379,9 +378,9 @@ class DSAForCausalLM(nn.Module):
         """An empty cache for ``batch`` sequences of at most ``max_tokens`` tokens."""
         return BatchCache(self.config, batch, max_tokens, self.dtype, self.device)
 
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[DecoderLayer]:
         """The layers in order."""
-        return [layer for layer in self.model.layers if isinstance(layer, Layer)]
+        return [layer for layer in self.model.layers if isinstance(layer, DecoderLayer)]
 
     def gates(self) -> list[Gate]:
         """The gates of the mixture layers."""

@@ -17,10 +17,10 @@ from envgen.model.decode import Decoder, fusing_pays
 from envgen.model.modeling import DSAForCausalLM, Output
 from envgen.model.paged import CacheView
 from envgen.model.prefix import PageStore
-from envgen.model.scheduler import Chunk, Sequence
+from envgen.model.scheduler import PrefillChunk, Sequence
 
 
-class Runner:
+class ModelRunner:
     """Runs a model over the pages of a store, and keeps there what training replays.
 
     Args:
@@ -38,7 +38,7 @@ class Runner:
         self.prefilled_tokens = self.decoded_tokens = self.steps = 0
 
     @torch.inference_mode()
-    def prefill(self, chunks: Many[Chunk]) -> None:
+    def prefill(self, chunks: Many[PrefillChunk]) -> None:
         """Compute tokens whose logits nobody needs. Chunks are padded on the left, by token 0 at slot 0."""
         width = max(chunk.stop - chunk.start for chunk in chunks)
         ids_BT = np.zeros((len(chunks), width), np.int64)

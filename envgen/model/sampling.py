@@ -136,7 +136,7 @@ class Drawn(NamedTuple):
     """None when no row was truncated."""
 
 
-class Sampler:
+class BatchSampler:
     """Draws for a batch of requests; made anew when the batch's members change.
 
     Args:

@@ -74,7 +74,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class PrefillChunk:
     """Tokens ``start`` to ``stop`` of a sequence, to be prefilled."""
 
     sequence: Sequence
@@ -152,9 +152,9 @@ class Scheduler:
             self.waiting.popleft()
             self.running.append(sequence)
 
-    def plan_prefill(self) -> list[Chunk]:
+    def plan_prefill(self) -> list[PrefillChunk]:
         """The chunks to compute now, pages reserved; empty when nothing is left to prefill."""
-        chunks: list[Chunk] = []
+        chunks: list[PrefillChunk] = []
         under_way: set[Key] = set()
         widest = longest = 0
         for sequence in list(self.running):
@@ -171,7 +171,7 @@ class Scheduler:
                 continue
             if self.reserve(sequence, stop):
                 widest, longest = width, length
-                chunks.append(Chunk(sequence, sequence.computed, stop))
+                chunks.append(PrefillChunk(sequence, sequence.computed, stop))
                 under_way |= self._keys_to(sequence, stop)
         return [chunk for chunk in chunks if chunk.sequence in self.running]
 

@@ -16,7 +16,7 @@ from envgen.policies.sources import Where
 
 
 @dataclass(frozen=True)
-class Leaf:
+class AnswerLeaf:
     """One place of the submission that a policy fills."""
 
     pointer: str
@@ -55,18 +55,18 @@ class Leaf:
         return {c: value["const"] for c, value in found if isinstance(value, dict)}
 
 
-def template(schema: Mapping[str, Any]) -> tuple[JsonValue, list[Leaf]]:
+def template(schema: Mapping[str, Any]) -> tuple[JsonValue, list[AnswerLeaf]]:
     """A submission with None for every leaf, and the leaves, each after those its ``x-where`` names.
 
     Raises:
         PolicyError: when two leaves wait for each other.
     """
-    leaves: list[Leaf] = []
+    leaves: list[AnswerLeaf] = []
     blank = _blank(schema, "", leaves)
     return blank, _ordered(leaves)
 
 
-def _blank(schema: Mapping[str, Any], pointer: str, leaves: list[Leaf]) -> JsonValue:
+def _blank(schema: Mapping[str, Any], pointer: str, leaves: list[AnswerLeaf]) -> JsonValue:
     if "const" in schema:
         return schema["const"]  # type: ignore[no-any-return]  # schemas hold JSON values
     if "x-intervals" not in schema and "x-source" not in schema:
@@ -78,7 +78,7 @@ def _blank(schema: Mapping[str, Any], pointer: str, leaves: list[Leaf]) -> JsonV
         parts = _fixed_items(schema)
         if parts is not None:
             return [_blank(part, f"{pointer}/{i}", leaves) for i, part in enumerate(parts)]
-    leaves.append(Leaf(pointer, schema))
+    leaves.append(AnswerLeaf(pointer, schema))
     return None
 
 
@@ -94,8 +94,8 @@ def _fixed_items(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | Non
     return None
 
 
-def _ordered(leaves: list[Leaf]) -> list[Leaf]:
-    ordered: list[Leaf] = []
+def _ordered(leaves: list[AnswerLeaf]) -> list[AnswerLeaf]:
+    ordered: list[AnswerLeaf] = []
     waiting = list(leaves)
     while waiting:
         open_pointers = {leaf.pointer for leaf in waiting}
@@ -107,9 +107,9 @@ def _ordered(leaves: list[Leaf]) -> list[Leaf]:
     return ordered
 
 
-def waves(leaves: Sequence[Leaf]) -> Iterator[list[Leaf]]:
+def waves(leaves: Sequence[AnswerLeaf]) -> Iterator[list[AnswerLeaf]]:
     """Split ordered leaves into runs in which none waits for another one of the same run."""
-    run: list[Leaf] = []
+    run: list[AnswerLeaf] = []
     for leaf in leaves:
         if {other.pointer for other in run} & set(leaf.where.values()):
             yield run
@@ -119,7 +119,7 @@ def waves(leaves: Sequence[Leaf]) -> Iterator[list[Leaf]]:
         yield run
 
 
-def where_of(leaf: Leaf, leaves: Sequence[Leaf], partial: JsonValue) -> Where:
+def where_of(leaf: AnswerLeaf, leaves: Sequence[AnswerLeaf], partial: JsonValue) -> Where:
     """What ``leaf``'s rows must be like, given what is filled so far."""
     sources = {other.pointer: other.source for other in leaves}
     return Where(
@@ -187,7 +187,9 @@ def options(schema: Mapping[str, Any]) -> Sequence[JsonValue] | None:
     return None
 
 
-def draw_subset(leaf: Leaf, values: Sequence[JsonValue], rng: random.Random) -> list[JsonValue]:
+def draw_subset(
+    leaf: AnswerLeaf, values: Sequence[JsonValue], rng: random.Random
+) -> list[JsonValue]:
     """A subset of ``values``, uniform over all subsets of an allowed size, in the order given."""
     low = min(leaf.schema.get("minItems", 0), len(values))
     high = min(leaf.schema.get("maxItems", len(values)), len(values))

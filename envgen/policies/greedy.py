@@ -12,9 +12,9 @@ from pydantic import JsonValue
 
 from envgen.core.errors import PolicyError
 from envgen.core.types import PublicRule, PublicTask
-from envgen.policies.answers import Leaf, filled, options, template, where_of
+from envgen.policies.answers import AnswerLeaf, filled, options, template, where_of
 from envgen.policies.programs import Program, ProgramPolicy
-from envgen.policies.sources import Reader, Row, Where
+from envgen.policies.sources import Reader, SourceRow, Where
 
 _MAX_OPTIONS = 10_000
 """Plain values of one leaf that are looked at."""
@@ -50,26 +50,26 @@ class GreedyPolicy(ProgramPolicy):
         return filled(blank, values)
 
 
-def _candidates(reader: Reader, leaf: Leaf, where: Where) -> Program[list[Row]]:
+def _candidates(reader: Reader, leaf: AnswerLeaf, where: Where) -> Program[list[SourceRow]]:
     values = options(leaf.element)
     if values is not None:
-        return [Row(value, {}) for value in itertools.islice(values, _MAX_OPTIONS)]
+        return [SourceRow(value, {}) for value in itertools.islice(values, _MAX_OPTIONS)]
     if leaf.source is None:
         raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
     try:
         return (yield from reader.rows(leaf.source, where))
     except PolicyError:  # no key, but a column's value
         values = yield from reader.values(leaf.source, where)
-        return [Row(value, {}) for value in values]
+        return [SourceRow(value, {}) for value in values]
 
 
 def _fitting(
     reader: Reader,
-    leaf: Leaf,
-    rows: list[Row],
+    leaf: AnswerLeaf,
+    rows: list[SourceRow],
     rules: tuple[PublicRule, ...],
     values: Mapping[str, JsonValue],
-) -> Program[list[Row]]:
+) -> Program[list[SourceRow]]:
     """The rows that keep the rules; a rule that no row keeps is passed over."""
     for rule in rules:
         if leaf.pointer not in rule.slots:

@@ -7,40 +7,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from threading import Event
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from envgen.core import seeding
 from envgen.core.environ import secret
 from envgen.core.errors import ConfigError
-from envgen.core.limits import Json, Label, Line, Word
 from envgen.core.types import Message, PublicTask, Sampling, ToolCall, Usage, written_call
 from envgen.policies.base import PolicyReply, Tool, assistant_turns, tool_name
 from envgen.policies.budget import Budget, Price, estimated_tokens
 from envgen.policies.context import retain_thinking
-from envgen.policies.http import Http, HttpConfig, TransientError, parse_events, parse_json
+from envgen.policies.http import Http, TransientError, parse_events, parse_json
 from envgen.policies.preflight import ask_server, hasty
 from envgen.policies.text_tools import instructions, parse_text, split_thinking
-from envgen.policies.wire import checked
-
-
-class OpenAIConfig(HttpConfig):
-    """A model behind an OpenAI-compatible URL."""
-
-    base_url: Line = "https://api.openai.com/v1"
-    model: Line
-    api_key_env: Word | None = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the key; the key itself is never stored."""
-    stream: bool = True
-    tool_mode: Literal["auto", "native", "text"] = "auto"
-    """auto: native calls, and calls written in text are read too. text: tools go into the prompt."""
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    send_seed: bool = True
-    send_reasoning: bool = True
-    """Give retained reasoning back as ``reasoning_content``."""
-    price: Price | None = None
-    extra_body: dict[Label, Json] = Field(default_factory=dict)
+from envgen.policies.wire import OpenAIConfig, checked
 
 
 class OpenAIPolicy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpcore
 
@@ -14,11 +14,9 @@ from envgen.core.errors import ConfigError, PolicyError
 from envgen.core.registry import near_names
 from envgen.core.types import Message, PublicTask, Sampling
 from envgen.policies.base import ContextOverflowError, Policy, Tool
+from envgen.policies.budget import Budget
 from envgen.policies.http import Http
-
-if TYPE_CHECKING:
-    from envgen.policies.budget import Budget
-    from envgen.policies.openai import OpenAIConfig
+from envgen.policies.wire import OpenAIConfig
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,15 @@ from pydantic import JsonValue
 
 from envgen.core.errors import PolicyError
 from envgen.core.types import PublicTask, ToolSpec
-from envgen.policies.answers import Leaf, draw_subset, filled, options, template, waves, where_of
+from envgen.policies.answers import (
+    AnswerLeaf,
+    draw_subset,
+    filled,
+    options,
+    template,
+    waves,
+    where_of,
+)
 from envgen.policies.programs import Call, Program, ProgramPolicy, gather
 from envgen.policies.sources import Reader, Where, parameters
 
@@ -42,7 +50,7 @@ class RandomValidPolicy(ProgramPolicy):
 def chosen_answer(
     schema: Mapping[str, Any],
     reader: Reader,
-    choose: Callable[[Leaf, Sequence[JsonValue]], JsonValue],
+    choose: Callable[[AnswerLeaf, Sequence[JsonValue]], JsonValue],
 ) -> Program[JsonValue]:
     """A submission that fits ``schema``: ``choose`` fills each leaf from what tools list for it.
 
@@ -63,7 +71,7 @@ def chosen_answer(
     return filled(blank, values)
 
 
-def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[Sequence[JsonValue]]:
+def _domain(reader: Reader, leaf: AnswerLeaf, where: Where) -> Program[Sequence[JsonValue]]:
     values = options(leaf.element)
     if values is not None:
         return values
@@ -72,7 +80,7 @@ def _domain(reader: Reader, leaf: Leaf, where: Where) -> Program[Sequence[JsonVa
     return (yield from reader.values(leaf.source, where))
 
 
-def _draw(leaf: Leaf, domain: Sequence[JsonValue], rng: random.Random) -> JsonValue:
+def _draw(leaf: AnswerLeaf, domain: Sequence[JsonValue], rng: random.Random) -> JsonValue:
     if leaf.is_set:
         return draw_subset(leaf, domain, rng)
     return rng.choice(domain) if domain else None

@@ -112,8 +112,9 @@ def _local(folder: str, config: PolicyConfig) -> Policy:
 
 
 def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) -> Policy:
-    from envgen.policies.openai import OpenAIConfig, OpenAIPolicy
+    from envgen.policies.openai import OpenAIPolicy
     from envgen.policies.tokens_http import TokenConfig, TokenPolicy
+    from envgen.policies.wire import OpenAIConfig
 
     model, at, url = rest.rpartition("@") if "@" in rest else (rest, "", "")
     if not model or (kind != "openai" and not url):

@@ -25,7 +25,7 @@ WIDE = 10**9
 _MAX_CALLS = 2_000
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """One value of a source and the fields that came with it."""
 
     value: JsonValue
@@ -57,17 +57,17 @@ def _sources(schema: Mapping[str, Any]) -> Iterator[str]:
             yield from _sources(part)
 
 
-def collect(value: JsonValue, path: tuple[str | int, ...]) -> Iterator[Row]:
+def collect(value: JsonValue, path: tuple[str | int, ...]) -> Iterator[SourceRow]:
     """The rows at ``path`` of a tool's result; fields are those of the innermost object."""
     yield from _collect(value, path, {})
 
 
 def _collect(
     value: JsonValue, path: tuple[str | int, ...], fields: Mapping[str, JsonValue]
-) -> Iterator[Row]:
+) -> Iterator[SourceRow]:
     if not path:
         if not isinstance(value, list | dict) and value is not None:
-            yield Row(value, fields)
+            yield SourceRow(value, fields)
     elif path[0] == -1:
         for item in value if isinstance(value, list) else ():
             yield from _collect(item, path[1:], {})
@@ -109,7 +109,7 @@ class Reader:
 
     def rows(
         self, source: str, where: Where | None = None, busy: tuple[str, ...] = ()
-    ) -> Program[list[Row]]:
+    ) -> Program[list[SourceRow]]:
         """All rows of ``source`` whose columns are as ``where`` says, without repeats, in tool order.
 
         Raises:
@@ -150,7 +150,7 @@ class Reader:
         rows = yield from self.rows(source, where)
         return [row.value for row in rows]
 
-    def column(self, source: str, rows: list[Row], column: str) -> Program[list[JsonValue]]:
+    def column(self, source: str, rows: list[SourceRow], column: str) -> Program[list[JsonValue]]:
         """``column`` of each row: from what was listed with it, else from a tool about one row.
 
         Columns that no tool tells are None.
@@ -192,9 +192,9 @@ class Reader:
 
     def _listed(
         self, tool: ToolSpec, path: tuple[str | int, ...], arguments: dict[str, JsonValue]
-    ) -> Program[list[Row]]:
+    ) -> Program[list[SourceRow]]:
         """Rows of one listing, all pages of it."""
-        rows: list[Row] = []
+        rows: list[SourceRow] = []
         for page in itertools.count(1):
             paged = "page" in parameters(tool)
             if paged:
@@ -283,7 +283,7 @@ def _columns(tool: ToolSpec, path: tuple[str | int, ...]) -> list[str]:
     return list(part.get("properties", {}))
 
 
-def _fits(row: Row, where: Mapping[str, JsonValue]) -> bool:
+def _fits(row: SourceRow, where: Mapping[str, JsonValue]) -> bool:
     return all(row.fields.get(column, value) == value for column, value in where.items())
 
 

@@ -43,7 +43,7 @@ _COMPACT_VALUE = re.compile(r"<\|(text|json)\|>")
 _DSML_BLOCK = re.compile(rf"<{_BAR}DSML{_BAR}function_calls>.*", re.DOTALL)
 
 
-class Written(NamedTuple):
+class WrittenCall(NamedTuple):
     """A call as found in text."""
 
     name: str
@@ -83,7 +83,7 @@ def parse_text(
     """
     if reasoning is None:
         reasoning, text = split_thinking(text)
-    content, written = text, list[Written]()
+    content, written = text, list[WrittenCall]()
     for reader in _READERS:
         found = reader(text, names)
         if found is not None:
@@ -99,7 +99,7 @@ def parse_text(
     return Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls)
 
 
-Found = tuple[str, list[Written]]
+Found = tuple[str, list[WrittenCall]]
 
 
 def _read_dsml(text: str, names: Collection[str]) -> Found | None:
@@ -108,7 +108,7 @@ def _read_dsml(text: str, names: Collection[str]) -> Found | None:
         arguments: dict[str, Any] = {}
         for key, is_text, value in _DSML_PARAMETER.findall(body):
             arguments[key] = value if is_text == "true" else _loose(value)
-        calls.append(Written(name, arguments, body))
+        calls.append(WrittenCall(name, arguments, body))
     return (_DSML_BLOCK.sub("", text), calls) if calls else None
 
 
@@ -117,7 +117,7 @@ def _read_compact(text: str, names: Collection[str]) -> Found | None:
     calls = []
     for body in written:
         name, *arguments = body.split("<|arg|>")
-        calls.append(Written(name, _compact_arguments(arguments), body))
+        calls.append(WrittenCall(name, _compact_arguments(arguments), body))
     return (content, calls) if calls else None
 
 
@@ -138,7 +138,7 @@ def _read_hermes(text: str, names: Collection[str]) -> Found | None:
     calls = []
     for body in bodies:
         inner = _read_functions(body, names)
-        calls += inner[1] if inner else _json_calls(body) or [Written("", None, body)]
+        calls += inner[1] if inner else _json_calls(body) or [WrittenCall("", None, body)]
     return _HERMES.sub("", text), calls
 
 
@@ -147,7 +147,7 @@ def _read_functions(text: str, names: Collection[str]) -> Found | None:
     for name, body in _FUNCTION.findall(text):
         pairs = _PARAMETER.findall(body)
         arguments = {key: _loose(value) for key, value in pairs} if pairs else _object(body)
-        calls.append(Written(name, arguments, body))
+        calls.append(WrittenCall(name, arguments, body))
     return (_FUNCTION.sub("", text), calls) if calls else None
 
 
@@ -158,7 +158,7 @@ def _read_mistral(text: str, names: Collection[str]) -> Found | None:
     try:
         items, _ = json.JSONDecoder().raw_decode(found.group(1))
     except (ValueError, RecursionError):
-        return text[: found.start()], [Written("", None, found.group(1))]
+        return text[: found.start()], [WrittenCall("", None, found.group(1))]
     return text[: found.start()], [call for item in items for call in _json_calls(json.dumps(item))]
 
 
@@ -182,7 +182,7 @@ _READERS: tuple[Callable[[str, Collection[str]], Found | None], ...] = (
 )
 
 
-def _json_calls(text: str) -> list[Written]:
+def _json_calls(text: str) -> list[WrittenCall]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -195,10 +195,10 @@ def _json_calls(text: str) -> list[Written]:
             return []
         arguments = item.get("arguments", item.get("parameters", {}))
         if isinstance(arguments, str):
-            calls.append(Written(item["name"], _object(arguments), arguments))
+            calls.append(WrittenCall(item["name"], _object(arguments), arguments))
         else:
             whole = arguments if isinstance(arguments, dict) else None
-            calls.append(Written(item["name"], whole, json.dumps(arguments)))
+            calls.append(WrittenCall(item["name"], whole, json.dumps(arguments)))
     return calls
 
 

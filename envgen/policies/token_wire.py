@@ -18,7 +18,7 @@ from envgen.policies.http import TransientError
 
 
 @dataclass(frozen=True, eq=False)
-class Completion:
+class SampledTurn:
     """One sampled turn of T tokens."""
 
     ids: list[int]
@@ -32,7 +32,7 @@ class Completion:
     version: str = ""
 
 
-def vllm_completion(value: Mapping[str, Any], num_prompt: int, *, raw: bool) -> Completion:
+def vllm_completion(value: Mapping[str, Any], num_prompt: int, *, raw: bool) -> SampledTurn:
     """A reply of ``/inference/v1/generate`` or, with ids as the prompt, of ``/v1/completions``."""
     choices = value.get("choices")
     if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
@@ -43,7 +43,7 @@ def vllm_completion(value: Mapping[str, Any], num_prompt: int, *, raw: bool) -> 
     numbers = listed.get("token_logprobs")
     if numbers is None and isinstance(listed.get("content"), list):
         numbers = [item.get("logprob") for item in listed["content"]]
-    return Completion(
+    return SampledTurn(
         ids=ids,
         logprobs=_logprobs(numbers, len(ids)),
         stopped=choice.get("finish_reason") == "stop" and bool(ids),
@@ -55,7 +55,7 @@ def vllm_completion(value: Mapping[str, Any], num_prompt: int, *, raw: bool) -> 
 
 def sglang_completion(
     value: Mapping[str, Any], num_prompt: int, experts_per_token: int | None, *, raw: bool
-) -> Completion:
+) -> SampledTurn:
     """A reply of ``/generate``; support-normalised log-probabilities are preferred where offered."""
     meta = value.get("meta_info")
     if not isinstance(meta, dict):
@@ -70,7 +70,7 @@ def sglang_completion(
     if exact is not None:
         numbers, raw = exact, False
     matched = finish.get("matched")
-    return Completion(
+    return SampledTurn(
         ids=ids,
         logprobs=_logprobs(numbers, len(ids)),
         stopped=finish.get("type") == "stop" and bool(ids) and matched in (None, ids[-1]),

@@ -34,10 +34,11 @@ from envgen.policies.base import PolicyReply, Tokens, Tool, assistant_turns, too
 from envgen.policies.budget import Budget
 from envgen.policies.conversations import Conversations
 from envgen.policies.http import Http, parse_json
-from envgen.policies.openai import OpenAIConfig, api_key, require_price, wire_messages
+from envgen.policies.openai import api_key, require_price, wire_messages
 from envgen.policies.preflight import ask_server, hasty
 from envgen.policies.text_tools import parse_text
-from envgen.policies.token_wire import Completion, sglang_completion, vllm_completion
+from envgen.policies.token_wire import SampledTurn, sglang_completion, vllm_completion
+from envgen.policies.wire import OpenAIConfig
 
 
 class TokenConfig(OpenAIConfig):
@@ -216,7 +217,9 @@ class TokenPolicy:
         body = {"model": config.model, "token_ids": prompt, "sampling_params": params}
         return "/inference/v1/generate", body | _flags(config) | config.extra_body
 
-    def _completion(self, value: dict[str, Any], num_prompt: int, sampling: Sampling) -> Completion:
+    def _completion(
+        self, value: dict[str, Any], num_prompt: int, sampling: Sampling
+    ) -> SampledTurn:
         config = self._config
         truncated = sampling.top_p < 1 or sampling.top_k > 0
         if config.engine == "vllm":
@@ -226,13 +229,13 @@ class TokenPolicy:
         raw = config.logprobs_mode == "raw" or (config.logprobs_mode is None and truncated)
         return sglang_completion(value, num_prompt, config.experts_per_token, raw=raw)
 
-    def _text(self, done: Completion) -> str:
+    def _text(self, done: SampledTurn) -> str:
         ids = done.ids[:-1] if done.stopped else done.ids
         if done.text is not None:
             return done.text
         return self._renderer.decode(ids) if ids else ""
 
-    def _tokens(self, prompt: list[int], done: Completion) -> Tokens:
+    def _tokens(self, prompt: list[int], done: SampledTurn) -> Tokens:
         return Tokens(
             prompt_ids=np.array(prompt, np.int32),
             completion_ids=np.array(done.ids, np.int32),

@@ -1,17 +1,37 @@
-"""What model servers answer in OpenAI's protocol: each part is checked here before anything reads it.
+"""Model servers that speak OpenAI's protocol: how one is reached, and what it answers.
 
-Fields that a server adds are ignored, and a server may leave out what it doesn't know.
+Each part of an answer is checked here before anything reads it. Fields that a server adds are ignored,
+and a server may leave out what it doesn't know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from envgen.core.limits import Count, Json, Label, Money, Text, fault
-from envgen.policies.http import TransientError
+from envgen.core.limits import Count, Json, Label, Line, Money, Text, Word, fault
+from envgen.policies.budget import Price
+from envgen.policies.http import HttpConfig, TransientError
+
+
+class OpenAIConfig(HttpConfig):
+    """A model behind an OpenAI-compatible URL."""
+
+    base_url: Line = "https://api.openai.com/v1"
+    model: Line
+    api_key_env: Word | None = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; the key itself is never stored."""
+    stream: bool = True
+    tool_mode: Literal["auto", "native", "text"] = "auto"
+    """auto: native calls, and calls written in text are read too. text: tools go into the prompt."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    send_seed: bool = True
+    send_reasoning: bool = True
+    """Give retained reasoning back as ``reasoning_content``."""
+    price: Price | None = None
+    extra_body: dict[Label, Json] = Field(default_factory=dict)
 
 
 class Wire(BaseModel):

@@ -47,7 +47,7 @@ class ChatMessage(Record):
     tool_call_id: str | None = None
 
 
-class Episode(Record):
+class ExportedEpisode(Record):
     """One episode as it is exported."""
 
     task_id: str
@@ -174,11 +174,11 @@ class _Tally:
                 yield trajectory
 
 
-def episode(trajectory: Trajectory, tools: TaskTools | None) -> Episode:
+def episode(trajectory: Trajectory, tools: TaskTools | None) -> ExportedEpisode:
     """An episode as it is exported."""
     score, usage = trajectory.score, trajectory.usage
     spoiled = trajectory.error is not None
-    return Episode(
+    return ExportedEpisode(
         task_id=trajectory.task_id,
         sample=trajectory.sample,
         policy=trajectory.policy,

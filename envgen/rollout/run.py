@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, JsonValue
 
 from envgen.core.errors import ConfigError, PolicyError, ResumeError, WorkerDiedError
-from envgen.core.executor import Executor, LocalExecutor, Outcome, WorkerSpec
+from envgen.core.executor import Executor, ItemOutcome, LocalExecutor, WorkerSpec
 from envgen.core.limits import Label, Whole
 from envgen.core.types import (
     Record,
@@ -225,7 +225,7 @@ def rollout(
             preflight(policy, config.sampling, tools=config.style != "reasoning")
         if store is None:  # only now: a policy that can't play leaves no folder behind
             store = stack.enter_context(_store(config, dataset))
-        session = _Run(config, dataset, task_ids, store, progress, cancel or Event(), budget)
+        session = _RolloutRun(config, dataset, task_ids, store, progress, cancel or Event(), budget)
         return session.run(policy, todo)
 
 
@@ -266,7 +266,7 @@ def _task_ids(dataset: Dataset, config: RolloutConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(config.task_ids))
 
 
-class _Run:
+class _RolloutRun:
     """One call of ``rollout``."""
 
     def __init__(
@@ -396,7 +396,7 @@ class _Run:
                 return
             yield chunk
 
-    def _take(self, outcome: Outcome, work: Work) -> None:
+    def _take(self, outcome: ItemOutcome, work: Work) -> None:
         if outcome.error is None:
             for result in outcome.value:
                 self._add(result)

@@ -14,7 +14,7 @@ from envgen.core.types import Record, StopReason, Trajectory
 _SUBMITTED = frozenset({StopReason.SUBMITTED, StopReason.ANSWERED})
 
 
-class Choice(Record):
+class GroupChoice(Record):
     """What the strategy made of one group of rollouts of one task."""
 
     task_id: Id
@@ -28,7 +28,7 @@ class Choice(Record):
     total_tokens: Count
 
 
-def fewest_step(group: Sequence[Trajectory]) -> Choice:
+def fewest_step(group: Sequence[Trajectory]) -> GroupChoice:
     """Choose among rollouts of one task; errored ones are paid for but never chosen.
 
     Raises:
@@ -38,7 +38,7 @@ def fewest_step(group: Sequence[Trajectory]) -> Choice:
         raise ValueError("a group holds rollouts of one task")
     able = [t for t in group if t.error is None and t.stop in _SUBMITTED]
     chosen = min(able, key=lambda t: (len(t.turns), _tokens(t), t.sample), default=None)
-    return Choice(
+    return GroupChoice(
         task_id=group[0].task_id,
         sample=chosen.sample if chosen else None,
         passed=bool(chosen and chosen.score and chosen.score.passed),
@@ -48,7 +48,7 @@ def fewest_step(group: Sequence[Trajectory]) -> Choice:
     )
 
 
-def parallel_fewest_step(trajectories: Iterable[Trajectory], n: int) -> list[Choice]:
+def parallel_fewest_step(trajectories: Iterable[Trajectory], n: int) -> list[GroupChoice]:
     """The strategy with N = ``n`` on stored rollouts: each task's samples in groups of n, in order.
 
     A last group of fewer than n is left out.

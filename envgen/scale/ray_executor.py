@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envgen.core.errors import ConfigError, WorkerDiedError, install_hint
-from envgen.core.executor import Outcome, WorkerSpec
+from envgen.core.executor import ItemOutcome, WorkerSpec
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class RayExecutor:
         if self.actors < 1 or self.threads < 1:
             raise ConfigError(f"no work with {self.actors} actors of {self.threads} threads")
 
-    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Iterator[Outcome]:
+    def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Iterator[ItemOutcome]:
         """See ``envgen.core.executor.Executor``."""
         ray = _import_ray()
         if not ray.is_initialized():
@@ -89,7 +89,7 @@ class RayExecutor:
 
     def _work(
         self, ray: Any, worker: WorkerSpec, actors: list[_Actor], items: Iterator[Any]
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[ItemOutcome]:
         exhausted = False
         while True:
             for actor in sorted(actors, key=lambda a: len(a.under_way)):
@@ -117,10 +117,12 @@ class RayExecutor:
                     ray.get(
                         actor.handle.ready.remote()
                     )  # one that can't begin is an error, and no item's
-                    yield from (Outcome(i, error=WorkerDiedError("an actor died")) for i in lost)
+                    yield from (
+                        ItemOutcome(i, error=WorkerDiedError("an actor died")) for i in lost
+                    )
                     break
                 del actor.under_way[reference]
-                yield Outcome(item, value, error)
+                yield ItemOutcome(item, value, error)
 
 
 def _import_ray() -> Any:

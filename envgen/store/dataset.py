@@ -70,7 +70,7 @@ class _Task(NamedTuple):
     pack: VariantPack | None
 
 
-class TaskFacts(NamedTuple):
+class TaskHeader(NamedTuple):
     """What is known of a task without making its spec."""
 
     environment_id: str
@@ -113,7 +113,7 @@ class Dataset:
         self._index: dict[str, _Task] = {}
         self._packs: dict[str, VariantPack] = {}
         self._unpacked = Recent(self._unpack, _RECENT)
-        self._pack_facts: dict[str, TaskFacts] = {}
+        self._pack_facts: dict[str, TaskHeader] = {}
         self._read_tasks()
         self._read_packs()
         self.tasks = _Tasks(list(self._index), self._spec)
@@ -216,7 +216,7 @@ class Dataset:
             probes=parse_probes(texts["probes"]) if "probes" in texts else (),
         )
 
-    def facts(self, task_id: str) -> TaskFacts:
+    def facts(self, task_id: str) -> TaskHeader:
         """A task's environment, family, split and level; cheap for variants, too."""
         task = self._index[task_id]
         if task.spec is not None:
@@ -428,8 +428,8 @@ class _Tasks(Mapping[str, TaskSpec]):
         return key in self._ids
 
 
-def _facts(spec: TaskSpec) -> TaskFacts:
-    return TaskFacts(spec.environment_id, spec.family, spec.split, spec.difficulty.level)
+def _facts(spec: TaskSpec) -> TaskHeader:
+    return TaskHeader(spec.environment_id, spec.family, spec.split, spec.difficulty.level)
 
 
 def _parse(text: str, name: str) -> JsonValue:

@@ -185,7 +185,7 @@ class VariantPack:
             with self.path.open("rb") as file:
                 file.seek(entry.offset)
                 plain = json.loads(_inflate(file.read(entry.length), self._dictionary))
-            row = _Row.model_validate(plain)
+            row = _VariantRow.model_validate(plain)
             if content_hash(row.delta) != entry.row:
                 raise DatasetError(f"variant {task_id!r} in {self.path} does not match its hash")
         except (OSError, ValueError, zlib.error, RecursionError) as error:
@@ -202,7 +202,7 @@ class _Base(Record):
     evidence: Evidence
 
 
-class _Row(Record):
+class _VariantRow(Record):
     """A variant as it is read."""
 
     delta: Object

@@ -17,7 +17,7 @@ _QUEUE = 1024
 
 
 @dataclass(frozen=True)
-class Write:
+class RowWrite:
     """One row to insert, and what to delete before it."""
 
     statement: Insert
@@ -33,12 +33,12 @@ class RunWriter:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._queue: queue.Queue[Write | threading.Event | None] = queue.Queue(_QUEUE)
+        self._queue: queue.Queue[RowWrite | threading.Event | None] = queue.Queue(_QUEUE)
         self._error: StoreError | None = None
         self._thread = threading.Thread(target=self._run, name="envgen-run-writer", daemon=True)
         self._thread.start()
 
-    def put(self, write: Write) -> None:
+    def put(self, write: RowWrite) -> None:
         """Queue a row; waits while the queue is full.
 
         Raises:
@@ -69,7 +69,7 @@ class RunWriter:
         self._thread.join()
         self._raise()
 
-    def _offer(self, item: Write | threading.Event | None) -> None:
+    def _offer(self, item: RowWrite | threading.Event | None) -> None:
         while True:
             self._check_alive()
             try:
@@ -88,11 +88,11 @@ class RunWriter:
     def _run(self) -> None:
         going = True
         while going:
-            batch: list[Write] = []
+            batch: list[RowWrite] = []
             reached: list[threading.Event] = []
             item = self._queue.get()
             while True:
-                if isinstance(item, Write):
+                if isinstance(item, RowWrite):
                     batch.append(item)
                 elif item is None:
                     going = False
@@ -109,7 +109,7 @@ class RunWriter:
             for event in reached:
                 event.set()
 
-    def _commit(self, batch: list[Write]) -> None:
+    def _commit(self, batch: list[RowWrite]) -> None:
         try:
             with self._engine.begin() as connection:
                 start = 0
@@ -131,5 +131,5 @@ class RunWriter:
             )
 
 
-def _together(a: Write, b: Write) -> bool:
+def _together(a: RowWrite, b: RowWrite) -> bool:
     return a.before is None and b.before is None and a.statement.table is b.statement.table

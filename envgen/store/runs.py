@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +38,7 @@ from envgen.core.types import FileRef, Trajectory
 from envgen.store.folders import told_of
 from envgen.store.run_folder import RUN_FILE, identify, load, lock_folder
 from envgen.store.run_tables import prepare, runs, stages, trajectories
-from envgen.store.run_writer import RunWriter, Write
+from envgen.store.run_writer import RowWrite, RunWriter
 from envgen.store.token_files import Arrays, read_tokens, write_tokens
 
 DATABASE = "run.sqlite"
@@ -146,12 +145,7 @@ class RunStore:
     def __enter__(self) -> RunStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def done(self) -> set[tuple[str, int]]:
@@ -178,7 +172,7 @@ class RunStore:
             self._taken.add(key)
         if tokens:
             trajectory = self._put_tokens(trajectory, tokens)
-        writer.put(Write(insert(trajectories), _row(self._id, trajectory)))
+        writer.put(RowWrite(insert(trajectories), _row(self._id, trajectory)))
 
     def trajectories(self, task_id: str | None = None) -> Iterator[Trajectory]:
         """The committed episodes, by task id and sample; of one task or of all."""
@@ -261,7 +255,7 @@ class RunStore:
         row = {"run_id": self._id, "name": name, "value": dumps(value)}
         old = delete(stages).where(stages.c.run_id == self._id, stages.c.name == name)
         writer = self._writing()
-        writer.put(Write(insert(stages), row, before=old))
+        writer.put(RowWrite(insert(stages), row, before=old))
         writer.flush()
 
     def flush(self) -> None:

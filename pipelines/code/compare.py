@@ -60,7 +60,7 @@ class State(NamedTuple):
     built: bool = True
 
 
-class Comparison(Record):
+class PatchEffect(Record):
     """What the gold patch does to the tests."""
 
     fail_to_pass: tuple[TestId, ...]
@@ -104,7 +104,7 @@ def merge(reports: Sequence[TestReport | None]) -> State:
     return State(stable, frozenset(unstable))
 
 
-def compare(base: State, before: State, after: State, test_files: Collection[str]) -> Comparison:
+def compare(base: State, before: State, after: State, test_files: Collection[str]) -> PatchEffect:
     """Sort the tests by what became of them.
 
     A test is fail-to-pass if it passes after and either failed before or could not be built before; absence
@@ -157,7 +157,7 @@ class _Sorter:
         self.broken = _broken(before, after)
         self.kinds: dict[TestId, Kind] = {}
 
-    def sort(self) -> Comparison:
+    def sort(self) -> PatchEffect:
         fixed: list[TestId] = []
         kept: list[TestId] = []
         regained: list[TestId] = []
@@ -183,7 +183,7 @@ class _Sorter:
         lost = [name for name in self._passing_once() if self._is_lost(name)]
         for name in (*kept, *lost):
             self.kinds.pop(name, None)
-        return Comparison(
+        return PatchEffect(
             fail_to_pass=tuple(sorted(fixed)),
             pass_to_pass=tuple(sorted(kept)),
             pass_to_fail=tuple(sorted(lost)),

@@ -23,7 +23,7 @@ BOTS = re.compile(
 )
 
 
-class FilterConfig(BaseModel):
+class ChangeFilter(BaseModel):
     """Which changes are worth building. ``LITE`` holds the thresholds of SWE-bench Lite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,7 +62,7 @@ class FilterConfig(BaseModel):
     """Whether the test patch may match error messages (``pytest.raises(..., match=)``)."""
 
 
-LITE = FilterConfig(
+LITE = ChangeFilter(
     max_gold_files=1,
     max_hunks=3,
     max_gold_lines=25,
@@ -76,7 +76,7 @@ LITE = FilterConfig(
 """SWE-bench Lite's criteria."""
 
 
-def title_reason(title: str, author: str, config: FilterConfig) -> str | None:
+def title_reason(title: str, author: str, config: ChangeFilter) -> str | None:
     """Why a change is ruled out by its title or author; None if it is not."""
     if not config.bots and BOTS.search(author):
         return "made by a bot"
@@ -88,7 +88,7 @@ def title_reason(title: str, author: str, config: FilterConfig) -> str | None:
 def path_reasons(
     paths: Sequence[str],
     language: CodeLanguage,
-    config: FilterConfig,
+    config: ChangeFilter,
     split: SplitConfig | None = None,
 ) -> Iterator[str]:
     """Why a change is ruled out by the paths that it touches: every reason that holds."""
@@ -103,7 +103,7 @@ def path_reasons(
         yield "no tests in the change"
 
 
-def patch_reasons(split: Split, config: FilterConfig) -> Iterator[str]:
+def patch_reasons(split: Split, config: ChangeFilter) -> Iterator[str]:
     """Why a change is ruled out by its patches: every reason that holds."""
     yield from _unbuildable((*split.gold, *split.test))
     gold, test = split.gold, split.test
@@ -127,7 +127,7 @@ def patch_reasons(split: Split, config: FilterConfig) -> Iterator[str]:
         yield "tests match error messages"
 
 
-def statement_reasons(statement: str, config: FilterConfig) -> Iterator[str]:
+def statement_reasons(statement: str, config: ChangeFilter) -> Iterator[str]:
     """Why a change is ruled out by its problem statement: every reason that holds."""
     if len(statement.split()) < config.min_words:
         yield f"statement under {config.min_words} words"

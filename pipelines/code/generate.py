@@ -108,7 +108,7 @@ def generate_code(
     if out.exists():
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
     started = time.monotonic()
-    run = _Run(config, out, build or BuildConfig(layer=config.layer), progress, log, helper)
+    run = _GenerateRun(config, out, build or BuildConfig(layer=config.layer), progress, log, helper)
     changes = run.take_jobs(clone, texts, jobs) or dict(mined or {})
     outcomes = run.prove_all(workers)
     run.tell(outcomes)
@@ -132,7 +132,7 @@ def outcomes_path(out: Path) -> Path:
     return out.with_name(out.name + ".outcomes.jsonl")
 
 
-class _Run:
+class _GenerateRun:
     def __init__(
         self,
         config: CodeConfig,

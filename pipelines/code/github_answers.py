@@ -63,7 +63,7 @@ class Answer:
         return max(0.0, reset - now) + 0.5
 
 
-class Kept(Record):
+class CachedAnswer(Record):
     """An answer in the cache."""
 
     url: Line
@@ -79,10 +79,10 @@ class AnswerCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, url: str) -> Kept | None:
+    def get(self, url: str) -> CachedAnswer | None:
         """What is kept of an address; a broken file counts as nothing."""
         try:
-            row = Kept.model_validate_json(self._file(url).read_bytes())
+            row = CachedAnswer.model_validate_json(self._file(url).read_bytes())
             json.loads(row.body)
         except (OSError, ValueError):
             return None
@@ -94,7 +94,7 @@ class AnswerCache:
         if not etag:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        row = Kept(url=url, etag=etag, body=answer.text.decode(), next=following or "")
+        row = CachedAnswer(url=url, etag=etag, body=answer.text.decode(), next=following or "")
         target = self._file(url)
         part = target.with_suffix(f".{os.getpid()}.part")
         part.write_text(row.model_dump_json())

@@ -53,7 +53,7 @@ class JudgeConfig(Record):
     """Of the draws."""
 
 
-class Verdict(BaseModel):
+class JudgeVerdict(BaseModel):
     """Your verdict on the task."""
 
     model_config = ConfigDict(extra="ignore")
@@ -114,12 +114,12 @@ def judge(instance: Instance, policy: Policy, config: JudgeConfig | None = None)
     """
     config = config or JudgeConfig()
     prompt = _judge_prompt(instance, config)
-    votes: list[Verdict] = []
+    votes: list[JudgeVerdict] = []
     unread, usage = 0, Usage()
     for i in range(config.votes):
-        asked: Asked[Verdict] = ask(
+        asked: Asked[JudgeVerdict] = ask(
             policy,
-            Verdict,
+            JudgeVerdict,
             prompt,
             name=f"judge {instance.id}",
             seed=derive(config.seed, "judge", instance.id, i),
@@ -171,18 +171,20 @@ def write_statement(
     return Written(text="", leaked=found, usage=usage)
 
 
-def _decided(votes: list[Verdict], config: JudgeConfig, left: int) -> bool:
+def _decided(votes: list[JudgeVerdict], config: JudgeConfig, left: int) -> bool:
     """Whether the votes that are left can't change the result, whatever they say."""
-    for_it = Verdict(reason="", issue_ok=True, gold_ok=True, tests_ok=True)
-    against = Verdict(
+    for_it = JudgeVerdict(reason="", issue_ok=True, gold_ok=True, tests_ok=True)
+    against = JudgeVerdict(
         reason="", issue_ok=False, gold_ok=False, tests_ok=False, faults=sorted(config.fatal)
     )
-    futures: tuple[list[Verdict], ...] = ([], [for_it] * left, [against] * left)
+    futures: tuple[list[JudgeVerdict], ...] = ([], [for_it] * left, [against] * left)
     results = {_judgement([*votes, *f], 0, Usage(), config).kept for f in futures}
     return bool(votes) and len(results) == 1
 
 
-def _judgement(votes: list[Verdict], unread: int, usage: Usage, config: JudgeConfig) -> Judgement:
+def _judgement(
+    votes: list[JudgeVerdict], unread: int, usage: Usage, config: JudgeConfig
+) -> Judgement:
     approving = sum(vote.ok for vote in votes)
     faults = Counter(fault for vote in votes for fault in dict.fromkeys(vote.faults))
     fatal = any(2 * faults[fault] > len(votes) for fault in config.fatal)

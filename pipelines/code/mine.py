@@ -19,7 +19,7 @@ from envgen.core.types import Record
 from envgen.pipelines.code.candidates import Candidate, candidates
 from envgen.pipelines.code.clone import Clone, PatchTooLargeError
 from envgen.pipelines.code.filters import (
-    FilterConfig,
+    ChangeFilter,
     patch_reasons,
     path_reasons,
     statement_reasons,
@@ -58,7 +58,7 @@ class MineConfig(BaseModel):
     """Where problem statements may come from; written in order, for a resumed run compares it."""
     limit: int | None = Field(default=None, ge=1)
     """Stop after so many instances."""
-    filters: FilterConfig = FilterConfig()
+    filters: ChangeFilter = ChangeFilter()
     split: SplitConfig = SplitConfig()
 
 

@@ -17,7 +17,7 @@ from envgen.pipelines.code.bundle import environment_id
 from envgen.pipelines.code.clone import Clone
 from envgen.pipelines.code.leaks import vague
 from envgen.pipelines.code.recipes import detect_recipe
-from envgen.pipelines.code.setup_agent import Access, set_up
+from envgen.pipelines.code.setup_agent import BuildAccess, set_up
 from envgen.pipelines.code.split import TEST_RULES, classify
 from envgen.pipelines.code.validate import Log, validate_instance
 from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
@@ -187,8 +187,8 @@ class _Stage:
         self.built.append(found.workspace)
         return found.workspace
 
-    def _access(self) -> Access:
-        return Access(
+    def _access(self) -> BuildAccess:
+        return BuildAccess(
             backend=self.build.backend,
             certificates=self.build.certificates,
             variables=self.build.variables,

@@ -93,7 +93,7 @@ class SetupConfig(Record):
     seed: Whole = 0
 
 
-class Access(Record):
+class BuildAccess(Record):
     """Where builds run, and how they reach package indexes."""
 
     backend: str = "auto"
@@ -132,7 +132,7 @@ def set_up(
     fault: str = "",
     layer: str = "host",
     config: SetupConfig | None = None,
-    access: Access | None = None,
+    access: BuildAccess | None = None,
 ) -> SetUp:
     """Let a policy write the recipe of a repository.
 
@@ -151,7 +151,7 @@ def set_up(
         PolicyError: if the policy gives no reply at all.
         WorkspaceError: if no sandbox for an install can be opened here.
     """
-    config, access = config or SetupConfig(), access or Access()
+    config, access = config or SetupConfig(), access or BuildAccess()
     blank = Recipe(  # the agent says which runner
         language=language,
         runner=_runners(language)[0],
@@ -208,7 +208,7 @@ class _Agent:
         policy: Policy,
         place: Workshop,
         config: SetupConfig,
-        access: Access,
+        access: BuildAccess,
     ) -> None:
         self.tree, self.blank, self.policy, self.place = tree, blank, policy, place
         self.config, self.access = config, access

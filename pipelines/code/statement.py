@@ -103,23 +103,23 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True)
-class Statement:
+class SourcedStatement:
     """A problem statement and where it comes from."""
 
     kind: StatementKind
     text: str
 
 
-def statement_of(change: Change, issues: tuple[int, ...], texts: Texts) -> Statement:
+def statement_of(change: Change, issues: tuple[int, ...], texts: Texts) -> SourcedStatement:
     """The text of the issues that a change closes; without one, of the pull request or commit."""
     known = [texts.issues[n] for n in issues if n in texts.issues]
     if known:
-        return Statement("issue", "\n\n".join(_joined(i.title, i.body or "") for i in known))
+        return SourcedStatement("issue", "\n\n".join(_joined(i.title, i.body or "") for i in known))
     if change.pull is None:
-        return Statement("commit", _joined(change.title, change.body))
+        return SourcedStatement("commit", _joined(change.title, change.body))
     pull = texts.pulls.get(change.pull)
     title, body = (pull.title, pull.body) if pull else (change.title, change.body)
-    return Statement("pull_request", _joined(title, body))
+    return SourcedStatement("pull_request", _joined(title, body))
 
 
 def hints_of(issues: tuple[int, ...], texts: Texts, before: int) -> str:

@@ -19,12 +19,12 @@ from envgen.core.errors import ConfigError, SandboxError, VerifierError, Workspa
 from envgen.core.patches import split_patch
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import Evidence, GateResult, GateStatus
-from envgen.pipelines.code.compare import Comparison, Kind, State, compare, merge
+from envgen.pipelines.code.compare import Kind, PatchEffect, State, compare, merge
 from envgen.pipelines.code.leaks import untold
 from envgen.pipelines.code.split import SOURCE_SUFFIXES
 from envgen.pipelines.code.validation import Reason, RejectedError, ValidateConfig, Validation
 from envgen.pipelines.code.verdicts import REHEARSALS, patient, prove_verdicts, verdict_gate
-from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.sandboxes.workspace import Workspace, WorkspaceLimits
 from envgen.verifiers import program_canaries
 from envgen.verifiers.code import exam_of, score_run
 from envgen.verifiers.code_run import Exam, RunStatus, TestRun, run_tests, touched_paths
@@ -46,7 +46,7 @@ def validate_instance(
     test_files: Sequence[str],
     test_paths: Sequence[str] = (),
     freeze: Callable[[], Workspace] | None = None,
-    limits: Limits | None = None,
+    limits: WorkspaceLimits | None = None,
     log: Log | None = None,
 ) -> Validation:
     """Prove an instance in its built workspace.
@@ -90,7 +90,7 @@ class _Prover:
         workspace: Workspace,
         config: ValidateConfig,
         freeze: Callable[[], Workspace] | None,
-        limits: Limits | None,
+        limits: WorkspaceLimits | None,
         log: Log,
     ) -> None:
         self.instance, self.workspace, self.config = instance, workspace, config
@@ -101,7 +101,7 @@ class _Prover:
         self.test_patch = to_bytes(instance.test_patch)
         self.runs = 0
         self.tests_s = self.gold_s = 0.0
-        self.comparison: Comparison | None = None
+        self.comparison: PatchEffect | None = None
         self.canary_files: set[str] | None = None
         self.alarms: dict[str, set[str]] | None = None
         self.registered: set[tuple[str, str]] | None = None
@@ -150,7 +150,7 @@ class _Prover:
             counts=self.counts(),
         )
 
-    def _check_names(self, comparison: Comparison) -> None:
+    def _check_names(self, comparison: PatchEffect) -> None:
         """Refuse tests that build only with names which nobody was told."""
         kinds = {comparison.kinds.get(name) for name in comparison.fail_to_pass}
         if kinds == {Kind.NOT_BUILT}:
@@ -166,7 +166,7 @@ class _Prover:
         gone = {part.old for part in parts} - {part.new for part in parts}
         return tuple(path for path in paths if path.endswith(endings) and path not in gone)
 
-    def _placed(self, exam: Exam, touched: Sequence[str]) -> tuple[Exam, Comparison]:
+    def _placed(self, exam: Exam, touched: Sequence[str]) -> tuple[Exam, PatchEffect]:
         """Compare, with canaries in the first folder whose tests are collected in each state."""
         first: RejectedError | None = None
         for near in ((), *self._places(touched)):
@@ -195,7 +195,7 @@ class _Prover:
         order = [folder for folder in dict.fromkeys((*own, *by_size)) if folder in folders]
         return [(folders[folder][0],) for folder in order if folder != usual][:_MOST_PLACES]
 
-    def _compare(self, exam: Exam, touched: Sequence[str]) -> Comparison:
+    def _compare(self, exam: Exam, touched: Sequence[str]) -> PatchEffect:
         """One run of each state at first: what falls then needs no more of them."""
         base = [self._base(exam)]
         after = [self._after(exam)]
@@ -229,11 +229,11 @@ class _Prover:
         self.runs, self.canary_files, self.alarms = runs, None, None
         return exam.model_copy(update={"bare_files": tried.unsound_files})
 
-    def _known_registered(self, comparison: Comparison) -> dict[str, str]:
+    def _known_registered(self, comparison: PatchEffect) -> dict[str, str]:
         judged = {*comparison.fail_to_pass, *comparison.pass_to_pass}
         return {test: digest for test, digest in sorted(self.registered or ()) if test in judged}
 
-    def _known_alarms(self, comparison: Comparison) -> dict[str, tuple[str, ...]]:
+    def _known_alarms(self, comparison: PatchEffect) -> dict[str, tuple[str, ...]]:
         """What each alarm is known to make fail, of the tests that judge and of those it adds."""
         judged = {*comparison.fail_to_pass, *comparison.pass_to_pass}
         found = {
@@ -300,12 +300,12 @@ class _Prover:
             self.registered = listed if self.registered is None else self.registered & listed
         return run
 
-    def _patience(self) -> Limits | None:
+    def _patience(self) -> WorkspaceLimits | None:
         if not self.gold_s:
             return self.limits
         return patient(self.limits, self.workspace.recipe.test_s, self.gold_s)
 
-    def _without_fail_to_pass(self, exam: Exam, comparison: Comparison) -> RejectedError:
+    def _without_fail_to_pass(self, exam: Exam, comparison: PatchEffect) -> RejectedError:
         """Say why no test is fail-to-pass: flaky ones only, code nobody imports, or none at all."""
         kinds = ", ".join(f"{n} {kind}" for kind, n in comparison.counts().items())
         if self.runs > 3:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from envgen.core.code_types import CodeTests, Question, Site, Status, TestId, Verdict, VerdictKind
 from envgen.core.errors import SandboxError
 from envgen.core.types import GateResult, GateStatus
-from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.sandboxes.workspace import Workspace, WorkspaceLimits
 from envgen.verifiers.code import exam_of
 from envgen.verifiers.code_run import RunStatus, TestRun, read_tests, run_tests, touched_paths
 from envgen.verifiers.lookalikes.gutting import changed_lines, touched_functions
@@ -73,7 +73,7 @@ def prove_verdicts(
     tests: CodeTests,
     gold: bytes,
     *,
-    limits: Limits | None = None,
+    limits: WorkspaceLimits | None = None,
     log: Callable[[str], None] | None = None,
     draw: random.Random | None = None,
     rehearsals: int = REHEARSALS,
@@ -89,14 +89,14 @@ def prove_verdicts(
         draw: makes every choice; the default can't be predicted.
         rehearsals: how often all judged runs are rehearsed.
     """
-    prover = _Prover(workspace, tests, gold, limits, log or (lambda _: None), draw)
+    prover = _VerdictProver(workspace, tests, gold, limits, log or (lambda _: None), draw)
     prover.rehearsals = rehearsals
     return Proven(prover.prove(), prover.runs, prover.tests_s)
 
 
-def patient(limits: Limits | None, most_s: float, plain_s: float) -> Limits:
+def patient(limits: WorkspaceLimits | None, most_s: float, plain_s: float) -> WorkspaceLimits:
     """Limits for runs like one that took ``plain_s``: ten times that, but a minute at least."""
-    limits = limits or Limits()
+    limits = limits or WorkspaceLimits()
     wall_s = min(limits.wall_s or most_s, max(LEAST_WAIT_S, _WAIT * plain_s))
     return limits.model_copy(update={"wall_s": wall_s})
 
@@ -123,13 +123,13 @@ STRONG = (VerdictKind.MANY, VerdictKind.EXCEPTION)
 NOT_PROVEN = Verdict(kind=VerdictKind.NONE)
 
 
-class _Prover:
+class _VerdictProver:
     def __init__(
         self,
         workspace: Workspace,
         tests: CodeTests,
         gold: bytes,
-        limits: Limits | None,
+        limits: WorkspaceLimits | None,
         log: Callable[[str], None],
         draw: random.Random | None,
     ) -> None:

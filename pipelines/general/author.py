@@ -29,7 +29,7 @@ _EXACT_STEPS, _ROUGH_STEPS, _ROUGH_LEVEL = 100_000, 500, 9
 
 
 @dataclass(frozen=True)
-class _State:
+class _TaskState:
     """A task on its way up."""
 
     tasks: Tasks
@@ -124,7 +124,7 @@ class ProceduralAuthor:
             stuck = NoDraft("environment", "another question needs other tools or another policy")
         return stuck
 
-    def _compile(self, state: _State) -> Draft:
+    def _compile(self, state: _TaskState) -> Draft:
         """All texts of a task."""
         problem = state.problem.model_copy(update={"id": _problem_id(state.problem)})
         domain, tables = state.tasks.domain, state.tables
@@ -168,22 +168,22 @@ class ProceduralAuthor:
         )
 
 
-def _first(tasks: Tasks, domain: str, seed: int) -> _State | None:
+def _first(tasks: Tasks, domain: str, seed: int) -> _TaskState | None:
     for attempt in range(_TRIES):
         found = tasks.first(rng(seed, domain, 1, attempt))
         if found is not None:
-            return _State(tasks, domain, seed, 1, found.problem, found.tables, attempts=attempt + 1)
+            return _TaskState(tasks, domain, seed, 1, found.problem, found.tables, attempts=attempt + 1)
     return None
 
 
-def _step(state: _State) -> _State | None:
+def _step(state: _TaskState) -> _TaskState | None:
     """One level up by the first operator, in random order, that gives a task."""
     rand = rng(state.seed, state.domain, state.level + 1, _problem_id(state.problem))
     operators = _operators(state)
     for operator in rand.sample(operators, len(operators)):
         harder = operator.harden(state.problem, state.tables, rand)
         if harder is not None:
-            return _State(
+            return _TaskState(
                 tasks=state.tasks,
                 domain=state.domain,
                 seed=state.seed,
@@ -196,7 +196,7 @@ def _step(state: _State) -> _State | None:
     return None
 
 
-def _operators(state: _State) -> list[Operator]:
+def _operators(state: _TaskState) -> list[Operator]:
     return state.tasks.operators(state.level)
 
 
@@ -206,7 +206,7 @@ def _lineage_step(operator: str, level: int, harder: Hardened) -> LineageStep:
     return LineageStep(operator=operator, problem_id=_problem_id(harder.problem), density=rough)
 
 
-def _state(draft: Draft) -> _State | None:
+def _state(draft: Draft) -> _TaskState | None:
     """Back from a draft to what it was compiled from; None for another author's."""
     recipe = draft.blueprint
     if draft.problem is None or not isinstance(recipe, dict):
@@ -214,7 +214,7 @@ def _state(draft: Draft) -> _State | None:
     domain, text = str(recipe["domain"]), recipe.get(PAGE)
     if not isinstance(text, str):
         return None  # made before pages were stored
-    return _State(
+    return _TaskState(
         tasks=tasks_from(text),
         domain=domain,
         seed=draft.seed,
@@ -225,13 +225,13 @@ def _state(draft: Draft) -> _State | None:
     )
 
 
-def _with_problem(state: _State, problem: Problem, tables: Tables, seed: int) -> _State:
+def _with_problem(state: _TaskState, problem: Problem, tables: Tables, seed: int) -> _TaskState:
     """``state`` about another problem made by the same steps."""
     lineage = state.lineage
     if lineage:
         last = lineage[-1].model_copy(update={"problem_id": _problem_id(problem), "density": None})
         lineage = (*lineage[:-1], last)
-    return _State(
+    return _TaskState(
         tasks=state.tasks,
         domain=state.domain,
         seed=seed,

@@ -1,17 +1,15 @@
-"""The share of a task's answer space that its rules accept, with its method and an interval."""
+"""How many answers a task's rules accept, and what share of its answer space, with method and interval."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from math import comb, sqrt
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.core.types import Density
-from envgen.pipelines.general.conditioning import fixed_columns
-from envgen.pipelines.general.count import Count, count, count_model, space_size
 from envgen.pipelines.general.elimination import (
     DrawWeights,
     Eliminator,
@@ -19,15 +17,15 @@ from envgen.pipelines.general.elimination import (
 )
 from envgen.pipelines.general.evaluator import Compiler
 from envgen.pipelines.general.guided import acceptor
-from envgen.pipelines.general.intervals import Z, wilson
-from envgen.pipelines.general.model import Model, build_model, equals_target
+from envgen.pipelines.general.model import Model, build_model, right_sets
 from envgen.pipelines.general.rings import MAX_STEPS, TooHardError
-from envgen.pipelines.general.search import Budget, OutOfStepsError, Search, count_by_search
-from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
+from envgen.pipelines.general.search import OutOfStepsError, Search, StepBudget, count_by_search
+from envgen.pipelines.general.slot_values import NotEnumerableError, element_values, fixed_columns
 from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.walks import walk_density
+from envgen.pipelines.general.walks import Z, count_states, walk_density, wilson
 
 MIN_EFFECTIVE = 100
+Space = Literal["conditioned", "unconditioned"]
 
 
 def density(
@@ -44,14 +42,17 @@ def density(
     choice has equally many continuations it is the accepted share of the space. Exact where variable
     elimination or a complete search fits in ``steps``; else sampled, with a 99.9 % interval. For Reach it
     is the chance of a random walk (``walks``).
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
     """
     return measure(p, db, rng, steps=steps, samples=samples).density
 
 
-class Measured(NamedTuple):
+class SpaceMeasure(NamedTuple):
     """How many answers are accepted, and how likely a random one is."""
 
-    counted: Count
+    counted: AnswerCount
     density: Density
 
 
@@ -63,22 +64,22 @@ def measure(
     steps: int = MAX_STEPS,
     samples: int = 4_000,
     cap: int = 10**6,
-) -> Measured:
+) -> SpaceMeasure:
     """``count`` (conditioned) and ``density`` in one go, at about the price of one."""
     if isinstance(p.goal, ir.Reach):
         share = walk_density(p, db, rng, steps=steps, samples=samples)
-        return Measured(count(p, db, cap, steps=steps), share)
+        return SpaceMeasure(count(p, db, cap, steps=steps), share)
+    compiler = Compiler(p, db)
     try:
-        compiler = Compiler(p, db)
         space = build_model(p, db, space="conditioned", clauses=False, compiler=compiler)
         model = build_model(p, db, space="conditioned", compiler=compiler)
     except NotEnumerableError:
-        return Measured(count(p, db, cap), _set_density(p, db))
+        return SpaceMeasure(count(p, db, cap), _set_density(p, compiler))
     size = space_size(space)
     weights = draw_weights(model, space)
     total, complete = _total(model, weights, cap, steps)
     if not weights.messages:
-        counted = Count(total, total if complete else size, complete)
+        counted = AnswerCount(total, total if complete else size, complete)
     else:
         counted = count_model(model, space, cap, steps)
         complete = complete or (counted.exact and counted.low == 0)
@@ -91,7 +92,7 @@ def measure(
         share = sampled_share(
             model, space, rng, float(min(size, 10**300)), steps=steps, samples=samples
         )
-    return Measured(counted, share)
+    return SpaceMeasure(counted, share)
 
 
 def _total(model: Model, weights: DrawWeights, cap: int, steps: int) -> tuple[int, bool]:
@@ -128,7 +129,7 @@ def sampled_share(
 def _look_ahead_weights(
     model: Model, space: Model, rng: Random, steps: int, samples: int
 ) -> list[float]:
-    search, budget = Search(model), Budget(steps)
+    search, budget = Search(model), StepBudget(steps)
     drawer = Drawer(space)
     weights: list[float] = []
     try:
@@ -186,23 +187,69 @@ class Drawer:
         return result
 
 
-def _set_density(p: Problem, db: Tables) -> Density:
+def _set_density(p: Problem, compiler: Compiler) -> Density:
     """One answer in a space too large to list: every allowed subset is equally likely."""
-    compiler = Compiler(p, db)
-    if not isinstance(p.goal, ir.Equals) or len(p.slots) != 1 or p.clauses:
-        return Density(value=0.0, low=0.0, high=1.0, method="unknown", space=0.0)
-    slot = p.slots[0]
-    items = element_values(slot.domain, compiler)
-    fixed = fixed_columns(p, slot)
+    found, slot = right_sets(p, compiler) or [], p.slots[0]
+    items, fixed = element_values(slot, compiler), fixed_columns(p, slot)
     if fixed and isinstance(slot.domain, ir.Query):
-        rows = db.get(slot.domain.relation, {})
+        rows = compiler.db.get(slot.domain.relation, {})
         items = [v for v in items if all(rows[v].get(c) == x for c, x in fixed.items())]
-    num = len(items)
-    longest = num if slot.length is None else min(num, slot.length)
-    target = equals_target(p, p.goal, compiler)
-    subsets = sum(comb(num, k) for k in range(longest + 1))
-    fits = target is not None and len(target) <= longest and set(target) <= set(items)
-    found = 1 if fits else 0
-    share = float(Fraction(found, subsets))
+    longest = len(items) if slot.length is None else min(len(items), slot.length)
+    subsets = sum(comb(len(items), k) for k in range(longest + 1))
+    right = sum(1 for target in found if set(target) <= set(items))
+    share = float(Fraction(right, subsets))
     space = float(min(subsets, 10**300))
     return Density(value=share, low=share, high=share, method="exact", space=space)
+
+
+class AnswerCount(NamedTuple):
+    """A number of answers, between ``low`` and ``high``."""
+
+    low: int
+    high: int
+    exact: bool
+
+
+def count(
+    p: Problem,
+    db: Tables,
+    cap: int = 10**6,
+    space: Space = "conditioned",
+    *,
+    steps: int = MAX_STEPS,
+) -> AnswerCount:
+    """Count the accepted answers; a set counts once, whatever its order.
+
+    ``conditioned`` is the product of the slot domains given earlier slots, ``unconditioned`` that of all
+    values of each slot's type. Exact by variable elimination where that takes at most ``steps`` steps,
+    else by backtracking up to ``cap`` answers or as many steps. For Reach the answers counted are the
+    accepted final states (with their submissions) that ``max_calls`` write calls can reach.
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
+    """
+    if isinstance(p.goal, ir.Reach):
+        return AnswerCount(*count_states(p, db, steps))
+    try:
+        model = build_model(p, db, space=space)
+    except NotEnumerableError:
+        found = right_sets(p, Compiler(p, db))
+        if found is None:
+            raise
+        return AnswerCount(len(found), len(found), True)
+    return count_model(model, build_model(p, db, space=space, clauses=False), cap, steps)
+
+
+def count_model(model: Model, space: Model, cap: int, steps: int) -> AnswerCount:
+    """The number of solutions of a model inside ``space``."""
+    try:
+        n = Eliminator(model, steps).count()
+        return AnswerCount(n, n, True)
+    except TooHardError:
+        found, complete = count_by_search(model, cap, steps)
+    return AnswerCount(found, found if complete else space_size(space), complete)
+
+
+def space_size(space: Model) -> int:
+    """Number of answers in a bare model (one without clauses)."""
+    return Eliminator(space, 10**7).count()

@@ -219,8 +219,9 @@ def _junction(node: ir.And | ir.Or, c: Compiler) -> Closure:
         for item in items:
             value = item(f)
             if value is decisive:
-                return decisive
-            if value is not (not decisive):
+                known = decisive
+                break
+            if not isinstance(value, bool):
                 known = None
         return known
 

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash, pretty, sha256
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
-from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
+from envgen.core.executor import ItemOutcome, LocalExecutor, WorkerSpec
 from envgen.core.limits import Count, Label, Real, Seconds, Text, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
@@ -23,7 +23,7 @@ from envgen.core.worker_process import attempt
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.diversity import dataset_evidence
-from envgen.pipelines.general.synthesize import Job, Yield, synthesize
+from envgen.pipelines.general.synthesize import EnvironmentJob, Yield, synthesize
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store import trust
 from envgen.store.dataset import Dataset
@@ -76,14 +76,14 @@ class GenerateConfig(Record):
             )
         return self
 
-    def jobs(self, backend: WorkerBackend) -> list[Job]:
+    def jobs(self, backend: WorkerBackend) -> list[EnvironmentJob]:
         """One job per environment; levels and categories go round so that all pairs come up."""
         named = self.categories or (() if self.pages else tuple(CATEGORIES))
         sources = [(CATEGORIES[name], "") for name in named]
         sources += [(page.id, page.text) for page in self.pages]
         levels = range(self.min_level, self.max_level + 1)
         return [
-            Job(
+            EnvironmentJob(
                 index=i,
                 domain=sources[i % len(sources)][0],
                 page=sources[i % len(sources)][1],
@@ -207,7 +207,9 @@ def _load(partial: Path, index: int) -> Yield | None:
         return None
 
 
-def _run(jobs: list[Job], workers: int | None) -> Iterator[tuple[Job, Outcome]]:
+def _run(
+    jobs: list[EnvironmentJob], workers: int | None
+) -> Iterator[tuple[EnvironmentJob, ItemOutcome]]:
     """Outcomes as they come; with one worker, in this process."""
     count = min(workers or os.cpu_count() or 1, len(jobs))
     if count <= 1:
@@ -218,7 +220,7 @@ def _run(jobs: list[Job], workers: int | None) -> Iterator[tuple[Job, Outcome]]:
         yield from ((outcome.item, outcome) for outcome in outcomes)
 
 
-def _yield(job: Job, outcome: Outcome) -> Yield:
+def _yield(job: EnvironmentJob, outcome: ItemOutcome) -> Yield:
     """What a job gave; nothing, with the reason, where it broke."""
     if outcome.error is None:
         result: Yield = outcome.value
@@ -232,12 +234,12 @@ _WORKER = "envgen.pipelines.general.generate:worker"
 
 
 @contextmanager
-def worker() -> Iterator[Callable[[Job], Yield]]:
+def worker() -> Iterator[Callable[[EnvironmentJob], Yield]]:
     """What a worker process does: ``synthesize``."""
     yield synthesize
 
 
-def _describe(job: Job, result: Yield) -> str:
+def _describe(job: EnvironmentJob, result: Yield) -> str:
     kept = len(result.tasks)
     return f"{job.domain} level {job.level}: {kept} task{'' if kept == 1 else 's'}"
 

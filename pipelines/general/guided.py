@@ -1,4 +1,4 @@
-"""Random solutions of a model without backtracking, where elimination is feasible.
+"""Solutions of a model in random order, without backtracking where elimination is feasible.
 
 Eliminating the variables for the least sum of a linear constraint leaves tables that say, for every
 partial assignment, whether and how cheaply it can be completed. Assigning the variables in the reverse
@@ -7,13 +7,19 @@ order then never meets a dead end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from random import Random
 from typing import Any
 
 from envgen.pipelines.general.elimination import Eliminator
 from envgen.pipelines.general.model import Linear, Model
-from envgen.pipelines.general.rings import Cheapest
+from envgen.pipelines.general.rings import Cheapest, TooHardError
+from envgen.pipelines.general.search import OutOfStepsError, Search, StepBudget
+
+RESTARTS_WITHOUT_NEWS = 12
+DRAWS_WITHOUT_NEWS = 25
+MAX_GUIDE_STEPS = 60_000
 
 
 class Guide:
@@ -94,3 +100,80 @@ def acceptor(model: Model) -> Callable[[list[Any] | None], bool]:
         return all(linear_holds(linear, model) for linear in model.linears)
 
     return test
+
+
+def solutions(
+    model: Model, rng: Random, budget: StepBudget, *, searches_first: bool = False
+) -> Iterator[list[Any]]:
+    """Distinct solutions of a model: independent draws while those bring new ones, then the rest.
+
+    ``searches_first``: look for easy ones by search before spending steps on guidance.
+    """
+    if not model.feasible:
+        return
+    seen = set[tuple[Any, ...]]()
+    sources = [_draws(model, rng, budget), _restarts(model, rng, budget), _all(model, rng, budget)]
+    if searches_first:
+        sources[:2] = reversed(sources[:2])
+    try:
+        for values in chain.from_iterable(sources):
+            if tuple(values) not in seen:
+                seen.add(tuple(values))
+                yield values
+    except (_CompleteError, OutOfStepsError):
+        return
+
+
+class _CompleteError(Exception):
+    """Raised when it is known that there are no more solutions."""
+
+
+def _all(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
+    yield from Search(model).run(rng, budget)
+
+
+def _draws(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
+    """Guided draws until they bring nothing new; none where guidance costs too much."""
+    try:
+        guide = Guide(model, min(budget.steps, MAX_GUIDE_STEPS))
+    except TooHardError:
+        budget.steps -= min(budget.steps, MAX_GUIDE_STEPS) // 4
+        return
+    budget.steps -= guide.eliminator.steps // 4
+    if not guide.feasible:
+        raise _CompleteError
+    seen, fruitless = set[tuple[Any, ...]](), 0
+    while fruitless < DRAWS_WITHOUT_NEWS and budget.steps > 0:
+        budget.steps -= len(model.domains)
+        values = guide.draw(rng)
+        if values is None or tuple(values) in seen:
+            fruitless += 1
+            continue
+        seen.add(tuple(values))
+        fruitless = 0
+        yield values
+
+
+def _restarts(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
+    """The first solution of one randomised search after another."""
+    search, seen = Search(model), set[tuple[Any, ...]]()
+    fruitless, allowance = 0, max(2_000, budget.steps // 50)
+    while fruitless < RESTARTS_WITHOUT_NEWS and budget.steps > 0:
+        attempt = StepBudget(min(allowance, budget.steps))
+        granted = attempt.steps
+        try:
+            values = next(search.run(rng, attempt), None)
+        except OutOfStepsError:
+            values, fruitless = None, fruitless + 1
+        else:
+            if values is None:
+                raise _CompleteError
+        budget.steps -= granted - max(attempt.steps, 0)
+        if values is None:
+            continue
+        if tuple(values) in seen:
+            fruitless += 1
+            continue
+        seen.add(tuple(values))
+        fruitless = 0
+        yield values

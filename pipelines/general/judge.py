@@ -9,7 +9,8 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Reach
-from envgen.pipelines.general.evaluator import Closure, Compiler, Frame, elements
+from envgen.pipelines.general.evaluate import Allowance, rules_of
+from envgen.pipelines.general.evaluator import Closure, Compiler, elements
 from envgen.pipelines.general.layout import fill_layout, frozen, match_layout, plain
 from envgen.pipelines.general.machine import Diff, Group, Machine, RowId
 from envgen.pipelines.general.rewrite import conjuncts, reads_final, slots_of, truth
@@ -39,7 +40,8 @@ class Judge:
         start = self.compiler.frame()
         due = p.goal.escalate_when
         self.due = False if due is None else self.compiler.compile(due)(start)
-        self._allow(start)
+        nothing = Allowance(frozenset(), frozenset())
+        self.allowance = nothing if self.due is True else rules_of(p).allowance(p.goal, start)
         self.undo = _undoable(p)
         effects = () if self.due is True else p.goal.effects
         self.with_slots: list[tuple[str, Closure]] = []
@@ -56,18 +58,6 @@ class Judge:
             for at in atom.reads:
                 self.by_row.setdefault(at, []).append(atom)
         machine.forbidden = self.forbidden
-
-    def _allow(self, start: Frame) -> None:
-        self.cells: set[tuple[str, str, str]] = set()
-        self.inserts: set[str] = set()
-        if self.due is True:
-            return
-        for item in self.goal.write_set:
-            rows = elements(item.rows.model_copy(update={"agg": "none"}), self.compiler)
-            for key in rows(start):
-                self.cells |= {(item.relation, key, column) for column in item.columns}
-            if item.inserts:
-                self.inserts.add(item.relation)
 
     def _atoms(self, rule: str, expr: Node, variables: dict[str, Any]) -> Iterator[_Atom]:
         """``expr`` as parts; an All over rows of the initial state gives one for each row."""
@@ -99,19 +89,19 @@ class Judge:
             relation, key = at
             before = self.db.get(relation, {}).get(key)
             if before is None:
-                if relation not in self.inserts:
+                if relation not in self.allowance.inserts:
                     yield at, None, values
             elif values is None:
-                if (relation, key, self.p.relation(relation).key) not in self.cells:
+                if (relation, key, self.p.relation(relation).key) not in self.allowance.cells:
                     yield at, None, None
             else:
                 for (column, old), new in zip(before.items(), values, strict=True):
-                    if old != new and (relation, key, column) not in self.cells:
+                    if old != new and (relation, key, column) not in self.allowance.cells:
                         yield at, column, new
 
     def forbidden(self, relation: str, key: str, column: str, value: Any) -> bool:
         """Whether a cell may not have this value at the end, and no call can restore it."""
-        if (relation, key, column) in self.cells:
+        if (relation, key, column) in self.allowance.cells:
             return False
         initial = self.db.get(relation, {}).get(key, {}).get(column)
         return initial != value and not self.undo(relation, column, initial)

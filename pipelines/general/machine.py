@@ -34,7 +34,7 @@ MAX_SPAN = 64
 """Int arguments with more values are cut into pieces whose values act alike."""
 
 
-class Choice(NamedTuple):
+class WeightedValue(NamedTuple):
     """A value of an argument and its share of all values."""
 
     value: Any
@@ -57,7 +57,7 @@ class Tool:
     """A compiled write access."""
 
     access: Access
-    domains: dict[str, list[Choice]]
+    domains: dict[str, list[WeightedValue]]
     spans: dict[str, IntSpan]
     sources: dict[str, str]
     pres: list[tuple[Closure, frozenset[str]]]
@@ -105,7 +105,7 @@ class Machine:
         self._rest_failing: dict[str, float] = {}
 
     def _tool(self, access: Access, weight: float) -> Tool:
-        domains: dict[str, list[Choice]] = {}
+        domains: dict[str, list[WeightedValue]] = {}
         spans: dict[str, IntSpan] = {}
         for name in access.args:
             values = argument_values(self.p, access, name, self.db)
@@ -119,7 +119,7 @@ class Machine:
                 domains[name] = _pieces(self.p, self.db, access, name, values)
             else:
                 share = 1 / max(len(values), 1)
-                domains[name] = [Choice(value, share) for value in values]
+                domains[name] = [WeightedValue(value, share) for value in values]
         kinds = {name: argument_type(self.p, target) for name, target in access.args.items()}
         keys = [effect.key for effect in access.effects]
         leading = {name for key in keys for name in _args(key)}
@@ -318,17 +318,19 @@ def _reads(expr: Node) -> set[str]:
     return {n.relation for n in expr.walk() if isinstance(n, ir.Get | ir.Query | ir.Reachable)}
 
 
-def _pieces(p: Problem, db: Tables, access: Access, name: str, span: IntSpan) -> list[Choice]:
+def _pieces(
+    p: Problem, db: Tables, access: Access, name: str, span: IntSpan
+) -> list[WeightedValue]:
     """A span's values; a long one as the values that something is compared with, and the gaps."""
     size = span.high - span.low + 1
     if size <= MAX_SPAN:
-        return [Choice(value, 1 / size) for value in range(span.low, span.high + 1)]
+        return [WeightedValue(value, 1 / size) for value in range(span.low, span.high + 1)]
     marks = sorted({v for v in int_thresholds(p, db, access, name) if span.low <= v <= span.high})
     pieces, start = [], span.low
     for mark in (*marks, span.high + 1):
         if mark > start:
-            pieces.append(Choice(start, (mark - start) / size))
+            pieces.append(WeightedValue(start, (mark - start) / size))
         if mark <= span.high:
-            pieces.append(Choice(mark, 1 / size))
+            pieces.append(WeightedValue(mark, 1 / size))
         start = mark + 1
     return pieces

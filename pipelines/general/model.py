@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Scalar
-from envgen.pipelines.general.conditioning import fixed_columns, linked_columns
 from envgen.pipelines.general.evaluator import Closure, Compiler, Frame, elements
 from envgen.pipelines.general.layout import fill_layout, frozen, match_layout, ordered, plain
 from envgen.pipelines.general.rewrite import (
@@ -27,7 +26,12 @@ from envgen.pipelines.general.rewrite import (
     summands,
     truth,
 )
-from envgen.pipelines.general.slot_values import domain_values
+from envgen.pipelines.general.slot_values import (
+    domain_values,
+    element_values,
+    fixed_columns,
+    linked_columns,
+)
 from envgen.pipelines.general.tables import Row, Tables
 
 MAX_TABLE = 5_000
@@ -357,6 +361,18 @@ def equals_target(p: Problem, goal: ir.Equals, compiler: Compiler) -> Any:
         rows = elements(goal.query.model_copy(update={"agg": "none"}), compiler)
         return ordered(set(rows(frame)))
     return compiler.compile(goal.query)(frame)
+
+
+def right_sets(p: Problem, compiler: Compiler) -> list[tuple[Any, ...]] | None:
+    """What an Equals goal over a lone set slot accepts, one set or none, though sets be too many to list.
+
+    None for any other problem.
+    """
+    if not isinstance(p.goal, ir.Equals) or p.clauses or [slot.kind for slot in p.slots] != ["set"]:
+        return None
+    target, slot = equals_target(p, p.goal, compiler), p.slots[0]
+    fits = set(target) <= set(element_values(slot, compiler))
+    return [target] if fits and (slot.length is None or len(target) <= slot.length) else []
 
 
 def as_linear(expr: Node, compiler: Compiler) -> Linear | None:

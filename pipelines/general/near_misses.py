@@ -11,13 +11,13 @@ from envgen.core import ir
 from envgen.core.ir import Node, Problem
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.evaluator import Compiler, Frame
-from envgen.pipelines.general.layout import fill_layout
-from envgen.pipelines.general.model import Model, build_model, equals_target, goal_truth
+from envgen.pipelines.general.guided import solutions
+from envgen.pipelines.general.layout import fill_layout, plain
+from envgen.pipelines.general.model import Model, build_model, goal_truth, right_sets
 from envgen.pipelines.general.plan_misses import plan_misses
 from envgen.pipelines.general.rewrite import conjuncts, summands, truth
-from envgen.pipelines.general.search import Budget
+from envgen.pipelines.general.search import StepBudget
 from envgen.pipelines.general.slot_values import NotEnumerableError, element_values
-from envgen.pipelines.general.solve import solutions
 from envgen.pipelines.general.tables import Tables
 
 NUM_EQUALS = 20
@@ -46,7 +46,11 @@ def near_misses(
     try:
         finder = Finder(p, db, accepted, rng)
     except NotEnumerableError:
-        yield from _other_sets(p, db, accepted, rng)
+        targets = right_sets(p, Compiler(p, db))
+        if targets is None:
+            raise
+        for target in targets:
+            yield from _other_sets(p, db, target, rng)
         return
     for rule in finder.rules:
         most = NUM_EQUALS if rule == "goal" and isinstance(p.goal, ir.Equals) else per_clause
@@ -120,9 +124,11 @@ class Finder:
             for part in parts
         ]
         share = max(steps // max(len(parts), 1), 2_000)
-        easy = [solutions(model, self.rng, Budget(share), searches_first=True) for model in models]
+        easy = [
+            solutions(model, self.rng, StepBudget(share), searches_first=True) for model in models
+        ]
         yield from _in_turn(easy)
-        hard = [solutions(model, self.rng, Budget(steps)) for model in models]
+        hard = [solutions(model, self.rng, StepBudget(steps)) for model in models]
         for source in hard:  # each costs a lot to start: take two before the next
             yield from islice(source, 2)
         yield from _in_turn(hard)
@@ -180,21 +186,18 @@ def violation(expr: Node, compiler: Compiler, frame: Frame) -> int:
     return 1
 
 
-def _other_sets(p: Problem, db: Tables, accepted: Any, rng: Random) -> Iterator[tuple[Any, str]]:
+def _other_sets(
+    p: Problem, db: Tables, target: tuple[Any, ...], rng: Random
+) -> Iterator[tuple[Any, str]]:
     """Near-misses of an Equals goal over a set too large to list: one element more, less or other."""
-    if not isinstance(p.goal, ir.Equals) or len(p.slots) != 1:
-        return
-    compiler = Compiler(p, db)
     slot = p.slots[0]
-    items = element_values(slot.domain, compiler)
-    target = equals_target(p, p.goal, compiler)
-    rest = [item for item in items if item not in target]
+    rest = [item for item in element_values(slot, Compiler(p, db)) if item not in target]
     rng.shuffle(rest)
     others = [[x for x in target if x != gone] for gone in target]
     others += [[*target, extra] for extra in rest]
     others += [[*(x for x in target if x != gone), new] for gone in target for new in rest]
     for values in others[: 3 * NUM_EQUALS]:
-        answer = fill_layout(p.layout, {slot.name: values})
+        answer = fill_layout(p.layout, {slot.name: plain(slot, values)})
         held = evaluate(p, db, answer)
         if [name for name, ok in held.items() if not ok] == ["goal"]:
             yield answer, "goal"

@@ -77,7 +77,7 @@ def _changed(p: Problem, db: Tables, accepted: Plan, judge: Judge, rng: Random) 
         for name in args
         for value in _near_values(p, db, tools[tool], name, args[name], rng)
     ]
-    near = {key for _, key, _ in judge.cells}
+    near = {key for _, key, _ in judge.allowance.cells}
     extra = [
         Plan((*calls, (access.tool, args)), accepted.answer)
         for access in tools.values()

@@ -22,7 +22,7 @@ class OutOfStepsError(Exception):
 
 
 @dataclass
-class Budget:
+class StepBudget:
     """Steps left; one step is one value tried or tested."""
 
     steps: int
@@ -38,7 +38,7 @@ class Budget:
             raise OutOfStepsError
 
 
-class _Test(NamedTuple):
+class _ConstraintTest(NamedTuple):
     """A constraint; ``takes_unknown``: None for a slot gives false only if every value would."""
 
     scope: tuple[int, ...]
@@ -93,8 +93,11 @@ class Search:
         self.model = model
         self.slots = model.frame.slots
         self.size = len(model.domains)
-        self.tests: list[list[_Test]] = [[] for _ in range(self.size)]
-        tests = [_Test(c.scope, c.run, _takes_unknown(c.expr, model)) for c in model.constraints]
+        self.tests: list[list[_ConstraintTest]] = [[] for _ in range(self.size)]
+        tests = [
+            _ConstraintTest(c.scope, c.run, _takes_unknown(c.expr, model))
+            for c in model.constraints
+        ]
         for test in tests:
             for i in test.scope:
                 self.tests[i].append(test)
@@ -110,7 +113,7 @@ class Search:
         self.failures = [1] * self.size
         """By variable: 1 + how often a test on it ruled everything out."""
 
-    def run(self, rng: Random, budget: Budget) -> Iterator[list[Any]]:
+    def run(self, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
         """Every solution once, values and variables in random order; a fresh list each.
 
         Raises:
@@ -129,7 +132,7 @@ class Search:
             yield from self._descend(pruned, free, rng, budget)
 
     def _descend(
-        self, domains: list[list[Any]], free: set[int], rng: Random, budget: Budget
+        self, domains: list[list[Any]], free: set[int], rng: Random, budget: StepBudget
     ) -> Iterator[list[Any]]:
         if not free:
             yield [domain[0] for domain in domains]
@@ -143,7 +146,7 @@ class Search:
                 yield from self._descend(narrowed, rest, rng, budget)
 
     def weighted_draw(
-        self, rng: Random, budget: Budget, chance: Callable[[list[Any]], float]
+        self, rng: Random, budget: StepBudget, chance: Callable[[list[Any]], float]
     ) -> float:
         """One random dive: ``chance(solution)`` over the dive's own probability, 0 at a dead end.
 
@@ -176,7 +179,7 @@ class Search:
         )
 
     def _assign(
-        self, domains: list[list[Any]], rest: set[int], i: int, value: Any, budget: Budget
+        self, domains: list[list[Any]], rest: set[int], i: int, value: Any, budget: StepBudget
     ) -> list[list[Any]] | None:
         """Domains after ``i = value``; None if a domain becomes empty or a test fails."""
         domains = list(domains)
@@ -209,7 +212,7 @@ class Search:
                 domains[b] = [value for value in domains[b] if value in common]
         return self._bounded(domains, rest, budget)
 
-    def _hopeless(self, domains: list[list[Any]], test: _Test, rest: set[int]) -> bool:
+    def _hopeless(self, domains: list[list[Any]], test: _ConstraintTest, rest: set[int]) -> bool:
         """Whether a test is false whatever its open variables will be: unknown in, false out."""
         if not test.takes_unknown:
             return False
@@ -217,7 +220,7 @@ class Search:
             self.slots[j] = None if j in rest else domains[j][0]
         return test.run(self.model.frame) is False
 
-    def _supported(self, tests: list[_Test]) -> list[list[Any]]:
+    def _supported(self, tests: list[_ConstraintTest]) -> list[list[Any]]:
         """The model's domains without values that alone make a test false."""
         domains = [list(domain) for domain in self.model.domains]
         for test in tests:
@@ -235,7 +238,7 @@ class Search:
         return domains
 
     def _tested(
-        self, domains: list[list[Any]], test: _Test, open_: list[int], budget: Budget
+        self, domains: list[list[Any]], test: _ConstraintTest, open_: list[int], budget: StepBudget
     ) -> bool:
         """Run a test that has at most one open variable; narrow that variable."""
         slots, frame, run = self.slots, self.model.frame, test.run
@@ -253,7 +256,7 @@ class Search:
         return bool(kept)
 
     def _bounded(
-        self, domains: list[list[Any]], free: set[int], budget: Budget
+        self, domains: list[list[Any]], free: set[int], budget: StepBudget
     ) -> list[list[Any]] | None:
         """Drop values with which a sum can't keep its bound any more."""
         for total in self.sums:
@@ -298,7 +301,7 @@ def _is_equality(expr: Node) -> bool:
 
 def count_by_search(model: Model, cap: int, steps: int) -> tuple[int, bool]:
     """(solutions found, complete): backtracking until ``cap`` solutions or ``steps`` steps."""
-    found, budget = 0, Budget(steps)
+    found, budget = 0, StepBudget(steps)
     try:
         for _ in Search(model).run(Random(0), budget):
             found += 1

@@ -11,13 +11,13 @@ from __future__ import annotations
 from envgen.core import ir
 from envgen.pipelines.general import sql_folds, sql_terms
 from envgen.pipelines.general.emit import Block, Doc
-from envgen.pipelines.general.sql_base import Scope, Sql, choose, emit_table, sql
+from envgen.pipelines.general.sql_base import Sql, SqlScope, choose, emit_table, sql
 from envgen.pipelines.general.sql_folds import rows
 
-__all__ = ["Scope", "rows", "select_bool", "sql"]
+__all__ = ["SqlScope", "rows", "select_bool", "sql"]
 
 
-def select_bool(clause: ir.Clause, scope: Scope) -> Doc:
+def select_bool(clause: ir.Clause, scope: SqlScope) -> Doc:
     """``SELECT`` that gives 1 iff ``clause`` holds."""
     expr = sql(clause.expr, scope, truth=True)
     if clause.guard is None:

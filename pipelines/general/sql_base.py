@@ -41,7 +41,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Scope:
+class SqlScope:
     """Where an expression stands.
 
     ``schemas`` maps the state ("initial", "final") to the prefix of its tables.
@@ -67,7 +67,7 @@ class Scope:
             choice, n = f"{name}_{n}", n + 1
         return choice
 
-    def bind(self, name: str, bound: Bound) -> Scope:
+    def bind(self, name: str, bound: Bound) -> SqlScope:
         """This scope and one more variable."""
         return replace(self, variables={**self.variables, name: bound})
 
@@ -75,7 +75,7 @@ class Scope:
 emit_table: Dispatch[Callable[..., Sql]] = Dispatch("sql")
 
 
-def sql(node: ir.Node, scope: Scope, *, truth: bool = False) -> Sql:
+def sql(node: ir.Node, scope: SqlScope, *, truth: bool = False) -> Sql:
     """``node`` as an SQL expression in ``scope``.
 
     Raises:
@@ -84,14 +84,14 @@ def sql(node: ir.Node, scope: Scope, *, truth: bool = False) -> Sql:
     return emit_table[type(node)](node, scope, truth)
 
 
-def bound_of(node: ir.Var, scope: Scope) -> Bound:
+def bound_of(node: ir.Var, scope: SqlScope) -> Bound:
     """What a variable stands for."""
     if node.name not in scope.variables:
         raise PipelineError(f"the variable {node.name!r} is not bound")
     return scope.variables[node.name]
 
 
-def slot_of(node: ir.SlotRef, scope: Scope) -> ir.Slot:
+def slot_of(node: ir.SlotRef, scope: SqlScope) -> ir.Slot:
     """The slot that is referred to."""
     if node.slot not in scope.slots:
         raise PipelineError(f"the slot {node.slot!r} does not exist here")

@@ -14,15 +14,15 @@ from envgen.pipelines.general.sql_base import (
     ATOM,
     NOT,
     Bound,
-    Scope,
     Sql,
+    SqlScope,
     emit_table,
     slot_of,
     sql,
 )
 
 
-def _open(query: ir.Query, scope: Scope) -> tuple[str, Scope, list[Doc]]:
+def _open(query: ir.Query, scope: SqlScope) -> tuple[str, SqlScope, list[Doc]]:
     """FROM clause, scope of the row, and conditions of a query."""
     alias = scope.alias(query.var)
     relation = scope.relations[query.relation]
@@ -34,7 +34,7 @@ def _open(query: ir.Query, scope: Scope) -> tuple[str, Scope, list[Doc]]:
     return f"FROM {table} AS {identifier(alias)}", inner, _where(query.where, inner)
 
 
-def _where(where: ir.Node, scope: Scope) -> list[Doc]:
+def _where(where: ir.Node, scope: SqlScope) -> list[Doc]:
     if where == ir.Const(value=True):
         return []
     items = where.items if isinstance(where, ir.And) else (where,)
@@ -45,7 +45,7 @@ def _filter(conditions: list[Doc]) -> list[Doc]:
     return [Block("WHERE ", tuple(conditions), " AND ")] if conditions else []
 
 
-def rows(query: ir.Query, scope: Scope, name: str = "") -> Doc:
+def rows(query: ir.Query, scope: SqlScope, name: str = "") -> Doc:
     """``SELECT`` of the selected values of ``query``, in order, its ``agg`` left out.
 
     ``name`` names the column.
@@ -67,7 +67,7 @@ def rows(query: ir.Query, scope: Scope, name: str = "") -> Doc:
 
 
 @emit_table.on(ir.Query)
-def _query(node: ir.Query, scope: Scope, truth: bool) -> Sql:
+def _query(node: ir.Query, scope: SqlScope, truth: bool) -> Sql:
     if node.agg == "none":
         if node.limit != 1:
             raise PipelineError(f"the query over {node.relation!r} is a list, not one value")
@@ -120,7 +120,7 @@ class _Elements:
 
     source: str
     where: list[Doc]
-    scope: Scope
+    scope: SqlScope
     var: str
 
     @property
@@ -129,7 +129,7 @@ class _Elements:
         return self.scope.variables[self.var].alias or ""
 
 
-def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
+def _elements(over: ir.Node, var: str, scope: SqlScope) -> _Elements:
     if isinstance(over, ir.Query):
         if over.agg != "none":
             raise PipelineError("a fold runs over rows, not over an aggregate")
@@ -169,7 +169,7 @@ def _elements(over: ir.Node, var: str, scope: Scope) -> _Elements:
     return _Elements(source, [], scope.bind(var, bound), var)
 
 
-def reachable(node: ir.Reachable, scope: Scope) -> Doc:
+def reachable(node: ir.Reachable, scope: SqlScope) -> Doc:
     """A recursive query of one column ``value``; UNION drops what was found before, so cycles end."""
     edge, table = identifier(scope.alias("edge")), scope.table(node.relation)
     source, target = (f"{edge}.{identifier(name)}" for name in (node.source, node.target))
@@ -182,7 +182,7 @@ def reachable(node: ir.Reachable, scope: Scope) -> Doc:
 
 
 @emit_table.on(ir.Reachable)
-def _reachable(node: ir.Reachable, scope: Scope, truth: bool) -> Sql:
+def _reachable(node: ir.Reachable, scope: SqlScope, truth: bool) -> Sql:
     raise PipelineError(f"what is reachable in {node.relation!r} is a list, not one value")
 
 
@@ -201,7 +201,7 @@ def _folded(fold: str, body: Sql, elements: _Elements, *, known: bool = False) -
 
 
 @emit_table.on(ir.Sum, ir.Count)
-def _sum(node: ir.Sum | ir.Count, scope: Scope, truth: bool) -> Sql:
+def _sum(node: ir.Sum | ir.Count, scope: SqlScope, truth: bool) -> Sql:
     elements = _elements(node.over, node.var, scope)
     body = sql(node.body, elements.scope)
     if body.known:
@@ -210,7 +210,7 @@ def _sum(node: ir.Sum | ir.Count, scope: Scope, truth: bool) -> Sql:
 
 
 @emit_table.on(ir.All)
-def _all(node: ir.All, scope: Scope, truth: bool) -> Sql:
+def _all(node: ir.All, scope: SqlScope, truth: bool) -> Sql:
     elements = _elements(node.over, node.var, scope)
     body = sql(node.body, elements.scope)
     if truth or body.known:
@@ -222,7 +222,7 @@ def _all(node: ir.All, scope: Scope, truth: bool) -> Sql:
 
 
 @emit_table.on(ir.Any)
-def _any(node: ir.Any, scope: Scope, truth: bool) -> Sql:
+def _any(node: ir.Any, scope: SqlScope, truth: bool) -> Sql:
     elements = _elements(node.over, node.var, scope)
     body = sql(node.body, elements.scope, truth=truth)
     if truth or body.known:

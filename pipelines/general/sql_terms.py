@@ -15,8 +15,8 @@ from envgen.pipelines.general.sql_base import (
     MUL,
     NOT,
     OR,
-    Scope,
     Sql,
+    SqlScope,
     bound_of,
     chain,
     choose,
@@ -29,30 +29,30 @@ from envgen.pipelines.general.sql_folds import reachable, rows
 
 
 @emit_table.on(ir.Const)
-def _const(node: ir.Const, scope: Scope, truth: bool) -> Sql:
+def _const(node: ir.Const, scope: SqlScope, truth: bool) -> Sql:
     if isinstance(node.value, tuple):
         raise PipelineError("a list constant only stands on the right of 'in'")
     return Sql(sql_literal(node.value), known=node.value is not None)
 
 
 @emit_table.on(ir.Param)
-def _param(node: ir.Param, scope: Scope, truth: bool) -> Sql:
+def _param(node: ir.Param, scope: SqlScope, truth: bool) -> Sql:
     return Sql(f":param_{node.name}", known=True)
 
 
 @emit_table.on(ir.Arg)
-def _arg(node: ir.Arg, scope: Scope, truth: bool) -> Sql:
+def _arg(node: ir.Arg, scope: SqlScope, truth: bool) -> Sql:
     return Sql(f":{node.name}", known=True)
 
 
 @emit_table.on(ir.Var)
-def _var(node: ir.Var, scope: Scope, truth: bool) -> Sql:
+def _var(node: ir.Var, scope: SqlScope, truth: bool) -> Sql:
     bound = bound_of(node, scope)
     return Sql(bound.text, known=bound.known)
 
 
 @emit_table.on(ir.SlotRef)
-def _slot(node: ir.SlotRef, scope: Scope, truth: bool) -> Sql:
+def _slot(node: ir.SlotRef, scope: SqlScope, truth: bool) -> Sql:
     slot = slot_of(node, scope)
     if node.index is not None:
         index = sql(node.index, scope)
@@ -64,7 +64,7 @@ def _slot(node: ir.SlotRef, scope: Scope, truth: bool) -> Sql:
 
 
 @emit_table.on(ir.Get)
-def _get(node: ir.Get, scope: Scope, truth: bool) -> Sql:
+def _get(node: ir.Get, scope: SqlScope, truth: bool) -> Sql:
     relation = scope.relations[node.relation]
     column = relation.column(node.column)
     if isinstance(node.entity, ir.Var):
@@ -79,7 +79,7 @@ def _get(node: ir.Get, scope: Scope, truth: bool) -> Sql:
     return Sql(Block("(", (head, where), " ", ")"), known=known)
 
 
-def _names(node: ir.Node, scope: Scope) -> tuple[str, str] | None:
+def _names(node: ir.Node, scope: SqlScope) -> tuple[str, str] | None:
     """(relation, state) in which a key is sure to have a row: a form that fits has seen to it."""
     if isinstance(node, ir.Var):
         bound = bound_of(node, scope)
@@ -96,7 +96,7 @@ def _names(node: ir.Node, scope: Scope) -> tuple[str, str] | None:
 
 
 @emit_table.on(ir.Arith)
-def _arith(node: ir.Arith, scope: Scope, truth: bool) -> Sql:
+def _arith(node: ir.Arith, scope: SqlScope, truth: bool) -> Sql:
     left, right = sql(node.left, scope), sql(node.right, scope)
     symbol = {"//": "/", "convert": "*"}.get(node.fn, node.fn)
     level = ADD if symbol in "+-" else MUL
@@ -106,7 +106,7 @@ def _arith(node: ir.Arith, scope: Scope, truth: bool) -> Sql:
 
 
 @emit_table.on(ir.Cmp)
-def _cmp(node: ir.Cmp, scope: Scope, truth: bool) -> Sql:
+def _cmp(node: ir.Cmp, scope: SqlScope, truth: bool) -> Sql:
     left = sql(node.left, scope)
     if node.fn == "in":
         return _member(left, node.right, scope, truth)
@@ -116,7 +116,7 @@ def _cmp(node: ir.Cmp, scope: Scope, truth: bool) -> Sql:
     return Sql(doc, CMP, left.known and right.known)
 
 
-def _member(left: Sql, over: ir.Node, scope: Scope, truth: bool) -> Sql:
+def _member(left: Sql, over: ir.Node, scope: SqlScope, truth: bool) -> Sql:
     known = left.known
     if isinstance(over, ir.Const):
         values = over.value if isinstance(over.value, tuple) else (over.value,)
@@ -144,30 +144,30 @@ def _member(left: Sql, over: ir.Node, scope: Scope, truth: bool) -> Sql:
 
 
 @emit_table.on(ir.And)
-def _and(node: ir.And, scope: Scope, truth: bool) -> Sql:
+def _and(node: ir.And, scope: SqlScope, truth: bool) -> Sql:
     return chain([sql(item, scope, truth=truth) for item in node.items], "AND", AND, "TRUE")
 
 
 @emit_table.on(ir.Or)
-def _or(node: ir.Or, scope: Scope, truth: bool) -> Sql:
+def _or(node: ir.Or, scope: SqlScope, truth: bool) -> Sql:
     return chain([sql(item, scope, truth=truth) for item in node.items], "OR", OR, "FALSE")
 
 
 @emit_table.on(ir.Not)
-def _not(node: ir.Not, scope: Scope, truth: bool) -> Sql:
+def _not(node: ir.Not, scope: SqlScope, truth: bool) -> Sql:
     item = sql(node.item, scope)
     return Sql(Block("NOT ", (item.at(ATOM),), ""), NOT, item.known)
 
 
 @emit_table.on(ir.If)
-def _if(node: ir.If, scope: Scope, truth: bool) -> Sql:
+def _if(node: ir.If, scope: SqlScope, truth: bool) -> Sql:
     test = sql(node.test, scope)
     then, other = sql(node.then, scope, truth=truth), sql(node.other, scope, truth=truth)
     return choose(test, then, other)
 
 
 @emit_table.on(ir.AllDifferent)
-def _all_different(node: ir.AllDifferent, scope: Scope, truth: bool) -> Sql:
+def _all_different(node: ir.AllDifferent, scope: SqlScope, truth: bool) -> Sql:
     items = [sql(item, scope) for item in node.items]
     if len(items) > 2 and all(isinstance(i.doc, str) and i.doc.startswith(":") for i in items):
         values = Block("VALUES ", tuple(f"({flat(item.doc)})" for item in items), ", ", lead=False)
@@ -187,7 +187,7 @@ class _Span:
     end: Sql
 
 
-def _span(node: ir.Node, scope: Scope) -> _Span:
+def _span(node: ir.Node, scope: SqlScope) -> _Span:
     if isinstance(node, ir.SlotRef) and node.index is None:
         slot = slot_of(node, scope)
         if slot.kind == "interval":
@@ -200,7 +200,7 @@ def _span(node: ir.Node, scope: Scope) -> _Span:
 
 
 @emit_table.on(ir.NoOverlap)
-def _no_overlap(node: ir.NoOverlap, scope: Scope, truth: bool) -> Sql:
+def _no_overlap(node: ir.NoOverlap, scope: SqlScope, truth: bool) -> Sql:
     spans = [_span(item, scope) for item in node.intervals]
     resources = [sql(item, scope) for item in node.resources]
     pairs = []
@@ -215,7 +215,7 @@ def _no_overlap(node: ir.NoOverlap, scope: Scope, truth: bool) -> Sql:
 
 
 @emit_table.on(ir.Before)
-def _before(node: ir.Before, scope: Scope, truth: bool) -> Sql:
+def _before(node: ir.Before, scope: SqlScope, truth: bool) -> Sql:
     left, right = _span(node.left, scope).end, _span(node.right, scope).start
     if node.lag != ir.Const(value=0):
         lag = sql(node.lag, scope)
@@ -225,23 +225,23 @@ def _before(node: ir.Before, scope: Scope, truth: bool) -> Sql:
 
 
 @emit_table.on(ir.Start)
-def _start(node: ir.Start, scope: Scope, truth: bool) -> Sql:
+def _start(node: ir.Start, scope: SqlScope, truth: bool) -> Sql:
     return _span(node.interval, scope).start
 
 
 @emit_table.on(ir.End)
-def _end(node: ir.End, scope: Scope, truth: bool) -> Sql:
+def _end(node: ir.End, scope: SqlScope, truth: bool) -> Sql:
     return _span(node.interval, scope).end
 
 
 @emit_table.on(ir.Days)
-def _days(node: ir.Days, scope: Scope, truth: bool) -> Sql:
+def _days(node: ir.Days, scope: SqlScope, truth: bool) -> Sql:
     left, right = sql(node.left, scope), sql(node.right, scope)
     parts = (_day(node.right, right, scope), _day(node.left, left, scope))
     return Sql(Block("CAST(", (Block("", parts, " - "),), "", " AS INTEGER)"))
 
 
-def _day(node: ir.Node, value: Sql, scope: Scope) -> Doc:
+def _day(node: ir.Node, value: Sql, scope: SqlScope) -> Doc:
     if isinstance(node, ir.Param | ir.Const | ir.Arg) or (
         isinstance(node, ir.Get)
         and scope.relations[node.relation].column(node.column).type == "date"
@@ -251,10 +251,10 @@ def _day(node: ir.Node, value: Sql, scope: Scope) -> Doc:
 
 
 @emit_table.on(ir.Old)
-def _old(node: ir.Old, scope: Scope, truth: bool) -> Sql:
+def _old(node: ir.Old, scope: SqlScope, truth: bool) -> Sql:
     return sql(node.item, replace(scope, state="initial"), truth=truth)
 
 
 @emit_table.on(ir.New)
-def _new(node: ir.New, scope: Scope, truth: bool) -> Sql:
+def _new(node: ir.New, scope: SqlScope, truth: bool) -> Sql:
     return sql(node.item, replace(scope, state="final"), truth=truth)

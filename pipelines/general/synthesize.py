@@ -1,6 +1,6 @@
 """One environment with its tasks, from a seed: draft, prove, draft siblings, prove them too.
 
-This is the unit of parallel work: a ``Job`` in, a ``Yield`` out, both plain records.
+This is the unit of parallel work: a ``EnvironmentJob`` in, a ``Yield`` out, both plain records.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_ATTEMPTS = 8
 """Drafts tried for one environment, and siblings tried for one task, before giving up."""
 
 
-class Job(Record):
+class EnvironmentJob(Record):
     """One environment to make."""
 
     index: int
@@ -70,7 +70,7 @@ class Yield(Record):
     """One line for each rejection, for the run's log."""
 
 
-def synthesize(job: Job) -> Yield:
+def synthesize(job: EnvironmentJob) -> Yield:
     """Make the environment of ``job``; deterministic in the job.
 
     Raises:
@@ -104,7 +104,7 @@ class _Proven(NamedTuple):
 class _Maker:
     """Makes one environment's tasks, and counts what happened on the way."""
 
-    def __init__(self, job: Job, author: ProceduralAuthor, hosts: Hosts) -> None:
+    def __init__(self, job: EnvironmentJob, author: ProceduralAuthor, hosts: Hosts) -> None:
         self.job = job
         self.author = author
         self.hosts = hosts

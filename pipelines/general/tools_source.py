@@ -19,7 +19,7 @@ from envgen.pipelines.general.emit import (
     statement,
     wrap,
 )
-from envgen.pipelines.general.sql import Scope, sql
+from envgen.pipelines.general.sql import SqlScope, sql
 from envgen.pipelines.general.tool_specs import (
     Argument,
     arguments_of,
@@ -262,7 +262,7 @@ def _info(access: Access, arguments: list[Argument], schema: dict[str, Relation]
 
 
 def _write(access: Access, arguments: list[Argument], schema: dict[str, Relation]) -> list[str]:
-    scope = Scope(schema)
+    scope = SqlScope(schema)
     lines = [f"    given = {_given(argument.name for argument in arguments)}"]
     for pre in access.pre:
         test = Block("SELECT ", (sql(pre.expr, scope, truth=True).doc,), "")
@@ -284,7 +284,7 @@ def _write(access: Access, arguments: list[Argument], schema: dict[str, Relation
     return [*lines, '    return {"ok": True}']
 
 
-def _values(access: Access, scope: Scope) -> dict[str, Doc]:
+def _values(access: Access, scope: SqlScope) -> dict[str, Doc]:
     """Computed values by name: all are read before the first effect changes anything."""
     values: dict[str, Doc] = {}
     for i, effect in enumerate(access.effects):
@@ -295,7 +295,7 @@ def _values(access: Access, scope: Scope) -> dict[str, Doc]:
 
 
 def _effect(
-    i: int, effect: ir.Write, schema: dict[str, Relation], scope: Scope, values: dict[str, Doc]
+    i: int, effect: ir.Write, schema: dict[str, Relation], scope: SqlScope, values: dict[str, Doc]
 ) -> list[str]:
     relation = schema[effect.relation]
 

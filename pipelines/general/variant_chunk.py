@@ -93,7 +93,7 @@ def make_chunk(chunk: VariantChunk) -> VariantRows:
         closing(hosts.solutions().series()) as series,
         TemporaryDirectory(prefix="envgen-variants-") as folder,
     ):
-        return _Maker(draft, hosts, tools, series, Path(folder)).rows(chunk)
+        return _Reseeder(draft, hosts, tools, series, Path(folder)).rows(chunk)
 
 
 def _tools(draft: Draft, database: Path, hosts: Hosts, *, inline: bool) -> ToolHost:
@@ -112,7 +112,7 @@ class _Solved(NamedTuple):
     final: bytes
 
 
-class _Maker:
+class _Reseeder:
     """Re-seeds one draft and proves what comes of it."""
 
     def __init__(

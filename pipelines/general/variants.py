@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from envgen.core.errors import ConfigError, PipelineError
-from envgen.core.executor import LocalExecutor, Outcome, WorkerSpec
+from envgen.core.executor import ItemOutcome, LocalExecutor, WorkerSpec
 from envgen.core.limits import Label, Whole
 from envgen.core.types import Record, SourceKind
 from envgen.core.worker_process import attempt
@@ -142,7 +142,9 @@ def _can_reseed(dataset: Dataset, task_id: str) -> bool:
     return has_ir and environment.spec.author == "procedural" and environment.blueprint is not None
 
 
-def _run(chunks: list[VariantChunk], workers: int | None) -> Iterator[tuple[VariantChunk, Outcome]]:
+def _run(
+    chunks: list[VariantChunk], workers: int | None
+) -> Iterator[tuple[VariantChunk, ItemOutcome]]:
     """Outcomes as they come; with one worker, in this process."""
     count = min(workers or os.cpu_count() or 1, len(chunks))
     if count <= 1:
@@ -153,7 +155,7 @@ def _run(chunks: list[VariantChunk], workers: int | None) -> Iterator[tuple[Vari
         yield from ((outcome.item, outcome) for outcome in outcomes)
 
 
-def _rows(chunk: VariantChunk, outcome: Outcome) -> VariantRows:
+def _rows(chunk: VariantChunk, outcome: ItemOutcome) -> VariantRows:
     """What came of a chunk; nothing, with the reason, where it broke."""
     if outcome.error is None:
         result: VariantRows = outcome.value

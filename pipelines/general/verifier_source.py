@@ -21,7 +21,7 @@ from envgen.pipelines.general.emit import (
     params_line,
 )
 from envgen.pipelines.general.lexicon import outline
-from envgen.pipelines.general.sql import Scope, rows, select_bool, sql
+from envgen.pipelines.general.sql import SqlScope, rows, select_bool, sql
 from envgen.pipelines.general.verifier_form import form_source, given_source
 
 
@@ -39,7 +39,7 @@ def verifier_source(p: Problem) -> str:
     states = (
         {"initial": "main.", "final": "final."} if workflow or _reads_final(p) else {"initial": ""}
     )
-    scope = Scope({r.name: r for r in p.relations}, {s.name: s for s in p.slots}, states)
+    scope = SqlScope({r.name: r for r in p.relations}, {s.name: s for s in p.slots}, states)
     form, given = form_source(p), given_source(p)
     rules = _rules(p, scope)
     parts = [
@@ -67,7 +67,7 @@ def _head(*, uses_json: bool) -> str:
 # --- one query per rule --------------------------------------------------------------------
 
 
-def _rules(p: Problem, scope: Scope) -> list[str]:
+def _rules(p: Problem, scope: SqlScope) -> list[str]:
     lines: list[str] = []
     for clause in p.clauses:
         lines += _entry(clause.id, _about(p, clause), select_bool(clause, scope))
@@ -90,7 +90,7 @@ def _dictionary(name: str, entries: list[str]) -> str:
     return "\n".join([f"{name} = {{", *entries, "}"])
 
 
-def _equals(goal: Equals, p: Problem, scope: Scope) -> Doc:
+def _equals(goal: Equals, p: Problem, scope: SqlScope) -> Doc:
     query = goal.query
     if p.slot(goal.slot).kind != "set":
         if query.agg == "none" and query.limit != 1:
@@ -110,7 +110,7 @@ def _equals(goal: Equals, p: Problem, scope: Scope) -> Doc:
 # --- workflows -----------------------------------------------------------------------------
 
 
-def _workflow_parts(goal: Reach, p: Problem, scope: Scope) -> list[str]:
+def _workflow_parts(goal: Reach, p: Problem, scope: SqlScope) -> list[str]:
     parts: list[str] = []
     entries: list[str] = []
     if goal.effects:
@@ -136,7 +136,7 @@ def _workflow_parts(goal: Reach, p: Problem, scope: Scope) -> list[str]:
     return parts
 
 
-def _allowed_changes(relation: ir.Relation, allowed: list[WriteSet], scope: Scope) -> Doc:
+def _allowed_changes(relation: ir.Relation, allowed: list[WriteSet], scope: SqlScope) -> Doc:
     """True iff no cell outside ``allowed`` differs: updates by column, deleted rows, new rows."""
     table, key = identifier(relation.name), identifier(relation.key)
     groups: dict[tuple[int, ...], list[str]] = {}
@@ -174,7 +174,7 @@ def _allowed_changes(relation: ir.Relation, allowed: list[WriteSet], scope: Scop
     return Block("SELECT ", tuple(tests), " AND ")
 
 
-def _outside(key: str, allowed: WriteSet, scope: Scope) -> Doc:
+def _outside(key: str, allowed: WriteSet, scope: SqlScope) -> Doc:
     return Block(f"{key} NOT IN (", (rows(allowed.rows, scope),), "", ")")
 
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import log10
+from math import log10, sqrt
 from random import Random
 from typing import Any, NamedTuple
 
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.core.types import Density
-from envgen.pipelines.general.intervals import wilson
 from envgen.pipelines.general.judge import MAX_SUBMISSIONS, Judge, frozen_rows
 from envgen.pipelines.general.machine import Diff, Group, Machine, RowId, Tool
 from envgen.pipelines.general.plans import Call, Plan
-from envgen.pipelines.general.search import Budget, OutOfStepsError
+from envgen.pipelines.general.search import OutOfStepsError, StepBudget
 from envgen.pipelines.general.tables import Tables
+
+Z = 3.2905
+"""Two-sided 99.9 %."""
 
 
 class Edge(NamedTuple):
@@ -32,7 +34,7 @@ class Edge(NamedTuple):
 
 
 @dataclass
-class Node:
+class WalkState:
     """A state on the way: how calls act in it."""
 
     diff: Diff
@@ -47,7 +49,7 @@ class Node:
 class Walks:
     """The graph of states that a problem's write calls reach, without hopeless ones."""
 
-    def __init__(self, p: Problem, db: Tables, budget: Budget) -> None:
+    def __init__(self, p: Problem, db: Tables, budget: StepBudget) -> None:
         assert isinstance(p.goal, Reach)
         self.p, self.goal, self.budget = p, p.goal, budget
         self.machine = Machine(p, db)
@@ -62,7 +64,7 @@ class Walks:
         self._index()
         self.base_failing = sum(group.failing for group in self.base)
         self.base_moves = [i for i, group in enumerate(self.base) if group.moves]
-        self.nodes: dict[Diff, Node] = {}
+        self.nodes: dict[Diff, WalkState] = {}
         self._intruding: dict[Diff, bool] = {}
         self.cores: dict[Any, list[frozenset[Any]]] = {}
 
@@ -81,14 +83,14 @@ class Walks:
             for target in set(self.machine.targets(group)):
                 self.writers.setdefault(target, []).append(i)
 
-    def node(self, diff: Diff) -> Node:
+    def node(self, diff: Diff) -> WalkState:
         """The state ``diff``, worked out on first use."""
         if diff not in self.nodes:
             self.nodes[diff] = self._work_out(diff)
         return self.nodes[diff]
 
-    def _work_out(self, diff: Diff) -> Node:
-        node = Node(diff)
+    def _work_out(self, diff: Diff) -> WalkState:
+        node = WalkState(diff)
         state = self.machine.tables(diff)
         fresh = self._acting(diff, state)
         frozen = self._frozen(diff, fresh)
@@ -109,7 +111,7 @@ class Walks:
             self._add_moves(node, group)
         return node
 
-    def _add_moves(self, node: Node, group: Group) -> None:
+    def _add_moves(self, node: WalkState, group: Group) -> None:
         for move in group.moves:
             self.budget.spend()
             to = self.machine.after(node.diff, move.writes)
@@ -196,7 +198,7 @@ def walk_density(p: Problem, db: Tables, rng: Random, *, steps: int, samples: in
     """The chance of an accepted walk: exact over the graph of states, else sampled."""
     assert isinstance(p.goal, Reach)
     try:
-        walks = Walks(p, db, Budget(steps))
+        walks = Walks(p, db, StepBudget(steps))
         share = walks.chance()
     except OutOfStepsError:
         return _sampled(p, db, rng, samples)
@@ -266,7 +268,7 @@ def count_states(p: Problem, db: Tables, steps: int) -> tuple[int, int, bool]:
     """(low, high, exact) number of accepted (final state, submission) pairs within ``max_calls``."""
     assert isinstance(p.goal, Reach)
     try:
-        walks = Walks(p, db, Budget(steps))
+        walks = Walks(p, db, StepBudget(steps))
         walks.reach(p.goal.max_calls)
     except (OutOfStepsError, ConfigError):
         return 0, 2**63, False
@@ -306,3 +308,14 @@ def _paths(
                 yield plan
     if not found:
         dead[diff, length] = True
+
+
+def wilson(hits: int, n: int, z: float = Z) -> tuple[float, float]:
+    """Score interval for a proportion (Wilson 1927); without hits its upper end is at least 3 / n."""
+    if n == 0:
+        return 0.0, 1.0
+    share = hits / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    low = 0.0 if hits == 0 else max(middle - half, 0.0)
+    return low, min(max(middle + half, 3 / n), 1.0)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 _LINE = re.compile(r"^PARAMS = .*$", re.MULTILINE)
 
 
-class Split(NamedTuple):
+class SplitSource(NamedTuple):
     """A source around its ``PARAMS`` line; the three parts joined are the source."""
 
     before: str
@@ -21,13 +21,13 @@ class Split(NamedTuple):
         return self.before, self.after
 
 
-def split(source: str) -> Split | None:
+def split(source: str) -> SplitSource | None:
     """A source around its ``PARAMS`` line, None if it has none or several."""
     found = list(_LINE.finditer(source))
     if len(found) != 1:
         return None
     start, end = found[0].span()
-    return Split(source[:start], source[start:end], source[end:])
+    return SplitSource(source[:start], source[start:end], source[end:])
 
 
 def same_program(left: str, right: str) -> bool:

@@ -187,7 +187,7 @@ def _compile(source: str, first_line: int = 0) -> CodeType:
     return compile(tree, "solution.py", "exec", dont_inherit=True)
 
 
-class Compiler:
+class SolutionCompiler:
     """Compiles solutions; the same one with another ``PARAMS`` line costs that line only."""
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
     leave nothing behind for the next: it has no module, no attribute and no object that outlives it.
     """
     tools = {name: _proxy(pipe, name, order) for name, order in request["tools"].items()}
-    compiler = Compiler()
+    compiler = SolutionCompiler()
     while True:
         source = pipe.recv()
         _allow_cpu(request["run_cpu_s"])

@@ -27,7 +27,7 @@ def prepare(config: dict[str, Any], files: list[int]) -> None:
     STATE["db"] = _database(files[0])
     with open(files[1], "rb", closefd=False) as handle:
         source = handle.read().decode()
-    STATE["box"] = toolbox.Toolbox(source, config["tools"])
+    STATE["box"] = toolbox.ToolFunctions(source, config["tools"])
 
 
 def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:

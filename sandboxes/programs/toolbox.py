@@ -98,7 +98,7 @@ def explain(error: BaseException, filename: str) -> str:
     return f"{type(error).__name__}: {text}{where}"
 
 
-class Toolbox:
+class ToolFunctions:
     """The functions of one tools.py."""
 
     def __init__(self, source: str, tools: dict[str, bool]) -> None:

@@ -156,7 +156,7 @@ def work(
         os._exit(0)
 
 
-class Zygote:
+class ZygoteLoop:
     """The loop of the parent process."""
 
     def __init__(self, control: socket.socket, role: Any, config: dict[str, Any]) -> None:
@@ -231,7 +231,7 @@ def main() -> None:
     gc.freeze()
     pipe.send([toolbox.VALUE, None])
     try:
-        Zygote(control, role, config).run()
+        ZygoteLoop(control, role, config).run()
     except (EOFError, ConnectionError):
         os._exit(0)
 

@@ -6,12 +6,12 @@
 
 from envgen.sandboxes.workspace.build import build_workspace
 from envgen.sandboxes.workspace.open import OpenWorkspace, Workspace, load
-from envgen.sandboxes.workspace.parts import Halt, Limits
+from envgen.sandboxes.workspace.parts import Halt, WorkspaceLimits
 from envgen.sandboxes.workspace.tree import base_tree, commit_date
 
 __all__ = [
     "Halt",
-    "Limits",
+    "WorkspaceLimits",
     "OpenWorkspace",
     "Workspace",
     "base_tree",

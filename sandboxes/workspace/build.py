@@ -27,7 +27,7 @@ from envgen.sandboxes.workspace import images, layers, parts, store
 from envgen.sandboxes.workspace.attend import attend
 from envgen.sandboxes.workspace.open import Workspace, load
 from envgen.sandboxes.workspace.packages import BY_LANGUAGE, programs
-from envgen.sandboxes.workspace.parts import OWN, Box, Limits
+from envgen.sandboxes.workspace.parts import OWN, Box, WorkspaceLimits
 
 OUT = "/out"
 DOWNLOADS = "/downloads"
@@ -195,8 +195,8 @@ class Builder:
         """Seconds since the build began."""
         return time.monotonic() - self._began
 
-    def _limits(self) -> Limits:
-        return Limits(wall_s=7200.0, pids=2048)
+    def _limits(self) -> WorkspaceLimits:
+        return WorkspaceLimits(wall_s=7200.0, pids=2048)
 
     def access(
         self, certificates: Path | None, mounts: Sequence[Mount], downloads: Path | None

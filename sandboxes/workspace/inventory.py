@@ -19,7 +19,7 @@ from envgen.sandboxes.workspace.open import load
 _PART = ".part"
 
 
-class Item(Record):
+class StoredItem(Record):
     """A layer, a workspace, an image, or the rest of a killed build."""
 
     kind: Label
@@ -32,7 +32,7 @@ class Item(Record):
     path: Path | None = None
 
 
-def inventory(cache_root: Path | None = None) -> list[Item]:
+def inventory(cache_root: Path | None = None) -> list[StoredItem]:
     """Everything there is, layers first."""
     return [
         *_layers(cache_root),
@@ -48,7 +48,7 @@ def clean(
     layers: bool = False,
     dry_run: bool = False,
     cache_root: Path | None = None,
-) -> list[Item]:
+) -> list[StoredItem]:
     """Remove rests of killed builds, images that no layer or workspace names, and what is asked for.
 
     Args:
@@ -79,7 +79,7 @@ def clean(
     return gone
 
 
-def _layers(cache_root: Path | None) -> list[Item]:
+def _layers(cache_root: Path | None) -> list[StoredItem]:
     found = []
     for name in known_layers(cache_root):
         if name == HOST:
@@ -90,14 +90,14 @@ def _layers(cache_root: Path | None) -> list[Item]:
         about = f"{' and '.join(kinds)}, {len(known.packages)} packages"
         used = _used(place / RECORD)
         found.append(
-            Item(
+            StoredItem(
                 kind="layer", name=name, bytes=store.size(place), used=used, about=about, path=place
             )
         )
     return found
 
 
-def _workspaces(cache_root: Path | None) -> list[Item]:
+def _workspaces(cache_root: Path | None) -> list[StoredItem]:
     found = []
     for record in sorted(store.code_folder(cache_root).glob(f"*/{store.RECORD}")):
         if record.parent.name.startswith("."):
@@ -109,7 +109,7 @@ def _workspaces(cache_root: Path | None) -> list[Item]:
             about = str(error)
         place = record.parent
         found.append(
-            Item(
+            StoredItem(
                 kind="workspace",
                 name=place.name,
                 bytes=store.size(place),
@@ -121,21 +121,21 @@ def _workspaces(cache_root: Path | None) -> list[Item]:
     return found
 
 
-def _images(cache_root: Path | None) -> list[Item]:
+def _images(cache_root: Path | None) -> list[StoredItem]:
     return [
-        Item(kind="image", name=image.name, bytes=image.bytes, about=f"{image.kind} layer")
+        StoredItem(kind="image", name=image.name, bytes=image.bytes, about=f"{image.kind} layer")
         for image in images.ours(images.cache_id(cache_root))
     ]
 
 
-def _rests(cache_root: Path | None) -> list[Item]:
+def _rests(cache_root: Path | None) -> list[StoredItem]:
     """Folders of builds that no process is at work on."""
     found = []
     for folder in (store.code_folder(cache_root), layers_folder(cache_root)):
         for part in sorted(folder.glob(f".*{_PART}")):
             place = folder / part.name.removeprefix(".").removesuffix(_PART)
             if not _at_work(place):
-                item = Item(kind="rest", name=part.name, bytes=store.size(part), path=part)
+                item = StoredItem(kind="rest", name=part.name, bytes=store.size(part), path=part)
                 found.append(item)
     return found
 
@@ -171,5 +171,5 @@ def _used(record: Path) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def _seconds(item: Item) -> float:
+def _seconds(item: StoredItem) -> float:
     return datetime.datetime.fromisoformat(item.used).timestamp()

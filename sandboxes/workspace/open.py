@@ -13,7 +13,7 @@ from envgen.sandboxes.base import ExecResult, Mount
 from envgen.sandboxes.untrusted_files import read_owned
 from envgen.sandboxes.workspace import parts, store
 from envgen.sandboxes.workspace.layers import Layer
-from envgen.sandboxes.workspace.parts import TREE, Box, Limits
+from envgen.sandboxes.workspace.parts import TREE, Box, WorkspaceLimits
 
 _GIT = "export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_OPTIONAL_LOCKS=0"
 PRISTINE = f"""set -e
@@ -73,7 +73,7 @@ class Workspace(Record):
         more = [Mount(source=Path(path), target=path) for path in self.shown]
         return (own, parts.tree_mount(self.tree), *more)
 
-    def open(self, limits: Limits | None = None) -> OpenWorkspace:
+    def open(self, limits: WorkspaceLimits | None = None) -> OpenWorkspace:
         """A fresh sandbox with the tree in it. Raises WorkspaceError, SandboxError."""
         return OpenWorkspace(self, limits)
 
@@ -100,7 +100,7 @@ def _pathspecs(path: str) -> tuple[str, str]:
 class OpenWorkspace:
     """A sandbox in which a repository can be changed, built and tested. A context manager."""
 
-    def __init__(self, workspace: Workspace, limits: Limits | None = None) -> None:
+    def __init__(self, workspace: Workspace, limits: WorkspaceLimits | None = None) -> None:
         self.workspace = workspace
         self._box = Box(
             workspace.layer,

@@ -29,7 +29,7 @@ ADDRESS_BYTES = 1 << 40
 _TAIL = 2000
 
 
-class Limits(Record):
+class WorkspaceLimits(Record):
     """What a workspace's sandbox may use. None: what its recipe says."""
 
     memory_bytes: Count | None = None
@@ -131,14 +131,14 @@ class Box:
         backend: str,
         recipe: Recipe,
         *,
-        limits: Limits | None = None,
+        limits: WorkspaceLimits | None = None,
         mounts: Sequence[Mount] = (),
         network: Literal["none", "internet"] = "none",
         reach: Sequence[str] = (),
         image: str | None = None,
         user: int | None = None,
     ) -> None:
-        limits = limits or Limits()
+        limits = limits or WorkspaceLimits()
         self._folder: PrivateFolder | None = None
         self.variables = environment(recipe)
         user = user if user is not None else default_user(backend)

@@ -20,7 +20,7 @@ from envgen.rollout import export
 from envgen.rollout.run import RolloutConfig, rollout
 
 DOCS = Path(__file__).parents[2] / "docs" / "trajectories.md"
-EXPORTED = (export.Episode, export.ChatMessage, export.ChatCall, export.CalledFunction)
+EXPORTED = (export.ExportedEpisode, export.ChatMessage, export.ChatCall, export.CalledFunction)
 STORED = (
     types.Trajectory, types.Message, types.ToolCall, types.Turn, types.FileRef, types.Usage,
     types.Score, types.ContextEvent, types.TrajectoryError,
@@ -89,7 +89,7 @@ def test_messages_hold_every_episode_and_mark_errors(
     }  # fmt: skip
     assert all(None not in message.values() for message in found[0]["messages"])
     for one in found:
-        export.Episode.model_validate_json(json.dumps(one))
+        export.ExportedEpisode.model_validate_json(json.dumps(one))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_parquet_has_the_fields_as_nested_columns(cli: Cli, played: Played) -> N
     )
     assert said.code == 0, said
     table = pq.read_table("e.parquet")
-    assert table.schema.names == list(export.Episode.model_fields)
+    assert table.schema.names == list(export.ExportedEpisode.model_fields)
     message = table.schema.field("messages").type.value_type
     assert [field.name for field in message] == list(export.ChatMessage.model_fields)
     call = message.field("tool_calls").type.value_type

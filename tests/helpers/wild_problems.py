@@ -38,6 +38,7 @@ from envgen.core.ir import (
     Problem,
     Query,
     Range,
+    Reachable,
     Relation,
     Satisfy,
     Slot,
@@ -69,6 +70,7 @@ SPOTS = Relation(
         Column(name="stars", type="int"),
         Column(name="open", type="bool"),
         Column(name="since", type="date"),
+        Column(name="next", type="entity:spots", nullable=True),
     ),
 )
 INTS = {"cities": ("size",), "spots": ("price", "stars")}
@@ -82,6 +84,7 @@ def _date(rng: Random) -> str:
 
 def random_tables(rng: Random) -> dict[str, Any]:
     cities = [f"c{i}" for i in range(rng.randint(1, 3))]
+    num_spots = rng.randint(3, 6)
     return {
         "cities": {
             c: {
@@ -99,8 +102,9 @@ def random_tables(rng: Random) -> dict[str, Any]:
                 "stars": rng.randint(1, 4),
                 "open": rng.random() < 0.6,
                 "since": _date(rng),
+                "next": rng.choice((None, "s0", "s1", "s2")),
             }
-            for i in range(rng.randint(2, 6))
+            for i in range(num_spots)
         },
     }
 
@@ -127,6 +131,14 @@ class _Grammar:
             SlotRef(slot=s.name) for s in self.of_kind("entity") if self.relation_of(s) == relation
         ]
         found += [Var(name=v) for v, r in self.bound.items() if r == relation]
+        found += [
+            SlotRef(slot=s.name, index=Const(value=self.rng.randint(0, 2)))
+            for s in self.of_kind("sequence")
+            if self.relation_of(s) == relation
+        ]
+        if relation == "spots" and self.of_kind("map"):
+            key = Const(value=f"c{self.rng.randint(0, 3)}")
+            found += [SlotRef(slot=s.name, index=key) for s in self.of_kind("map")]
         if relation == "cities":
             spots = [s for s in self.of_kind("entity") if self.relation_of(s) == "spots"]
             found += [
@@ -148,16 +160,25 @@ class _Grammar:
     def over(self) -> tuple[str, Any, str]:
         """(variable, what it runs over, its type)."""
         var = self.fresh()
-        sets = self.of_kind("set")
+        lists = [s for kind in ("set", "sequence", "map") for s in self.of_kind(kind)]
         draw = self.rng.random()
-        if sets and draw < 0.4:
-            slot = self.rng.choice(sets)
-            return var, SlotRef(slot=slot.name), self.relation_of(slot)
+        if lists and draw < 0.4:
+            slot = self.rng.choice(lists)
+            kind = "cities" if slot.kind == "map" else self.relation_of(slot)
+            return var, SlotRef(slot=slot.name), kind
         if draw < 0.55:
             low = Const(value=self.rng.randint(0, 2))
             return var, Range(low=low, high=Const(value=self.rng.randint(0, 4))), "int"
+        if draw < 0.65:
+            return var, self.reachable(), "spots"
         relation = self.rng.choice(("cities", "spots"))
         return var, self.query(relation, var), relation
+
+    def reachable(self) -> Reachable:
+        """The spots after or before one."""
+        source, target = self.rng.sample(("id", "next"), 2)
+        start = self.entity("spots")
+        return Reachable(start=start, relation="spots", source=source, target=target)
 
     def query(self, relation: str, var: str, depth: int = 1) -> Query:
         order: tuple[Order, ...] = ()
@@ -284,6 +305,8 @@ class _Grammar:
         relation = rng.choice(("cities", "spots"))
         left = self.entity(relation)
         sets = [s for s in self.of_kind("set") if self.relation_of(s) == relation]
+        if relation == "spots" and rng.random() < 0.2:
+            return Cmp(fn="in", left=left, right=self.reachable())
         if sets and rng.random() < 0.5:
             return Cmp(fn="in", left=left, right=SlotRef(slot=rng.choice(sets).name))
         if rng.random() < 0.5:
@@ -296,7 +319,9 @@ class _Grammar:
 def _slots(rng: Random) -> list[Slot]:
     slots = []
     for i in range(rng.randint(1, 4)):
-        kind = rng.choice(("city", "spot", "spot", "number", "choice", "time", "set"))
+        kind = rng.choice(
+            ("city", "spot", "spot", "number", "choice", "time", "set", "list", "map")
+        )
         name = f"{kind}_{i}"
         if kind == "city":
             slots.append(Slot(name=name, kind="entity", domain=Query(var="r", relation="cities")))
@@ -311,7 +336,15 @@ def _slots(rng: Random) -> list[Slot]:
             length = rng.randint(1, 3)
             grid = Intervals(low=0, high=rng.randint(length, 7), step=1, length=length)
             slots.append(Slot(name=name, kind="interval", domain=grid))
-        elif sum(slot.kind == "set" for slot in slots) == 0:
+        elif any(slot.kind in ("set", "sequence", "map") for slot in slots):
+            continue
+        elif kind == "list":
+            places = Query(var="r", relation=rng.choice(("cities", "spots")))
+            slots.append(Slot(name=name, kind="sequence", domain=places, length=2))
+        elif kind == "map":
+            keys, places = Query(var="k", relation="cities"), Query(var="r", relation="spots")
+            slots.append(Slot(name=name, kind="map", domain=places, key_domain=keys))
+        else:
             places = Query(var="r", relation=rng.choice(("cities", "spots")))
             slots.append(Slot(name=name, kind="set", domain=places, length=rng.randint(1, 2)))
     return slots or [Slot(name="n", kind="value", domain=IntRange(low=0, high=5))]

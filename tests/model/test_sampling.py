@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from envgen.core.errors import ConfigError, PolicyError
-from envgen.model.sampling import Sampler, SamplingParams, Uniforms
+from envgen.model.sampling import BatchSampler, SamplingParams, Uniforms
 
 EVEN = 12
 """Entries of the small vocabularies here."""
@@ -77,7 +77,7 @@ def test_draws_follow_the_distribution(params: SamplingParams) -> None:
     expected = reference(logits, params)
     count = 20_000
     uniforms = Uniforms(11)
-    sampler = Sampler([params] * count, EVEN)
+    sampler = BatchSampler([params] * count, EVEN)
     drawn = sampler.draw(
         torch.tensor(logits).float().expand(count, -1), [uniforms.at(i) for i in range(count)]
     )
@@ -114,7 +114,7 @@ def test_kept_sets_are_exact_with_ties_in_mixed_batches(
         for t, p, k, m in chosen
     ]
     logits = torch.tensor(levels).float().expand(len(params), -1)
-    drawn = Sampler(params, len(levels)).draw(logits, [Uniforms(seed).at(0)] * len(params))
+    drawn = BatchSampler(params, len(levels)).draw(logits, [Uniforms(seed).at(0)] * len(params))
     rows = rows_of(drawn, len(levels))
     for row, setting in enumerate(params):
         expected = reference(np.array(levels, float), setting)
@@ -132,9 +132,11 @@ def test_ties_at_the_border_are_cut_by_id() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0, 2.0, 2.0, 2.0]])
     cases = {SamplingParams(top_k=3): [1, 2, 3], SamplingParams(max_kept=4): [1, 2, 3, 4]}
     for params, kept in cases.items():
-        assert rows_of(Sampler([params], 6).draw(logits, [0.5]), 6) == [kept]
+        assert rows_of(BatchSampler([params], 6).draw(logits, [0.5]), 6) == [kept]
     even = torch.zeros(1, 8)
-    assert rows_of(Sampler([SamplingParams(top_p=0.5)], 8).draw(even, [0.0]), 8) == [[0, 1, 2, 3]]
+    assert rows_of(BatchSampler([SamplingParams(top_p=0.5)], 8).draw(even, [0.0]), 8) == [
+        [0, 1, 2, 3]
+    ]
 
 
 @pytest.mark.parametrize("size", [65, 1000, 5000])
@@ -142,7 +144,7 @@ def test_a_wide_nucleus_is_found(size: int) -> None:
     """More entries than the first candidates: the search widens, and stays exact."""
     logits = np.random.default_rng(size).normal(0, 0.3, size)
     params = SamplingParams(top_p=0.97)
-    drawn = Sampler([params, SamplingParams()], size).draw(
+    drawn = BatchSampler([params, SamplingParams()], size).draw(
         torch.tensor(logits).float().expand(2, -1), [0.3, 0.3]
     )
     expected = reference(logits.astype(np.float32).astype(float), params)
@@ -157,7 +159,7 @@ def test_full_logprobs_are_those_before_truncation() -> None:
         SamplingParams(temperature=2.0, top_p=0.5),
         SamplingParams(temperature=0.0),
     ]
-    drawn = Sampler(params, 50).draw(logits, [0.1, 0.5, 0.9])
+    drawn = BatchSampler(params, 50).draw(logits, [0.1, 0.5, 0.9])
     scaled = logits / torch.tensor([[0.5], [2.0], [1.0]])
     wanted = scaled.log_softmax(-1).gather(1, drawn.ids_B[:, None]).squeeze(1)
     np.testing.assert_allclose(drawn.full_logprobs_B, wanted.numpy(), atol=1e-6)
@@ -166,7 +168,9 @@ def test_full_logprobs_are_those_before_truncation() -> None:
 
 
 def test_without_truncation_nothing_is_recorded_and_both_logprobs_agree() -> None:
-    drawn = Sampler([SamplingParams(temperature=0.7)] * 2, 9).draw(torch.randn(2, 9), [0.2, 0.8])
+    drawn = BatchSampler([SamplingParams(temperature=0.7)] * 2, 9).draw(
+        torch.randn(2, 9), [0.2, 0.8]
+    )
     assert drawn.kept is None
     assert drawn.logprobs_B.tolist() == drawn.full_logprobs_B.tolist()
 
@@ -175,14 +179,17 @@ def test_impossible_entries_are_never_drawn() -> None:
     logits = torch.full((200, 6), float("-inf"))
     logits[:, [1, 4]] = 0.0
     uniforms = [0.0, *np.linspace(0, 1 - 2**-53, 199).tolist()]
-    assert set(Sampler([SamplingParams()] * 200, 6).draw(logits, uniforms).ids_B.tolist()) == {1, 4}
+    assert set(BatchSampler([SamplingParams()] * 200, 6).draw(logits, uniforms).ids_B.tolist()) == {
+        1,
+        4,
+    }
 
 
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 @pytest.mark.parametrize("params", [SamplingParams(), SamplingParams(top_k=2)])
 def test_logits_without_a_distribution_are_refused(broken: float, params: SamplingParams) -> None:
     with pytest.raises(PolicyError, match="without a distribution"):
-        Sampler([params], 4).draw(torch.tensor([[0.0, broken, 1.0, 2.0]]), [0.5])
+        BatchSampler([params], 4).draw(torch.tensor([[0.0, broken, 1.0, 2.0]]), [0.5])
 
 
 def test_random_numbers_depend_on_seed_and_index_alone() -> None:

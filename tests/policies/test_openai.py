@@ -21,8 +21,9 @@ from envgen.policies.base import (
     DeadlineExceededError,
     PolicyReply,
 )
-from envgen.policies.openai import OpenAIConfig, OpenAIPolicy
+from envgen.policies.openai import OpenAIPolicy
 from envgen.policies.registry import PolicyConfig
+from envgen.policies.wire import OpenAIConfig
 
 ASK = (Message(role="user", content="hi"),)
 

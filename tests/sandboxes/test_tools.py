@@ -278,7 +278,7 @@ def test_untrusted_tools_need_isolation(backend: str, database: Path) -> None:
 
 
 def test_auto_without_isolation(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envgen.sandboxes.bubblewrap.unavailable", lambda: "it is gone")
+    monkeypatch.setattr("envgen.sandboxes.bwrap.unavailable", lambda: "it is gone")
     with pytest.raises(SandboxUnavailableError, match="it is gone"):
         tool_host(SOURCE, TOOLS, database)
     host = tool_host(SOURCE, TOOLS, database, trusted=True)

@@ -219,7 +219,7 @@ def test_closing_removes_the_scratch_folder(database: Path) -> None:
 
 
 def test_untrusted_verifiers_need_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envgen.sandboxes.bubblewrap.unavailable", lambda: "it is gone")
+    monkeypatch.setattr("envgen.sandboxes.bwrap.unavailable", lambda: "it is gone")
     with pytest.raises(SandboxUnavailableError):
         verifier_host()
     with pytest.raises(SandboxUnavailableError):

@@ -58,7 +58,7 @@ class _Case(CaseElement):
     status = Attr()
 
 
-class _Place(NamedTuple):
+class _Visit(NamedTuple):
     """An element that is still to be visited; the file and the suites that its ancestors named."""
 
     element: Element
@@ -66,7 +66,7 @@ class _Place(NamedTuple):
     suites: str = ""
 
 
-class _Names(NamedTuple):
+class _CaseNames(NamedTuple):
     """The names of a case."""
 
     file: str
@@ -76,7 +76,7 @@ class _Names(NamedTuple):
 
 def raw_cases(root: Element) -> Iterator[RawCase]:
     """All test cases below an element, in document order, however deep and beside what."""
-    stack = [_Place(root)]
+    stack = [_Visit(root)]
     while stack:
         place = stack.pop()
         element = place.element
@@ -89,7 +89,7 @@ def raw_cases(root: Element) -> Iterator[RawCase]:
             suites = " > ".join(filter(None, (place.suites, name)))
             if len(suites) > MAX_SUITES:  # each level copies the names of those above
                 raise ReportError(f"suites have more than {MAX_SUITES} letters of names")
-            stack.extend(_Place(child, file, suites) for child in reversed(element))
+            stack.extend(_Visit(child, file, suites) for child in reversed(element))
     if root.find(GO_PROPERTY) is not None and (errors := root.get("errors", "0")) != "0":
         message = f"{errors} packages could not be built; the report has no word of them"
         yield RawCase("", "", UNBUILT, Status.ERROR, 0.0, message)
@@ -104,7 +104,7 @@ def _file_of(element: Element) -> str:
     return next((value for key in FILE_ATTRIBUTES if (value := element.get(key))), "")
 
 
-def _raw_case(place: _Place) -> RawCase:
+def _raw_case(place: _Visit) -> RawCase:
     element = place.element
     for child in element.iter():
         if "}" in child.tag:
@@ -120,14 +120,14 @@ def _raw_case(place: _Place) -> RawCase:
     )
 
 
-def _names(case: _Case, file: str, suites: str) -> _Names:
+def _names(case: _Case, file: str, suites: str) -> _CaseNames:
     """A case's file, class and name, where runners put others into these attributes."""
     classname, name = case.classname or "", case.name or ""
     if classname == NODE_CLASSNAME and suites:
-        return _Names(file, suites, name)
+        return _CaseNames(file, suites, name)
     if not classname and (holder := HOLDER.match(name)):
-        return _Names("", holder[2], holder[1])
-    return _Names(file, classname, name)
+        return _CaseNames("", holder[2], holder[1])
+    return _CaseNames(file, classname, name)
 
 
 def _status(element: Element, results: list[Result]) -> Status:

@@ -23,14 +23,14 @@ TEXT_ENCODINGS = frozenset({"utf-8", "ascii", "iso8859-1", "cp1252", "utf-16", "
 """Python's names of the encodings that a declaration may ask for; anything else is read as UTF-8."""
 
 
-class Decoded(NamedTuple):
+class DecodedText(NamedTuple):
     """Text, and whether anything in it was invalid."""
 
     text: str
     repaired: bool
 
 
-def decode(content: bytes) -> Decoded:
+def decode(content: bytes) -> DecodedText:
     """The text of a report; bytes that its encoding does not know become U+FFFD.
 
     The byte order mark tells the encoding, else the XML declaration, else it is UTF-8.
@@ -60,21 +60,21 @@ def without_doctype(text: str) -> str:
     return text[:start] + text[found.end() :] if found else text[:start]
 
 
-def without_controls(text: str) -> Decoded:
+def without_controls(text: str) -> DecodedText:
     """The text less the characters that XML 1.0 forbids, raw or as references.
 
     Of a terminal's colours the whole sequence goes.
     """
     cleaned = CONTROLS.sub("", COLOURS.sub("", text))
     cleaned = REFERENCE.sub(_legal_reference, cleaned)
-    return Decoded(cleaned, cleaned != text)
+    return DecodedText(cleaned, cleaned != text)
 
 
-def _decoded(content: bytes, encoding: str) -> Decoded:
+def _decoded(content: bytes, encoding: str) -> DecodedText:
     try:
-        return Decoded(content.decode(encoding), False)
+        return DecodedText(content.decode(encoding), False)
     except UnicodeDecodeError:
-        return Decoded(content.decode(encoding, errors="replace"), True)
+        return DecodedText(content.decode(encoding, errors="replace"), True)
 
 
 def _legal_reference(match: re.Match[str]) -> str:

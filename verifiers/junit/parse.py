@@ -13,14 +13,14 @@ from envgen.verifiers.junit.recover import recover
 MAX_TAGS = 2_000_000
 
 
-class Parsed(NamedTuple):
+class ParsedReport(NamedTuple):
     """The root of a report, and whether the XML had to be mended."""
 
     root: Element
     repaired: bool
 
 
-def parse_xml(content: bytes, name: str) -> Parsed:
+def parse_xml(content: bytes, name: str) -> ParsedReport:
     """The tree of a report.
 
     Forbidden characters are dropped, and what is still no XML goes through a parser that knows
@@ -39,11 +39,11 @@ def parse_xml(content: bytes, name: str) -> Parsed:
     if (tags := text.count("<")) > MAX_TAGS:  # before each takes memory of its own
         raise ReportError(f"{name!r} has {tags} tags; at most {MAX_TAGS} are read")
     try:
-        return Parsed(ElementTree.fromstring(text), repaired)
+        return ParsedReport(ElementTree.fromstring(text), repaired)
     except (ElementTree.ParseError, ValueError):
         pass
     text, _ = without_controls(text)
     try:
-        return Parsed(ElementTree.fromstring(text), True)
+        return ParsedReport(ElementTree.fromstring(text), True)
     except (ElementTree.ParseError, ValueError) as error:
-        return Parsed(recover(text, name, str(error)), True)
+        return ParsedReport(recover(text, name, str(error)), True)

@@ -30,7 +30,7 @@ _NAMED = re.compile(
 """A variable or field that says what is expected."""
 
 
-class Rules(NamedTuple):
+class LanguageRules(NamedTuple):
     """What differs from language to language."""
 
     head: re.Pattern[str]
@@ -58,7 +58,7 @@ class Rules(NamedTuple):
     """A file in which it is found gives an assertion's message before its other arguments."""
 
 
-_SCRIPT = Rules(
+_SCRIPT = LanguageRules(
     head=re.compile(
         r"^[ \t]*(?:it|test|specify)(?=\(\s*([\"'`])(?P<name>(?:(?!\1|\$\{)[^\\\n]){2,150})\1\s*,)",
         re.M,
@@ -81,7 +81,7 @@ _SCRIPT = Rules(
 RULES = {
     "javascript": _SCRIPT,
     "typescript": _SCRIPT,
-    "go": Rules(
+    "go": LanguageRules(
         head=re.compile(r"^func (?P<name>Test\w+)\(\w+ \*testing\.T\) (?=\{)", re.M),
         calls=re.compile(
             r"(?:(?P<second>\b(?:assert|require)\.(?:\w*Equal\w*|Same|JSONEq))"
@@ -95,7 +95,7 @@ RULES = {
         typed=True,
         subtests=True,
     ),
-    "java": Rules(
+    "java": LanguageRules(
         head=re.compile(
             r"^(?:[ \t]*@[^\n]*\n)*[ \t]*(?:@\w+(?:\([^()\n]*\))?[ \t]+)*(?:public |protected )?"
             r"void\s+(?P<name>\w+)\(\)[^{};]*(?=\{)",
@@ -113,7 +113,7 @@ RULES = {
         test="test{0}{1}",
         messages=re.compile(r"^import (?:static )?(?:org\.junit\.(?:Assert|Test)|junit\.framework)\b", re.M),
     ),
-    "php": Rules(
+    "php": LanguageRules(
         head=re.compile(
             r"^(?:[ \t]*#\[[^\n]*\n)*[ \t]*(?:final )?public function (?P<name>\w+)\(\)[^{};]*(?=\{)",
             re.M,
@@ -155,7 +155,7 @@ class Braces:
             end = scanned.closing(head.end())
             if end is None or names.count(head["name"]) > 1:
                 continue
-            block = _Block(scanned, rules, head.end(), end)
+            block = _TestBody(scanned, rules, head.end(), end)
             sites = sorted(block.sites(), key=lambda site: site.at)
             end += 2 if text.startswith(";", end + 1) else 1
             rows = block.rows(sites) if rules.subtests else {}
@@ -217,10 +217,10 @@ class Braces:
         return made
 
 
-class _Block:
+class _TestBody:
     """One test's body."""
 
-    def __init__(self, scanned: Scanned, rules: Rules, start: int, end: int) -> None:
+    def __init__(self, scanned: Scanned, rules: LanguageRules, start: int, end: int) -> None:
         self.scanned, self.rules, self.start, self.end = scanned, rules, start, end
 
     def sites(self) -> Iterator[Site]:
@@ -335,7 +335,7 @@ def told(text: str) -> str:
     return text.encode("latin-1").decode()
 
 
-def _value(text: str, rules: Rules) -> Value:
+def _value(text: str, rules: LanguageRules) -> Value:
     """The value of a literal. Raises ValueError if it is not known."""
     if text in ("true", "false"):
         return text == "true"

@@ -11,7 +11,7 @@ from functools import partial
 from envgen.core.code_types import CodeTests, Status, VerdictKind
 from envgen.core.errors import VerifierError
 from envgen.core.types import Score
-from envgen.sandboxes.workspace import Halt, Limits, Workspace
+from envgen.sandboxes.workspace import Halt, Workspace, WorkspaceLimits
 from envgen.verifiers.code_run import Exam, TestRun, read_tests, run_tests
 from envgen.verifiers.lookalikes.paper import LANGUAGES, Copy, Paper, runs_of, sitting
 
@@ -39,7 +39,7 @@ class Examiner:
         workspace: Workspace,
         tests: CodeTests,
         exam: Exam,
-        limits: Limits | None = None,
+        limits: WorkspaceLimits | None = None,
         draw: random.Random | None = None,
     ) -> None:
         self.workspace, self.tests, self.exam, self.limits = workspace, tests, exam, limits

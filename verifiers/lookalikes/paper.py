@@ -26,7 +26,7 @@ from envgen.core.code_types import (
 from envgen.verifiers.lookalikes import options
 from envgen.verifiers.lookalikes.braces import Braces
 from envgen.verifiers.lookalikes.options import Literal, Value
-from envgen.verifiers.lookalikes.programs import Programs, Turn, choices, in_round, replaced
+from envgen.verifiers.lookalikes.programs import Programs, SiteTurn, choices, in_round, replaced
 from envgen.verifiers.lookalikes.python import Python
 
 RUNS = 2
@@ -244,7 +244,7 @@ def compiled(
 ) -> Paper:
     """Files with all options of the sites asked for (so many of each at most), chosen in rounds."""
     turns = [
-        Turn(one, site, variants(one, site, language, sources[one.file], most, draw))
+        SiteTurn(one, site, variants(one, site, language, sources[one.file], most, draw))
         for one, site, most in asked
     ]
     made = choices(turns, sources, draw, apart=apart)

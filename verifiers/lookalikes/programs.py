@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from envgen.core.code_types import Leaf, Question, Site, TestId, VerdictKind
-from envgen.verifiers.lookalikes.braces import Braces, Rules, told
+from envgen.verifiers.lookalikes.braces import Braces, LanguageRules, told
 from envgen.verifiers.lookalikes.options import Literal, Value, capacity
 from envgen.verifiers.lookalikes.scanning import CODE, Scanned
 
@@ -114,7 +114,9 @@ class Programs(Braces):
         return super().spell(value, text) + _ending(text)
 
 
-RULES = Rules(head=_HEAD, calls=_CALLS, quotes="\"'", texts='"', test="{0}_{1}", compared=True)
+RULES = LanguageRules(
+    head=_HEAD, calls=_CALLS, quotes="\"'", texts='"', test="{0}_{1}", compared=True
+)
 
 
 def _ending(text: str) -> str:
@@ -233,7 +235,7 @@ def _expected(
     return found[-1:]
 
 
-class Turn(NamedTuple):
+class SiteTurn(NamedTuple):
     """A site of a question with its options, the true one first: a text for each leaf."""
 
     question: Question
@@ -252,7 +254,7 @@ class Choices(NamedTuple):
 
 
 def choices(
-    turns: Sequence[Turn], sources: Mapping[str, bytes], draw: random.Random, *, apart: bool
+    turns: Sequence[SiteTurn], sources: Mapping[str, bytes], draw: random.Random, *, apart: bool
 ) -> Choices:
     """Compile every option of every turn into its file, in random order.
 

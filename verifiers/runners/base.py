@@ -98,7 +98,7 @@ def digests(entries: Iterable[tuple[TestId, object]]) -> dict[TestId, str]:
     }
 
 
-class Words(NamedTuple):
+class NonceWords(NamedTuple):
     """What a nonce stands for: random names, and seeds whose arithmetic ends odd or even."""
 
     file: str
@@ -109,10 +109,10 @@ class Words(NamedTuple):
     even_seed: int
 
 
-def words(nonce: str) -> Words:
+def words(nonce: str) -> NonceWords:
     """Names and seeds of a nonce; nobody can tell from a name which test must fail."""
     letters = [_letters(nonce, part) for part in ("file", "first", "second")]
-    return Words(letters[0], letters[1], letters[2], _seed(nonce, 1), _seed(nonce, 0))
+    return NonceWords(letters[0], letters[1], letters[2], _seed(nonce, 1), _seed(nonce, 0))
 
 
 def minstd(seed: int) -> int:

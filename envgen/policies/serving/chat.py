@@ -14,7 +14,7 @@ from envgen.policies.serving.captured import captured, require_whole
 from envgen.policies.serving.deltas import Delta, ReplyReader
 from envgen.policies.serving.errors import ApiError
 from envgen.policies.serving.fields import ChatBody
-from envgen.policies.serving.generation import Generation, Sample, Step
+from envgen.policies.serving.generation import Generation, Sample, SampledToken
 from envgen.policies.serving.messages import read_messages, read_tools, wire_call
 from envgen.policies.serving.service import Service
 
@@ -97,7 +97,7 @@ class Chat:
             **captured(sample, body),
         }
 
-    def _step_chunks(self, step: Step) -> list[dict[str, Any]]:
+    def _step_chunks(self, step: SampledToken) -> list[dict[str, Any]]:
         """The chunks of one token: what it adds; where tokens are asked for, one chunk at least."""
         sample, token, body = step.sample, step.token, self.body
         parts = [part for delta in step.deltas for part in _wire(delta)]

@@ -11,7 +11,13 @@ from envgen.policies.serving import replies
 from envgen.policies.serving.captured import captured, require_whole
 from envgen.policies.serving.errors import ApiError, too_long
 from envgen.policies.serving.fields import CompletionBody, GenerateBody
-from envgen.policies.serving.generation import Generation, IdReader, Sample, Step, TextReader
+from envgen.policies.serving.generation import (
+    Generation,
+    IdReader,
+    Sample,
+    SampledToken,
+    TextReader,
+)
 from envgen.policies.serving.service import Service
 
 MAX_PROMPTS = 128
@@ -96,7 +102,7 @@ class Text:
             found["prompt_token_ids"] = sample.prompt
         return found
 
-    def _step_choice(self, step: Step) -> dict[str, Any] | None:
+    def _step_choice(self, step: SampledToken) -> dict[str, Any] | None:
         """What one token adds; nothing while a character is not whole and no token is asked for."""
         sample, token, body = step.sample, step.token, self.body
         text = "".join(delta.content for delta in step.deltas)

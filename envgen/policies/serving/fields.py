@@ -92,7 +92,7 @@ class Captured(BaseModel):
     return_sampling_mask: bool = False
 
 
-class Choices(Draw):
+class ChoiceFields(Draw):
     """What chat and text completions share beyond ``Draw``."""
 
     n: Annotated[Whole, Field(ge=1, le=MAX_CHOICES)] | None = None
@@ -110,7 +110,7 @@ class Choices(Draw):
         return given
 
     @model_validator(mode="after")
-    def _options_need_a_stream(self) -> Choices:
+    def _options_need_a_stream(self) -> ChoiceFields:
         if self.stream_options is not None and not self.stream:
             raise ValueError("'stream_options' is for stream=true only")
         return self
@@ -126,7 +126,7 @@ class Choices(Draw):
         return self.stream_options is not None and self.stream_options.include_usage
 
 
-class ChatBody(Body, Captured, Choices):
+class ChatBody(Body, Captured, ChoiceFields):
     """``POST /v1/chat/completions``."""
 
     messages: Annotated[list[dict[Label, Any]], Field(min_length=1)]
@@ -164,7 +164,7 @@ class ChatBody(Body, Captured, Choices):
         return self.max_completion_tokens or self.max_tokens
 
 
-class CompletionBody(Body, Captured, Choices):
+class CompletionBody(Body, Captured, ChoiceFields):
     """``POST /v1/completions``; the prompt is a text or token ids, or a list of either."""
 
     prompt: Text | list[Text] | list[Whole] | list[list[Whole]]

@@ -27,7 +27,7 @@ class Token(NamedTuple):
     """Of the weights."""
 
 
-class Reader(Protocol):
+class PieceReader(Protocol):
     """Makes pieces of a reply of its ids."""
 
     @property
@@ -110,7 +110,7 @@ class Sample:
 
     index: int
     prompt: Sequence[int]
-    reader: Reader
+    reader: PieceReader
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish: str | None = None
@@ -121,7 +121,7 @@ class Sample:
     """Of the weights that write it; empty before its first token."""
 
 
-class Step(NamedTuple):
+class SampledToken(NamedTuple):
     """What came of one sample: a token (none at the end), and what it adds to the reply."""
 
     sample: Sample
@@ -177,7 +177,7 @@ class Generation:
             if not ticket.done:
                 ticket.cancel()
 
-    async def steps(self) -> AsyncIterator[Step]:
+    async def steps(self) -> AsyncIterator[SampledToken]:
         """All tokens of all samples, each sample's in order.
 
         Raises:
@@ -194,7 +194,7 @@ class Generation:
                 step = self._end(sample, self._tickets[index].result(0))
             else:
                 sample.version = token.version
-                step = Step(sample, token, self._take(sample, token.id, token.logprob), 1)
+                step = SampledToken(sample, token, self._take(sample, token.id, token.logprob), 1)
                 if sample.reader.stopped:
                     self._tickets[index].cancel()
                     sample.finish = "stop"
@@ -206,7 +206,7 @@ class Generation:
         sample.logprobs.append(logprob)
         return sample.reader.feed(token)
 
-    def _end(self, sample: Sample, done: Completion) -> Step:
+    def _end(self, sample: Sample, done: Completion) -> SampledToken:
         before = len(sample.ids)
         found: list[Delta] = []
         if not self._each_token:
@@ -215,7 +215,7 @@ class Generation:
         found += sample.reader.finish()
         sample.completion, sample.finish = done, done.finish_reason
         sample.version = done.policy_version
-        return Step(sample, None, found, len(sample.ids) - before)
+        return SampledToken(sample, None, found, len(sample.ids) - before)
 
     def _submit(self, engine: Engine, request: Request, index: int) -> Ticket:
         def tell(token: Token | None) -> None:

@@ -21,7 +21,7 @@ from envgen.policies.encoding import Encoding, EncodingConfig, EncodingError, ma
 from envgen.policies.local_model import LocalModel, LocalModelConfig
 from envgen.policies.serving.errors import ApiError, too_long
 from envgen.policies.serving.fields import Draw
-from envgen.policies.serving.generation import Generation, Reader, Sample
+from envgen.policies.serving.generation import Generation, PieceReader, Sample
 
 RATE_WINDOW_S = 10.0
 RETRY_AFTER_S = 2
@@ -196,7 +196,7 @@ class Service:
         prompts: Sequence[list[int]],
         draw: Draw,
         limit: int | None,
-        reader: Callable[[], Reader],
+        reader: Callable[[], PieceReader],
         *,
         each: int = 1,
         routing: bool = False,

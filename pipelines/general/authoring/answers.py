@@ -18,8 +18,8 @@ from envgen.pipelines.general.evaluator import Closure, Frame
 from envgen.pipelines.general.model import Model, build_model
 from envgen.pipelines.general.near_misses import Finder, pieces
 from envgen.pipelines.general.rewrite import conjuncts, params_of, truth
-from envgen.pipelines.general.search import Budget, OutOfStepsError, Search
-from envgen.pipelines.general.solve import solutions
+from envgen.pipelines.general.search import OutOfStepsError, Search, StepBudget
+from envgen.pipelines.general.guided import solutions
 
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""
@@ -76,7 +76,7 @@ class _Answers:
         bound = self.problem.model_copy(update={"params": dict(params), "clauses": tuple(clauses)})
         model = build_model(bound, self.tables, compiler=self.task.compiler)
         steps = _STEPS if self.listed else _MORE_STEPS
-        source = solutions(model, self.task.rng, Budget(steps), searches_first=self.listed)
+        source = solutions(model, self.task.rng, StepBudget(steps), searches_first=self.listed)
         return ((model, values) for values in islice(source, count))
 
     def _bounded(self, name: str, params: Params) -> bool:
@@ -156,7 +156,7 @@ class _Answers:
                 problem, self.tables, without=rule, refused=(part,), compiler=self.task.compiler
             )
             try:
-                if next(Search(model).run(self.task.rng, Budget(_STEPS)), None) is not None:
+                if next(Search(model).run(self.task.rng, StepBudget(_STEPS)), None) is not None:
                     return True
             except OutOfStepsError:
                 continue

@@ -9,8 +9,7 @@ from pydantic import JsonValue
 
 from envgen.core.ir import Choice, Equals, Reach
 from envgen.core.types import Density, GateResult
-from envgen.pipelines.general.count import count
-from envgen.pipelines.general.density import density
+from envgen.pipelines.general.density import count, density
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
 from envgen.pipelines.general.layout import match_layout
 from envgen.pipelines.general.lexicon import lexicon

@@ -17,7 +17,7 @@ from envgen.core.types import GateResult, PublicTask, ToolSpec
 from envgen.pipelines.general.gates.generality import trial_children
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.layout import fill_layout
-from envgen.policies.answers import Leaf
+from envgen.policies.answers import AnswerLeaf
 from envgen.policies.programs import Call
 from envgen.policies.programs import Program as Generator
 from envgen.policies.random_valid import chosen_answer
@@ -129,7 +129,7 @@ class _End:
         self._backwards = backwards
         self._taken: set[tuple[str | None, str]] = set()
 
-    def __call__(self, leaf: Leaf, domain: Sequence[JsonValue]) -> JsonValue:
+    def __call__(self, leaf: AnswerLeaf, domain: Sequence[JsonValue]) -> JsonValue:
         values = list(reversed(domain)) if self._backwards else list(domain)
         fresh = [v for v in values if (leaf.source, dumps(v)) not in self._taken] or values
         chosen = fresh[: max(1, leaf.schema.get("minItems", 1)) if leaf.is_set else 1]

@@ -22,7 +22,7 @@ BASES = 3
 """Answers for which each comparison is turned, at most."""
 
 
-class Turn(NamedTuple):
+class TurnedCell(NamedTuple):
     """One cell to be set, and the answer for which that matters."""
 
     answer: JsonValue
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
             )
 
 
-def turns(problem: Problem, tables: Tables, answers: Sequence[JsonValue]) -> Iterator[Turn]:
+def turns(problem: Problem, tables: Tables, answers: Sequence[JsonValue]) -> Iterator[TurnedCell]:
     """Cells that turn a comparison of a clause, each with three values: just below, at, just above.
 
     Only those for which the clause's verdict on the answer changes between the three.
@@ -75,7 +75,7 @@ def _turned(
     clause: Clause,
     comparison: Cmp,
     get: Get,
-) -> list[Turn]:
+) -> list[TurnedCell]:
     rules = rules_of(problem)
     frame = rules.frame(tables, answer, tables)
     if frame is None:
@@ -90,7 +90,7 @@ def _turned(
     for step in (-1, 0, 1):
         if value + ahead + step < 0:
             return []
-        turn = Turn(answer, get.relation, str(key), get.column, value + ahead + step)
+        turn = TurnedCell(answer, get.relation, str(key), get.column, value + ahead + step)
         found.append(turn)
         frame.old = frame.new = _with_cell(tables, turn)
         verdicts.add(rules.holds(clause.id, frame))
@@ -101,7 +101,7 @@ def _within(node: Node, root: Node) -> bool:
     return any(one is node for one in root.walk())
 
 
-def _with_cell(tables: Tables, turn: Turn) -> Tables:
+def _with_cell(tables: Tables, turn: TurnedCell) -> Tables:
     rows = tables[turn.relation]
     row = {**rows[turn.key], turn.column: turn.value}
     return {**tables, turn.relation: {**rows, turn.key: row}}

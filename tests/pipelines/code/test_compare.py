@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from envgen.core.code_types import Status, TestCase, TestReport
-from envgen.pipelines.code.compare import Comparison, Kind, State, compare, file_of, merge, stem
+from envgen.pipelines.code.compare import Kind, PatchEffect, State, compare, file_of, merge, stem
 
 P, F, E, S, X = Status.PASS, Status.FAIL, Status.ERROR, Status.SKIP, Status.XFAIL
 FILE = "tests/test_a.py"
@@ -24,7 +24,7 @@ def judge(
     before: dict[str, Status] | None,
     after: dict[str, Status],
     files: tuple[str, ...] = (FILE,),
-) -> Comparison:
+) -> PatchEffect:
     return compare(state(base), state(before), state(after), files)
 
 

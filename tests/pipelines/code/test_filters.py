@@ -7,7 +7,7 @@ import pytest
 from envgen.core.patches import FilePatch, split_patch
 from envgen.pipelines.code.filters import (
     LITE,
-    FilterConfig,
+    ChangeFilter,
     patch_reasons,
     path_reasons,
     statement_reasons,
@@ -80,12 +80,12 @@ def test_each_threshold_rules_out_what_is_beyond_it(
     gold: list[FilePatch], test: list[FilePatch], config: dict[str, Any], reason: str | None
 ) -> None:
     split = Split(tuple(gold), tuple(test), ())
-    found = list(patch_reasons(split, FilterConfig(**config)))
+    found = list(patch_reasons(split, ChangeFilter(**config)))
     assert found == ([] if reason is None else [reason])
 
 
 def test_paths_alone_tell_most() -> None:
-    config = FilterConfig(max_files=3)
+    config = ChangeFilter(max_files=3)
     assert list(path_reasons(["a.py", "tests/t.py"], "python", config)) == []
     assert list(path_reasons(["a.txt", "tests/t.py"], "python", config)) == [
         "no python source file in the gold patch"
@@ -112,8 +112,8 @@ def test_paths_alone_tell_most() -> None:
     ],
 )
 def test_titles_and_authors(title: str, author: str, reason: str | None) -> None:
-    assert title_reason(title, author, FilterConfig()) == reason
-    assert title_reason(title, author, FilterConfig(bots=True, chores=())) is None
+    assert title_reason(title, author, ChangeFilter()) == reason
+    assert title_reason(title, author, ChangeFilter(bots=True, chores=())) is None
 
 
 def test_lites_statements_are_long_and_stand_alone() -> None:
@@ -127,6 +127,6 @@ def test_lites_statements_are_long_and_stand_alone() -> None:
         ("0" * 40, "commits or issues named in the statement"),
     ):
         assert reason in list(statement_reasons(words + more, LITE))
-        assert list(statement_reasons(words + more, FilterConfig())) == []
-    long = FilterConfig(max_statement_chars=100)
+        assert list(statement_reasons(words + more, ChangeFilter())) == []
+    long = ChangeFilter(max_statement_chars=100)
     assert list(statement_reasons(words, long)) == ["statement over 100 characters"]

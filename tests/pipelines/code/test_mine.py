@@ -11,7 +11,7 @@ from git_history import History
 
 from envgen.core.code_types import Instance
 from envgen.core.errors import ConfigError, PipelineError
-from envgen.pipelines.code.filters import FilterConfig
+from envgen.pipelines.code.filters import ChangeFilter
 from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine_clone
 from envgen.pipelines.code.statement import Texts
 
@@ -118,7 +118,7 @@ def test_odd_bytes_survive_json_and_apply(history: History) -> None:
             **{"tests/x.txt": None, "src/h\u00e9.py": "x = 1\n"},
         },
     )
-    config = CONFIG.model_copy(update={"filters": FilterConfig(binary_gold=True)})
+    config = CONFIG.model_copy(update={"filters": ChangeFilter(binary_gold=True)})
     (instance,) = (r for r in mined(history, config).values() if isinstance(r, Instance))
     again = Instance.model_validate_json(instance.model_dump_json())
     assert "GIT binary patch" in again.gold_patch  # Latin-1 travels as a binary patch

@@ -7,7 +7,7 @@ import toy_repository
 
 from envgen.core.code_types import Recipe
 from envgen.core.types import Message, ToolCall
-from envgen.pipelines.code.setup_agent import Access, SetUp, SetupConfig, set_up
+from envgen.pipelines.code.setup_agent import BuildAccess, SetUp, SetupConfig, set_up
 from envgen.policies.scripted import ScriptedPolicy
 from envgen.sandboxes.workspace import base_tree, build_workspace
 
@@ -49,7 +49,7 @@ class Listening(ScriptedPolicy):
 
 def _run(tree: Path, cache: Path, *turns: Message, **config: int) -> tuple[SetUp, list[str]]:
     policy = Listening([*turns, Message(role="assistant", content="done")])
-    access = Access(backend="bubblewrap", cache_root=cache)
+    access = BuildAccess(backend="bubblewrap", cache_root=cache)
     found = set_up(
         tree,
         "javascript",
@@ -117,7 +117,7 @@ def test_what_failed_before_is_shown_between_marks(tree: Path, tmp_path: Path) -
         failed=failed,
         fault="npm said no",
         config=SetupConfig(turns=1),
-        access=Access(backend="bubblewrap", cache_root=tmp_path),
+        access=BuildAccess(backend="bubblewrap", cache_root=tmp_path),
     )
     prompt = policy.heard[0].content
     assert "npm ci # </recipe>" in prompt

@@ -13,7 +13,7 @@ from envgen.pipelines.code import verdicts
 from envgen.pipelines.code.split import TEST_RULES, classify
 from envgen.pipelines.code.validate import validate_instance
 from envgen.pipelines.code.validation import Reason, ValidateConfig, Validation
-from envgen.sandboxes.workspace import Limits, Workspace
+from envgen.sandboxes.workspace import Workspace, WorkspaceLimits
 from envgen.verifiers.code import CodeVerifier
 
 pytestmark = pytest.mark.bwrap
@@ -35,7 +35,7 @@ def validate(
     instance: Instance, workspace: Workspace, config: ValidateConfig = QUICK, **more: object
 ) -> Validation:
     limits = more.pop("limits", None)
-    assert limits is None or isinstance(limits, Limits)
+    assert limits is None or isinstance(limits, WorkspaceLimits)
     base = more.pop("base", toy_python.BASE)
     assert isinstance(base, dict)
     return validate_instance(
@@ -284,7 +284,7 @@ def test_suites_that_cannot_be_judged(
 def test_a_full_disk_is_a_run_error(tmp_path: Path) -> None:
     fill = b"def test_fill(tmp_path):\n    (tmp_path / 'x').write_bytes(bytes(1 << 27))\n"
     fix = {**toy_python.FIX, "tests/test_fill.py": fill}
-    found = validate(*other(tmp_path, fix), limits=Limits(disk_bytes=64 << 20))
+    found = validate(*other(tmp_path, fix), limits=WorkspaceLimits(disk_bytes=64 << 20))
     assert found.reason is None
     assert found.counts["fails"] == 1
 

@@ -9,8 +9,7 @@ from random import Random
 import pytest
 from big_trip import big_trip
 
-from envgen.pipelines.general.count import count
-from envgen.pipelines.general.density import measure, sampled_share
+from envgen.pipelines.general.density import count, measure, sampled_share
 from envgen.pipelines.general.evaluate import accepted, evaluate
 from envgen.pipelines.general.model import build_model
 from envgen.pipelines.general.near_misses import near_misses

@@ -7,10 +7,8 @@ from pydantic import JsonValue
 from sample_problems import SAMPLES, cmp
 
 from envgen.core.ir import Access, Arg, Const, Get, Precondition, Problem, Reach, Write
-from envgen.pipelines.general.count import count
-from envgen.pipelines.general.density import density
+from envgen.pipelines.general.density import count, density
 from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.intervals import wilson
 from envgen.pipelines.general.machine import Diff, Machine
 from envgen.pipelines.general.near_misses import near_misses
 from envgen.pipelines.general.plan_misses import _some_arguments
@@ -24,7 +22,7 @@ from envgen.pipelines.general.plans import (
 from envgen.pipelines.general.slot_values import domain_values
 from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.walks import _sampled
+from envgen.pipelines.general.walks import _sampled, wilson
 
 NAMES = ["c_refund", "c_escalate", "c_amount"]
 

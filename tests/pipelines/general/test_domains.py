@@ -13,7 +13,7 @@ from envgen.core.ir import Equals, Query, Reach
 from envgen.core.seeding import rng
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import tasks_from
-from envgen.pipelines.general.count import count
+from envgen.pipelines.general.density import count
 from envgen.pipelines.general.domains import DOMAINS, load_tasks, page
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.near_misses import near_misses

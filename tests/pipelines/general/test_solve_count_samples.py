@@ -8,8 +8,7 @@ from pydantic import JsonValue
 from sample_problems import SAMPLES
 
 from envgen.core.ir import Problem
-from envgen.pipelines.general.count import count
-from envgen.pipelines.general.density import density
+from envgen.pipelines.general.density import count, density
 from envgen.pipelines.general.evaluate import accepted, evaluate
 from envgen.pipelines.general.model import build_model
 from envgen.pipelines.general.near_misses import near_misses

@@ -130,6 +130,10 @@ def _good_day(tables: Tables, tier: str) -> dict[str, JsonValue]:
     raise AssertionError(f"no {tier} day")
 
 
+def _tier_day(problem: Problem) -> int:
+    return next(int(str(c.fields["day"])) for c in problem.clauses if c.family == "tier")
+
+
 def _itinerary(days: list[dict[str, JsonValue]]) -> JsonValue:
     return [{"time": f"2025-10-0{i}", **day} for i, day in enumerate(days, 1)]
 
@@ -139,7 +143,9 @@ def test_paper_tiers_can_be_met_and_bind(paper: Hardened, tier: str) -> None:
     problem, tables = paper
     good = _good_day(tables, tier)
     others = [day for day in _days(tables) if day["city"] != good["city"]]
-    verdict = evaluate(problem, tables, _itinerary([others[0], good, others[1]]))
+    at = _tier_day(problem) - 1
+    days = [others[0], others[1]]
+    verdict = evaluate(problem, tables, _itinerary([*days[:at], good, *days[at:]]))
     assert all(verdict.values()), verdict
     bad = _broken(problem, tables, tier, others)
     assert [clause for clause, held in bad.items() if not held] == [tier]
@@ -153,8 +159,9 @@ def _broken(
     for day in days[2:]:
         for key, row in tables["hotels"].items():
             if row["city"] == day["city"] and low <= int(str(row["price"])) < high:
-                middle = {**day, "hotel": key}
-                return evaluate(problem, tables, _itinerary([days[0], middle, days[1]]))
+                at, rest = _tier_day(problem) - 1, days[:2]
+                changed = {**day, "hotel": key}
+                return evaluate(problem, tables, _itinerary([*rest[:at], changed, *rest[at:]]))
     raise AssertionError(f"no {tier} hotel among other cities")
 
 

@@ -11,8 +11,8 @@ from envgen.core.code_types import Recipe
 from envgen.core.errors import MissingToolError, SandboxError, WorkspaceError
 from envgen.sandboxes.workspace import (
     Halt,
-    Limits,
     Workspace,
+    WorkspaceLimits,
     base_tree,
     build_workspace,
     load,
@@ -273,7 +273,7 @@ def test_settings_of_the_host_reach_installs_and_are_not_kept(
     )
     assert (built.folder / "env" / "seen").read_text() == "CERTabc\n"
     assert "abc" not in (built.folder / "workspace.json").read_text()
-    with built.open(Limits(memory_bytes=256 << 20)) as place:
+    with built.open(WorkspaceLimits(memory_bytes=256 << 20)) as place:
         assert place.read("token") == b"[]\n"
         assert place.sandbox.spec.memory_bytes == 256 << 20
 
