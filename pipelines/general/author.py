@@ -172,7 +172,9 @@ def _first(tasks: Tasks, domain: str, seed: int) -> _TaskState | None:
     for attempt in range(_TRIES):
         found = tasks.first(rng(seed, domain, 1, attempt))
         if found is not None:
-            return _TaskState(tasks, domain, seed, 1, found.problem, found.tables, attempts=attempt + 1)
+            return _TaskState(
+                tasks, domain, seed, 1, found.problem, found.tables, attempts=attempt + 1
+            )
     return None
 
 

@@ -192,7 +192,11 @@ def edge_options(text: str) -> dict[str, int]:
     """
     node = parsed(text)
     given = node.keywords if isinstance(node, ast.Call) else []
-    return {str(k.arg): k.value.value for k in given if isinstance(k.value, ast.Constant)}
+    return {
+        str(k.arg): k.value.value
+        for k in given
+        if isinstance(k.value, ast.Constant) and isinstance(k.value.value, int)
+    }
 
 
 def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) -> bool:

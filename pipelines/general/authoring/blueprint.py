@@ -149,9 +149,12 @@ class Blueprint:
     @cache  # noqa: B019  # lives as long as the domain
     def rows(self, text: str) -> ir.Query:
         """The rows that a text such as ``(o for o in orders if ...)`` gives, compiled once."""
-        found = expression(text, self.names({}))
+        return self._query(text, self.names({}))
+
+    def _query(self, text: str, names: Names) -> ir.Query:
+        found = expression(text, names)
         if not isinstance(found, ir.Query):
-            raise ConfigError(f"{text!r} gives no rows")
+            raise ConfigError(f"{text!r} gives no rows", "write (x for x in TABLE if ...)")
         return found
 
     # --- structures ---------------------------------------------------------------------------------
@@ -241,7 +244,9 @@ class Blueprint:
         """The sentences of every task of a scene; those about one item stand together."""
         asks = {key: self.domain.phrases[key].about for key in scene.asks}
         for k in range(1, items + 1):
-            yield from ((key, {"k": k}) for key, about in asks.items() if about == "one")
+            for key, about in asks.items():
+                if about == "one":
+                    yield key, {"k": k}
         for key, about in asks.items():
             if about != "one" and self.domain.phrases[key].kind != "escalate":
                 yield key, {"n": items} if about == "all" else {}
@@ -596,7 +601,7 @@ class Blueprint:
         scene, cells = self.domain.scenes[name], []
         for effect in effects:
             for may in self.domain.phrases[_VARIANT.sub("", effect.text_key)].may:
-                rows = expression(may.rows, self._phrase_names(effect.fields))
+                rows = self._query(may.rows, self._phrase_names(effect.fields))
                 cells.append(ir.WriteSet(relation=rows.relation, rows=rows, columns=may.columns))
         escalate = next((k for k in scene.asks if self.domain.phrases[k].kind == "escalate"), None)
         calls = {"effects": len(effects)}

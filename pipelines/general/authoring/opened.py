@@ -49,7 +49,7 @@ class OpenTask:
         text = self.blueprint.domain.params[self.analysis.stem(name)]
         node = parsed(text)
         if isinstance(node, ast.Name) and node.id in self.tables:
-            return sorted(self.tables[node.id])
+            return list[Scalar](sorted(self.tables[node.id]))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             column = {row[node.attr] for row in self.tables[node.value.id].values()}
             return sorted(column - {None}, key=str)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from generated import HOSTILE, Tools, database, read
+from ladders import ladder
 from sample_problems import SAMPLES, TOWN_ACCESS, TOWN_RELATIONS, Sample
 
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Cmp, Const, Param, Precondition
 from envgen.core.schema import compile_schema
-from envgen.pipelines.general.domains import load_tasks, orders_schema
-from envgen.pipelines.general.domains.orders_recipe import FEATURES, Recipe
+from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.plans import apply_call
 from envgen.pipelines.general.tools_source import tool_specs, tools_source
 
@@ -164,9 +164,8 @@ def test_units_are_told() -> None:
 
 def test_descriptions_give_the_words_of_an_error_as_such() -> None:
     """Beside what the tool does they would contradict it: "cancels a pending order. It isn't pending."."""
-    specs = tool_specs(
-        orders_schema.relations(Recipe(task="cancel")), orders_schema.access(Recipe(task="cancel"))
-    )
+    problem, _ = ladder("orders", 11)[3]
+    specs = tool_specs(problem.relations, problem.access)
     cancel = next(spec for spec in specs if spec.name == "cancel_order")
     assert cancel.description == (
         "Cancel an order that is still pending. Fails with the error wrong_status: "
@@ -175,11 +174,9 @@ def test_descriptions_give_the_words_of_an_error_as_such() -> None:
 
 
 def test_no_description_states_an_error_as_a_fact() -> None:
-    everything = Recipe(task="refund", features=frozenset(FEATURES))
-    for recipe in (Recipe(task="cancel"), Recipe(task="refund"), everything):
-        access = orders_schema.access(recipe)
-        specs = {s.name: s for s in tool_specs(orders_schema.relations(recipe), access)}
-        for one in access:
+    for problem, _ in (*ladder("orders", 11)[3:], *ladder("orders", 12)[3:]):
+        specs = {s.name: s for s in tool_specs(problem.relations, problem.access)}
+        for one in problem.access:
             said = specs[one.tool].description
             for pre in one.pre:
                 assert said.count(pre.text) == said.count(f'error {pre.code}: "{pre.text}"') == 1
