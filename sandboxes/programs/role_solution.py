@@ -36,13 +36,15 @@ NODES = (
     ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.IfExp, ast.BoolOp, ast.And, ast.Or,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.UnaryOp, ast.Not,
     ast.USub, ast.Compare, ast.cmpop, ast.Subscript, ast.Slice, ast.Lambda, ast.Call, ast.keyword,
-    ast.JoinedStr, ast.FormattedValue, ast.Attribute,
+    ast.JoinedStr, ast.FormattedValue, ast.Attribute, ast.Starred,
 )  # fmt: skip
 
 
 def check(tree: ast.AST) -> None:
     """Refuse all but the allowed nodes; names and constants are the host's to check."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = {id(node.func) for node in calls}
+    spread = {id(argument) for node in calls for argument in node.args}
     for node in ast.walk(tree):
         place = f"line {getattr(node, 'lineno', 0)}: "
         if not isinstance(node, NODES):
@@ -51,8 +53,10 @@ def check(tree: ast.AST) -> None:
             raise SyntaxError(f"{place}attribute {node.attr!r} is not allowed")
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             raise SyntaxError(f"{place}decorators are not allowed")
-        if isinstance(node, ast.arguments) and (node.vararg or node.kwarg):
-            raise SyntaxError("* and ** parameters are not allowed")
+        if isinstance(node, ast.Starred) and id(node) not in spread:
+            raise SyntaxError(f"{place}* is only allowed before an argument of a call")
+        if isinstance(node, ast.arguments) and node.kwarg:
+            raise SyntaxError("** parameters are not allowed")
         if isinstance(node, ast.keyword) and node.arg is None:
             raise SyntaxError(f"{place}** arguments are not allowed")
         if isinstance(node, ast.FormattedValue) and (node.conversion != -1 or node.format_spec):
