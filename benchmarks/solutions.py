@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from generated import Tools, database
 from ladders import ladder
@@ -29,6 +28,7 @@ from envgen.pipelines.general.solution_source import solution_source
 from envgen.pipelines.general.tables import Tables
 from envgen.sandboxes.solution import SolutionHost, solution_host
 
+ROOT = Path(__file__).parents[1]
 DOMAINS = ("trip", "orders", "meetings")
 SEED = 11
 EMIT = """
@@ -44,11 +44,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("commit", help="whose compiler writes the old solutions")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--domain", choices=DOMAINS, action="append")
+    parser.add_argument("--level", type=int, action="append")
     arguments = parser.parse_args()
     tasks = [
         (f"{domain} {level}", *step)
-        for domain in DOMAINS
+        for domain in arguments.domain or DOMAINS
         for level, step in enumerate(ladder(domain, SEED)[:10], start=1)
+        if level in (arguments.level or range(1, 11))
     ]
     old = old_sources([problem for _, problem, _ in tasks], arguments.commit)
     print("| task | lines | calls | ms | ratio |\n|---|---|---|---|---|")

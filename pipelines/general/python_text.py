@@ -84,12 +84,21 @@ def python_lines(
     opening = _opening(text)
     if opening is None:
         return [pad + before + text + after]
-    items = _items(text[opening + 1 : -1])
+    content = text[opening + 1 : -1]
+    if indent + 4 + len(content) <= WIDTH and "{" not in text[opening]:
+        return [pad + before + text[: opening + 1], f"{pad}    {content}", pad + text[-1] + after]
+    items, packed = _items(content), False
     comma = "," if len(items) > 1 else ""
-    lines = [
-        line for item in items for line in python_lines(item, indent + 4, "", comma, inside=True)
-    ]
-    return [pad + before + text[: opening + 1], *lines, pad + text[-1] + after]
+    lines = [pad + before + text[: opening + 1]]
+    for item in items:
+        own = python_lines(item, indent + 4, "", comma, inside=True)
+        room = WIDTH - len(lines[-1]) - 1
+        if len(own) == 1 and len(lines) > 1 and len(own[0].strip()) <= room and packed:
+            lines[-1] += f" {own[0].strip()}"
+        else:
+            lines += own
+        packed = len(own) == 1
+    return [*lines, pad + text[-1] + after]
 
 
 def _top_level(text: str) -> list[int]:

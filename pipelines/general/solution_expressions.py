@@ -190,8 +190,9 @@ def _compare(left: Py, symbol: str, right: Py) -> Py:
 
 @_value(ir.Const)
 def _const(node: ir.Const, scope: Scope) -> Py:
-    values = list(node.value) if isinstance(node.value, tuple) else node.value
-    return Py(python_literal(values), nullable=values is None)
+    if isinstance(node.value, tuple):
+        return Py(python_literal(list(node.value)))
+    return Py(python_literal(node.value), nullable=node.value is None)
 
 
 @_value(ir.Param)
@@ -333,7 +334,22 @@ def _members(over: ir.Node, scope: Scope) -> Py:
 
 @_test(ir.And)
 def _and(node: ir.And, scope: Scope, wanted: bool) -> Py:
+    span = _between(*node.items, scope=scope) if len(node.items) == 2 else None
+    if span is not None:
+        return span if wanted else Py(f"not {span.text}", NOT)
     return _join([emit(item, scope, wanted) for item in node.items], "and" if wanted else "or")
+
+
+def _between(low: ir.Node, high: ir.Node, scope: Scope) -> Py | None:
+    """``low <= x < high`` for two comparisons of the same x, if nothing of it may be unknown."""
+    if not isinstance(low, ir.Cmp) or not isinstance(high, ir.Cmp) or low.left != high.left:
+        return None
+    symbols = {">=": "<=", ">": "<"}.get(low.fn, ""), high.fn if high.fn in ("<", "<=") else ""
+    parts = [emit(node, scope) for node in (low.right, low.left, high.right)]
+    if not all(symbols) or any(part.doubts for part in parts):
+        return None
+    first, middle, last = (part.at(ADD) for part in parts)
+    return Py(f"{first} {symbols[0]} {middle} {symbols[1]} {last}", CMP)
 
 
 @_test(ir.Or)

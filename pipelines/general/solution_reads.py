@@ -157,7 +157,7 @@ class Reads:
 
     def _lookup(self, item: Access) -> _Function:
         if item.tool not in self._lookups:
-            name = self.names.new(f"{item.relation}_row")
+            name = self.names.new(item.relation)
             self._lookups[item.tool] = _Function(name, item)
         return self._lookups[item.tool]
 
@@ -326,11 +326,10 @@ class Reads:
     def _lookup_lines(self, lookup: _Function) -> list[str]:
         item = lookup.access
         argument = next(iter(item.args))
-        key = self.names.local(argument)
-        parts = [f"{argument}={key}"]
+        parts = [f"{argument}=key"]
         if item.projection is not None:
             parts.insert(0, f"{item.projection}={python_literal(list(lookup.columns))}")
-        return _remembered(lookup.name, [key], f"{item.tool}({', '.join(parts)})")
+        return _remembered(lookup.name, ["key"], f"{item.tool}({', '.join(parts)})")
 
     def _loader_lines(self, loader: _Function) -> list[str]:
         item, bounds = loader.access, bounds_of(loader.access)

@@ -36,13 +36,13 @@ from envgen.pipelines.general.solution_expressions import (
 )
 from envgen.pipelines.general.solution_reads import Pin
 
-SEARCH = '''SLOTS, FAILED = [], {}
-
-
-def slot(choices, *reads):
+SLOT = '''def slot(choices, *reads):
     """The number of a new slot; ``choices`` gives its values from those of the slots it reads."""
     SLOTS.append((choices, reads))
-    return len(SLOTS) - 1
+    return len(SLOTS) - 1'''
+SEARCH = '''USES = [(tuple(reads), holds) for uses, holds in RULES for reads in uses]
+READS = [reads for reads, holds in USES] + [SLOTS[i][1] + (i,) for i in range(len(SLOTS))]
+COSTS = [[(i, cost) for slots, cost in costs for i in slots] for costs, bound in BOUNDS]
 
 
 def options_of(i, *given):
@@ -50,49 +50,37 @@ def options_of(i, *given):
     choices, reads = SLOTS[i]
     known = [given] if len(given) == len(reads) else product(*[options(j) for j in reads])
     found = [choice for values in known for choice in choices(*values)]
-    for cost in [cost for bound, costs in BOUNDS for slots, cost in costs if i in slots]:
-        found.sort(key=cost)
-    return found
+    terms = [cost for costs in COSTS for j, cost in costs if j == i]
+    return sorted(found, key=lambda choice: [cost(choice) for cost in terms])
 
 
-def due_at(i):
-    """The rules that slot ``i`` completes, with the slots they read."""
-    return [(holds, reads) for uses, holds in RULES for reads in uses if max(reads, default=0) == i]
-
-
-def seen_from(i):
-    """The slots before ``i`` that later choices and rules read."""
-    later = [reads for choices, reads in SLOTS[i:]]
-    later.extend([reads for j in range(i, len(SLOTS)) for holds, reads in due(j)])
-    return [j for j in range(i) if any(j in reads for reads in later)]
-
-
-options, due, seen = remembered(options_of), remembered(due_at), remembered(seen_from)
+# Of a slot: its choices, the rules that it completes, the earlier slots that matter, its least cost.
+options = remembered(options_of)
+due = remembered(lambda i: [(reads, holds) for reads, holds in USES if max(reads, default=0) == i])
+seen = remembered(lambda i: [j for j in range(i) if any(j in r and max(r) >= i for r in READS)])
 least = remembered(lambda cost, i, *given: min([cost(x) for x in options(i, *given)], default=0))
 
 
 def spent(costs, values):
     """What the chosen slots cost, and the open ones at least."""
-    total, n = 0, len(values)
-    for i, cost in [(i, cost) for slots, cost in costs for i in slots]:
-        known = [values[j] for j in SLOTS[i][1] if j < n]
-        total += cost(values[i]) if i < n else least(cost, i, *known)
-    return total
+    n = len(values)
+    known = [cost(values[i]) for i, cost in costs if i < n]
+    opens = [(i, cost, [values[j] for j in SLOTS[i][1] if j < n]) for i, cost in costs if i >= n]
+    return sum(known) + sum([least(cost, i, *given) for i, cost, given in opens])
 
 
 def search(values):
     """``values`` and one for each open slot so that all rules hold; None if there are none."""
-    i, sums = len(values), [spent(costs, values) for bound, costs in BOUNDS]
-    if any(total > bound for total, (bound, costs) in zip(sums, BOUNDS)):
+    i, sums = len(values), [spent(costs, values) for costs in COSTS]
+    failed = FAILED.setdefault((i, tuple([values[j] for j in seen(i)])), [])
+    over = any(total > bound for total, (costs, bound) in zip(sums, BOUNDS))
+    if over or any(all(a >= b for a, b in zip(sums, old)) for old in failed):
         return None
     if i == len(SLOTS):
         return values
-    failed = FAILED.setdefault((i, tuple([values[j] for j in seen(i)])), [])
-    if any(all(a >= b for a, b in zip(sums, old)) for old in failed):
-        return None
     for choice in options(i, *[values[j] for j in SLOTS[i][1]]):
         tried = values + [choice]
-        if all(holds(*[tried[j] for j in reads]) for holds, reads in due(i)):
+        if all(holds(*[tried[j] for j in reads]) for reads, holds in due(i)):
             found = search(tried)
             if found is not None:
                 return found
@@ -304,8 +292,8 @@ class Search:
     def __init__(self, scope: Scope, extra: Sequence[Node]) -> None:
         self.scope, self.p, self.names = scope, scope.p, scope.names
         self.plan = _Plan(self.p, extra)
-        stems = [stem_of(name) for name in self.plan.order]
-        series = [stem for stem in stems if stems.count(stem) > 1]
+        self.stems = [stem_of(name) for name in self.plan.order]
+        series = [stem for stem in self.stems if self.stems.count(stem) > 1]
         self.series = {stem: self.names.new(stem.upper()) for stem in dict.fromkeys(series)}
         single = [name for name in self.plan.order if stem_of(name) not in self.series]
         self.constants = {name: self.names.new(name.upper()) for name in single}
@@ -322,7 +310,7 @@ class Search:
         stated |= {rule.clause for rule in self.plan.rules if self._is_bound(rule)}
         clauses = dict.fromkeys(rule.clause for rule in self.kept)
         about = [line for name in clauses if name not in stated for line in self._sentence(name)]
-        return [*factories, "\n".join([*about, *slots, *rules, *bounds])]
+        return [*factories, "\n".join(["SLOTS, FAILED = [], {}", *about, *slots, *rules, *bounds])]
 
     def reference(self, name: str) -> str:
         """The number of a slot: ``CITY[1]``, or ``HOTEL`` where there is one only."""
@@ -336,7 +324,8 @@ class Search:
         found: dict[str, str] = {}
         for slot in slots:
             word = stem_of(slot).split("_")[-1] or slot
-            wish = f"other_{word}" if self.names.local(word) in found.values() else word
+            wishes = [word, "other", f"other_{word}"]
+            wish = next((w for w in wishes if self.names.local(w) not in found.values()), word)
             found[slot] = self.names.local(wish, found.values())
         return found
 
@@ -496,12 +485,18 @@ class Search:
         return factories, [*found, "]"] if entries else ["RULES = []"]
 
     def _entry(self, holds: str, function: _Function, slots: list[tuple[str, ...]]) -> list[str]:
-        uses = self._uses(function, slots)
-        if len(uses) + len(holds) + 9 <= WIDTH:
-            return [f"    ({uses}, {holds}),"]
-        lines = python_lines(uses, 5, after=",", inside=True)
-        lines[0] = f"    ({lines[0].lstrip()}"
-        return [*lines, *python_lines(holds, 5, after="),", inside=True)]
+        head, body = f"({self._uses(function, slots)},", f" {holds}),"
+        header, colon, value = holds.partition(": ")
+        if len(head + body) + 4 <= WIDTH:
+            return [f"    {head}{body}"]
+        if colon and len(head + header) + 6 <= WIDTH:
+            return [f"    {head} {header}:", *python_lines(value, 8, after="),", inside=True)]
+        lines = python_lines(head[1:-1], 5, after=",", inside=True)
+        return [
+            "    (" + lines[0][5:],
+            *lines[1:],
+            *python_lines(holds, 5, after="),", inside=True),
+        ]
 
     def _uses(self, function: _Function, slots: list[tuple[str, ...]]) -> str:
         """The slots of each use; in short where they are all slots of a series."""
@@ -546,7 +541,7 @@ class Search:
         return self._bound(rule) is not None
 
     def _bound_lines(self) -> list[str]:
-        """``BOUNDS``: each the bound, and functions of what a slot costs with their slots."""
+        """``BOUNDS``: each of functions of what a slot costs, with their slots, and the bound."""
         lines = ["BOUNDS = ["]
         for rule in self.plan.rules:
             bound = self._bound(rule)
@@ -579,15 +574,20 @@ class Search:
                 slot
             )
         pairs = [f"({self._numbers(slots)}, {cost})" for cost, slots in alike.items()]
-        return f"({_signed(bound)}, [{', '.join(pairs)}])"
+        return f"([{', '.join(pairs)}], {_signed(bound)})"
 
     def _numbers(self, slots: Sequence[str]) -> str:
         """The numbers of several slots."""
-        stem = stem_of(slots[0])
-        if sorted(slots) == sorted(name for name in self.plan.order if stem_of(name) == stem):
-            if stem in self.series:
-                return f"{self.series[stem]}.values()"
-        return filled(f"[{', '.join(map(self.reference, slots))}]")
+        by_stem: dict[str, list[str]] = {}
+        for slot in slots:
+            by_stem.setdefault(stem_of(slot), []).append(slot)
+        parts: list[str] = []
+        for stem, own in by_stem.items():
+            if stem in self.series and len(own) == self.stems.count(stem):
+                parts.append(f"list({self.series[stem]}.values())")
+            else:
+                parts.append(f"[{', '.join(map(self.reference, own))}]")
+        return filled(" + ".join(parts))
 
 
 def _lambda(arguments: Sequence[str], body: str) -> str:

@@ -25,10 +25,10 @@ from envgen.pipelines.general.solution_expressions import (
     value_text,
 )
 from envgen.pipelines.general.solution_reads import ALL_PAGES, LARGE, LISTED, REMEMBERED, Reads
-from envgen.pipelines.general.solution_search import SEARCH, SPANS, SUBSETS, Search
+from envgen.pipelines.general.solution_search import SEARCH, SLOT, SPANS, SUBSETS, Search
 from envgen.pipelines.general.solution_workflow import workflow_lines
 
-_FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, SPANS, SUBSETS, SEARCH)
+_FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, SPANS, SUBSETS)
 """Texts that are the same in every solution, each where it is used, in this order."""
 
 
@@ -38,7 +38,7 @@ def solution_source(p: Problem) -> str:
     Raises:
         PipelineError: if the tools don't reach what the rules read, or a shape is not supported.
     """
-    fixed = re.findall(r"(?m)^(?:def )?(\w+)", "\n".join(_FIXED))
+    fixed = re.findall(r"(?m)^(?:def )?(\w+)", "\n".join([*_FIXED, SLOT, SEARCH]))
     names = Names([*fixed, *(item.tool for item in p.access)])
     scope = Scope(p, Reads(p, names), names)
     if isinstance(p.goal, Reach):
@@ -113,7 +113,7 @@ def _search(scope: Scope) -> list[str]:
 
     answer = python_lines(answer_text(p, value, scope.names), 4, "return ")
     solve = [*_SOLVE.split("\n"), *answer]
-    return [*parts, "\n".join(solve)]
+    return [SLOT, *parts[:-1], parts[-1] + "\n\n" + SEARCH, "\n".join(solve)]
 
 
 _SOLVE = '''def solve():
