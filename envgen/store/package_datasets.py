@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "28efbcd13ec09a168d7689a7558ea3dbc2f7126e77b820cb6fece3808c0e260d",  # trip_planning
+        "1a551d9922dad04bee913c16f36781154101eeda96ce40146350ca868cdeba86",  # trip_planning
     }
 )
