@@ -58,7 +58,7 @@ class Py:
 
 
 @dataclass(frozen=True)
-class Item:
+class Variable:
     """What a variable stands for: a value, or a row of ``relation`` with its columns."""
 
     text: str
@@ -68,7 +68,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Scope:
+class Context:
     """Where an expression stands."""
 
     p: ir.Problem
@@ -76,11 +76,11 @@ class Scope:
     names: Names
     slots: Mapping[str, str] = field(default_factory=dict)
     """What holds a slot's value: a key, a value, a pair of minutes, or a tuple of keys."""
-    variables: Mapping[str, Item] = field(default_factory=dict)
+    variables: Mapping[str, Variable] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Parameters of the problem that have a name of their own here."""
 
-    def bind(self, name: str, item: Item) -> Scope:
+    def bind(self, name: str, item: Variable) -> Context:
         """This scope and one more variable."""
         return replace(self, variables={**self.variables, name: item})
 
@@ -96,7 +96,7 @@ Wanted = bool | None
 _TABLE: Dispatch[Callable[..., Py]] = Dispatch("solution")
 
 
-def emit(node: ir.Node, scope: Scope, wanted: Wanted = None) -> Py:
+def emit(node: ir.Node, scope: Context, wanted: Wanted = None) -> Py:
     """``node`` in Python.
 
     Raises:
@@ -105,12 +105,12 @@ def emit(node: ir.Node, scope: Scope, wanted: Wanted = None) -> Py:
     return _TABLE[type(node)](node, scope, wanted)
 
 
-def value_text(node: ir.Node, scope: Scope) -> str:
+def value_text(node: ir.Node, scope: Context) -> str:
     """The value of ``node`` in Python, None where it is unknown."""
     return emit(node, scope).value().text
 
 
-def truth_text(node: ir.Node, scope: Scope) -> str:
+def truth_text(node: ir.Node, scope: Context) -> str:
     """The test that ``node`` is true."""
     return emit(node, scope, True).text
 
@@ -119,7 +119,7 @@ def _value(*nodes: type[ir.Node]) -> Callable[[Callable[..., Py]], Callable[...,
     """Registers a function of (node, scope) that gives a value."""
 
     def register(make: Callable[..., Py]) -> Callable[..., Py]:
-        def handler(node: ir.Node, scope: Scope, wanted: Wanted) -> Py:
+        def handler(node: ir.Node, scope: Context, wanted: Wanted) -> Py:
             found = make(node, scope)
             return found if wanted is None else _is(found, wanted)
 
@@ -132,7 +132,7 @@ def _test(*nodes: type[ir.Node]) -> Callable[[Callable[..., Py]], Callable[..., 
     """Registers a function of (node, scope, wanted) that gives a test."""
 
     def register(make: Callable[..., Py]) -> Callable[..., Py]:
-        def handler(node: ir.Node, scope: Scope, wanted: Wanted) -> Py:
+        def handler(node: ir.Node, scope: Context, wanted: Wanted) -> Py:
             if wanted is not None:
                 return make(node, scope, wanted)
             true = make(node, scope, True)
@@ -189,24 +189,24 @@ def _compare(left: Py, symbol: str, right: Py) -> Py:
 
 
 @_value(ir.Const)
-def _const(node: ir.Const, scope: Scope) -> Py:
+def _const(node: ir.Const, scope: Context) -> Py:
     if isinstance(node.value, tuple):
         return Py(python_literal(list(node.value)))
     return Py(python_literal(node.value), nullable=node.value is None)
 
 
 @_value(ir.Param)
-def _param(node: ir.Param, scope: Scope) -> Py:
+def _param(node: ir.Param, scope: Context) -> Py:
     return Py(scope.arguments.get(node.name, f'PARAMS["{node.name}"]'))
 
 
 @_value(ir.Arg)
-def _arg(node: ir.Arg, scope: Scope) -> Py:
+def _arg(node: ir.Arg, scope: Context) -> Py:
     raise PipelineError("an argument only has a meaning inside a tool")
 
 
 @_value(ir.Var)
-def _var(node: ir.Var, scope: Scope) -> Py:
+def _var(node: ir.Var, scope: Context) -> Py:
     if node.name not in scope.variables:
         raise PipelineError(f"the variable {node.name!r} is not bound")
     item = scope.variables[node.name]
@@ -216,11 +216,11 @@ def _var(node: ir.Var, scope: Scope) -> Py:
 
 
 @_value(ir.SlotRef)
-def _slot(node: ir.SlotRef, scope: Scope) -> Py:
+def _slot(node: ir.SlotRef, scope: Context) -> Py:
     return Py(_slot_text(node, scope, "entity", "value"))
 
 
-def _slot_text(node: ir.Node, scope: Scope, *kinds: str) -> str:
+def _slot_text(node: ir.Node, scope: Context, *kinds: str) -> str:
     """The value of a slot, which must be of one of ``kinds``."""
     if not isinstance(node, ir.SlotRef):
         raise PipelineError(f"{type(node).__name__} is no slot that is of the kind {kinds[0]}")
@@ -232,7 +232,7 @@ def _slot_text(node: ir.Node, scope: Scope, *kinds: str) -> str:
 
 
 @_value(ir.Get)
-def _get(node: ir.Get, scope: Scope) -> Py:
+def _get(node: ir.Get, scope: Context) -> Py:
     column = scope.p.relation(node.relation).column(node.column)
     if isinstance(node.entity, ir.Var):
         item = scope.variables.get(node.entity.name)
@@ -246,7 +246,7 @@ def _get(node: ir.Get, scope: Scope) -> Py:
     return Py(text, nullable=column.nullable or missing, needs=key.doubts)
 
 
-def solid(node: ir.Node, scope: Scope) -> bool:
+def solid(node: ir.Node, scope: Context) -> bool:
     """Whether a key is sure to name a row: it comes from one."""
     if isinstance(node, ir.Get):
         return scope.p.relation(node.relation).column(node.column).type.startswith("entity:")
@@ -254,7 +254,7 @@ def solid(node: ir.Node, scope: Scope) -> bool:
 
 
 @_value(ir.Arith)
-def _arith(node: ir.Arith, scope: Scope) -> Py:
+def _arith(node: ir.Arith, scope: Context) -> Py:
     left, right = emit(node.left, scope), emit(node.right, scope)
     symbol = "*" if node.fn == "convert" else node.fn
     level = ADD if symbol in "+-" else MUL
@@ -264,32 +264,32 @@ def _arith(node: ir.Arith, scope: Scope) -> Py:
 
 
 @_value(ir.Days)
-def _days(node: ir.Days, scope: Scope) -> Py:
+def _days(node: ir.Days, scope: Context) -> Py:
     left, right = emit(node.left, scope), emit(node.right, scope)
     return Py(f"days_between({left.text}, {right.text})", needs=(*left.doubts, *right.doubts))
 
 
 @_value(ir.Start)
-def _start(node: ir.Start, scope: Scope) -> Py:
+def _start(node: ir.Start, scope: Context) -> Py:
     return Py(f"{_span(node.interval, scope)}[0]")
 
 
 @_value(ir.End)
-def _end(node: ir.End, scope: Scope) -> Py:
+def _end(node: ir.End, scope: Context) -> Py:
     return Py(f"{_span(node.interval, scope)}[1]")
 
 
-def _span(node: ir.Node, scope: Scope) -> str:
+def _span(node: ir.Node, scope: Context) -> str:
     return _slot_text(node, scope, "interval")
 
 
 @_TABLE.on(ir.Old)
-def _old(node: ir.Old, scope: Scope, wanted: Wanted) -> Py:
+def _old(node: ir.Old, scope: Context, wanted: Wanted) -> Py:
     return emit(node.item, scope, wanted)
 
 
 @_value(ir.New)
-def _new(node: ir.New, scope: Scope) -> Py:
+def _new(node: ir.New, scope: Context) -> Py:
     raise PipelineError("a solution can't read the state that it is to reach")
 
 
@@ -297,7 +297,7 @@ def _new(node: ir.New, scope: Scope) -> Py:
 
 
 @_test(ir.Cmp)
-def _cmp(node: ir.Cmp, scope: Scope, wanted: bool) -> Py:
+def _cmp(node: ir.Cmp, scope: Context, wanted: bool) -> Py:
     if node.fn == "in":
         return _member(node, scope, wanted)
     for side, flag in ((node.left, node.right), (node.right, node.left)):
@@ -308,7 +308,7 @@ def _cmp(node: ir.Cmp, scope: Scope, wanted: bool) -> Py:
     return _compare(left, "==" if symbol == "=" else symbol, right)
 
 
-def _member(node: ir.Cmp, scope: Scope, wanted: bool) -> Py:
+def _member(node: ir.Cmp, scope: Context, wanted: bool) -> Py:
     left, right = emit(node.left, scope), _members(node.right, scope)
     word = "in" if wanted else "not in"
     test = Py(f"{left.at(ADD)} {word} {right.text}", CMP, nullable=right.nullable)
@@ -317,7 +317,7 @@ def _member(node: ir.Cmp, scope: Scope, wanted: bool) -> Py:
     return _known(left.doubts, test)
 
 
-def _members(over: ir.Node, scope: Scope) -> Py:
+def _members(over: ir.Node, scope: Context) -> Py:
     """The list on the right of "in"; ``nullable`` if an element may be None."""
     if isinstance(over, ir.Const):
         values = over.value if isinstance(over.value, tuple) else (over.value,)
@@ -333,14 +333,14 @@ def _members(over: ir.Node, scope: Scope) -> Py:
 
 
 @_test(ir.And)
-def _and(node: ir.And, scope: Scope, wanted: bool) -> Py:
+def _and(node: ir.And, scope: Context, wanted: bool) -> Py:
     span = _between(*node.items, scope=scope) if len(node.items) == 2 else None
     if span is not None:
         return span if wanted else Py(f"not {span.text}", NOT)
     return _join([emit(item, scope, wanted) for item in node.items], "and" if wanted else "or")
 
 
-def _between(low: ir.Node, high: ir.Node, scope: Scope) -> Py | None:
+def _between(low: ir.Node, high: ir.Node, scope: Context) -> Py | None:
     """``low <= x < high`` for two comparisons of the same x, if nothing of it may be unknown."""
     if not isinstance(low, ir.Cmp) or not isinstance(high, ir.Cmp) or low.left != high.left:
         return None
@@ -353,17 +353,17 @@ def _between(low: ir.Node, high: ir.Node, scope: Scope) -> Py | None:
 
 
 @_test(ir.Or)
-def _or(node: ir.Or, scope: Scope, wanted: bool) -> Py:
+def _or(node: ir.Or, scope: Context, wanted: bool) -> Py:
     return _join([emit(item, scope, wanted) for item in node.items], "or" if wanted else "and")
 
 
 @_test(ir.Not)
-def _not(node: ir.Not, scope: Scope, wanted: bool) -> Py:
+def _not(node: ir.Not, scope: Context, wanted: bool) -> Py:
     return emit(node.item, scope, not wanted)
 
 
 @_TABLE.on(ir.If)
-def _if(node: ir.If, scope: Scope, wanted: Wanted) -> Py:
+def _if(node: ir.If, scope: Context, wanted: Wanted) -> Py:
     yes, no = emit(node.test, scope, True), emit(node.test, scope, False)
     then, other = emit(node.then, scope, wanted), emit(node.other, scope, wanted)
     nullable = yes.nullable or then.nullable or other.nullable
@@ -381,7 +381,7 @@ def _if(node: ir.If, scope: Scope, wanted: Wanted) -> Py:
 
 
 @_test(ir.AllDifferent)
-def _all_different(node: ir.AllDifferent, scope: Scope, wanted: bool) -> Py:
+def _all_different(node: ir.AllDifferent, scope: Context, wanted: bool) -> Py:
     items = [emit(item, scope) for item in node.items]
     pairs = [
         _compare(a, "!=" if wanted else "==", b)
@@ -392,7 +392,7 @@ def _all_different(node: ir.AllDifferent, scope: Scope, wanted: bool) -> Py:
 
 
 @_test(ir.NoOverlap)
-def _no_overlap(node: ir.NoOverlap, scope: Scope, wanted: bool) -> Py:
+def _no_overlap(node: ir.NoOverlap, scope: Context, wanted: bool) -> Py:
     spans = [_span(item, scope) for item in node.intervals]
     places = [emit(item, scope) for item in node.resources]
     pairs = []
@@ -407,7 +407,7 @@ def _no_overlap(node: ir.NoOverlap, scope: Scope, wanted: bool) -> Py:
 
 
 @_test(ir.Before)
-def _before(node: ir.Before, scope: Scope, wanted: bool) -> Py:
+def _before(node: ir.Before, scope: Context, wanted: bool) -> Py:
     end, start, lag = _span(node.left, scope), _span(node.right, scope), emit(node.lag, scope)
     total = f"{end}[1]" if lag.text == "0" else f"{end}[1] + {lag.at(MUL)}"
     return _known(lag.doubts, Py(f"{total} {'<=' if wanted else '>'} {start}[0]", CMP))
@@ -422,7 +422,7 @@ class Rows:
 
     loops: tuple[str, ...]
     tests: tuple[Py, ...]
-    scope: Scope
+    scope: Context
 
     def each(self, value: str) -> str:
         """``value for row in rows if test``."""
@@ -435,7 +435,7 @@ class Rows:
         return f"[{self.each(value)}]"
 
 
-def rows_of(query: ir.Query, scope: Scope, also: Sequence[ir.Node]) -> Rows:
+def rows_of(query: ir.Query, scope: Context, also: Sequence[ir.Node]) -> Rows:
     """The rows of ``query``, without order and limit; ``also`` are expressions that read its variable."""
     relation, var = scope.p.relation(query.relation), scope.names.local(query.var, scope.taken)
     parts = list(conjuncts(query.where))
@@ -443,14 +443,14 @@ def rows_of(query: ir.Query, scope: Scope, also: Sequence[ir.Node]) -> Rows:
     needs = _needs(query.var, relation, [query.where, *(order.by for order in query.order), *also])
     known = {column: pin for column, (pin, _) in pins.items()}
     scan = scope.reads.scan(query.relation, needs, known, var, scope.taken)
-    item = Item(var, query.relation, scan.columns, scan.given)
+    item = Variable(var, query.relation, scan.columns, scan.given)
     inner = scope.bind(query.var, item)
     kept = [part for column, (_, part) in pins.items() if column in scan.pinned]
     tests = [emit(part, inner, True) for part in parts if part not in kept]
     return Rows(scan.loops, tuple(tests), inner)
 
 
-def _pins(parts: list[ir.Node], query: ir.Query, scope: Scope) -> dict[str, tuple[Pin, ir.Node]]:
+def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tuple[Pin, ir.Node]]:
     """Column -> what a conjunct says that it is, and that conjunct."""
     pins: dict[str, tuple[Pin, ir.Node]] = {}
     for part in parts:
@@ -492,7 +492,7 @@ def _needs(var: str, relation: ir.Relation, roots: list[ir.Node]) -> set[str]:
 
 
 @_value(ir.Query)
-def _query(node: ir.Query, scope: Scope) -> Py:
+def _query(node: ir.Query, scope: Context) -> Py:
     if node.agg == "none" and node.limit == 1:
         return _first(node, scope)
     if node.limit is not None:
@@ -515,7 +515,7 @@ def _query(node: ir.Query, scope: Scope) -> Py:
     return Py(wrap.replace("{}", rows.listed(value.text)))
 
 
-def _first(query: ir.Query, scope: Scope) -> Py:
+def _first(query: ir.Query, scope: Context) -> Py:
     """The selected value of the first row in order; ties by key where the tools give one."""
     select, key = query.select or ir.Var(name=query.var), ir.Var(name=query.var)
     try:
@@ -537,7 +537,7 @@ def _sort_key(value: Py) -> str:
     return f"({value.at(ADD)} is not None, {value.at(OR)} or 0)" if value.nullable else value.text
 
 
-def _elements(over: ir.Node, var: str, scope: Scope, body: ir.Node) -> Rows:
+def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
     """A run of ``var`` over a query, a set slot or a range."""
     name = scope.names.local(var, scope.taken)
     if isinstance(over, ir.Query) and over.agg == "none" and over.limit is None:
@@ -553,7 +553,7 @@ def _elements(over: ir.Node, var: str, scope: Scope, body: ir.Node) -> Rows:
         source = f"range({value_text(over.low, scope)}, {value_text(over.high, scope)} + 1{step})"
     else:
         raise PipelineError(f"a solution can't run over this {type(over).__name__}")
-    return Rows((f"for {name} in {source}",), (), scope.bind(var, Item(name)))
+    return Rows((f"for {name} in {source}",), (), scope.bind(var, Variable(name)))
 
 
 def _renamed(query: ir.Query, old: str, new: str) -> ir.Query:
@@ -575,7 +575,7 @@ def _renamed(query: ir.Query, old: str, new: str) -> ir.Query:
 
 
 @_value(ir.Sum)
-def _sum(node: ir.Sum, scope: Scope) -> Py:
+def _sum(node: ir.Sum, scope: Context) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope).value()
     values = rows.listed(body.text)
@@ -585,7 +585,7 @@ def _sum(node: ir.Sum, scope: Scope) -> Py:
 
 
 @_value(ir.Count)
-def _count(node: ir.Count, scope: Scope) -> Py:
+def _count(node: ir.Count, scope: Context) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope, True)
     number = f"len({replace(rows, tests=(*rows.tests, body)).listed('1')})"
@@ -596,7 +596,7 @@ def _count(node: ir.Count, scope: Scope) -> Py:
 
 
 @_test(ir.All, ir.Any)
-def _quantified(node: ir.All | ir.Any, scope: Scope, wanted: bool) -> Py:
+def _quantified(node: ir.All | ir.Any, scope: Context, wanted: bool) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope, wanted)
     word = "all" if isinstance(node, ir.All) == wanted else "any"

@@ -59,7 +59,7 @@ class Scan:
 
 
 @dataclass
-class _Function:
+class _Wrapper:
     """A function around one tool; ``may_miss`` if some argument may name no row."""
 
     name: str
@@ -78,7 +78,7 @@ class _Index:
     only: bool = False
 
 
-_Plan = tuple[tuple[int, int, str], Access, dict[str, tuple[str, Scan]]]
+_Way = tuple[tuple[int, int, str], Access, dict[str, tuple[str, Scan]]]
 
 
 class Reads:
@@ -88,8 +88,8 @@ class Reads:
         self.schema = {relation.name: relation for relation in p.relations}
         self.access = [item for item in p.access if item.mode != "write"]
         self.names = names
-        self._loaders: dict[str, _Function] = {}
-        self._lookups: dict[str, _Function] = {}
+        self._loaders: dict[str, _Wrapper] = {}
+        self._lookups: dict[str, _Wrapper] = {}
         self._indexes: dict[str, _Index] = {}
 
     # --- one row by its key ----------------------------------------------------------------
@@ -155,10 +155,10 @@ class Reads:
             for item in self.access
         )
 
-    def _lookup(self, item: Access) -> _Function:
+    def _lookup(self, item: Access) -> _Wrapper:
         if item.tool not in self._lookups:
             name = self.names.new(item.relation)
-            self._lookups[item.tool] = _Function(name, item)
+            self._lookups[item.tool] = _Wrapper(name, item)
         return self._lookups[item.tool]
 
     def _indexed(self, relation: str, key: str, column: str, solid: bool) -> tuple[str, bool]:
@@ -240,7 +240,7 @@ class Reads:
         pins: Mapping[str, Pin],
         taken: frozenset[str],
         depth: int,
-    ) -> _Plan | None:
+    ) -> _Way | None:
         """The tool with loops for the arguments that no pin gives; None if it can't do."""
         relation, bounds = self.schema[item.relation], bounds_of(item)
         loops: dict[str, tuple[str, Scan]] = {}
@@ -255,7 +255,7 @@ class Reads:
             target = self.schema.get(kind.removeprefix("entity:"))
             if target is None or depth > 3:
                 return None
-            inner = self.names.local(argument, taken)
+            inner = self.names.local(argument.removesuffix("_id"), taken)
             taken |= {inner}
             try:
                 scan = self.scan(target.name, {target.key}, {}, inner, taken, depth + 1)
@@ -301,11 +301,11 @@ class Reads:
         pinned = frozenset(c for c in given if c in pins)
         return Scan(tuple(loops), {**given, **own}, frozenset(given) - set(own), pinned)
 
-    def _loader(self, item: Access) -> _Function:
+    def _loader(self, item: Access) -> _Wrapper:
         if item.tool not in self._loaders:
             by = "_and_".join(a for a in item.args if a not in bounds_of(item))
             name = f"{item.relation}_by_{by}" if by else f"all_{item.relation}"
-            self._loaders[item.tool] = _Function(self.names.new(name), item)
+            self._loaders[item.tool] = _Wrapper(self.names.new(name), item)
         return self._loaders[item.tool]
 
     # --- source ----------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Reads:
             text += "".join(line for name in fresh for line in found[name])
         return ["\n".join(line for name, own in found.items() if name in called for line in own)]
 
-    def _lookup_lines(self, lookup: _Function) -> list[str]:
+    def _lookup_lines(self, lookup: _Wrapper) -> list[str]:
         item = lookup.access
         argument = next(iter(item.args))
         parts = [f"{argument}=key"]
@@ -331,7 +331,7 @@ class Reads:
             parts.insert(0, f"{item.projection}={python_literal(list(lookup.columns))}")
         return _remembered(lookup.name, ["key"], f"{item.tool}({', '.join(parts)})")
 
-    def _loader_lines(self, loader: _Function) -> list[str]:
+    def _loader_lines(self, loader: _Wrapper) -> list[str]:
         item, bounds = loader.access, bounds_of(loader.access)
         names = {a: self.names.local(a) for a in item.args if a not in bounds}
         parts = [f"{a}={names[a]}" if a in names else f"{a}={_bound(a)}" for a in item.args]

@@ -8,7 +8,7 @@ same text in every solution.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, groupby
 
@@ -28,8 +28,8 @@ from envgen.pipelines.general.python_text import (
 from envgen.pipelines.general.rewrite import conjuncts, summands, truth
 from envgen.pipelines.general.solution_expressions import (
     MUL,
-    Item,
-    Scope,
+    Context,
+    Variable,
     emit,
     solid,
     truth_text,
@@ -54,7 +54,7 @@ def options_of(i, *given):
     return sorted(found, key=lambda choice: [cost(choice) for cost in terms])
 
 
-# Of a slot: its choices, the rules that it completes, the earlier slots that matter, its least cost.
+# Of a slot: its choices, the rules that it completes, the earlier slots that matter, its cost.
 options = remembered(options_of)
 due = remembered(lambda i: [(reads, holds) for reads, holds in USES if max(reads, default=0) == i])
 seen = remembered(lambda i: [j for j in range(i) if any(j in r and max(r) >= i for r in READS)])
@@ -90,8 +90,9 @@ SPANS = '''def spans(low, high, step, length):
     """The intervals of this length on a grid, as pairs of start and end."""
     return [(start, start + length) for start in range(low, high - length + 1, step)]'''
 SUBSETS = '''def subsets(rows, most):
-    """All subsets of ``rows`` with so many members or fewer."""
-    return [chosen for size in range(most + 1) for chosen in combinations(rows, size)]'''
+    """All subsets of ``rows`` with at most so many members; None is any number."""
+    sizes = range((len(rows) if most is None else most) + 1)
+    return [chosen for size in sizes for chosen in combinations(rows, size)]'''
 DIFFERENT = ("one", "other")
 """Arguments of the rule that two slots differ."""
 
@@ -131,7 +132,7 @@ class _Link:
     rule: _Rule
 
 
-class _Plan:
+class _SlotPlan:
     """The rules of a problem, which of them link slots, and the order in which slots are chosen."""
 
     def __init__(self, p: Problem, extra: Sequence[Node]) -> None:
@@ -281,7 +282,7 @@ class _Function:
     uses: list[_Use] = field(default_factory=list)
 
 
-class Search:
+class SearchWriter:
     """Writes the search of one problem.
 
     Args:
@@ -289,9 +290,9 @@ class Search:
         extra: conditions besides the clauses.
     """
 
-    def __init__(self, scope: Scope, extra: Sequence[Node]) -> None:
+    def __init__(self, scope: Context, extra: Sequence[Node]) -> None:
         self.scope, self.p, self.names = scope, scope.p, scope.names
-        self.plan = _Plan(self.p, extra)
+        self.plan = _SlotPlan(self.p, extra)
         self.stems = [stem_of(name) for name in self.plan.order]
         series = [stem for stem in self.stems if self.stems.count(stem) > 1]
         self.series = {stem: self.names.new(stem.upper()) for stem in dict.fromkeys(series)}
@@ -303,14 +304,14 @@ class Search:
     def source(self) -> list[str]:
         """Functions of rules, and what ``SEARCH`` runs over: slots, ``RULES`` and ``BOUNDS``."""
         slots = self._slot_lines()
-        functions = self._functions()
-        factories, rules = self._rule_lines(functions)
-        bounds = self._bound_lines()
-        stated = {use.clause for function in functions for use in function.uses}
-        stated |= {rule.clause for rule in self.plan.rules if self._is_bound(rule)}
-        clauses = dict.fromkeys(rule.clause for rule in self.kept)
-        about = [line for name in clauses if name not in stated for line in self._sentence(name)]
-        return [*factories, "\n".join(["SLOTS, FAILED = [], {}", *about, *slots, *rules, *bounds])]
+        left = [rule for rule in self.plan.rules if rule not in self.kept]
+        bounds = {rule: text for rule in left if (text := self._bound(rule)) is not None}
+        factories, rules = self._rule_lines([rule for rule in left if rule not in bounds])
+        stated = {rule.clause for rule in left}
+        clauses = dict.fromkeys(rule.clause for rule in self.kept if rule.clause not in stated)
+        about = [line for clause in clauses for line in self._sentence(clause)]
+        lines = ["SLOTS, FAILED = [], {}", *about, *slots, *rules, *self._bound_lines(bounds)]
+        return [*factories, "\n".join(lines)]
 
     def reference(self, name: str) -> str:
         """The number of a slot: ``CITY[1]``, or ``HOTEL`` where there is one only."""
@@ -332,10 +333,8 @@ class Search:
     # --- slots -------------------------------------------------------------------------------
 
     def _slot_lines(self) -> list[str]:
-        lines = [f"{name} = {{}}" for name in self.series.values()]
-        if lines:
-            values = ", ".join(["{}"] * len(lines))
-            lines = [f"{', '.join(self.series.values())} = {values}"]
+        values = ", ".join(["{}"] * len(self.series))
+        lines = [f"{', '.join(self.series.values())} = {values}"] if self.series else []
         done: list[str] = []
         blocks: list[str] = []
         for _, block in groupby(self.plan.order, lambda name: _number_of(name) or name):
@@ -390,8 +389,8 @@ class Search:
         loader = re.fullmatch(r"for (\w+) in (\w+)\((.*)\)", " ".join(scan.loops))
         if loader and scan.columns[key] == loader[1] and loader[3] == arguments:
             return loader[2], reads
-        head = f"lambda {arguments}:" if arguments else "lambda:"
-        return f"{head} [{scan.columns[key]} {' '.join(scan.loops)}]", reads
+        listed = f"[{scan.columns[key]} {' '.join(scan.loops)}]"
+        return _lambda([scope.slots[name] for name in reads], listed), reads
 
     def _subsets(self, slot: Slot, relation: str, done: Sequence[str]) -> tuple[str, list[str]]:
         """Subsets of the rows that keep the rules on each member alone."""
@@ -411,21 +410,20 @@ class Search:
         key, row = self.p.relation(relation).key, self.names.local("row", scope.taken)
         scan = scope.reads.scan(relation, {key}, {}, row, scope.taken)
         tests = [
-            emit(body, scope.bind(var, Item(scan.columns[key])), True).at(3) for var, body in bodies
+            emit(body, scope.bind(var, Variable(scan.columns[key])), True).at(3)
+            for var, body in bodies
         ]
         only = f" if {' and '.join(tests)}" if tests else ""
         rows = f"[{scan.columns[key]} {' '.join(scan.loops)}{only}]"
-        head = f"lambda {', '.join(scope.slots.values())}:" if reads else "lambda:"
-        return f"{head} subsets({rows}, {slot.length})", reads
+        return _lambda(list(scope.slots.values()), f"subsets({rows}, {slot.length})"), reads
 
     # --- rules -------------------------------------------------------------------------------
 
-    def _functions(self) -> list[_Function]:
+    def _functions(self, rules: Iterable[_Rule]) -> list[_Function]:
         """The rules as functions; those that read alike are one."""
         parts: dict[tuple[str, tuple[str, ...]], list[Node]] = {}
-        for rule in self.plan.rules:
-            if rule not in self.kept and not self._is_bound(rule):
-                parts.setdefault((rule.clause, rule.slots), []).append(rule.expr)
+        for rule in rules:
+            parts.setdefault((rule.clause, rule.slots), []).append(rule.expr)
         found: dict[tuple[object, ...], _Function] = {}
         for (clause, slots), exprs in parts.items():
             function, params = self._function(ir.And(items=tuple(exprs)), slots, numbered=True)
@@ -450,12 +448,12 @@ class Search:
         body = truth_text(expr, replace(self.scope, slots=names, arguments=given))
         return _Function(expr, tuple(names.values()), tuple(given.values()), body), tuple(given)
 
-    def _rule_lines(self, functions: Sequence[_Function]) -> tuple[list[str], list[str]]:
+    def _rule_lines(self, rules: Iterable[_Rule]) -> tuple[list[str], list[str]]:
         """Functions that are given parameters, and ``RULES``: sentences, each with its rules."""
         factories: list[str] = []
         entries: dict[str, list[str]] = {}
         leaders: dict[str, str] = {}
-        for function in functions:
+        for function in self._functions(rules):
             leader = leaders.get(function.uses[0].clause, function.uses[0].clause)
             for use in function.uses:
                 leaders.setdefault(use.clause, leader)
@@ -537,17 +535,12 @@ class Search:
 
     # --- sums --------------------------------------------------------------------------------
 
-    def _is_bound(self, rule: _Rule) -> bool:
-        return self._bound(rule) is not None
-
-    def _bound_lines(self) -> list[str]:
+    def _bound_lines(self, bounds: Mapping[_Rule, str]) -> list[str]:
         """``BOUNDS``: each of functions of what a slot costs, with their slots, and the bound."""
-        lines = ["BOUNDS = ["]
-        for rule in self.plan.rules:
-            bound = self._bound(rule)
-            if bound is not None and rule not in self.kept:
-                lines += [*self._sentence(rule.clause, 4), *python_lines(bound, 4, after=",")]
-        return [*lines, "]"] if len(lines) > 1 else ["BOUNDS = []"]
+        lines = []
+        for rule, text in bounds.items():
+            lines += [*self._sentence(rule.clause, 4), *python_lines(text, 4, after=",")]
+        return ["BOUNDS = [", *lines, "]"] if lines else ["BOUNDS = []"]
 
     def _bound(self, rule: _Rule) -> str | None:
         """A sum of what several slots add, each its own, with its bound; None if the rule is no such."""
@@ -566,13 +559,12 @@ class Search:
                 costs.setdefault(slots[0], []).append((sign, value.at(MUL)))
             else:
                 bound.append((-sign, value.at(MUL)))
-        if len(costs) < 2:
-            return None
+        if len(costs) < 2 or (len(bound) > 1 and all(text.isdigit() for _, text in bound)):
+            return None  # sums of constants alone are no part of the language
         alike: dict[str, list[str]] = {}
         for slot, terms in costs.items():
-            alike.setdefault(_lambda((self._arguments([slot])[slot],), _signed(terms)), []).append(
-                slot
-            )
+            cost = _lambda(tuple(self._arguments([slot]).values()), _signed(terms))
+            alike.setdefault(cost, []).append(slot)
         pairs = [f"({self._numbers(slots)}, {cost})" for cost, slots in alike.items()]
         return f"([{', '.join(pairs)}], {_signed(bound)})"
 

@@ -18,14 +18,14 @@ from envgen.pipelines.general.python_text import (
 )
 from envgen.pipelines.general.solution_expressions import (
     FIRST,
-    Scope,
+    Context,
     answer_text,
     emit,
     rows_of,
     value_text,
 )
 from envgen.pipelines.general.solution_reads import ALL_PAGES, LARGE, LISTED, REMEMBERED, Reads
-from envgen.pipelines.general.solution_search import SEARCH, SLOT, SPANS, SUBSETS, Search
+from envgen.pipelines.general.solution_search import SEARCH, SLOT, SPANS, SUBSETS, SearchWriter
 from envgen.pipelines.general.solution_workflow import workflow_lines
 
 _FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, SPANS, SUBSETS)
@@ -40,7 +40,7 @@ def solution_source(p: Problem) -> str:
     """
     fixed = re.findall(r"(?m)^(?:def )?(\w+)", "\n".join([*_FIXED, SLOT, SEARCH]))
     names = Names([*fixed, *(item.tool for item in p.access)])
-    scope = Scope(p, Reads(p, names), names)
+    scope = Context(p, Reads(p, names), names)
     if isinstance(p.goal, Reach):
         parts = ["\n".join(workflow_lines(p.goal, scope))]
     elif isinstance(p.goal, Equals) and len(p.slots) == 1 and not p.clauses:
@@ -65,7 +65,7 @@ def _needed(text: str) -> list[str]:
     return found
 
 
-def _question(goal: Equals, scope: Scope) -> list[str]:
+def _question(goal: Equals, scope: Context) -> list[str]:
     """``solve`` for one value, entity or set: gather, filter, sort, answer."""
     slot, query = scope.p.slots[0], goal.query
     text = outline(scope.p.lexicon, goal)
@@ -94,7 +94,7 @@ def _question(goal: Equals, scope: Scope) -> list[str]:
     ]
 
 
-def _search(scope: Scope) -> list[str]:
+def _search(scope: Context) -> list[str]:
     """Slots, rules, and a ``solve`` that searches."""
     p, goal = scope.p, scope.p.goal
     wanted = (
@@ -102,7 +102,7 @@ def _search(scope: Scope) -> list[str]:
         if isinstance(goal, Equals)
         else []
     )
-    search = Search(scope, wanted)
+    search = SearchWriter(scope, wanted)
     parts = search.source()
 
     def value(name: str) -> str:

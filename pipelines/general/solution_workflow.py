@@ -14,7 +14,7 @@ from envgen.pipelines.general.lexicon import outline
 from envgen.pipelines.general.python_text import python_lines
 from envgen.pipelines.general.solution_expressions import (
     AND,
-    Scope,
+    Context,
     answer_text,
     emit,
     rows_of,
@@ -49,7 +49,7 @@ class _Call:
     cells: tuple[_Cell, ...]
 
 
-def workflow_lines(goal: Reach, scope: Scope) -> list[str]:
+def workflow_lines(goal: Reach, scope: Context) -> list[str]:
     """``solve`` of a workflow: escalate where that is due, else collect the calls, then make them.
 
     Raises:
@@ -71,12 +71,12 @@ def workflow_lines(goal: Reach, scope: Scope) -> list[str]:
     return [*lines, *made, *_outcome(scope, "done", 4)]
 
 
-def _outcome(scope: Scope, outcome: str, indent: int) -> list[str]:
+def _outcome(scope: Context, outcome: str, indent: int) -> list[str]:
     answer = answer_text(scope.p, lambda _: f'"{outcome}"', scope.names)
     return python_lines(answer, indent, "return ")
 
 
-def _escalation(due: Node, scope: Scope) -> list[str]:
+def _escalation(due: Node, scope: Context) -> list[str]:
     yes = emit(due, scope, True)
     lines = [*python_lines(yes.text, 4, "if ", ":"), *_outcome(scope, "escalated", 8)]
     if yes.nullable:
@@ -256,7 +256,7 @@ def _fill(pattern: Node, arguments: Mapping[str, Node]) -> Node:
 # --- source --------------------------------------------------------------------------------
 
 
-def _collect(calls: _Calls, scope: Scope, later: dict[str, list[str]]) -> list[str]:
+def _collect(calls: _Calls, scope: Context, later: dict[str, list[str]]) -> list[str]:
     """Statements that gather the arguments; the calls themselves go to ``later``, by target."""
     lines: list[str] = []
     conditions = [node for node, _ in calls.branch.conditions]
@@ -283,7 +283,7 @@ def _collect(calls: _Calls, scope: Scope, later: dict[str, list[str]]) -> list[s
     return lines
 
 
-def _perform(made: _Call, target: str, scope: Scope) -> list[str]:
+def _perform(made: _Call, target: str, scope: Context) -> list[str]:
     variables = [scope.names.local(argument) for argument in made.arguments]
     pairs = [f"{a}={v}" for a, v in zip(made.arguments, variables, strict=True)]
     return [
