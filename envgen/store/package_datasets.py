@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "1a551d9922dad04bee913c16f36781154101eeda96ce40146350ca868cdeba86",  # trip_planning
+        "6233e3efae89c72fa92867a911a466497c5373285fbc2ee7ef33a68285016df2",  # trip_planning
     }
 )
