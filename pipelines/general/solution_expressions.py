@@ -16,6 +16,7 @@ from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.pipelines.general.dispatch import Dispatch
 from envgen.pipelines.general.emit import python_literal
+from envgen.pipelines.general.frames import free_names
 from envgen.pipelines.general.python_text import Names, filled, hole, loop_of, template
 from envgen.pipelines.general.rewrite import OPPOSITE, conjuncts
 from envgen.pipelines.general.solution_reads import Pin, Reads
@@ -435,19 +436,29 @@ class Rows:
         return f"[{self.each(value)}]"
 
 
-def rows_of(query: ir.Query, scope: Context, also: Sequence[ir.Node]) -> Rows:
-    """The rows of ``query``, without order and limit; ``also`` are expressions that read its variable."""
-    relation, var = scope.p.relation(query.relation), scope.names.local(query.var, scope.taken)
-    parts = list(conjuncts(query.where))
+def rows_of(
+    query: ir.Query, scope: Context, also: Sequence[ir.Node], name: str | None = None
+) -> Rows:
+    """The rows of ``query``, without order and limit.
+
+    Args:
+        query: whose rows.
+        scope: where it stands.
+        also: expressions that read its variable.
+        name: what they call that variable, if not as the query does.
+    """
+    relation, name = scope.p.relation(query.relation), name or query.var
+    var, parts = scope.names.local(name, scope.taken), list(conjuncts(query.where))
     pins = _pins(parts, query, scope)
-    needs = _needs(query.var, relation, [query.where, *(order.by for order in query.order), *also])
+    own = [query.where, *(order.by for order in query.order)]
+    needs = _needs(query.var, relation, own) | _needs(name, relation, also)
     known = {column: pin for column, (pin, _) in pins.items()}
     scan = scope.reads.scan(query.relation, needs, known, var, scope.taken)
-    item = Variable(var, query.relation, scan.columns, scan.given)
-    inner = scope.bind(query.var, item)
+    row = Variable(var, query.relation, scan.columns, scan.given)
     kept = [part for column, (_, part) in pins.items() if column in scan.pinned]
+    inner = scope.bind(query.var, row)
     tests = [emit(part, inner, True) for part in parts if part not in kept]
-    return Rows(scan.loops, tuple(tests), inner)
+    return Rows(scan.loops, tuple(tests), scope.bind(name, row))
 
 
 def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tuple[Pin, ir.Node]]:
@@ -460,7 +471,11 @@ def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tu
         for get, other in sides:
             if not isinstance(get, ir.Get) or get.entity != ir.Var(name=query.var):
                 continue
-            if get.relation != query.relation or get.column in pins or _mentions(other, query.var):
+            if (
+                get.relation != query.relation
+                or get.column in pins
+                or query.var in free_names(other)
+            ):
                 continue
             if part.fn == "=":
                 value = emit(other, scope).value()
@@ -472,23 +487,14 @@ def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tu
     return pins
 
 
-def _mentions(node: ir.Node, var: str) -> bool:
-    return any(isinstance(inner, ir.Var) and inner.name == var for inner in node.walk())
-
-
-def _needs(var: str, relation: ir.Relation, roots: list[ir.Node]) -> set[str]:
-    """Columns of the row of variable ``var`` that ``roots`` read."""
-    needs: set[str] = set()
-    for root in roots:
-        covered = set()
-        for node in root.walk():
-            if isinstance(node, ir.Get) and node.entity == ir.Var(name=var):
-                if node.relation == relation.name:
-                    needs.add(node.column)
-                    covered.add(id(node.entity))
-            elif isinstance(node, ir.Var) and node.name == var and id(node) not in covered:
-                needs.add(relation.key)
-    return needs
+def _needs(var: str, relation: ir.Relation, roots: Sequence[ir.Node]) -> set[str]:
+    """Columns of the row of variable ``var`` that ``roots`` read; its key, where it stands alone."""
+    row, nodes = ir.Var(name=var), [node for root in roots for node in root.walk()]
+    gets = [node for node in nodes if isinstance(node, ir.Get) and node.entity == row]
+    needs = [get.column for get in gets if get.relation == relation.name]
+    if nodes.count(row) > len(needs):
+        needs.append(relation.key)
+    return set(needs)
 
 
 @_value(ir.Query)
@@ -542,8 +548,7 @@ def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
     name = scope.names.local(var, scope.taken)
     if isinstance(over, ir.Query) and over.agg == "none" and over.limit is None:
         if over.select is None:
-            named = over if over.var == var else _renamed(over, over.var, var)
-            return rows_of(named, scope, [body])
+            return rows_of(over, scope, [body], var)
         rows = rows_of(over, scope, [over.select])
         source = rows.listed(value_text(over.select, rows.scope))
     elif isinstance(over, ir.SlotRef):
@@ -554,24 +559,6 @@ def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
     else:
         raise PipelineError(f"a solution can't run over this {type(over).__name__}")
     return Rows((f"for {name} in {source}",), (), scope.bind(var, Variable(name)))
-
-
-def _renamed(query: ir.Query, old: str, new: str) -> ir.Query:
-    """``query`` with its variable ``old`` called ``new``."""
-
-    def walk(node: object) -> object:
-        if isinstance(node, tuple):
-            return tuple(walk(item) for item in node)
-        if isinstance(node, ir.Var):
-            return ir.Var(name=new) if node.name == old else node
-        if isinstance(node, ir.Node):
-            fields = type(node).model_fields
-            return node.model_copy(update={name: walk(getattr(node, name)) for name in fields})
-        return node
-
-    renamed = walk(query)
-    assert isinstance(renamed, ir.Query)
-    return renamed.model_copy(update={"var": new})
 
 
 @_value(ir.Sum)
