@@ -46,6 +46,11 @@ class Pin:
     solid: bool = True
     """False where the value may name no row."""
 
+    def loops(self, var: str) -> list[str]:
+        """Clauses that run over the values that are there."""
+        loop = f"for {var} in {self.value if self.many else f'[{self.value}]'}"
+        return [loop] if self.known else [loop, f"if {var} is not None"]
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -78,7 +83,15 @@ class _Index:
     only: bool = False
 
 
-_Way = tuple[tuple[int, int, str], Access, dict[str, tuple[str, Scan]]]
+@dataclass(frozen=True)
+class _Way:
+    """A tool that lists rows: its cost, loops around it, and the columns that its arguments give."""
+
+    cost: tuple[int, int, str]
+    access: Access
+    loops: tuple[str, ...]
+    given: Mapping[str, str]
+    pinned: frozenset[str]
 
 
 class Reads:
@@ -215,91 +228,70 @@ class Reads:
         if key in pins and needs - {key} <= set(self.by_key(relation)):
             return self._keyed_scan(relation, pins[key], var)
         tools = [a for a in self.access if a.relation == relation and a.mode not in _KEYED]
-        plans = [self._plan(item, needs, pins, taken, depth) for item in tools]
-        best = min(
-            (plan for plan in plans if plan is not None), default=None, key=lambda plan: plan[0]
-        )
+        ways = [self._way(item, needs, pins, var, taken, depth) for item in tools]
+        best = min((way for way in ways if way is not None), default=None, key=lambda way: way.cost)
         if best is None:
             wanted = ", ".join(sorted(needs))
             raise PipelineError(f"no tools lead to {wanted} of the rows of {relation!r}")
-        return self._take(best[1], best[2], pins, var, taken)
+        loader = self._loader(best.access)
+        loader.may_miss = loader.may_miss or any(not pins[c].solid for c in best.pinned)
+        values = ", ".join(best.given.values())
+        loops = (*best.loops, f"for {var} in {loader.name}({values})")
+        own = best.access.returned_columns
+        texts = {c: var if len(own) == 1 else f'{var}["{c}"]' for c in own}
+        return Scan(loops, {**best.given, **texts}, frozenset(best.given) - set(own), best.pinned)
 
     def _keyed_scan(self, relation: str, pin: Pin, var: str) -> Scan:
         key = self.schema[relation].key
-        loops = [f"for {var} in {pin.value if pin.many else f'[{pin.value}]'}"]
-        if not pin.known:
-            loops.append(f"if {var} is not None")
+        loops = pin.loops(var)
         if not pin.solid:
             loops.append(f"if {self.exists(relation, var)}")
         return Scan(tuple(loops), {key: var}, frozenset({key}), frozenset({key}))
 
-    def _plan(
+    def _way(
         self,
         item: Access,
         needs: set[str],
         pins: Mapping[str, Pin],
+        var: str,
         taken: frozenset[str],
         depth: int,
     ) -> _Way | None:
-        """The tool with loops for the arguments that no pin gives; None if it can't do."""
+        """How a tool lists the rows, with loops for the arguments that no pin gives; None if it can't."""
         relation, bounds = self.schema[item.relation], bounds_of(item)
-        loops: dict[str, tuple[str, Scan]] = {}
-        for argument, column in item.args.items():
-            kind = relation.column(column).type
-            if argument in bounds:
-                if kind not in ("int", "minutes") and not kind.startswith("decimal:"):
-                    return None
-                continue
-            if column in pins:
-                continue
-            target = self.schema.get(kind.removeprefix("entity:"))
-            if target is None or depth > 3:
-                return None
-            inner = self.names.local(argument.removesuffix("_id"), taken)
-            taken |= {inner}
-            try:
-                scan = self.scan(target.name, {target.key}, {}, inner, taken, depth + 1)
-            except PipelineError:
-                return None
-            loops[argument] = (scan.columns[target.key], scan)
-        given = set(item.returned_columns) | {c for a, c in item.args.items() if a not in bounds}
-        missing = needs - given
-        if missing and not (relation.key in given and missing <= set(self.by_key(relation.name))):
-            return None
-        return (len(loops), len(missing), item.tool), item, loops
-
-    def _take(
-        self,
-        item: Access,
-        inner: dict[str, tuple[str, Scan]],
-        pins: Mapping[str, Pin],
-        var: str,
-        taken: frozenset[str],
-    ) -> Scan:
-        loader = self._loader(item)
         loops: list[str] = []
         given: dict[str, str] = {}
         for argument, column in item.args.items():
-            if argument in bounds_of(item):
-                continue
-            if argument in inner:
-                given[column], scan = inner[argument]
+            kind, pin = relation.column(column).type, pins.get(column)
+            if argument in bounds:
+                if kind not in ("int", "minutes") and not kind.startswith("decimal:"):
+                    return None
+            elif pin is None:
+                target = self.schema.get(kind.removeprefix("entity:"))
+                if target is None or depth > 3:
+                    return None
+                name = self.names.local(argument.removesuffix("_id"), taken)
+                taken |= {name}
+                try:
+                    scan = self.scan(target.name, {target.key}, {}, name, taken, depth + 1)
+                except PipelineError:
+                    return None
                 loops += scan.loops
-                continue
-            pin = pins[column]
-            loader.may_miss = loader.may_miss or not pin.solid
-            given[column] = pin.value
-            if pin.many or not pin.known:
+                given[column] = scan.columns[target.key]
+            elif pin.many or not pin.known:
                 name = self.names.local(argument, taken)
                 taken |= {name}
-                loops.append(f"for {name} in {pin.value if pin.many else f'[{pin.value}]'}")
-                loops += [] if pin.known else [f"if {name} is not None"]
+                loops += pin.loops(name)
                 given[column] = name
-        loops.append(f"for {var} in {loader.name}({', '.join(given.values())})")
-        bare = len(item.returned_columns) == 1
-        own = {c: var if bare else f'{var}["{c}"]' for c in item.returned_columns}
-        pinned = frozenset(c for c in given if c in pins)
-        return Scan(tuple(loops), {**given, **own}, frozenset(given) - set(own), pinned)
+            else:
+                given[column] = pin.value
+        missing = needs - set(item.returned_columns) - set(given)
+        if missing:
+            known = relation.key in (*item.returned_columns, *given)
+            if not known or not missing <= set(self.by_key(relation.name)):
+                return None
+        cost = (len(set(given) - set(pins)), len(missing), item.tool)
+        return _Way(cost, item, tuple(loops), given, frozenset(given) & frozenset(pins))
 
     def _loader(self, item: Access) -> _Wrapper:
         if item.tool not in self._loaders:
