@@ -348,11 +348,11 @@ class SearchWriter:
         return lines
 
     def _slot_text(self, slot: Slot, done: Sequence[str]) -> str:
-        choices, reads = self._choices(slot, done)
+        choices, reads = self.choices(slot, done)
         parts = ", ".join([choices, *(self.reference(name) for name in reads)])
         return f"{self.reference(slot.name)} = slot({parts})"
 
-    def _choices(self, slot: Slot, done: Sequence[str]) -> tuple[str, list[str]]:
+    def choices(self, slot: Slot, done: Sequence[str]) -> tuple[str, list[str]]:
         """A function that lists the values of a slot, and the slots that it reads."""
         domain = slot.domain
         if isinstance(domain, Choice):

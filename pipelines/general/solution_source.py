@@ -7,21 +7,36 @@ rules, never with rows: the same file solves every re-seed, with its own ``PARAM
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from envgen.core.errors import PipelineError
-from envgen.core.ir import Cmp, Equals, IntRange, Problem, Reach, Satisfy, SlotRef, Var
+from envgen.core.ir import (
+    Cmp,
+    Equals,
+    Goal,
+    IntRange,
+    Node,
+    Problem,
+    Reach,
+    Satisfy,
+    Slot,
+    SlotRef,
+    Var,
+)
 from envgen.pipelines.general.emit import comment, join_lines, params_line
 from envgen.pipelines.general.lexicon import outline
 from envgen.pipelines.general.python_text import (
     Names,
     python_lines,
 )
+from envgen.pipelines.general.rewrite import truth
 from envgen.pipelines.general.solution_expressions import (
     FIRST,
     Context,
     answer_text,
     emit,
     rows_of,
+    truth_text,
     value_text,
 )
 from envgen.pipelines.general.solution_reads import ALL_PAGES, LARGE, LISTED, REMEMBERED, Reads
@@ -46,7 +61,7 @@ def solution_source(p: Problem) -> str:
     elif isinstance(p.goal, Equals) and len(p.slots) == 1 and not p.clauses:
         parts = ["\n".join(_question(p.goal, scope))]
     elif isinstance(p.goal, Satisfy | Equals):
-        parts = _search(scope)
+        parts = ["\n".join(_scan(scope))] if len(p.slots) == 1 else _search(scope)
     else:
         raise PipelineError(f"no solution for the goal {p.goal.kind!r} yet")
     own = [*scope.reads.source("\n".join(parts)), *parts]
@@ -94,26 +109,50 @@ def _question(goal: Equals, scope: Context) -> list[str]:
     ]
 
 
+def _wanted(goal: Goal) -> list[Node]:
+    """What the goal asks of the answer besides the clauses."""
+    if not isinstance(goal, Equals):
+        return []
+    return [Cmp(fn="=", left=SlotRef(slot=goal.slot), right=goal.query)]
+
+
+def _scan(scope: Context) -> list[str]:
+    """``solve`` for one slot: the first choice that keeps every rule."""
+    p, slot = scope.p, scope.p.slots[0]
+    choices, _ = SearchWriter(scope, _wanted(p.goal)).choices(slot, [])
+    values = choices.removeprefix("lambda: ") if choices.startswith("lambda: ") else f"{choices}()"
+    name = scope.names.local(slot.name)
+    inner = replace(scope, slots={slot.name: name})
+    lines = ["def solve():", '    """The answer, None if there is none."""']
+    lines += python_lines(values, 4, f"for {name} in ", ":")
+    rules = [(outline(p.lexicon, clause), truth(clause)) for clause in p.clauses]
+    for text, expr in [*rules, *(("", node) for node in _wanted(p.goal))]:
+        broken = emit(expr, inner, False)
+        test = f"not ({truth_text(expr, inner)})" if broken.nullable else broken.text
+        lines += [*(comment(text, 8) if text else []), *python_lines(test, 8, "if ", ":")]
+        lines.append("            continue")
+    answer = answer_text(p, lambda _: _submitted(slot, name), scope.names)
+    return [*lines, *python_lines(answer, 8, "return "), "    return None"]
+
+
 def _search(scope: Context) -> list[str]:
     """Slots, rules, and a ``solve`` that searches."""
-    p, goal = scope.p, scope.p.goal
-    wanted = (
-        [Cmp(fn="=", left=SlotRef(slot=goal.slot), right=goal.query)]
-        if isinstance(goal, Equals)
-        else []
-    )
-    search = SearchWriter(scope, wanted)
+    search = SearchWriter(scope, _wanted(scope.p.goal))
     parts = search.source()
 
     def value(name: str) -> str:
-        text = f"found[{search.reference(name)}]"
-        if p.slot(name).kind == "interval":
-            return f'{{"start": {text}[0], "end": {text}[1]}}'
-        return f"list({text})" if p.slot(name).kind == "set" else text
+        return _submitted(scope.p.slot(name), f"found[{search.reference(name)}]")
 
-    answer = python_lines(answer_text(p, value, scope.names), 4, "return ")
+    answer = python_lines(answer_text(scope.p, value, scope.names), 4, "return ")
     solve = [*_SOLVE.split("\n"), *answer]
     return [SLOT, *parts[:-1], parts[-1] + "\n\n" + SEARCH, "\n".join(solve)]
+
+
+def _submitted(slot: Slot, text: str) -> str:
+    """What is submitted of the value of a slot."""
+    if slot.kind == "interval":
+        return f'{{"start": {text}[0], "end": {text}[1]}}'
+    return f"list({text})" if slot.kind == "set" else text
 
 
 _SOLVE = '''def solve():

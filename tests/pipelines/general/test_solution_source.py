@@ -143,6 +143,27 @@ def test_rules_that_differ_in_numbers_are_one_function() -> None:
     assert source.count("bookings_by_room(room)") == 1
 
 
+@pytest.mark.parametrize("goal", [False, True])
+@pytest.mark.parametrize("cheap", [250, 800, 901])
+def test_one_slot_needs_no_search(cheap: int, goal: bool, tmp_path: Path) -> None:
+    stay = SAMPLES["a_stay"]
+    clause = next(c for c in stay.problem.clauses if c.id == "not_cheap")
+    asked = SAMPLES["b_cheapest"].problem.goal
+    changed: dict[str, Any] = {
+        "slots": stay.problem.slots[:1],
+        "clauses": (clause,),
+        "layout": {"hotel": {"$slot": "hotel"}},
+        "params": {"cheap": cheap, "city": "Brook", "stars": 4},
+    }
+    p = stay.problem.model_copy(update=changed | ({"goal": asked} if goal else {}))
+    source = solution_source(p)
+    assert "def search" not in source
+    initial = database(p, stay.tables, tmp_path / "initial.sqlite")
+    answer, _ = solve(p, source, initial, tmp_path / "final.sqlite")
+    assert (answer is None) == (cheap > 900 or (goal and cheap > 800))
+    assert answer is None or verifier(p)(answer, str(initial), str(initial)) == []
+
+
 def test_all_subsets_are_tried_where_their_size_is_free(tmp_path: Path) -> None:
     sample = SAMPLES["a_stay"]
     slots = [s.model_copy(update={"length": None}) if s.kind == "set" else s
