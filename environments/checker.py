@@ -43,7 +43,7 @@ _NODES: tuple[type[ast.AST], ...] = (
     ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.IfExp, ast.BoolOp, ast.And, ast.Or,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.UnaryOp, ast.Not,
     ast.USub, ast.Compare, ast.cmpop, ast.Subscript, ast.Slice, ast.Lambda, ast.Call, ast.keyword,
-    ast.JoinedStr, ast.FormattedValue, ast.Attribute,
+    ast.JoinedStr, ast.FormattedValue, ast.Attribute, ast.Starred,
 )  # fmt: skip
 
 
@@ -83,8 +83,8 @@ class _Checker:
         self._nodes = list(ast.walk(tree))
         self._tools = {tool.name for tool in tools}
         self._fixed = self._tools | BUILTINS | PRELUDE | {PARAMS}
-        self._defs = {n.name for n in self._nodes if isinstance(n, ast.FunctionDef)}
-        self._bound = self._defs | set(_bound_names(self._nodes))
+        self._bound = set(_bound_names(self._nodes))
+        self._spread = {id(arg) for n in self._nodes if isinstance(n, ast.Call) for arg in n.args}
         self._callees = {id(n.func) for n in self._nodes if isinstance(n, ast.Call)}
         lookups = [n for n in self._nodes if _is_lookup(n)]
         self._looked_up = {id(n.value) for n in lookups}
@@ -135,6 +135,9 @@ class _Checker:
                 yield "** in a call is not allowed"
             elif node.arg.startswith("_") or not self._keyword(node.arg):
                 yield f"the name {node.arg!r} is not allowed in a call"
+        elif isinstance(node, ast.Starred):
+            if id(node) not in self._spread:
+                yield "* is only allowed before an argument of a call"
         elif isinstance(node, ast.Subscript):
             if isinstance(node.value, ast.Constant | ast.JoinedStr):
                 yield "a part of a constant is not allowed"
@@ -216,7 +219,7 @@ class _Checker:
     def _call(self, node: ast.Call) -> Iterator[str]:
         callee = node.func
         if isinstance(callee, ast.Name):
-            if callee.id not in self._fixed | self._defs:
+            if callee.id not in self._fixed | self._bound:
                 yield f"{callee.id!r} can't be called"
         elif not isinstance(callee, ast.Attribute):
             yield f"a {type(callee).__name__} can't be called"
@@ -249,8 +252,8 @@ class _Checker:
 
 
 def _arguments(node: ast.arguments) -> Iterator[str]:
-    if node.vararg is not None or node.kwarg is not None or node.kwonlyargs or node.posonlyargs:
-        yield "* , ** and / in parameters are not allowed"
+    if node.kwarg is not None or node.kwonlyargs or node.posonlyargs:
+        yield "** , / and what follows * in parameters are not allowed"
     defaults = [*node.defaults, *(d for d in node.kw_defaults if d is not None)]
     if not all(isinstance(default, ast.Constant) for default in defaults):
         yield "a default must be a constant"
@@ -258,7 +261,9 @@ def _arguments(node: ast.arguments) -> Iterator[str]:
 
 def _bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.arg):
             yield node.arg

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "28efbcd13ec09a168d7689a7558ea3dbc2f7126e77b820cb6fece3808c0e260d",  # trip_planning
+        "6233e3efae89c72fa92867a911a466497c5373285fbc2ee7ef33a68285016df2",  # trip_planning
     }
 )

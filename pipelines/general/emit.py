@@ -163,25 +163,11 @@ def bracketed(item: Doc) -> Doc:
     return Block("(", (item,), "", ")")
 
 
-def if_line(test: Doc, indent: int, word: str = "if") -> str:
-    """``if test:``, over several lines where one is too short."""
-    line = f"{word} {flat(test)}:"
-    if indent + len(line) <= WIDTH:
-        return " " * indent + line
-    return " " * indent + layout_text(glued(f"{word} ", bracketed(test), ":"), indent)
-
-
 def line_of(opening: str, value: Doc, indent: int) -> str:
     """A statement such as ``return value`` or ``x = value``."""
     if indent + len(opening) + len(flat(value)) <= WIDTH:
         return " " * indent + opening + flat(value)
     return " " * indent + layout_text(glued(opening, bracketed(value)), indent)
-
-
-def sequence(items: Iterable[str]) -> Block:
-    """A Python tuple literal of code fragments."""
-    parts = tuple(items)
-    return call("(", parts, ",)" if len(parts) == 1 else ")")
 
 
 def statement(query: Doc, prefix: str, suffix: str = "", indent: int = 4) -> list[str]:

@@ -1,377 +1,592 @@
-"""Solutions that search: one function per slot, each rule checked as soon as it can be.
+"""Solutions that search: slots in order, rules as functions, and one fixed search over them.
 
-Sums are carried along and cut off by the least that the open slots can add. A state that failed is
-remembered by what the rest can still see of it, so that nothing is searched twice.
+The emitted file registers data: ``slot`` (its choices, given earlier slots), ``rule`` (a function over the
+values of some slots) and ``at_most`` (a bound on what slots cost together). ``SEARCH`` runs over it: the
+same text in every solution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, groupby
 
 from envgen.core import ir
 from envgen.core.errors import PipelineError
-from envgen.core.ir import Choice, Intervals, IntRange, Node, Problem, Query, Slot
-from envgen.pipelines.general.emit import (
-    Block,
-    Doc,
-    call,
-    flat,
-    glued,
-    if_line,
-    layout_text,
-    line_of,
-    python_literal,
+from envgen.core.ir import Choice, Clause, Intervals, IntRange, Node, Problem, Query, Slot
+from envgen.pipelines.general.emit import WIDTH, comment, python_literal
+from envgen.pipelines.general.lexicon import outline
+from envgen.pipelines.general.python_text import (
+    filled,
+    hole,
+    python_lines,
+    statement_lines,
+    template,
 )
-from envgen.pipelines.general.names import Names
-from envgen.pipelines.general.solution_answer import answer_doc, state_doc
-from envgen.pipelines.general.solution_data import Data, Pin
-from envgen.pipelines.general.solution_expr import Item, Scope, emit, needs_of, solid
-from envgen.pipelines.general.solution_plan import (
-    Linear,
-    Link,
-    Plan,
-    Rule,
-    Term,
-    make_plan,
-    slots_of,
+from envgen.pipelines.general.rewrite import conjuncts, slots_of, summands, truth
+from envgen.pipelines.general.solution_expressions import (
+    MUL,
+    Context,
+    Variable,
+    emit,
+    solid,
+    truth_text,
 )
+from envgen.pipelines.general.solution_reads import Pin
 
-_FAILED_BEFORE = '''def failed_before(failed, state, sums):
-    """Whether the rest failed in this state before, with sums that were no worse."""
-    return any(all(a >= b for a, b in zip(sums, old)) for old in failed.get(state, []))'''
+SLOT = '''def slot(choices, *reads):
+    """The number of a new slot; ``choices`` gives its values from those of the slots it reads."""
+    SLOTS.append((choices, reads))
+    return len(SLOTS) - 1'''
+SEARCH = '''USES = [(tuple(reads), holds) for uses, holds in RULES for reads in uses]
+READS = [reads for reads, holds in USES] + [SLOTS[i][1] + (i,) for i in range(len(SLOTS))]
+COSTS = [[(i, cost) for slots, cost in costs for i in slots] for costs, bound in BOUNDS]
 
-_SOLVE = '''def solve():
-    """The answer, None if there is none."""
-'''
+
+def options_of(i, *given):
+    """The choices of a slot, the cheapest first; all there may be if it reads an open slot."""
+    choices, reads = SLOTS[i]
+    known = [given] if len(given) == len(reads) else product(*[options(j) for j in reads])
+    found = [choice for values in known for choice in choices(*values)]
+    terms = [cost for costs in COSTS for j, cost in costs if j == i]
+    return sorted(found, key=lambda choice: [cost(choice) for cost in terms])
+
+
+# Of a slot: its choices, the rules that it completes, the earlier slots that matter, its cost.
+options = remembered(options_of)
+due = remembered(lambda i: [(reads, holds) for reads, holds in USES if max(reads, default=0) == i])
+seen = remembered(lambda i: [j for j in range(i) if any(j in r and max(r) >= i for r in READS)])
+least = remembered(lambda cost, i, *given: min([cost(x) for x in options(i, *given)], default=0))
+
+
+def spent(costs, values):
+    """What the chosen slots cost, and the open ones at least."""
+    n = len(values)
+    known = [cost(values[i]) for i, cost in costs if i < n]
+    opens = [(i, cost, [values[j] for j in SLOTS[i][1] if j < n]) for i, cost in costs if i >= n]
+    return sum(known) + sum([least(cost, i, *given) for i, cost, given in opens])
+
+
+def search(values):
+    """``values`` and one for each open slot so that all rules hold; None if there are none."""
+    i, sums = len(values), [spent(costs, values) for costs in COSTS]
+    failed = FAILED.setdefault((i, tuple([values[j] for j in seen(i)])), [])
+    over = any(total > bound for total, (costs, bound) in zip(sums, BOUNDS))
+    if over or any(all(a >= b for a, b in zip(sums, old)) for old in failed):
+        return None
+    if i == len(SLOTS):
+        return values
+    for choice in options(i, *[values[j] for j in SLOTS[i][1]]):
+        tried = values + [choice]
+        if all(holds(*[tried[j] for j in reads]) for reads, holds in due(i)):
+            found = search(tried)
+            if found is not None:
+                return found
+    failed.append(sums)
+    return None'''
+SPANS = '''def spans(low, high, step, length):
+    """The intervals of this length on a grid, as pairs of start and end."""
+    return [(start, start + length) for start in range(low, high - length + 1, step)]'''
+SUBSETS = '''def subsets(rows, most):
+    """All subsets of ``rows`` with at most so many members; None is any number."""
+    sizes = range((len(rows) if most is None else most) + 1)
+    return [chosen for size in sizes for chosen in combinations(rows, size)]'''
+DIFFERENT = ("one", "other")
+"""Arguments of the rule that two slots differ."""
+
+
+# --- the problem, taken apart --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Choices:
-    """The candidates of a slot as code, the slot's item, and the rules that they satisfy by themselves."""
+class _Rule:
+    """A part of a clause: a condition over a few slots, in the order of the problem."""
 
-    source: Doc
-    item: Item
-    satisfied: frozenset[Rule]
-    rows: Doc | None = None
-    """For sets: the rows that they are drawn from, ``<slot>_rows``."""
+    clause: str
+    expr: Node
+    slots: tuple[str, ...]
+
+    def is_pair(self) -> bool:
+        """Whether it says that two slots differ, nothing else."""
+        expr = self.expr
+        return (
+            isinstance(expr, ir.Cmp)
+            and expr.fn == "!="
+            and len(self.slots) == 2
+            and all(
+                isinstance(side, ir.SlotRef) and side.index is None
+                for side in (expr.left, expr.right)
+            )
+        )
 
 
-class Search:
-    """Builds the functions of one problem."""
+@dataclass(frozen=True)
+class _Link:
+    """``column`` of the row of ``child`` equals ``value``, which reads other slots only."""
 
-    def __init__(self, p: Problem, data: Data, names: Names, extra: list[Node]) -> None:
-        self.p, self.data, self.names = p, data, names
-        self.plan: Plan = make_plan(p, extra)
-        self.scope = Scope(p, data, names)
-        self.order = [slot.name for slot in self.plan.order]
-        self.variables = {name: names.new(name, local=True) for name in self.order}
-        self.functions = {name: names.new(f"choose_{self.variables[name]}") for name in self.order}
-        self.totals = {i: names.new(f"{linear.clause}_sum", local=True)
-                       for i, linear in enumerate(self.plan.linears)}  # fmt: skip
-        self.bounds: dict[str, str] = {}
-        self.caches: list[str] = []
-        self.remembers = False
+    child: str
+    column: str
+    value: Node
+    rule: _Rule
+
+
+class _SlotPlan:
+    """The rules of a problem, which of them link slots, and the order in which slots are chosen."""
+
+    def __init__(self, p: Problem, extra: Sequence[Node]) -> None:
+        self.p = p
+        parts = [(clause.id, part) for clause in p.clauses for part in _parts(truth(clause))]
+        parts += [("goal", part) for node in extra for part in _parts(node)]
+        rules = [_Rule(clause, part, self.ordered(slots_of(part))) for clause, part in parts]
+        self.links = [link for rule in rules if (link := self._as_link(rule)) is not None]
+        self.rules = _without_implied(rules, self.links)
+        self.parents: dict[str, set[str]] = {slot.name: set() for slot in p.slots}
+        for link in self.links:
+            self.parents[link.child] |= slots_of(link.value)
+        self.order = self._order()
+
+    def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
+        """``names`` in the order of the problem."""
+        return tuple(slot.name for slot in self.p.slots if slot.name in set(names))
+
+    def _as_link(self, rule: _Rule) -> _Link | None:
+        expr = rule.expr
+        if not isinstance(expr, ir.Cmp) or expr.fn != "=":
+            return None
+        for get, value in ((expr.left, expr.right), (expr.right, expr.left)):
+            if not isinstance(get, ir.Get) or not isinstance(get.entity, ir.SlotRef):
+                continue
+            slot = self.p.slot(get.entity.slot)
+            if slot.kind != "entity" or not isinstance(slot.domain, Query):
+                continue
+            if slot.domain.relation == get.relation and slot.name not in slots_of(value):
+                if get.column != self.p.relation(get.relation).key:
+                    return _Link(slot.name, get.column, value, rule)
+        return None
+
+    def _order(self) -> list[str]:
+        """Groups (a city and what must lie in it) by how many rules bind them; within one, greedily.
+
+        Groups of slots that are alike but for their number have one order, so that a loop makes them.
+        """
+        groups: dict[str, set[str]] = {name: {name} for name in self.parents}
+        for child, parents in self.parents.items():
+            for parent in parents:
+                merged = groups[child] | groups[parent]
+                groups |= dict.fromkeys(merged, merged)
+        members = list(dict.fromkeys(self.ordered(groups[name]) for name in self.parents))
+        if len(members) == len(self.parents):
+            members = [tuple(self.parents)]
+
+        def tightness(names: tuple[str, ...]) -> int:
+            return sum(len(r.slots) > 1 and set(r.slots) <= set(names) for r in self._checks())
+
+        order: list[str] = []
+        stems: dict[frozenset[str], list[str]] = {}
+        for names in sorted(members, key=tightness, reverse=True):
+            alike = frozenset(stem_of(name) for name in names)
+            if len(alike) == len(names) and alike in stems:
+                found = sorted(names, key=lambda name: stems[alike].index(stem_of(name)))
+            else:
+                found = self._greedy(names, set(order))
+                stems[alike] = [stem_of(name) for name in found]
+            order += found
+        return order
+
+    def _checks(self) -> list[_Rule]:
+        linked = [link.rule for link in self.links]
+        return [rule for rule in self.rules if rule not in linked]
+
+    def _greedy(self, names: Sequence[str], done: set[str]) -> list[str]:
+        """Parents first; then always the slot that lets most rules be checked."""
+        left, order = list(names), []
+        checks = self._checks()
+
+        def gain(name: str) -> tuple[int, int, int]:
+            touching = [rule for rule in checks if name in rule.slots]
+            return (
+                sum(set(r.slots) <= done | {name} for r in touching),
+                len(touching),
+                -names.index(name),
+            )
+
+        while left:
+            ready = [name for name in left if not self.parents[name] & set(left) - {name}] or left
+            best = max(ready, key=gain)
+            order.append(best)
+            done.add(best)
+            left.remove(best)
+        return order
+
+
+def stem_of(name: str) -> str:
+    """The name of a slot or parameter without its number."""
+    return re.sub(r"(_?\d+)+$", "", name)
+
+
+def _number_of(name: str) -> str:
+    return name[len(stem_of(name)) :].strip("_")
+
+
+def _parts(expr: Node) -> Iterator[Node]:
+    """Expressions that are all true iff ``expr`` is."""
+    for part in conjuncts(expr):
+        if isinstance(part, ir.AllDifferent) and len(part.items) > 1:
+            for a, b in combinations(part.items, 2):
+                yield ir.Cmp(fn="!=", left=a, right=b)
+        else:
+            yield part
+
+
+def _without_implied(rules: list[_Rule], links: list[_Link]) -> list[_Rule]:
+    """Rules without "hotel 1 is not hotel 2" where they lie in cities that must differ."""
+    pairs = {frozenset(rule.slots) for rule in rules if rule.is_pair()}
+    parents: dict[str, set[tuple[str, str]]] = {}
+    for link in links:
+        if isinstance(link.value, ir.SlotRef) and link.value.index is None:
+            parents.setdefault(link.child, set()).add((link.column, link.value.slot))
+
+    def implied(rule: _Rule) -> bool:
+        return rule.is_pair() and any(
+            column == other and frozenset((x, y)) in pairs
+            for column, x in parents.get(rule.slots[0], ())
+            for other, y in parents.get(rule.slots[1], ())
+        )
+
+    return [rule for rule in rules if not implied(rule)]
+
+
+# --- source --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Slots that a function is used for, and the parameters that it is given."""
+
+    clause: str
+    slots: tuple[str, ...]
+    params: tuple[str, ...]
+
+
+@dataclass
+class _Function:
+    """A rule ``lambda arguments: body``, and all its uses."""
+
+    expr: ir.And
+    arguments: tuple[str, ...]
+    given: tuple[str, ...]
+    """Names for parameters of the problem that differ from use to use."""
+    body: str
+    uses: list[_Use] = field(default_factory=list)
+
+
+class SearchWriter:
+    """Writes the search of one problem.
+
+    Args:
+        scope: where its expressions stand.
+        extra: conditions besides the clauses.
+    """
+
+    def __init__(self, scope: Context, extra: Sequence[Node]) -> None:
+        self.scope, self.p, self.names = scope, scope.p, scope.names
+        self.plan = _SlotPlan(self.p, extra)
+        self.stems = [stem_of(name) for name in self.plan.order]
+        series = [stem for stem in self.stems if self.stems.count(stem) > 1]
+        self.series = {stem: self.names.new(stem.upper()) for stem in dict.fromkeys(series)}
+        single = [name for name in self.plan.order if stem_of(name) not in self.series]
+        self.constants = {name: self.names.new(name.upper()) for name in single}
+        self.kept: list[_Rule] = []
+        """Rules that choices keep by themselves."""
 
     def source(self) -> list[str]:
-        """The functions, ``solve`` last."""
-        functions = []
-        scope = self.scope
-        self.scopes: list[Scope] = [scope]
-        self.made: list[_Choices] = []
-        for depth, slot in enumerate(self.plan.order):
-            made = self._choices(slot, set(self.order[:depth]), self.variables[slot.name], scope)
-            self.made.append(made)
-            slots: Mapping[str, Item] = {**scope.slots, slot.name: made.item}
-            scope = Scope(self.p, self.data, self.names, slots)
-            self.scopes.append(scope)
-        for depth in range(len(self.order)):
-            functions.append(self._chooser(depth))
-        start = ", ".join(["0"] * len(self.totals))
-        first = self.functions[self.order[0]]
-        solve = _SOLVE + f"    return {first}({start})"
-        helpers = [_FAILED_BEFORE] if self.remembers else []
-        caches = ["\n".join(self.caches)] if self.caches else []
-        return [*caches, *helpers, *self.bounds.values(), *reversed(functions), solve]
+        """Functions of rules, and what ``SEARCH`` runs over: slots, ``RULES`` and ``BOUNDS``."""
+        slots = self._slot_lines()
+        left = [rule for rule in self.plan.rules if rule not in self.kept]
+        bounds = {rule: text for rule in left if (text := self._bound(rule)) is not None}
+        factories, rules = self._rule_lines([rule for rule in left if rule not in bounds])
+        stated = {rule.clause for rule in left}
+        clauses = dict.fromkeys(rule.clause for rule in self.kept if rule.clause not in stated)
+        about = [line for clause in clauses for line in self._sentence(clause)]
+        lines = ["SLOTS, FAILED = [], {}", *about, *slots, *rules, *self._bound_lines(bounds)]
+        return [*factories, "\n".join(lines)]
 
-    # --- candidates ------------------------------------------------------------------------
+    def reference(self, name: str) -> str:
+        """The number of a slot: ``CITY[1]``, or ``HOTEL`` where there is one only."""
+        stem = stem_of(name)
+        if stem in self.series:
+            return f"{self.series[stem]}[{hole('k', _number_of(name))}]"
+        return self.constants[name]
 
-    def _choices(self, slot: Slot, assigned: set[str], var: str, scope: Scope) -> _Choices:
-        domain = slot.domain
-        if isinstance(domain, Choice):
-            return _Choices(python_literal(list(domain.values)), Item(var), frozenset())
-        if isinstance(domain, IntRange):
-            step = f", {domain.step}" if domain.step != 1 else ""
-            return _Choices(f"range({domain.low}, {domain.high} + 1{step})", Item(var), frozenset())
-        if isinstance(domain, Intervals):
-            stop = f"{domain.high} - {domain.length} + 1"
-            text = f"range({domain.low}, {stop}, {domain.step})"
-            return _Choices(text, Item(var, length=domain.length), frozenset())
-        if slot.kind == "set":
-            return self._subsets(slot, domain, assigned, var, scope)
-        if slot.kind != "entity" or domain.select is not None:
-            raise PipelineError(f"a solution can't search the {slot.kind} slot {slot.name!r}")
-        return self._rows(slot, domain, assigned, var, scope)
+    def _arguments(self, slots: Sequence[str]) -> dict[str, str]:
+        """A name for the value of each slot: the last word of its own."""
+        found: dict[str, str] = {}
+        for slot in slots:
+            word = stem_of(slot).split("_")[-1] or slot
+            wishes = [word, "other", f"other_{word}"]
+            wish = next((w for w in wishes if self.names.local(w) not in found.values()), word)
+            found[slot] = self.names.local(wish, found.values())
+        return found
 
-    def _rows(
-        self, slot: Slot, domain: Query, assigned: set[str], var: str, scope: Scope
-    ) -> _Choices:
-        pins: dict[str, Pin] = {}
-        used: dict[str, Link] = {}
-        for link in self.plan.links:
-            if link.child == slot.name and link.parents <= assigned and link.column not in pins:
-                value = emit(link.value, scope)
-                if value.known:
-                    pins[link.column] = Pin(value.doc, solid=solid(link.value, scope))
-                    used[link.column] = link
-        needs = self._needs(slot, domain)
-        scan = self.data.scan(domain.relation, needs, pins, var, scope.taken)
-        satisfied = frozenset(used[column].rule for column in scan.pinned if column in used)
-        source = scan.rows
-        if len(scan.loops) > 1:
-            source = Block("[", (var, *scan.loops), " ", "]")
-        return _Choices(source, Item(var, domain.relation, scan.source), satisfied)
+    # --- slots -------------------------------------------------------------------------------
 
-    def _needs(self, slot: Slot, domain: Query) -> set[str]:
-        """Columns of the slot's row that rules, sums and the answer read."""
-        relation = self.p.relation(domain.relation)
-        needs = {relation.key}
-        for clause in self.p.clauses:
-            for root in (clause.expr, *([clause.guard] if clause.guard is not None else [])):
-                for node in root.walk():
-                    if isinstance(node, ir.Get) and node.entity == ir.SlotRef(slot=slot.name):
-                        if node.relation == relation.name:
-                            needs.add(node.column)
-                    elif isinstance(node, ir.Sum | ir.Count | ir.All | ir.Any):
-                        if node.over == ir.SlotRef(slot=slot.name):
-                            needs |= needs_of(node.var, relation, [node.body])
-        return needs
-
-    def _subsets(
-        self, slot: Slot, domain: Query, assigned: set[str], var: str, scope: Scope
-    ) -> _Choices:
-        if domain.select is not None:
-            raise PipelineError(f"a solution can't search the set {slot.name!r} of values")
-        row = self.names.free("row_1", set(self.variables.values()))
-        scan = self.data.scan(domain.relation, self._needs(slot, domain), {}, row, scope.taken)
-        item = Item(row, domain.relation, scan.source)
-        satisfied, tests = set(), list[Doc]()
-        for rule in self.plan.rules:
-            if isinstance(rule.expr, ir.All) and rule.expr.over == ir.SlotRef(slot=slot.name):
-                if slots_of(rule.expr.body) <= assigned:
-                    tests.append(
-                        emit(rule.expr.body, scope.bind(rule.expr.var, item), "true").at(3)
-                    )
-                    satisfied.add(rule)
-        filters = (Block("if ", (Block("", tuple(tests), " and "),)),) if tests else ()
-        rows = Block("[", (row, *scan.loops, *filters), " ", "]")
-        most = f"len({var}_rows)" if slot.length is None else str(slot.length)
-        source = f"combinations({var}_rows, size)"
-        text = f"[subset for size in range({most} + 1) for subset in {source}]"
-        many = Item(var, domain.relation, scan.source, many=True)
-        return _Choices(text, many, frozenset(satisfied), rows)
-
-    # --- one function per slot -------------------------------------------------------------
-
-    def _chooser(self, depth: int) -> str:
-        slot, made = self.plan.order[depth], self.made[depth]
-        before, scope = self.order[:depth], self.scopes[depth + 1]
-        live = list(self.totals.values())
-        arguments = [*(self.variables[name] for name in before), *live]
-        lines = [layout_text(call(f"def {self.functions[slot.name]}(", arguments, "):"))]
-        lines.append(
-            f'    """Try every choice of {slot.name.replace("_", " ")}; None if none works."""'
-        )
-        memo = self._memo(depth)
-        if memo is not None:
-            lines += [if_line(call("failed_before(", memo), 4), "        return None"]
-        if made.rows is not None:
-            lines.append(line_of(f"{made.item.text}_rows = ", made.rows, 4))
-        source = self._sorted(slot, made)
-        lines.append(if_line(source, 4, f"for {made.item.text} in"))
-        lines += self._sums(depth, scope)
-        for rule in self._due(depth, made):
-            broken = emit(rule.expr, scope, "false").doc
-            if not emit(rule.expr, scope).known:
-                broken = Block("not (", (emit(rule.expr, scope, "true").doc,), "", ")")
-            lines += [if_line(broken, 8), "            continue"]
-        lines += self._descend(depth)
-        if memo is not None:
-            failed = Block("", (f"{memo[0]}.setdefault({memo[1]}, [])", f"({memo[2]})"), ".append")
-            lines.append("    " + flat(failed))
-        return "\n".join([*lines, "    return None"])
-
-    def _due(self, depth: int, made: _Choices) -> list[Rule]:
-        """Rules that can be checked now and could not before."""
-        done, name = set(self.order[: depth + 1]), self.order[depth]
-        rules = [*self.plan.rules, *(link.rule for link in self.plan.links)]
-        due = [
-            r for r in rules if r.slots <= done and (name in r.slots or (not depth and not r.slots))
-        ]
-        return sorted((r for r in due if r not in made.satisfied), key=lambda r: len(r.slots))
-
-    def _descend(self, depth: int) -> list[str]:
-        if depth + 1 == len(self.order):
-            answer = answer_doc(self.p, self.scopes[-1])
-            return [line_of("return ", answer, 8)]
-        totals = [
-            f"{total}_now" if self._changes(i, depth) else total for i, total in self.totals.items()
-        ]
-        arguments = [*(self.variables[name] for name in self.order[: depth + 1]), *totals]
-        following = self.functions[self.order[depth + 1]]
-        return [
-            "        " + layout_text(call(f"found = {following}(", arguments), 8),
-            "        if found is not None:",
-            "            return found",
-        ]
-
-    # --- sums ------------------------------------------------------------------------------
-
-    def _new_terms(self, linear: Linear, depth: int) -> list[Term]:
-        done, name = set(self.order[: depth + 1]), self.order[depth]
-        return [term for term in linear.terms if term.slots <= done and name in term.slots]
-
-    def _changes(self, i: int, depth: int) -> bool:
-        return bool(self._new_terms(self.plan.linears[i], depth))
-
-    def _sums(self, depth: int, scope: Scope) -> list[str]:
-        lines: list[str] = []
-        for i, linear in enumerate(self.plan.linears):
-            terms = self._new_terms(linear, depth)
-            total = self.totals[i]
-            if terms:
-                added, more = self._added(terms, scope)
-                lines += [*more, f"        {total}_now = {total} {added}"]
-                total = f"{total}_now"
-            open_terms = [t for t in linear.terms if not t.slots <= set(self.order[: depth + 1])]
-            rest = [self._least(term, linear.fn, depth) for term in open_terms]
-            if (not terms and not self._opens(linear, depth)) or None in rest:
-                continue
-            left = Block("", (total, *(text for text in rest if text)), " + ")
-            bound = _signed([(sign, emit(node, scope).at(7)) for sign, node in linear.bound])
-            test = Block("", (left, bound.removeprefix("+ ") or "0"), f" {_NOT[linear.fn]} ")
-            lines += [if_line(test, 8), "            continue"]
+    def _slot_lines(self) -> list[str]:
+        values = ", ".join(["{}"] * len(self.series))
+        lines = [f"{', '.join(self.series.values())} = {values}"] if self.series else []
+        done: list[str] = []
+        blocks: list[str] = []
+        for _, block in groupby(self.plan.order, lambda name: _number_of(name) or name):
+            texts = []
+            for name in block:
+                texts.append(self._slot_text(self.p.slot(name), done))
+                done.append(name)
+            blocks.append("\n".join(texts))
+        for _, alike in groupby(blocks, template):
+            lines += statement_lines(list(alike), self.names)
         return lines
 
-    def _added(self, terms: list[Term], scope: Scope) -> tuple[str, list[str]]:
-        """What a choice adds to a sum, and statements that skip it where that is unknown."""
-        parts: list[tuple[int, Doc]] = []
-        lines: list[str] = []
-        for n, term in enumerate(terms, 1):
-            value = emit(term.expr, scope)
-            if value.known:
-                parts.append((term.sign, value.at(7)))
+    def _slot_text(self, slot: Slot, done: Sequence[str]) -> str:
+        choices, reads = self.choices(slot, done)
+        parts = ", ".join([choices, *(self.reference(name) for name in reads)])
+        return f"{self.reference(slot.name)} = slot({parts})"
+
+    def choices(self, slot: Slot, done: Sequence[str]) -> tuple[str, list[str]]:
+        """A function that lists the values of a slot, and the slots that it reads."""
+        domain = slot.domain
+        if isinstance(domain, Choice):
+            return f"lambda: {python_literal(list(domain.values))}", []
+        if isinstance(domain, IntRange):
+            step = f", {domain.step}" if domain.step != 1 else ""
+            return f"lambda: range({domain.low}, {domain.high} + 1{step})", []
+        if isinstance(domain, Intervals):
+            return f"lambda: spans({domain.low}, {domain.high}, {domain.step}, {domain.length})", []
+        if slot.kind not in ("entity", "set") or domain.select is not None:
+            raise PipelineError(f"a solution can't search the {slot.kind} slot {slot.name!r}")
+        if slot.kind == "set":
+            return self._subsets(slot, domain.relation, done)
+        return self._rows(slot, domain.relation, done)
+
+    def _rows(self, slot: Slot, relation: str, done: Sequence[str]) -> tuple[str, list[str]]:
+        links: dict[str, _Link] = {}
+        for link in self.plan.links:
+            if link.child == slot.name and slots_of(link.value) <= set(done):
+                links.setdefault(link.column, link)
+        parents = [name for name in done if any(name in slots_of(x.value) for x in links.values())]
+        scope = replace(self.scope, slots=self._arguments(parents))
+        pins = {}
+        for column, link in links.items():
+            value = emit(link.value, scope).value()
+            pins[column] = Pin(value.text, known=not value.nullable, solid=solid(link.value, scope))
+        key = self.p.relation(relation).key
+        row = self.names.local("row", scope.taken)
+        scan = scope.reads.scan(relation, {key}, pins, row, scope.taken)
+        used = [link for column, link in links.items() if column in scan.pinned]
+        self.kept += [link.rule for link in used]
+        reads = [name for name in parents if any(name in slots_of(link.value) for link in used)]
+        arguments = ", ".join(scope.slots[name] for name in reads)
+        loader = re.fullmatch(r"for (\w+) in (\w+)\((.*)\)", " ".join(scan.loops))
+        if loader and scan.columns[key] == loader[1] and loader[3] == arguments:
+            return loader[2], reads
+        listed = f"[{scan.columns[key]} {' '.join(scan.loops)}]"
+        return _lambda([scope.slots[name] for name in reads], listed), reads
+
+    def _subsets(self, slot: Slot, relation: str, done: Sequence[str]) -> tuple[str, list[str]]:
+        """Subsets of the rows that keep the rules on each member alone."""
+        on_members = [
+            rule
+            for rule in self.plan.rules
+            if isinstance(rule.expr, ir.All)
+            and rule.expr.over == ir.SlotRef(slot=slot.name)
+            and slots_of(rule.expr.body) <= set(done)
+        ]
+        self.kept += on_members
+        bodies = [
+            (rule.expr.var, rule.expr.body) for rule in on_members if isinstance(rule.expr, ir.All)
+        ]
+        reads = [name for name in done if any(name in slots_of(body) for _, body in bodies)]
+        scope = replace(self.scope, slots=self._arguments(reads))
+        key, row = self.p.relation(relation).key, self.names.local("row", scope.taken)
+        scan = scope.reads.scan(relation, {key}, {}, row, scope.taken)
+        tests = [
+            emit(body, scope.bind(var, Variable(scan.columns[key])), True).at(3)
+            for var, body in bodies
+        ]
+        only = f" if {' and '.join(tests)}" if tests else ""
+        rows = f"[{scan.columns[key]} {' '.join(scan.loops)}{only}]"
+        return _lambda(list(scope.slots.values()), f"subsets({rows}, {slot.length})"), reads
+
+    # --- rules -------------------------------------------------------------------------------
+
+    def _functions(self, rules: Iterable[_Rule]) -> list[_Function]:
+        """The rules as functions; those that read alike are one."""
+        parts: dict[tuple[str, tuple[str, ...]], list[Node]] = {}
+        for rule in rules:
+            parts.setdefault((rule.clause, rule.slots), []).append(rule.expr)
+        found: dict[tuple[object, ...], _Function] = {}
+        for (clause, slots), exprs in parts.items():
+            function, params = self._function(ir.And(items=tuple(exprs)), slots, numbered=True)
+            key = (function.arguments, function.given, function.body)
+            found.setdefault(key, function).uses.append(_Use(clause, slots, params))
+        return [function for function in found.values() if function.body != "True"]
+
+    def _function(
+        self, expr: ir.And, slots: tuple[str, ...], *, numbered: bool
+    ) -> tuple[_Function, tuple[str, ...]]:
+        """``expr`` as a function; parameters with the slots' numbers become arguments if ``numbered``."""
+        names = self._arguments(slots)
+        if len(expr.items) == 1 and _Rule("", expr.items[0], slots).is_pair():
+            names = dict(zip(slots, DIFFERENT, strict=True))
+        given: dict[str, str] = {}
+        numbers = {number for slot in slots for number in _number_of(slot).split("_")} - {""}
+        for node in expr.walk():
+            if numbered and isinstance(node, ir.Param) and node.name not in given:
+                if set(_number_of(node.name).split("_")) <= numbers:
+                    taken = [*names.values(), *given.values()]
+                    given[node.name] = self.names.local(stem_of(node.name), taken)
+        body = truth_text(expr, replace(self.scope, slots=names, arguments=given))
+        return _Function(expr, tuple(names.values()), tuple(given.values()), body), tuple(given)
+
+    def _rule_lines(self, rules: Iterable[_Rule]) -> tuple[list[str], list[str]]:
+        """Functions that are given parameters, and ``RULES``: sentences, each with its rules."""
+        factories: list[str] = []
+        entries: dict[str, list[str]] = {}
+        leaders: dict[str, str] = {}
+        for function in self._functions(rules):
+            leader = leaders.get(function.uses[0].clause, function.uses[0].clause)
+            for use in function.uses:
+                leaders.setdefault(use.clause, leader)
+            lines = entries.setdefault(leader, [])
+            by_params: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+            for use in function.uses:
+                by_params.setdefault(use.params, []).append(use.slots)
+            if len(by_params) == 1:
+                first = function.uses[0]
+                alone, _ = self._function(function.expr, first.slots, numbered=False)
+                lines += self._entry(
+                    _lambda(alone.arguments, alone.body), function, next(iter(by_params.values()))
+                )
                 continue
-            lines += [line_of(f"added_{n} = ", value.doc, 8), f"        if added_{n} is None:"]
-            lines.append("            continue")
-            parts.append((term.sign, f"added_{n}"))
-        return _signed(parts), lines
+            name = self.names.new(stem_of(function.uses[0].clause))
+            value = _lambda(function.arguments, function.body)
+            text = [f"def {name}({', '.join(function.given)}):", *python_lines(value, 4, "return ")]
+            factories.append("\n".join(text))
+            for params, slots in by_params.items():
+                given = ", ".join(f'PARAMS["{param}"]' for param in params)
+                lines += self._entry(f"{name}({given})", function, slots)
+        found = ["RULES = ["]
+        for leader, lines in entries.items():
+            for clause in [name for name, other in leaders.items() if other == leader]:
+                found += self._sentence(clause, 4)
+            found += lines
+        return factories, [*found, "]"] if entries else ["RULES = []"]
 
-    def _opens(self, linear: Linear, depth: int) -> bool:
-        """Whether choosing this slot says more about what the open terms can be."""
-        name = self.order[depth]
-        later = set().union(*(t.slots for t in linear.terms)) - set(self.order[: depth + 1])
-        return any(link.child in later and name in link.parents for link in self.plan.links)
-
-    def _least(self, term: Term, fn: str, depth: int) -> str | None:
-        """The call that gives the least (for >: the most) that an open term can add."""
-        if len(term.slots) != 1:
-            return None
-        (name,) = term.slots
-        slot = self.p.slot(name)
-        if slot.kind not in ("entity", "value") or isinstance(slot.domain, Intervals):
-            return None
-        scope, assigned = self.scopes[depth + 1], set(self.order[: depth + 1])
-        parents = [
-            parent
-            for link in self.plan.links
-            if link.child == name and link.parents <= assigned
-            for parent in sorted(link.parents)
+    def _entry(self, holds: str, function: _Function, slots: list[tuple[str, ...]]) -> list[str]:
+        head, body = f"({self._uses(function, slots)},", f" {holds}),"
+        header, colon, value = holds.partition(": ")
+        if len(head + body) + 4 <= WIDTH:
+            return [f"    {head}{body}"]
+        if colon and len(head + header) + 6 <= WIDTH:
+            return [f"    {head} {header}:", *python_lines(value, 8, after="),", inside=True)]
+        lines = python_lines(head[1:-1], 5, after=",", inside=True)
+        return [
+            "    (" + lines[0][5:],
+            *lines[1:],
+            *python_lines(holds, 5, after="),", inside=True),
         ]
-        parents = list(dict.fromkeys(parents))
-        variables = [self.variables[parent] for parent in parents]
-        made = self._choices(slot, assigned, "row", scope)
-        inner = Scope(self.p, self.data, self.names, {**scope.slots, name: made.item})
-        value = emit(term.expr, inner)
-        if not value.known:
-            return None
-        fold = ("min" if fn in ("<", "<=") else "max") if term.sign > 0 else (
-            "max" if fn in ("<", "<=") else "min")  # fmt: skip
-        state = [flat(state_doc(parent, scope)) for parent in parents]
-        text = self._bound_function(slot, fold, flat(value.doc), made.source, variables, state)
-        return text if term.sign > 0 else f"-{text}"
 
-    def _bound_function(
-        self, slot: Slot, fold: str, value: str, source: Doc, variables: list[str], state: list[str]
+    def _uses(self, function: _Function, slots: list[tuple[str, ...]]) -> str:
+        """The slots of each use; in short where they are all slots of a series."""
+        by_stems: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for one in slots:
+            by_stems.setdefault(tuple(map(stem_of, one)), []).append(one)
+        parts: list[str] = []
+        listed: list[str] = []
+        for stems, alike in by_stems.items():
+            if text := self._whole_series(function, stems, alike):
+                parts.append(text)
+            else:
+                listed += [f"[{', '.join(map(self.reference, one))}]" for one in alike]
+        return filled(" + ".join([*parts, f"[{', '.join(listed)}]"] if listed else parts))
+
+    def _whole_series(
+        self, function: _Function, stems: tuple[str, ...], slots: list[tuple[str, ...]]
     ) -> str:
-        word = "least" if fold == "min" else "most"
-        body = f"{value}|{flat(source)}|{fold}"
-        key = f"({', '.join(state)})" if len(state) > 1 else "".join(state) or "0"
-        if body not in self.bounds:
-            name = self.names.new(f"{word}_{self.variables[slot.name]}")
-            cache = name.upper()
-            self.caches.append(f"{cache} = {{}}")
-            values = call(
-                f"{fold}(",
-                (Block("[", (value, glued("for row in ", source)), " ", "]"), "default=0"),
-            )
-            self.bounds[body] = "\n".join(
-                [
-                    f"def {name}({', '.join(variables)}):",
-                    f'    """The {word} that {slot.name.replace("_", " ")} can add."""',
-                    f"    if {key} not in {cache}:",
-                    line_of(f"{cache}[{key}] = ", values, 8),
-                    f"    return {cache}[{key}]",
-                ]
-            )
-        name = self.bounds[body].split("(")[0].removeprefix("def ")
-        return f"{name}({', '.join(variables)})"
+        """``slots`` as all pairs of a series, or as slots of equal number of all; else nothing."""
+        if not stems or not set(stems) <= set(self.series):
+            return ""
+        series = [[name for name in self.plan.order if stem_of(name) == stem] for stem in stems]
+        values = [f"{self.series[stem]}.values()" for stem in stems]
+        if function.arguments == DIFFERENT and stems[0] == stems[1]:
+            pairs = {frozenset(pair) for pair in combinations(series[0], 2)}
+            if len(pairs) > 1 and pairs == {frozenset(one) for one in slots}:
+                return f"list(combinations({values[0]}, 2))"
+        if len(set(stems)) == len(stems) and sorted(zip(*series, strict=False)) == sorted(slots):
+            return f"list(zip({', '.join(values)}))"
+        return ""
 
-    def _sorted(self, slot: Slot, made: _Choices) -> Doc:
-        """Candidates, those that add least to a sum first."""
-        for linear in self.plan.linears:
-            for term in linear.terms:
-                if term.slots == {slot.name} and slot.kind == "entity":
-                    value = emit(
-                        term.expr, Scope(self.p, self.data, self.names, {slot.name: made.item})
-                    )
-                    upward = (term.sign > 0) == (linear.fn in ("<", "<="))
-                    order = "" if upward else ", reverse=True"
-                    if value.known:
-                        key = f"key=lambda {made.item.text}: {flat(value.doc)}{order}"
-                        return call("sorted(", (made.source, key))
-        return made.source
+    def _sentence(self, clause: str, indent: int = 0) -> list[str]:
+        rules: dict[str, Clause | ir.Equals] = {rule.id: rule for rule in self.p.clauses}
+        if isinstance(self.p.goal, ir.Equals):
+            rules["goal"] = self.p.goal
+        text = outline(self.p.lexicon, rules[clause]) if clause in rules else ""
+        return comment(text, indent) if text else []
 
-    # --- memory of failures ----------------------------------------------------------------
+    # --- sums --------------------------------------------------------------------------------
 
-    def _memo(self, depth: int) -> tuple[str, str, str] | None:
-        """(cache, state, sums) if the rest does not see everything that was chosen before."""
-        before = self.order[:depth]
-        seen = self._seen(depth)
-        if depth == 0 or len(seen) == len(before):
+    def _bound_lines(self, bounds: Mapping[_Rule, str]) -> list[str]:
+        """``BOUNDS``: each of functions of what a slot costs, with their slots, and the bound."""
+        lines = []
+        for rule, text in bounds.items():
+            lines += [*self._sentence(rule.clause, 4), *python_lines(text, 4, after=",")]
+        return ["BOUNDS = [", *lines, "]"] if lines else ["BOUNDS = []"]
+
+    def _bound(self, rule: _Rule) -> str | None:
+        """A sum of what several slots add, each its own, with its bound; None if the rule is no such."""
+        expr = rule.expr
+        if not isinstance(expr, ir.Cmp) or expr.fn not in ("<", "<=", ">", ">="):
             return None
-        self.remembers = True
-        cache = f"FAILED_{self.variables[self.order[depth]].upper()}"
-        self.caches.append(f"{cache} = {{}}")
-        parts = [flat(state_doc(name, self.scopes[depth])) for name in before if name in seen]
-        state = f"({', '.join(parts)})" if len(parts) > 1 else "".join(parts) or "0"
-        sums = [
-            total if self.plan.linears[i].fn in ("<", "<=") else f"-{total}"
-            for i, total in self.totals.items()
-        ]
-        return cache, state, f"({', '.join(sums)}{',' if len(sums) == 1 else ''})"
+        flip = 1 if expr.fn in ("<", "<=") else -1
+        bound: list[tuple[int, str]] = [(-1, "1")] if expr.fn in ("<", ">") else []
+        costs: dict[str, list[tuple[int, str]]] = {}
+        for sign, node in [*summands(expr.left, flip), *summands(expr.right, -flip)]:
+            slots = self.plan.ordered(slots_of(node))
+            value = emit(node, replace(self.scope, slots=self._arguments(slots)))
+            if len(slots) > 1 or value.doubts:
+                return None
+            if slots:
+                costs.setdefault(slots[0], []).append((sign, value.at(MUL)))
+            else:
+                bound.append((-sign, value.at(MUL)))
+        if len(costs) < 2 or (len(bound) > 1 and all(text.isdigit() for _, text in bound)):
+            return None  # sums of constants alone are no part of the language
+        alike: dict[str, list[str]] = {}
+        for slot, terms in costs.items():
+            cost = _lambda(tuple(self._arguments([slot]).values()), _signed(terms))
+            alike.setdefault(cost, []).append(slot)
+        pairs = [f"({self._numbers(slots)}, {cost})" for cost, slots in alike.items()]
+        return f"([{', '.join(pairs)}], {_signed(bound)})"
 
-    def _seen(self, depth: int) -> set[str]:
-        """Chosen slots that rules, links or sums over open slots still read."""
-        done = set(self.order[:depth])
-        groups = [rule.slots for rule in self.plan.rules]
-        groups += [link.rule.slots for link in self.plan.links]
-        groups += [term.slots for linear in self.plan.linears for term in linear.terms]
-        return {name for slots in groups if not slots <= done for name in slots & done}
+    def _numbers(self, slots: Sequence[str]) -> str:
+        """The numbers of several slots."""
+        by_stem: dict[str, list[str]] = {}
+        for slot in slots:
+            by_stem.setdefault(stem_of(slot), []).append(slot)
+        parts: list[str] = []
+        for stem, own in by_stem.items():
+            if stem in self.series and len(own) == self.stems.count(stem):
+                parts.append(f"list({self.series[stem]}.values())")
+            else:
+                parts.append(f"[{', '.join(map(self.reference, own))}]")
+        return filled(" + ".join(parts))
 
 
-_NOT = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+def _lambda(arguments: Sequence[str], body: str) -> str:
+    return f"lambda {', '.join(arguments)}: {body}" if arguments else f"lambda: {body}"
 
 
-def _signed(parts: list[tuple[int, Doc]]) -> str:
-    return " ".join(f"{'+' if sign > 0 else '-'} {flat(doc)}" for sign, doc in parts)
+def _signed(terms: list[tuple[int, str]]) -> str:
+    """The sum of signed terms, those that are added first."""
+    terms = sorted(terms, key=lambda term: -term[0])
+    text = " ".join(f"{'+' if sign > 0 else '-'} {term}" for sign, term in terms)
+    return text.removeprefix("+ ").replace("- ", "-", 1) if text[:1] == "-" else text[2:] or "0"

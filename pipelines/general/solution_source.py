@@ -6,16 +6,45 @@ rules, never with rows: the same file solves every re-seed, with its own ``PARAM
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from envgen.core.errors import PipelineError
-from envgen.core.ir import Cmp, Equals, IntRange, Problem, Query, Reach, Satisfy, SlotRef, Var
-from envgen.pipelines.general.emit import Block, join_lines, layout_text, line_of, params_line
-from envgen.pipelines.general.names import Names
-from envgen.pipelines.general.solution_answer import answer_doc
-from envgen.pipelines.general.solution_data import Data
-from envgen.pipelines.general.solution_expr import Item, Scope, emit, ordered_rows, values_of
-from envgen.pipelines.general.solution_loaders import data_source
-from envgen.pipelines.general.solution_search import Search
-from envgen.pipelines.general.solution_workflow import workflow_source
+from envgen.core.ir import (
+    Cmp,
+    Equals,
+    Goal,
+    IntRange,
+    Node,
+    Problem,
+    Reach,
+    Satisfy,
+    Slot,
+    SlotRef,
+    Var,
+)
+from envgen.pipelines.general.emit import comment, join_lines, params_line
+from envgen.pipelines.general.lexicon import outline
+from envgen.pipelines.general.python_text import (
+    Names,
+    python_lines,
+)
+from envgen.pipelines.general.rewrite import truth
+from envgen.pipelines.general.solution_expressions import (
+    FIRST,
+    Context,
+    answer_text,
+    emit,
+    rows_of,
+    truth_text,
+    value_text,
+)
+from envgen.pipelines.general.solution_reads import ALL_PAGES, LARGE, LISTED, REMEMBERED, Reads
+from envgen.pipelines.general.solution_search import SEARCH, SLOT, SPANS, SUBSETS, SearchWriter
+from envgen.pipelines.general.solution_workflow import workflow_lines
+
+_FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, SPANS, SUBSETS)
+"""Texts that are the same in every solution, each where it is used, in this order."""
 
 
 def solution_source(p: Problem) -> str:
@@ -24,53 +53,110 @@ def solution_source(p: Problem) -> str:
     Raises:
         PipelineError: if the tools don't reach what the rules read, or a shape is not supported.
     """
-    names = Names(item.tool for item in p.access)
-    data = Data(p.relations, p.access, names)
+    fixed = re.findall(r"(?m)^(?:def )?(\w+)", "\n".join([*_FIXED, SLOT, SEARCH]))
+    names = Names([*fixed, *(item.tool for item in p.access)])
+    scope = Context(p, Reads(p, names), names)
     if isinstance(p.goal, Reach):
-        body = workflow_source(p, p.goal, data, names)
+        parts = ["\n".join(workflow_lines(p.goal, scope))]
     elif isinstance(p.goal, Equals) and len(p.slots) == 1 and not p.clauses:
-        body = [_question(p, p.goal, data, names)]
-    elif isinstance(p.goal, Satisfy):
-        body = Search(p, data, names, []).source()
-    elif isinstance(p.goal, Equals):
-        wanted = Cmp(fn="=", left=SlotRef(slot=p.goal.slot), right=p.goal.query)
-        body = Search(p, data, names, [wanted]).source()
+        parts = ["\n".join(_question(p.goal, scope))]
+    elif isinstance(p.goal, Satisfy | Equals):
+        parts = ["\n".join(_scan(scope))] if len(p.slots) == 1 else _search(scope)
     else:
         raise PipelineError(f"no solution for the goal {p.goal.kind!r} yet")
+    own = [*scope.reads.source("\n".join(parts)), *parts]
     about = '"""Solve the task with its tools."""'
-    return join_lines([about, params_line(p.params), *data_source(data), *body])
+    return join_lines([f"{about}\n\n{params_line(p.params)}", *_needed("\n".join(own)), *own])
 
 
-def _question(p: Problem, goal: Equals, data: Data, names: Names) -> str:
+def _needed(text: str) -> list[str]:
+    """The fixed texts that ``text`` uses, and those that they use."""
+    found: list[str] = []
+    for fixed in reversed(_FIXED):
+        called = "|".join(re.findall(r"(?m)^def (\w+)", fixed))
+        if re.search(rf"\b({called})\(" if called else r"\bLARGE\b", text):
+            found.insert(0, fixed)
+            text += fixed
+    return found
+
+
+def _question(goal: Equals, scope: Context) -> list[str]:
     """``solve`` for one value, entity or set: gather, filter, sort, answer."""
-    scope = Scope(p, data, names)
-    lines: list[str] = ["def solve():", '    """The answer, None if there is none."""']
-    slot, query = p.slots[0], goal.query
+    slot, query = scope.p.slots[0], goal.query
+    text = outline(scope.p.lexicon, goal)
+    lines = ["def solve():", '    """The answer, None if there is none."""']
+    lines += comment(text, 4) if text else []
     if slot.kind == "set":
-        found = Block("sorted(set(", (values_of(query, scope),), "", "))")
-        lines.append(line_of("found = ", found, 4))
-        if slot.length is not None:
-            lines += [f"    if len(found) > {slot.length}:", "        return None"]
-    elif query.agg == "none":
-        lines += _first(query, scope)
+        select = query.select or Var(name=query.var)
+        rows = rows_of(query, scope, [select])
+        value = f"sorted(set({rows.listed(value_text(select, rows.scope))}))"
+        unfit = f"len(found) > {slot.length}" if slot.length is not None else ""
     else:
-        value = emit(query, scope)
-        lines.append(line_of("found = ", value.doc, 4))
-        if not value.known:
-            lines += ["    if found is None:", "        return None"]
+        if query.agg == "none" and query.limit != 1:
+            raise PipelineError("one value was asked for, but the query gives a list")
+        found = emit(query, scope)
+        value = found.text
+        unfit = "found is None" if found.nullable else ""
         if isinstance(slot.domain, IntRange):
-            low, high = slot.domain.low, slot.domain.high
-            lines += [f"    if not {low} <= found <= {high}:", "        return None"]
-    done = Scope(p, data, names, {slot.name: Item("found")})
-    return "\n".join([*lines, line_of("return ", answer_doc(p, done), 4)])
+            outside = f"not {slot.domain.low} <= found <= {slot.domain.high}"
+            unfit = f"{unfit} or {outside}" if unfit else outside
+    lines += python_lines(value, 4, "found = ")
+    if unfit:
+        lines += [f"    if {unfit}:", "        return None"]
+    return [
+        *lines,
+        *python_lines(answer_text(scope.p, lambda _: "found", scope.names), 4, "return "),
+    ]
 
 
-def _first(query: Query, scope: Scope) -> list[str]:
-    if query.limit != 1:
-        raise PipelineError("one value was asked for, but the query gives a list")
-    statements, rows = ordered_rows(query, scope, 4, "found_rows")
-    lines = ["    " + layout_text(statement, 4) for statement in statements]
-    lines += ["    if not found_rows:", "        return None"]
-    first = Item("found_rows[0]", rows.item.relation, rows.item.source)
-    select = emit(query.select or Var(name=query.var), scope.bind(query.var, first))
-    return [*lines, line_of("found = ", select.doc, 4)]
+def _wanted(goal: Goal) -> list[Node]:
+    """What the goal asks of the answer besides the clauses."""
+    if not isinstance(goal, Equals):
+        return []
+    return [Cmp(fn="=", left=SlotRef(slot=goal.slot), right=goal.query)]
+
+
+def _scan(scope: Context) -> list[str]:
+    """``solve`` for one slot: the first choice that keeps every rule."""
+    p, slot = scope.p, scope.p.slots[0]
+    choices, _ = SearchWriter(scope, _wanted(p.goal)).choices(slot, [])
+    values = choices.removeprefix("lambda: ") if choices.startswith("lambda: ") else f"{choices}()"
+    name = scope.names.local(slot.name)
+    inner = replace(scope, slots={slot.name: name})
+    lines = ["def solve():", '    """The answer, None if there is none."""']
+    lines += python_lines(values, 4, f"for {name} in ", ":")
+    rules = [(outline(p.lexicon, clause), truth(clause)) for clause in p.clauses]
+    for text, expr in [*rules, *(("", node) for node in _wanted(p.goal))]:
+        broken = emit(expr, inner, False)
+        test = f"not ({truth_text(expr, inner)})" if broken.nullable else broken.text
+        lines += [*(comment(text, 8) if text else []), *python_lines(test, 8, "if ", ":")]
+        lines.append("            continue")
+    answer = answer_text(p, lambda _: _submitted(slot, name), scope.names)
+    return [*lines, *python_lines(answer, 8, "return "), "    return None"]
+
+
+def _search(scope: Context) -> list[str]:
+    """Slots, rules, and a ``solve`` that searches."""
+    search = SearchWriter(scope, _wanted(scope.p.goal))
+    parts = search.source()
+
+    def value(name: str) -> str:
+        return _submitted(scope.p.slot(name), f"found[{search.reference(name)}]")
+
+    answer = python_lines(answer_text(scope.p, value, scope.names), 4, "return ")
+    solve = [*_SOLVE.split("\n"), *answer]
+    return [SLOT, *parts[:-1], parts[-1] + "\n\n" + SEARCH, "\n".join(solve)]
+
+
+def _submitted(slot: Slot, text: str) -> str:
+    """What is submitted of the value of a slot."""
+    if slot.kind == "interval":
+        return f'{{"start": {text}[0], "end": {text}[1]}}'
+    return f"list({text})" if slot.kind == "set" else text
+
+
+_SOLVE = '''def solve():
+    """The answer, None if there is none."""
+    found = search([])
+    if found is None:
+        return None'''

@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Clause, Node, Problem, Reach
-from envgen.pipelines.general.emit import Block, Doc, call, if_line, layout_text, line_of
-from envgen.pipelines.general.names import Names
-from envgen.pipelines.general.solution_answer import answer_doc
-from envgen.pipelines.general.solution_data import Data
-from envgen.pipelines.general.solution_expr import Item, Scope, Want, conjuncts, emit, rows_of
+from envgen.pipelines.general.emit import comment
+from envgen.pipelines.general.lexicon import outline
+from envgen.pipelines.general.python_text import python_lines
+from envgen.pipelines.general.rewrite import reads_final
+from envgen.pipelines.general.solution_expressions import (
+    AND,
+    Context,
+    answer_text,
+    emit,
+    rows_of,
+    value_text,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class _Cell:
 class _Branch:
     """Cells to set where all conditions hold."""
 
-    conditions: tuple[tuple[Node, Want], ...]
+    conditions: tuple[tuple[Node, bool], ...]
     cells: tuple[_Cell, ...]
 
 
@@ -42,42 +49,39 @@ class _Call:
     cells: tuple[_Cell, ...]
 
 
-def workflow_source(p: Problem, goal: Reach, data: Data, names: Names) -> list[str]:
+def workflow_lines(goal: Reach, scope: Context) -> list[str]:
     """``solve`` of a workflow: escalate where that is due, else collect the calls, then make them.
 
     Raises:
         PipelineError: if an effect is no assignment of cells, or no tool sets them.
     """
-    scope = Scope(p, data, names)
-    lines = ["def solve():", '    """The outcome, None if it can\'t be reached."""']
-    if goal.escalate_when is not None:
-        lines += _escalation(p, goal.escalate_when, scope)
-    later: list[str] = []
-    for effect in goal.effects:
-        for calls in _effect_calls(effect, p):
-            lines += _collect(calls, effect, scope, names, later)
-    lines += later
-    lines.append(line_of("return ", _outcome(p, scope, "done"), 4))
-    return ["\n".join(lines)]
-
-
-def _outcome(p: Problem, scope: Scope, outcome: str) -> Doc:
-    others = [slot.name for slot in p.slots if slot.name != "outcome"]
+    others = [slot.name for slot in scope.p.slots if slot.name != "outcome"]
     if others:
         raise PipelineError(f"a workflow's solution can't find the slots {others}")
-    slots = {"outcome": Item(f'"{outcome}"')}
-    return answer_doc(p, Scope(p, scope.data, scope.names, slots))
+    lines = ["def solve():", '    """The outcome, None if it can\'t be reached."""']
+    if goal.escalate_when is not None:
+        lines += _escalation(goal.escalate_when, scope)
+    later: dict[str, list[str]] = {}
+    for effect in goal.effects:
+        text = outline(scope.p.lexicon, effect)
+        lines += comment(text, 4) if text else []
+        for calls in _effect_calls(effect, scope.p):
+            lines += _collect(calls, scope, later)
+    made = [line for calls in later.values() for line in calls]
+    return [*lines, *made, *_outcome(scope, "done", 4)]
 
 
-def _escalation(p: Problem, due: Node, scope: Scope) -> list[str]:
-    answer = _outcome(p, scope, "escalated")
-    lines = [if_line(emit(due, scope, "true").doc, 4), line_of("return ", answer, 8)]
-    if not emit(due, scope).known:
-        no = emit(due, scope, "false").doc
-        lines += [
-            "    " + layout_text(Block("if not (", (no,), "", "):"), 4),
-            "        return None",
-        ]
+def _outcome(scope: Context, outcome: str, indent: int) -> list[str]:
+    answer = answer_text(scope.p, lambda _: f'"{outcome}"', scope.names)
+    return python_lines(answer, indent, "return ")
+
+
+def _escalation(due: Node, scope: Context) -> list[str]:
+    yes = emit(due, scope, True)
+    lines = [*python_lines(yes.text, 4, "if ", ":"), *_outcome(scope, "escalated", 8)]
+    if yes.nullable:
+        no = emit(due, scope, False)
+        lines += [*python_lines(no.text, 4, "if not (", "):"), "        return None"]
     return lines
 
 
@@ -94,11 +98,11 @@ class _Calls:
 
 
 def _effect_calls(effect: Clause, p: Problem) -> Iterator[_Calls]:
-    guards: tuple[tuple[Node, Want], ...] = ()
+    guards: tuple[tuple[Node, bool], ...] = ()
     if effect.guard is not None:
-        guards = ((effect.guard, "true"),)
+        guards = ((effect.guard, True),)
     once: list[_Branch] = [_Branch(guards, ())]
-    for part in conjuncts(effect.expr):
+    for part in _conjuncts(effect.expr):
         if isinstance(part, ir.All):
             if not isinstance(part.over, ir.Query):
                 raise PipelineError(f"effect {effect.id!r} must run over a query")
@@ -114,6 +118,14 @@ def _effect_calls(effect: Clause, p: Problem) -> Iterator[_Calls]:
             yield _Calls(None, branch, _find_calls(branch.cells, p, effect.id))
 
 
+def _conjuncts(expr: Node) -> Iterator[Node]:
+    if isinstance(expr, ir.And):
+        for item in expr.items:
+            yield from _conjuncts(item)
+    else:
+        yield expr
+
+
 def _branches(body: Node) -> list[_Branch]:
     """The cells that ``body`` asks for, by case."""
     if isinstance(body, ir.And):
@@ -122,17 +134,15 @@ def _branches(body: Node) -> list[_Branch]:
             branches = [_merge(a, b) for a in branches for b in _branches(item)]
         return branches
     if isinstance(body, ir.If):
-        then = [
-            _Branch(((body.test, "true"), *b.conditions), b.cells) for b in _branches(body.then)
-        ]
+        then = [_Branch(((body.test, True), *b.conditions), b.cells) for b in _branches(body.then)]
         other = [
-            _Branch(((body.test, "false"), *b.conditions), b.cells) for b in _branches(body.other)
+            _Branch(((body.test, False), *b.conditions), b.cells) for b in _branches(body.other)
         ]
         return then + other
     if isinstance(body, ir.Or):
-        asking = [item for item in body.items if _reads_new(item)]
+        asking = [item for item in body.items if reads_final(item)]
         if len(asking) == 1:  # "not P, or set": where P holds, set
-            escapes: list[tuple[Node, Want]] = [(i, "false") for i in body.items if i not in asking]
+            escapes: list[tuple[Node, bool]] = [(i, False) for i in body.items if i not in asking]
             return [_Branch((*escapes, *b.conditions), b.cells) for b in _branches(asking[0])]
     if body == ir.Const(value=True):
         return [_Branch((), ())]
@@ -143,14 +153,14 @@ def _merge(a: _Branch, b: _Branch) -> _Branch:
     return _Branch(a.conditions + b.conditions, a.cells + b.cells)
 
 
-def _reads_new(node: Node) -> bool:
-    return any(isinstance(inner, ir.New) for inner in node.walk())
-
-
 def _cell(node: Node) -> _Cell:
     if isinstance(node, ir.Cmp) and node.fn == "=":
         for left, right in ((node.left, node.right), (node.right, node.left)):
-            if isinstance(left, ir.New) and isinstance(left.item, ir.Get) and not _reads_new(right):
+            if (
+                isinstance(left, ir.New)
+                and isinstance(left.item, ir.Get)
+                and not reads_final(right)
+            ):
                 get = left.item
                 return _Cell(get.relation, get.entity, get.column, right)
     inner, value = (node.item, False) if isinstance(node, ir.Not) else (node, True)
@@ -246,46 +256,39 @@ def _fill(pattern: Node, arguments: Mapping[str, Node]) -> Node:
 # --- source --------------------------------------------------------------------------------
 
 
-def _collect(
-    calls: _Calls, effect: Clause, scope: Scope, names: Names, later: list[str]
-) -> list[str]:
-    """Statements that gather the arguments; the calls themselves go to ``later``."""
+def _collect(calls: _Calls, scope: Context, later: dict[str, list[str]]) -> list[str]:
+    """Statements that gather the arguments; the calls themselves go to ``later``, by target."""
     lines: list[str] = []
     conditions = [node for node, _ in calls.branch.conditions]
     for made in calls.calls:
         values = list(made.arguments.values())
-        target = names.new(f"{made.tool}_calls", local=True)
-        tests: list[Doc]
+        target = scope.names.local(f"{made.tool}_calls", later)
+        loops: tuple[str, ...] = ()
+        tests, inner = [], scope
         if calls.over is not None:
             rows = rows_of(calls.over, scope, [*values, *conditions])
-            inner = rows.scope
-            tests = [*rows.conditions]
-            loops = rows.loops
-        else:
-            inner, tests, loops = scope, [], ()
-        tests += [emit(node, inner, want).at(4) for node, want in calls.branch.conditions]
-        parts = tuple(emit(value, inner).doc for value in values)
-        value = parts[0] if len(parts) == 1 else Block("(", parts, ", ", ")", lead=False)
+            loops, inner, tests = rows.loops, rows.scope, [test.at(AND) for test in rows.tests]
+        tests += [emit(node, inner, wanted).at(AND) for node, wanted in calls.branch.conditions]
+        parts = [value_text(value, inner) for value in values]
+        value = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+        test = " and ".join(tests)
         if loops:
-            filters = (Block("if ", (Block("", tuple(tests), " and "),)),) if tests else ()
-            gathered: Doc = Block("[", (value, *loops, *filters), " ", "]")
+            gathered = " ".join([value, *loops, *([f"if {test}"] if test else [])])
+            lines += python_lines(f"[{gathered}]", 4, f"{target} = ")
         else:
-            gathered = Block("[", (value,), "", "]")
-            if tests:
-                test = Block("", tuple(tests), " and ")
-                gathered = Block("", (gathered, Block("if ", (test,)), "else []"), " ")
-        lines.append(line_of(f"{target} = ", gathered, 4))
-        later += _perform(made, target, names)
+            lines += python_lines(
+                f"[{value}]" + (f" if {test} else []" if test else ""), 4, f"{target} = "
+            )
+        later[target] = _perform(made, target, scope)
     return lines
 
 
-def _perform(made: _Call, target: str, names: Names) -> list[str]:
-    variables = [names.local(argument) for argument in made.arguments]
+def _perform(made: _Call, target: str, scope: Context) -> list[str]:
+    variables = [scope.names.local(argument) for argument in made.arguments]
     pairs = [f"{a}={v}" for a, v in zip(made.arguments, variables, strict=True)]
-    done = layout_text(call(f"done = {made.tool}(", pairs), 8)
     return [
         f"    for {', '.join(variables)} in {target}:",
-        f"        {done}",
+        *python_lines(f"{made.tool}({', '.join(pairs)})", 8, "done = "),
         '        if "error" in done:',
         "            return None",
     ]

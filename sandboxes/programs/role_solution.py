@@ -29,39 +29,51 @@ METHODS = frozenset(
     "append extend insert pop remove sort add discard update get items keys values setdefault copy "
     "index count split strip lower upper startswith endswith replace join".split()
 )
-NODES = (
+NODES = {
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign,
     ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.Pass, ast.Expr, ast.Name, ast.Load,
     ast.Store, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp,
     ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.IfExp, ast.BoolOp, ast.And, ast.Or,
     ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.UnaryOp, ast.Not,
-    ast.USub, ast.Compare, ast.cmpop, ast.Subscript, ast.Slice, ast.Lambda, ast.Call, ast.keyword,
-    ast.JoinedStr, ast.FormattedValue, ast.Attribute,
-)  # fmt: skip
+    ast.USub, ast.Compare, *ast.cmpop.__subclasses__(), ast.Subscript, ast.Slice, ast.Lambda,
+    ast.Call, ast.keyword, ast.JoinedStr, ast.FormattedValue, ast.Attribute, ast.Starred,
+}  # fmt: skip
 
 
-def check(tree: ast.AST) -> None:
-    """Refuse all but the allowed nodes; names and constants are the host's to check."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        place = f"line {getattr(node, 'lineno', 0)}: "
-        if not isinstance(node, NODES):
-            raise SyntaxError(f"{place}{type(node).__name__} is not allowed")
-        if isinstance(node, ast.Attribute) and (id(node) not in called or node.attr not in METHODS):
-            raise SyntaxError(f"{place}attribute {node.attr!r} is not allowed")
-        if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            raise SyntaxError(f"{place}decorators are not allowed")
-        if isinstance(node, ast.arguments) and (node.vararg or node.kwarg):
-            raise SyntaxError("* and ** parameters are not allowed")
-        if isinstance(node, ast.keyword) and node.arg is None:
-            raise SyntaxError(f"{place}** arguments are not allowed")
-        if isinstance(node, ast.FormattedValue) and (node.conversion != -1 or node.format_spec):
-            raise SyntaxError(f"{place}format specifications are not allowed")
-        name = (
-            getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", None)
-        )
-        if isinstance(name, str) and name.startswith("_"):
-            raise SyntaxError(f"{place}name {name!r} is not allowed")
+def check(tree: ast.AST) -> list[ast.AST]:
+    """Refuse all but the allowed nodes, and give them; names and constants are the host's to check."""
+    nodes = list(ast.walk(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    called = {id(node.func) for node in calls}
+    spread = {id(argument) for node in calls for argument in node.args}
+    for node in nodes:
+        fault = _fault(node, id(node) in called, id(node) in spread)
+        if fault is not None:
+            raise SyntaxError(f"line {getattr(node, 'lineno', 0)}: {fault}")
+    return nodes
+
+
+def _fault(node: Any, called: bool, argument: bool) -> str | None:
+    """What is not allowed of a node; types are compared as they are, which is fastest."""
+    kind = type(node)
+    if kind not in NODES:
+        return f"{kind.__name__} is not allowed"
+    if kind is ast.Attribute and not (called and node.attr in METHODS):
+        return f"attribute {node.attr!r} is not allowed"
+    if kind is ast.FunctionDef and node.decorator_list:
+        return "decorators are not allowed"
+    if kind is ast.Starred and not argument:
+        return "* is only allowed before an argument of a call"
+    if kind is ast.arguments and node.kwarg:
+        return "** parameters are not allowed"
+    if kind is ast.keyword and node.arg is None:
+        return "** arguments are not allowed"
+    if kind is ast.FormattedValue and (node.conversion != -1 or node.format_spec):
+        return "format specifications are not allowed"
+    name = getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", None)
+    if isinstance(name, str) and name.startswith("_"):
+        return f"name {name!r} is not allowed"
+    return None
 
 
 def date_add(day: str, days: int) -> str:
@@ -182,8 +194,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
 def _compile(source: str, first_line: int = 0) -> CodeType:
     """Code of a source that passed the check; ``first_line`` lines of the file stand before it."""
     tree = ast.parse("\n" * first_line + source, "solution.py")
-    check(tree)
-    tree = ast.fix_missing_locations(_Texts().visit(tree))
+    if any(isinstance(node, ast.FormattedValue) for node in check(tree)):
+        tree = ast.fix_missing_locations(_Texts().visit(tree))
     return compile(tree, "solution.py", "exec", dont_inherit=True)
 
 

@@ -51,6 +51,10 @@ for pair in combinations(rows, 2):
 names.add(str(best[0:1]))
 for start in range(30, 570 - 30 + 1, 30):
     total += start * (100 * 100)
+later = lambda *given: pick(*given)
+total += later(*[[1, 2]], 1)
+for choose in [len, later]:
+    total += choose([3])
 return {"hotel": f"{best}", "done": [total, -5, True, None], "message": ", ".join(names)}
 ''',
         before="def pick(row, place=0):\n    return row[place]\n",
@@ -125,7 +129,10 @@ ESCAPES = {
     "match": "match 1:\n    case 2:\n        pass",
     "starred assignment": "a, *b = [1, 2]\nreturn b",
     "starred list": "return [*[1]]",
-    "starred call": "return max(*[1, 2])",
+    "starred set": "return {*[1]}",
+    "starred tuple": "return (*[1], 2)",
+    "starred index": "hotel = {}\nreturn hotel[*[1]]",
+    "starred loop": "for a, *b in [[1, 2]]:\n    pass\nreturn 1",
     "double starred call": "return dict(**{})",
     "double starred dict": "return {**{}}",
     "annotated assignment": "hotel: list_hotels() = 1\nreturn hotel",
@@ -134,9 +141,18 @@ ESCAPES = {
     "call of a call": "return solve()()",
     "call of a lambda": "return (lambda: 1)()",
     "call of a subscript": "return [solve][0]()",
-    "call of a variable": "f = len\nreturn f([])",
-    "call of an argument": "return sorted([1], key=lambda f: f())",
+    "call of a reserved name": "return __import__(*['os'])",
+    "call of a name that nothing binds": "return hotel(*[1])",
+    "call of PARAMS": "return PARAMS(*[1])",
+    "keywords of a variable": "f = dict\nreturn f(West_Lake=1)",
+    "keywords of a lambda": "f = lambda *x: 1\nreturn f(*[1], West_Lake=1)",
+    "attribute of a spread": "return max(*[().__class__])",
+    "constants spread": "return max(*['Lotus Inn', 451])",
     "tool as a value": "return [list_hotels]",
+    "tool called through a variable": "f = list_hotels\nreturn f(*['Hangzhou'])",
+    "tool spread": "return max(*[list_hotels])",
+    "tool as a rest": "return sorted([1], key=lambda *list_hotels: 1)",
+    "underscore rest": "return sorted([1], key=lambda *_x: 1)",
     "tool reassigned": "list_hotels = 1\nreturn 1",
     "builtin reassigned": "len = 1\nreturn 1",
     "prelude reassigned": "product = 1\nreturn 1",
@@ -184,7 +200,8 @@ ESCAPES = {
     "negated constant in a sum": "return -99 * 99",
     "percent format": 'return "hotel" % 1',
     "percent text": 'text = "%"\nreturn text % solve',
-    "variadic": "return sorted([1], key=lambda *x: 1)",
+    "named rest": "return sorted([1], key=lambda **x: 1)",
+    "annotated rest": "def f(*x: int):\n    return 1\nreturn f(1)",
 }
 
 
@@ -201,7 +218,8 @@ def test_escape_is_refused(body: str) -> None:
         ("def pick(x) -> int:\n    return x", "annotations"),
         ("def pick(x=[]):\n    return x", "default"),
         ("def pick(x=list_hotels(city='Hangzhou')):\n    return x", "default"),
-        ("def pick(*x):\n    return x", "parameters"),
+        ("def pick(*x):\n    return x", None),
+        ("def pick(*x, y):\n    return x", "parameters"),
         ("def pick(**x):\n    return x", "parameters"),
         ("def _pick(x):\n    return x", "'_pick'"),
         ("def list_hotels(city):\n    return []", "can't be assigned"),

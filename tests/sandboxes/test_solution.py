@@ -121,7 +121,11 @@ ATTACKS = [
     "return f'{1:>{PARAMS}}'",
     "return 2 ** 100000",
     "return sum([*range(3)])",
-    "return (lambda *a: a)(1)",
+    "return (lambda **a: a)(b=1)",
+    "a, *b = [1, 2]\nreturn b",
+    "f = get\nreturn f(*[().__class__])",
+    "f = max\nreturn f(*[get.__self__])",
+    "def inner(*_a):\n    return _a\nreturn inner(1)",
     "def inner(**k):\n    return k\nreturn inner(a=1)",
     "x: int = 1\nreturn x",
 ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from generated import database, draw, read, solve, verifier
@@ -10,7 +11,7 @@ from ladders import ladder
 from sample_problems import SAMPLES, Sample
 
 from envgen.core.errors import PipelineError
-from envgen.core.ir import Optimise, Reach, SlotRef
+from envgen.core.ir import Arith, Clause, Cmp, Const, Get, Optimise, Reach, SlotRef
 from envgen.environments.checker import check_solution
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.emit import replace_params
@@ -18,6 +19,7 @@ from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.layout import fill_layout
 from envgen.pipelines.general.prompt import prompt
 from envgen.pipelines.general.schema import submit_schema
+from envgen.pipelines.general.solution_search import SEARCH
 from envgen.pipelines.general.solution_source import solution_source
 from envgen.pipelines.general.tools_source import tool_specs
 
@@ -121,6 +123,85 @@ def test_a_tight_trip_is_solved_or_refuted_quickly(tmp_path: Path) -> None:
             assert verifier(p)(answer, str(initial), str(tools.path)) == []
     assert outcomes == sorted(outcomes, reverse=True)
     assert set(outcomes) == {True, False}
+
+
+def test_the_search_is_the_same_text_in_every_solution() -> None:
+    searching = [SAMPLES[name].problem for name in ("a_trip", "a_stay", "e_meetings")]
+    searching += [problem for problem, _ in ladder("trip", 11)[5:]]
+    for problem in searching:
+        assert SEARCH in solution_source(problem)
+    assert SEARCH not in solution_source(SAMPLES["b_cheapest"].problem)
+
+
+def test_rules_that_differ_in_numbers_are_one_function() -> None:
+    source = solution_source(ladder("meetings", 11)[9][0])
+    for rule in ("free", "seats"):
+        assert source.count(f"def {rule}(meeting):") == 1
+        for k in (1, 2, 3):
+            assert f'{rule}(PARAMS["meeting_{k}"])' in source
+    assert source.count("bookings_by_room(room)") == 1
+
+
+@pytest.mark.parametrize("goal", [False, True])
+@pytest.mark.parametrize("cheap", [250, 800, 901])
+def test_one_slot_needs_no_search(cheap: int, goal: bool, tmp_path: Path) -> None:
+    stay = SAMPLES["a_stay"]
+    clause = next(c for c in stay.problem.clauses if c.id == "not_cheap")
+    asked = SAMPLES["b_cheapest"].problem.goal
+    changed: dict[str, Any] = {
+        "slots": stay.problem.slots[:1],
+        "clauses": (clause,),
+        "layout": {"hotel": {"$slot": "hotel"}},
+        "params": {"cheap": cheap, "city": "Brook", "stars": 4},
+    }
+    p = stay.problem.model_copy(update=changed | ({"goal": asked} if goal else {}))
+    source = solution_source(p)
+    assert "def search" not in source
+    initial = database(p, stay.tables, tmp_path / "initial.sqlite")
+    answer, _ = solve(p, source, initial, tmp_path / "final.sqlite")
+    assert (answer is None) == (cheap > 900 or (goal and cheap > 800))
+    assert answer is None or verifier(p)(answer, str(initial), str(initial)) == []
+
+
+def test_all_subsets_are_tried_where_their_size_is_free(tmp_path: Path) -> None:
+    sample = SAMPLES["a_stay"]
+    slots = [s.model_copy(update={"length": None}) if s.kind == "set" else s
+             for s in sample.problem.slots]  # fmt: skip
+    params = {**sample.problem.params, "meals": 270}  # all three restaurants of the one city
+    p = sample.problem.model_copy(update={"slots": tuple(slots), "params": params})
+    initial = database(p, sample.tables, tmp_path / "initial.sqlite")
+    answer, _ = solve(p, solution_source(p), initial, tmp_path / "final.sqlite")
+    assert answer["restaurants"] == ["Alba", "Basil", "Clove"]
+    assert verifier(p)(answer, str(initial), str(initial)) == []
+
+
+@pytest.mark.parametrize(
+    ("fn", "bound", "feasible"),
+    [
+        ("<", 401, True), ("<", 400, False), ("<=", 400, True), ("<=", 399, False),
+        (">", 1799, True), (">", 1800, False), (">=", 1800, True), (">=", 1801, False),
+    ],
+)  # fmt: skip
+def test_a_sum_is_bounded_to_the_unit(fn: Any, bound: int, feasible: bool, tmp_path: Path) -> None:
+    """Two nights in hotels that cost 200 to 900 each; no constant but the bound is needed."""
+    trip = SAMPLES["a_trip"]
+    price = [
+        Get(relation="hotels", entity=SlotRef(slot=f"hotel_{k}"), column="price") for k in "12"
+    ]
+    both = Arith(fn="+", left=price[0], right=price[1])
+    expr = Cmp(fn=fn, left=both, right=Const(value=bound))
+    rule = Clause(id="both", family="sum", expr=expr, text_key="both")
+    slots = tuple(slot for slot in trip.problem.slots if slot.name.startswith(("city", "hotel")))
+    layout: dict[str, Any] = {slot.name: {"$slot": slot.name} for slot in slots}
+    changed = {"slots": slots, "clauses": (rule,), "layout": layout, "params": {}}
+    p = trip.problem.model_copy(update=changed)
+    source = solution_source(p)
+    specs = tool_specs(p.relations, p.access)
+    assert check_solution(source, specs, f"{fn} {bound}", {"properties": layout}) == []
+    initial = database(p, trip.tables, tmp_path / "initial.sqlite")
+    answer, _ = solve(p, source, initial, tmp_path / "final.sqlite")
+    assert (answer is not None) == feasible
+    assert not feasible or verifier(p)(answer, str(initial), str(initial)) == []
 
 
 def test_an_unsupported_goal_is_a_clear_error() -> None:
