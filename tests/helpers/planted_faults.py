@@ -15,6 +15,10 @@ from typing import NamedTuple
 
 from seals import seal
 
+from envgen.store.columns import public_row, task_row, task_schema, write_parquet
+from envgen.store.dataset import Dataset
+from envgen.store.manifest import TABLES
+
 
 class Fault(NamedTuple):
     """One change of one file."""
@@ -29,7 +33,7 @@ class Fault(NamedTuple):
     replacement: str = ""
 
     def plant(self, folder: Path) -> None:
-        """Change the dataset in ``folder`` and mend its hashes, as a forger would.
+        """Change the dataset in ``folder`` and mend its tables and hashes, as a forger would.
 
         Raises:
             AssertionError: if there was nothing to change.
@@ -43,7 +47,21 @@ class Fault(NamedTuple):
             after = re.sub(self.pattern, self.replacement, before, count=1, flags=re.DOTALL)
             assert after != before, self.name
             path.write_text(after)
-        seal(folder)
+        _mend(folder)
+
+
+def _mend(folder: Path) -> None:
+    """Write the Parquet files anew and seal the dataset."""
+    dataset = Dataset.open(seal(folder), unproven=True)
+    for path in folder.glob(f"{TABLES}/*.parquet"):
+        specs = [dataset.tasks[name] for name in sorted(dataset.own_task_ids)]
+        rows = [
+            task_row(public_row(spec.public(dataset.environments[spec.environment_id])))
+            for spec in specs
+            if spec.split == path.stem
+        ]
+        write_parquet(rows, path, task_schema())
+    seal(folder)
 
 
 _OK = r'return \{"ok": True\}'
@@ -97,7 +115,7 @@ BLIND = (
     Fault("a write that tells more", "orders", "tools.py", _OK, 'return {"ok": True, "left": 1}'),
     Fault("nobody is on hold", "orders", "tools.py", r'"on_hold": truth\(row\[\d\]\)', '"on_hold": False'),
     Fault("a cent less refunded", "orders", "tools.py",
-          r"refund = :refund_1 WHERE", "refund = :refund_1 - 1 WHERE"),
+          r"SET refund = :refund_1", "SET refund = :refund_1 - 1"),
     Fault("bookings by time", "meetings", "tools.py",
           r"(FROM bookings WHERE room = :room) ORDER BY id", r"\1 ORDER BY start_min"),
     Fault("bookings that end early", "meetings", "tools.py",

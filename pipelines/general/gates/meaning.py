@@ -7,6 +7,7 @@ import re
 
 from pydantic import JsonValue
 
+from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Equals, Reach
 from envgen.core.types import Density, GateResult
 from envgen.pipelines.general.count import count
@@ -24,18 +25,23 @@ def stated(trial: Trial) -> GateResult:
     if trial.draft.problem is None:
         return not_applicable("stated", "no constraint IR to read back")
     problem, words = trial.problem, lexicon(trial.problem.lexicon)
-    rendered = prompt(problem, words)
+    try:
+        rendered = prompt(problem, words)
+        parsed = parse(
+            trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
+        )
+    except PipelineError:
+        if trial.foreign:
+            return not_applicable("stated", "the prompt is in other words than this version's")
+        raise
     tested = [clause.id for clause in problem.clauses]
     if isinstance(problem.goal, Reach):
         tested += [effect.id for effect in problem.goal.effects]
     missing = [r for r in tested if not rendered.spans.get(r) and not rendered.policy_spans.get(r)]
     same = rendered.text == trial.draft.prompt and rendered.policy_text == trial.draft.policy_text
-    if missing or not same:
+    if missing or not (same or trial.foreign):
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
-    parsed = parse(
-        trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
-    )
     differing = [
         name
         for name in ("slots", "clauses", "goal")

@@ -25,6 +25,7 @@ from envgen.pipelines.general.gates import (
     generality,
     meaning,
     mutation,
+    probes,
     shortcuts,
     soundness,
 )
@@ -346,12 +347,12 @@ def test_mutation_probes_databases_on_which_to_escalate(
         folder = tmp_path / str(seed)
         folder.mkdir()
         with closing(Trial(draft, hosts, folder, ProceduralAuthor(), seed=seed)) as trial:
-            probes = {(dumps(p.answer), p.initial, p.final) for p in mutation._edited_probes(trial)}
+            tried = {(dumps(p.answer), p.initial, p.final) for p in probes.edited_probes(trial)}
             paths = sorted(folder.glob("escalating-*"))
             assert paths
             for path in paths:
                 plain = [VerifierInput({"outcome": o}, path, path) for o in ("escalated", "done")]
-                assert {(dumps(one.answer), path, path) for one in plain} <= probes
+                assert {(dumps(one.answer), path, path) for one in plain} <= tried
                 right, wrong = hosts.verifier.verify_many(draft.verifier, plain)
                 assert right.broken == ()
                 assert wrong.broken is not None
