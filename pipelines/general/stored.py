@@ -10,6 +10,9 @@ from typing import Any
 
 from envgen import __version__
 from envgen.core.canonical import dumps
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Problem
+from envgen.core.schema import Validator
 from envgen.core.types import Density, Evidence, GateResult, GateStatus, Probe, Record
 from envgen.pipelines.boundary import guarded
 from envgen.pipelines.general.agreement import GATE as AGREEMENT
@@ -17,9 +20,13 @@ from envgen.pipelines.general.agreement import random_valid_agreement
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.gates.probes import wrong_forms
 from envgen.pipelines.general.gates.prove import Proof
 from envgen.pipelines.general.gates.trial import Hosts, not_applicable, outcome
+from envgen.pipelines.general.lexicon import lexicon
 from envgen.pipelines.general.probe_run import judge, probe_submissions
+from envgen.pipelines.general.prompt import prompt
+from envgen.pipelines.general.schema import public_rules, submit_schema
 from envgen.pipelines.general.synthesize import environment_bundle, task_bundle
 from envgen.pipelines.general.tables import read_sqlite
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
@@ -81,6 +88,7 @@ class Comparison:
             return
         yield guarded("stored", self._stored)
         yield guarded("recipe", self._recipe)
+        yield guarded("form", self._form)
         yield guarded("probes", self._probes)
         yield guarded(AGREEMENT, self._agreement)
 
@@ -131,25 +139,66 @@ class Comparison:
         return [f"evidence of {name}" for name in sorted(known - set(stored))]
 
     def _recipe(self) -> GateResult:
-        """Level and lineage are those that the environment's recipe leads to."""
-        if self.foreign:
-            return not_applicable("recipe", self.foreign)
-        draft, first = self.draft, self.origin(self.draft)
-        if first is None or first.environment_id != draft.environment_id:
-            reason = "the recipe in blueprint.json gives another environment"
-            return outcome("recipe", False, 1, reason=reason)
+        """Level and lineage are those of the recipe in blueprint.json, and it leads to this environment."""
+        draft = self.draft
         assert draft.problem is not None  # it has an IR
         faults = []
-        if (draft.level, draft.blueprint) != (first.level, first.blueprint):
+        operators = [step.operator for step in draft.lineage]
+        recipe = draft.blueprint if isinstance(draft.blueprint, dict) else {}
+        if recipe.get("level", draft.level) != draft.level or draft.level != len(operators) + 1:
             faults.append("the level")
-        if draft.lineage[:-1] != first.lineage[:-1] or len(draft.lineage) != len(first.lineage):
-            faults.append("the lineage")
-        if draft.task_id == first.task_id and draft.lineage != first.lineage:
-            faults.append("the lineage's last step")
+        if recipe.get("operators", operators) != operators:
+            faults.append("the operators")
         if draft.lineage and draft.lineage[-1].problem_id != draft.problem.id:
-            faults.append("the problem of the lineage's last step")
+            faults.append("the lineage's last problem")
+        if not self.foreign:
+            faults += self._drafted()
         reason = f"the recipe gives otherwise: {', '.join(faults)}"
         return outcome("recipe", not faults, 1 + len(draft.lineage), reason=reason)
+
+    def _drafted(self) -> Iterator[str]:
+        """What differs from a draft made anew; siblings share all but the last step."""
+        draft, first = self.draft, self.origin(self.draft)
+        if first is None or first.environment_id != draft.environment_id:
+            yield "the environment"
+        elif draft.lineage[:-1] != first.lineage[:-1]:
+            yield "the lineage"
+        elif draft.task_id == first.task_id and draft.lineage != first.lineage:
+            yield "the lineage's last step"
+
+    def _form(self) -> GateResult:
+        """The submit schema takes what the IR's form takes; the public rules say what its clauses do."""
+        if not self.foreign:
+            return not_applicable("form", "compared with what is compiled")
+        draft = self.draft
+        assert draft.problem is not None  # it has an IR
+        wanted = submit_schema(draft.problem, draft.tables)
+        stored, derived = Validator(draft.submit_schema), Validator(wanted)
+        gold = self.proof.gold.answer if self.proof.gold else None
+        answers = [*(probe.answer for probe in self.task.probes), *wrong_forms(draft.problem, gold)]
+        faults = [
+            f"the schema of {dumps(answer)[:60]}"
+            for answer in answers
+            if (stored.fault(answer) is None) != (derived.fault(answer) is None)
+        ]
+        if draft.submit_schema.get("x-walk") != wanted.get("x-walk"):
+            faults.append("the schema's x-walk")
+        faults += self._rules(draft.problem)
+        reason = f"not as the IR has it: {', '.join(faults[:3])}"
+        return outcome("form", not faults, len(answers) + len(draft.rules), reason=reason)
+
+    def _rules(self, problem: Problem) -> Iterator[str]:
+        text = f"{self.draft.prompt}\n{self.draft.policy_text}"
+        try:
+            derived = public_rules(problem, prompt(problem, lexicon(problem.lexicon)))
+        except PipelineError:  # other words than this version's: the gate ``stated`` says so
+            return
+        if len(derived) != len(self.draft.rules):
+            yield "the number of public rules"
+        for stored, wanted in zip(self.draft.rules, derived, strict=False):
+            stands = stored.text in text or stored.text == wanted.text
+            if not stands or stored.model_copy(update={"text": wanted.text}) != wanted:
+                yield f"the public rule {stored.text[:60]!r}"
 
     def _probes(self) -> GateResult:
         """Each stored probe gets the stored verdict, from the verifier and from evaluating the IR."""
@@ -240,7 +289,8 @@ def _agree(stored: Density | None, derived: Density | None, *, exact: bool) -> b
     """Whether two densities are one; of samples drawn anew, whether their intervals overlap."""
     if exact or stored is None or derived is None:
         return stored == derived
-    return stored.low <= derived.high and derived.low <= stored.high
+    overlap = stored.low <= derived.high and derived.low <= stored.high
+    return overlap and stored.space == derived.space
 
 
 def _broken(probe: Probe, found: set[str]) -> set[str]:

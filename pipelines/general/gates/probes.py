@@ -10,7 +10,7 @@ from random import Random
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.ir import Choice, Equals, Intervals, IntRange, Reach, Slot
+from envgen.core.ir import Choice, Equals, Intervals, IntRange, Problem, Reach, Slot
 from envgen.pipelines.general.gates.perturb import edit, perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial
 from envgen.pipelines.general.gates.turning import turns
@@ -55,7 +55,7 @@ def probes(trial: Trial) -> list[VerifierInput]:
     if trial.writes:
         plan = trial.gold_plan
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
-    answers = [*_misshapen(trial.gold.answer), *_off_type(trial)]
+    answers = wrong_forms(trial.problem, trial.gold.answer)
     cases += [Case(answer, trial.gold_plan) for answer in answers]
     own = _inputs(trial, cases)
     return [*own, *_turned_probes(trial), *perturbed_probes(trial), *edited_probes(trial)]
@@ -178,14 +178,14 @@ def _escalating(trial: Trial, draw: int) -> list[Path]:
     return paths
 
 
-def _off_type(trial: Trial) -> list[JsonValue]:
-    """Gold with one slot's value just outside its type: unknown keys, off the grid, past an end."""
-    layout = trial.problem.layout
-    values = match_layout(layout, trial.gold.answer)
+def wrong_forms(problem: Problem, answer: JsonValue) -> list[JsonValue]:
+    """A right answer misshapen, and with a slot's value just outside its type: unknown keys, off the grid."""
+    layout = problem.layout
+    wrong = _misshapen(answer)
+    values = match_layout(layout, answer)
     if values is None:
-        return []
-    wrong: list[JsonValue] = []
-    for slot in trial.problem.slots:
+        return wrong
+    for slot in problem.slots:
         for other in _outside(slot, values[slot.name]):
             wrong.append(fill_layout(layout, {**values, slot.name: other}))
     return wrong

@@ -172,8 +172,8 @@ class _Check:
             for args in working[:ALONE]:
                 alone = self.episode(tables, database)
                 yield from alone.faults(access, args)
-                yield from alone.left(access, args)
-        yield from failing.left(None, {})
+                yield from alone.left(_told(access, args))
+        yield from failing.left("calls that fail")
         yield from self._sequence(made, tables, database)
 
     def _sequence(
@@ -183,7 +183,7 @@ class _Check:
         episode = self.episode(tables, database)
         for access, args in _sample([*made, *made], SEQUENCE, self._rand):
             yield from episode.faults(access, args)
-        yield from episode.left(None, {})
+        yield from episode.left("a sequence of calls")
         reads = [
             (access, args)
             for access in self.reads
@@ -225,8 +225,8 @@ class _Episode:
         elif wanted.error not in (None, *(e.code for e in check.specs[access.tool].errors)):
             yield f"{told} gives the error {wanted.error}, which its spec does not document"
 
-    def left(self, access: Access | None, args: Arguments) -> Iterator[str]:
-        """What is wrong with the rows as they are now."""
+    def left(self, what: str) -> Iterator[str]:
+        """What is wrong with the rows as they are now, after ``what``."""
         trial = self._check.trial
         path = trial.folder / f"left-{self._check.calls}.sqlite"
         self._session.snapshot(path)
@@ -234,7 +234,6 @@ class _Episode:
         path.unlink()
         for relation, rows in self.tables.items():
             if found[relation] != rows:
-                what = "calls that fail" if access is None else _told(access, args)
                 yield f"after {what} the rows of {relation} are not those of the IR"
 
 
