@@ -123,15 +123,17 @@ def quoted(text: str, *, block: bool = False) -> str:
 
     So nothing that comes from a problem can end a string of generated code early.
     """
-    return "".join(_escaped(char, block=block) for char in text)
-
-
-def _escaped(char: str, *, block: bool) -> str:
-    if char == '"':
-        return '\\"'
-    if char == "\\" or not (char.isprintable() or (block and char == "\n")):
-        return char.encode("unicode_escape").decode()
-    return char
+    found, quotes = [], 0
+    for i, char in enumerate(text):
+        quotes = quotes + 1 if char == '"' else 0
+        if char == '"' and (not block or quotes == 3 or i == len(text) - 1):
+            found.append('\\"')
+            quotes = 0
+        elif char == "\\" or not (char.isprintable() or (block and char == "\n")):
+            found.append(char.encode("unicode_escape").decode())
+        else:
+            found.append(char)
+    return "".join(found)
 
 
 def params_line(params: dict[str, Scalar]) -> str:

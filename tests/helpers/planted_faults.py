@@ -7,6 +7,7 @@ of stored files with derived ones existed (by the author of both, who knew the o
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from contextlib import closing
@@ -25,12 +26,14 @@ class Fault(NamedTuple):
 
     name: str
     dataset: str
-    """orders | meetings | trips"""
+    """orders | meetings | trips | lookups"""
     file: str
     """The file's name; the first one found is changed."""
     pattern: str
     """A regular expression (its first match is replaced); of a database, a statement of SQL."""
     replacement: str = ""
+    gate: str = ""
+    """What must catch it where the texts can't be compared."""
 
     def plant(self, folder: Path) -> None:
         """Change the dataset in ``folder`` and mend its tables and hashes, as a forger would.
@@ -47,10 +50,19 @@ class Fault(NamedTuple):
             after = re.sub(self.pattern, self.replacement, before, count=1, flags=re.DOTALL)
             assert after != before, self.name
             path.write_text(after)
-        _mend(folder)
+        mend(folder)
 
 
-def _mend(folder: Path) -> None:
+def forget(folder: Path, *gates: str) -> None:
+    """Take gates out of the evidence, as if an older version had written the dataset in ``folder``."""
+    for path in folder.rglob("evidence.json"):
+        evidence = json.loads(path.read_text())
+        evidence["gates"] = [one for one in evidence["gates"] if one["gate"] not in gates]
+        path.write_text(json.dumps(evidence))
+    mend(folder)
+
+
+def mend(folder: Path) -> None:
     """Write the Parquet files anew and seal the dataset."""
     dataset = Dataset.open(seal(folder), unproven=True)
     for path in folder.glob(f"{TABLES}/*.parquet"):
@@ -69,35 +81,37 @@ _MUTANTS = r'\{[^{}]*\{[^{}]*\}[^{}]*"gate": "mutants"[^{}]*\},?'
 
 AUDIT = (
     Fault("a wrong price for some items", "orders", "tools.py",
-          r'"unit_price": row\[3\]', '"unit_price": row[3] + (row[0] < "O-3")'),
+          r'"unit_price": row\[3\]', '"unit_price": row[3] + (row[0] < "O-3")', "tools"),
     Fault("an extra key marks the answer", "orders", "tools.py",
-          r'"order_id": row\[0\],', '"order_id": row[0], "due": row[4] == "delivered",'),
+          r'"status": row\[(\d)\]', r'"status": row[\1], "due": row[\1] == "delivered"', "tools"),
     Fault("a list sorted by price", "trips", "tools.py",
-          r"(FROM hotels WHERE city = :city) ORDER BY name", r"\1 ORDER BY price"),
+          r"(FROM hotels WHERE city = :city) ORDER BY name", r"\1 ORDER BY price", "tools"),
     Fault("rows cut after the fourth", "trips", "tools.py",
-          r"(FROM restaurants WHERE city = :city ORDER BY name)", r"\1 LIMIT 4"),
-    Fault("busy times after 16:00 hidden", "meetings", "tools.py",
-          r"FROM busy WHERE person = :person", "FROM busy WHERE start_min < 960 AND person = :person"),
-    Fault("a write without its status check", "orders", "tools.py", "if not allowed:", "if False:"),
+          r"(FROM restaurants WHERE city = :city ORDER BY name)", r"\1 LIMIT 4", "tools"),
+    Fault("busy times after noon hidden", "meetings", "tools.py",
+          "FROM busy WHERE person", "FROM busy WHERE start_min < 720 AND person", "tools"),
+    Fault("a write without its status check", "orders", "tools.py", "if not allowed:", "if False:", "tools"),
     Fault("a refund that ignores quantity", "orders", "tools.py",
-          r"\* \(SELECT quantity FROM order_items WHERE id = :item_id\) AS", "AS"),
+          r"\* \(SELECT quantity FROM order_items WHERE id = :item_id\) AS", "AS", "tools"),
     Fault("ratings over 45 shown as 20", "trips", "tools.py",
-          r'"rating": row\[(\d)\]', r'"rating": 20 if row[\1] > 45 else row[\1]'),
+          r'"rating": row\[(\d)\]', r'"rating": 20 if row[\1] > 45 else row[\1]', "tools"),
     Fault("a description of something else", "trips", "environment.json",
-          "of all attractions", "of all closed attractions"),
-    Fault("a wrong answer in gold", "meetings", "gold.jsonl", r'("room":")[^"]*("[^\n]*\n)$', r"\1Nowhere\2"),
-    Fault("a flipped verdict of a probe", "meetings", "probes.jsonl",
-          '"expected":false', '"expected":true'),
-    Fault("a falsified level", "trips", "task.json", r'"level": \d+', '"level": 10'),
-    Fault("a falsified density", "trips", "task.json", r'"high": [^,]*,\s*"low": [^,]*,',
-          '"high": 1e-9, "low": 1e-10,'),
-    Fault("a falsified number of calls", "orders", "task.json",
-          r'"minimum_calls": \d+', '"minimum_calls": 99'),
-    Fault("one turn", "orders", "task.json", r'"turns": \d+', '"turns": 1'),
-    Fault("a loosened submit schema", "meetings", "task.json",
-          r'"additionalProperties": false,', ""),
-    Fault("deleted evidence", "trips", "evidence.json", _MUTANTS, ""),
-    Fault("falsified public rules", "trips", "task.json", '"kind": "different"', '"kind": "other"'),
+          "of all attractions", "of all closed attractions", "tools"),
+    Fault("a wrong answer in gold", "lookups", "gold.jsonl",
+          r'("answer":\{"\w+":")[^"]*', r"\1Nowhere", "stored"),
+    Fault("a flipped verdict of a probe", "lookups", "probes.jsonl",
+          '"expected":false', '"expected":true', "probes"),
+    Fault("a falsified level", "lookups", "task.json", r'"level": \d+', '"level": 3', "recipe"),
+    Fault("a falsified density", "lookups", "task.json", r'"high": [^,]*,\s*"low": [^,]*,',
+          '"high": 1e-9, "low": 1e-10,', "stored"),
+    Fault("a falsified number of calls", "lookups", "task.json",
+          r'"minimum_calls": \d+', '"minimum_calls": 99', "stored"),
+    Fault("one turn", "lookups", "task.json", r'"turns": \d+', '"turns": 1', "stored"),
+    Fault("a loosened submit schema", "lookups", "task.json",
+          r'"additionalProperties": false,', "", "form"),
+    Fault("deleted evidence", "lookups", "evidence.json", _MUTANTS, "", "stored"),
+    Fault("falsified public rules", "lookups", "task.json",
+          r'("rules": .*?"text": ")[^"]*', r"\1Choose what you like.", "form"),
 )  # fmt: skip
 """The sixteen of the audit's paragraph A2 (level, density and calls stand apart)."""
 

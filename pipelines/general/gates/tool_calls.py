@@ -70,6 +70,8 @@ def _bases(p: Problem, tables: Tables, access: Access, rand: Random) -> Iterator
             first = {**fixed, **cells}
             yield first
     for name, kind in kinds.items():
+        if kind == f"entity:{access.relation}":  # its rows are all in the first loop
+            continue
         named = (
             sorted(tables.get(kind.removeprefix("entity:"), {})) if kind[:7] == "entity:" else []
         )

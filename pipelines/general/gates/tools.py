@@ -34,8 +34,8 @@ from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
 from envgen.pipelines.general.replies import argument_kinds, reply
 from envgen.pipelines.general.tables import Tables, read_sqlite, write_sqlite
 
-STATES = 3
-"""Perturbed databases on which write tools are called, beside the environment's own."""
+STATES = 4
+"""Databases on which write tools are called: the environment's own, with what was inserted, perturbed."""
 ALONE = 3
 """Calls of each write tool that succeed, each made in an episode of its own."""
 SEQUENCE = 100
@@ -111,14 +111,29 @@ class _Check:
             return
         for access in self.problem.access:
             yield from spec_faults(self.problem, access, self.specs[access.tool])
-        yield from self._reading()
-        if self.writes:
-            yield from self._writing(self.trial.draft.tables, self.trial.database)
-            for i in range(STATES):
-                tables = perturbed(self.problem, self.trial.draft.tables, self._rand)
-                path = self.trial.folder / f"tools-{i}.sqlite"
-                write_sqlite(self.trial.draft.relations, tables, path)
-                yield from self._writing(tables, path)
+        tables, database = self.trial.draft.tables, self.trial.database
+        yield from self._reading(tables, database)
+        yield from self._reading(*self._stored(self._perturbed(_thinned(tables)), "thinned"))
+        for i in range(STATES if self.writes else 0):
+            episode = self.episode(tables, database)
+            yield from self._writing(episode)
+            tables = self._with_inserts(episode.tables)
+            tables, database = self._stored(self._perturbed(tables) if i else tables, f"{i}")
+
+    def _perturbed(self, tables: Tables) -> Tables:
+        return perturbed(self.problem, tables, self._rand)
+
+    def _with_inserts(self, after: Tables) -> Tables:
+        """The environment's rows and those that were inserted, so that inserts meet what is there."""
+        writes = {
+            one.relation for access in self.writes for one in access.effects if one.kind == "insert"
+        }
+        return {**self.trial.draft.tables, **{name: after[name] for name in writes}}
+
+    def _stored(self, tables: Tables, name: str) -> tuple[Tables, Path]:
+        path = self.trial.folder / f"tools-{name}.sqlite"
+        write_sqlite(self.trial.draft.relations, tables, path)
+        return tables, path
 
     def episode(self, tables: Tables, database: Path) -> _Episode:
         """Fresh tools over a database."""
@@ -126,10 +141,10 @@ class _Check:
         self._stack.callback(found.close)
         return found
 
-    def _reading(self) -> Iterator[str]:
-        tables = self.trial.draft.tables
+    def _reading(self, tables: Tables, database: Path) -> Iterator[str]:
         made: list[tuple[Access, Arguments]] = []
-        episode = self.episode(tables, self.trial.database)
+        again: list[tuple[Access, Arguments]] = []
+        episode = self.episode(tables, database)
         for access in self.reads:
             good = good_reads(self.problem, tables, access, self._rand)
             for args in good:
@@ -140,7 +155,8 @@ class _Check:
             bad = bad_reads(self.problem, tables, access, self._rand)
             made += [(access, args) for args in bad]
             yield from self._schema(access, (good or [{}])[0])
-        for access, args in (*made, *_sample(made, AGAIN, self._rand)):
+            again += [(access, args) for args in good[:1]]
+        for access, args in (*made, *again, *_sample(made, AGAIN, self._rand)):
             yield from episode.faults(access, args)
 
     def _schema(self, access: Access, base: Arguments) -> Iterator[str]:
@@ -154,7 +170,9 @@ class _Check:
             if self.toolbox.fault(access.tool, args) is None:
                 yield f"{_told(access, args)} fits the declared parameters"
 
-    def _writing(self, tables: Tables, database: Path) -> Iterator[str]:
+    def _writing(self, last: _Episode) -> Iterator[str]:
+        """Calls of write tools on the rows of a fresh episode; the last, a sequence, are made in it."""
+        tables, database = last.tables, last.database
         made: list[tuple[Access, Arguments]] = []
         failing = self.episode(tables, database)
         for access in self.writes:
@@ -174,13 +192,12 @@ class _Check:
                 yield from alone.faults(access, args)
                 yield from alone.left(_told(access, args))
         yield from failing.left("calls that fail")
-        yield from self._sequence(made, tables, database)
+        yield from self._sequence(made, last)
 
     def _sequence(
-        self, made: Sequence[tuple[Access, Arguments]], tables: Tables, database: Path
+        self, made: Sequence[tuple[Access, Arguments]], episode: _Episode
     ) -> Iterator[str]:
         """Many writes in a row, each twice, then reads of what they left."""
-        episode = self.episode(tables, database)
         for access, args in _sample([*made, *made], SEQUENCE, self._rand):
             yield from episode.faults(access, args)
         yield from episode.left("a sequence of calls")
@@ -197,7 +214,7 @@ class _Episode:
     """Fresh tools, and beside them the rows as the reference has them."""
 
     def __init__(self, check: _Check, tables: Tables, database: Path) -> None:
-        self.tables = tables
+        self.tables, self.database = tables, database
         self._check = check
         self._session = check.trial.session(database)
 
@@ -253,6 +270,11 @@ def spec_faults(p: Problem, access: Access, spec: ToolSpec) -> Iterator[str]:
     for pre in access.pre:
         if told.get(pre.code) not in {one.text for one in access.pre if one.code == pre.code}:
             yield f"{access.tool}: the error {pre.code!r} is not documented as the IR has it"
+
+
+def _thinned(tables: Tables) -> Tables:
+    """The rows but the last of each relation: other counts, and keys that lead nowhere."""
+    return {name: {key: rows[key] for key in sorted(rows)[:-1]} for name, rows in tables.items()}
 
 
 def _sample(made: Sequence[Any], most: int, rand: Random) -> list[Any]:
