@@ -24,16 +24,17 @@ def stated(trial: Trial) -> GateResult:
     """The prompt (with the policy text) says every tested rule: read back, it gives the same problem."""
     if trial.draft.problem is None:
         return not_applicable("stated", "no constraint IR to read back")
-    problem, words = trial.problem, lexicon(trial.problem.lexicon)
     try:
-        rendered = prompt(problem, words)
-        parsed = parse(
-            trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
-        )
+        return _stated(trial)
     except PipelineError:
         if trial.foreign:
             return not_applicable("stated", "the prompt is in other words than this version's")
         raise
+
+
+def _stated(trial: Trial) -> GateResult:
+    problem, words = trial.problem, lexicon(trial.problem.lexicon)
+    rendered = prompt(problem, words)
     tested = [clause.id for clause in problem.clauses]
     if isinstance(problem.goal, Reach):
         tested += [effect.id for effect in problem.goal.effects]
@@ -42,6 +43,9 @@ def stated(trial: Trial) -> GateResult:
     if missing or not (same or trial.foreign):
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
+    parsed = parse(
+        trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
+    )
     differing = [
         name
         for name in ("slots", "clauses", "goal")

@@ -40,6 +40,8 @@ ALONE = 3
 """Calls of each write tool that succeed, each made in an episode of its own."""
 SEQUENCE = 100
 """Calls in a row in one episode of write tools."""
+THINNED = 100
+"""Good calls, and bad ones, of each read tool on rows of which some are gone and some are perturbed."""
 AGAIN = 60
 """Calls of read tools made once more: in another order, and after writes."""
 
@@ -113,7 +115,9 @@ class _Check:
             yield from spec_faults(self.problem, access, self.specs[access.tool])
         tables, database = self.trial.draft.tables, self.trial.database
         yield from self._reading(tables, database)
-        yield from self._reading(*self._stored(self._perturbed(_thinned(tables)), "thinned"))
+        yield from self._reading(
+            *self._stored(self._perturbed(_thinned(tables)), "thinned"), THINNED
+        )
         for i in range(STATES if self.writes else 0):
             episode = self.episode(tables, database)
             yield from self._writing(episode)
@@ -141,19 +145,19 @@ class _Check:
         self._stack.callback(found.close)
         return found
 
-    def _reading(self, tables: Tables, database: Path) -> Iterator[str]:
+    def _reading(self, tables: Tables, database: Path, most: int = 10**9) -> Iterator[str]:
         made: list[tuple[Access, Arguments]] = []
         again: list[tuple[Access, Arguments]] = []
         episode = self.episode(tables, database)
         for access in self.reads:
-            good = good_reads(self.problem, tables, access, self._rand)
+            good = _sample(good_reads(self.problem, tables, access, self._rand), most, self._rand)
             for args in good:
                 refused = self.toolbox.fault(access.tool, args)
                 if refused is not None:
                     yield f"{_told(access, args)} is refused: {refused[1]}"
                 made.append((access, args))
             bad = bad_reads(self.problem, tables, access, self._rand)
-            made += [(access, args) for args in bad]
+            made += [(access, args) for args in _sample(bad, most, self._rand)]
             yield from self._schema(access, (good or [{}])[0])
             again += [(access, args) for args in good[:1]]
         for access, args in (*made, *again, *_sample(made, AGAIN, self._rand)):
