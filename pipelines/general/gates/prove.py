@@ -36,9 +36,9 @@ from envgen.pipelines.general.reload import as_stored
 GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("restricted", execution.restricted),
     ("rebuild", execution.rebuild),
+    ("stated", meaning.stated),
     ("compiled", execution.compiled),
     ("tools", tools.tools),
-    ("stated", meaning.stated),
     ("gold", execution.gold),
     ("leaks", meaning.leaks),
     ("density", meaning.density_gate),
