@@ -28,8 +28,19 @@ MADE = {
 }
 """Domain, category, level and seed of each dataset."""
 WAYS = ("compared", "judged by evaluation")
-ESCAPES = {"compared": set[str](), "judged by evaluation": {"a wrong unit"}}
-"""What passes: without this version's compilers nothing but the wording tells of it."""
+ESCAPES = {
+    "compared": set[str](),
+    "judged by evaluation": {
+        "a wrong unit",
+        "another grid in the prompt",
+        "a probe less",
+        "more mutants than were made",
+        "somebody else is busy",
+        "a customer on hold",
+    },
+}
+"""What passes, 0 and 6 of 40: words and figures that only the version which wrote them could derive, and
+rows on which nothing depends. Before anything was compared, 25 passed."""
 
 
 @pytest.fixture(scope="module")
