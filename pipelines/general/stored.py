@@ -103,7 +103,7 @@ class Comparison:
             for name in ("family", "limits", "variant_of")
         ]
         pairs += _parts("difficulty", spec.difficulty, other.difficulty, skip=("density",))
-        pairs += [("constraints", _text(task.constraints), _text(derived.constraints))]
+        pairs += [("constraints", dumps(task.constraints), dumps(derived.constraints))]
         pairs += [("gold", task.gold, derived.gold), *self._environment()]
         differing = [name for name, stored, found in pairs if stored != found]
         if not _agree(spec.difficulty.density, other.difficulty.density, exact=self.exact):
@@ -284,10 +284,6 @@ def _parts(
     """The fields of two records of one kind, side by side."""
     fields = [field for field in type(stored).model_fields if field not in skip]
     return [(f"{name}.{one}", getattr(stored, one), getattr(derived, one)) for one in fields]
-
-
-def _text(value: Any) -> str:
-    return dumps(value)
 
 
 def _agree(stored: Density | None, derived: Density | None, *, exact: bool) -> bool:
