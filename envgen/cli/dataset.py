@@ -131,9 +131,10 @@ def validate(
 ) -> None:
     """Prove a dataset again from its files alone.
 
-    Every gate runs again, in a sandbox, but the one that plays episodes (a rollout of random-valid does);
-    code tasks are built anew, and their gold patch, no patch and the test patch alone are judged. A table
-    shows what holds, and the exit code is 1 if one fails.
+    Every gate runs again, in a sandbox, and everything stored is compared with what follows from it;
+    tasks of another version or author are judged by evaluation, without comparing texts. Code tasks
+    are built anew, and their gold patch, no patch and the test patch alone are judged. A table shows
+    what holds, and the exit code is 1 if one fails.
     """
     from envgen.pipelines.general.validate import validate as check
 

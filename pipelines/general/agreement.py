@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pydantic import JsonValue
+
 from envgen.core.seeding import derive
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.general import GeneralEnv
@@ -36,19 +38,24 @@ def random_valid_agreement(
     *,
     episodes: int,
     backend: WorkerBackend,
-    seed: int,
+    seed: int = 0,
+    trusted: bool = True,
 ) -> list[GateResult]:
     """One result per task: passed where the intervals overlap, failed where something breaks.
 
     A task whose density would need more than ``episodes`` episodes (3 / n <= density) is ``not_run``.
+    Episodes are drawn from ``seed`` and the task's id alone, so that ``validate`` plays the same again.
+    ``trusted`` says that the code may run without isolation.
     """
     playable = [_episodes_needed(task, episodes) for task in tasks]
-    if not any(playable):
-        return [_not_run(task, episodes) for task in tasks]
+    found = [_not_run(task, episodes) for task in tasks]
     try:
-        return _played(environment, tasks, playable, episodes, backend, seed)
+        if any(playable):
+            found = _played(environment, tasks, playable, episodes, backend, seed, trusted)
     except Exception as error:  # the boundary: these tasks fail, the run goes on
         return [broken(GATE, error) for _ in tasks]
+    told: dict[str, JsonValue] = {"episodes": episodes}
+    return [one.model_copy(update={"details": {**one.details, **told}}) for one in found]
 
 
 def _played(
@@ -58,9 +65,10 @@ def _played(
     episodes: int,
     backend: WorkerBackend,
     seed: int,
+    trusted: bool,
 ) -> list[GateResult]:
     with TemporaryDirectory(prefix="envgen-agreement-") as folder:
-        dataset = _dataset(environment, tasks, Path(folder) / "dataset", seed)
+        dataset = _dataset(environment, tasks, Path(folder) / "dataset", seed, trusted)
         try:
             with closing(GeneralEnv(dataset, backend=backend, unproven=True)) as env:
                 return [
@@ -126,10 +134,11 @@ def _dataset(
     tasks: Sequence[TaskBundle],
     path: Path,
     seed: int,
+    trusted: bool,
 ) -> Dataset:
     writer = DatasetWriter(path, name="agreement", seed=seed)
     writer.add_environment(environment)
     for task in tasks:
         writer.add_task(task)
     writer.finish(funnel={})
-    return Dataset.open(path, unproven=True, trust=True)  # this process compiled it
+    return Dataset.open(path, unproven=True, trust=trusted)

@@ -16,6 +16,7 @@ from envgen.pipelines.general.density import density
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.prompt import prompt
+from envgen.pipelines.general.reload import as_read
 from envgen.pipelines.general.schema import public_rules, submit_schema
 from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.task_code import TaskCompiler
@@ -124,9 +125,14 @@ class ProceduralAuthor:
             stuck = NoDraft("environment", "another question needs other tools or another policy")
         return stuck
 
+    def recompiled(self, draft: Draft) -> Draft | None:
+        """All texts of ``draft`` again, from its problem, rows and recipe; None for another author's."""
+        state = _state(draft)
+        return None if state is None else self._compile(state)
+
     def _compile(self, state: _TaskState) -> Draft:
         """All texts of a task."""
-        problem = state.problem.model_copy(update={"id": _problem_id(state.problem)})
+        problem = as_read(state.problem.model_copy(update={"id": _problem_id(state.problem)}))
         domain, tables = state.tasks.domain, state.tables
         rendered = prompt(problem, state.tasks.lexicon)
         code = self._compiler.code(problem)

@@ -83,6 +83,9 @@ class Author(Protocol):
     def repair(self, draft: Draft, report: Evidence) -> Draft | None:
         """Another try at a task that failed ``report``; None to give it up."""
 
+    def recompiled(self, draft: Draft) -> Draft | None:
+        """All texts of ``draft`` again, from its problem, rows and recipe; None for another author's."""
+
     def reseed(self, draft: Draft, seed: int) -> Draft | None:
         """The same task over new rows with re-bound parameters; None if that failed.
 

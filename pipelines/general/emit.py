@@ -118,6 +118,24 @@ def _string(text: str) -> str:
     return quoted if text.isprintable() else pformat(text, width=10**6)
 
 
+def quoted(text: str, *, block: bool = False) -> str:
+    """``text`` as it must be written between double quotes (three if ``block``) to stay that very text.
+
+    So nothing that comes from a problem can end a string of generated code early.
+    """
+    found, quotes = [], 0
+    for i, char in enumerate(text):
+        quotes = quotes + 1 if char == '"' else 0
+        if char == '"' and (not block or quotes == 3 or i == len(text) - 1):
+            found.append('\\"')
+            quotes = 0
+        elif char == "\\" or not (char.isprintable() or (block and char == "\n")):
+            found.append(char.encode("unicode_escape").decode())
+        else:
+            found.append(char)
+    return "".join(found)
+
+
 def params_line(params: dict[str, Scalar]) -> str:
     """The one line that variants replace: ``PARAMS = {...}``."""
     return f"PARAMS = {python_literal(dict(params))}"
@@ -130,8 +148,9 @@ def replace_params(source: str, params: dict[str, Scalar]) -> str:
 
 
 def comment(text: str, indent: int = 0) -> list[str]:
-    """``text`` as comment lines."""
-    return [" " * indent + "# " + line for line in wrap(text, WIDTH - indent - 2)]
+    """``text`` as comment lines, without what is no printable character."""
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return [" " * indent + "# " + line for line in wrap(shown, WIDTH - indent - 2)]
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -173,10 +192,11 @@ def line_of(opening: str, value: Doc, indent: int) -> str:
 def statement(query: Doc, prefix: str, suffix: str = "", indent: int = 4) -> list[str]:
     """Lines of Python that hold a query: as a plain string where it fits, else in triple quotes."""
     pad, line = " " * indent, flat(query)
-    if len(pad + prefix + line + suffix) + 2 <= WIDTH and '"' not in line:
-        return [f'{pad}{prefix}"{line}"{suffix}']
+    if len(pad + prefix + line + suffix) + 2 <= WIDTH and not set('"\n') & set(line):
+        return [f'{pad}{prefix}"{quoted(line)}"{suffix}']
     inner = " " * (indent + 4)
-    return [f'{pad}{prefix}"""', f"{inner}{layout_text(query, indent + 4)}", f'{inner}"""{suffix}']
+    text = quoted(layout_text(query, indent + 4), block=True)
+    return [f'{pad}{prefix}"""', f"{inner}{text}", f'{inner}"""{suffix}']
 
 
 def join_lines(parts: Sequence[str]) -> str:

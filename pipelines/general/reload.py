@@ -85,9 +85,6 @@ def _learn(blueprint: JsonValue) -> None:
 
 def as_stored(draft: Draft) -> Draft:
     """``draft`` as ``draft_of`` gives it once it is stored: equal, with rows and keys in the files' order."""
-    problem = draft.problem
-    if problem is not None:
-        problem = _in_order(Problem.model_validate_json(dumps(problem.model_dump(mode="json"))))
     return replace(
         draft,
         tables=in_file_order(draft.relations, draft.tables),
@@ -97,8 +94,13 @@ def as_stored(draft: Draft) -> Draft:
         ),
         submit_schema=json.loads(dumps(draft.submit_schema)),
         blueprint=json.loads(dumps(draft.blueprint)),
-        problem=problem,
+        problem=None if draft.problem is None else as_read(draft.problem),
     )
+
+
+def as_read(problem: Problem) -> Problem:
+    """``problem`` as it is read back from a file: equal, with its keys in the file's order."""
+    return _in_order(Problem.model_validate_json(dumps(problem.model_dump(mode="json"))))
 
 
 def _in_order(problem: Problem) -> Problem:

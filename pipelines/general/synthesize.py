@@ -171,7 +171,7 @@ class _Maker:
         """The tasks whose density agrees with what random-valid does."""
         job, kept = self.job, []
         agreed = random_valid_agreement(
-            environment, tasks, episodes=job.agreement_episodes, backend=job.backend, seed=job.seed
+            environment, tasks, episodes=job.agreement_episodes, backend=job.backend
         )
         for task, result in zip(tasks, agreed, strict=True):
             if result.status is GateStatus.FAILED:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-import keyword
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 
 from pydantic import JsonValue
 
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Column, Relation
-from envgen.core.types import Schema, ToolErrorSpec, ToolSpec
+from envgen.core.types import SUBMIT_TOOL, Schema, ToolErrorSpec, ToolSpec
+from envgen.environments.checker import BUILTINS, PRELUDE
 
 _SCALES = {1: "tenths (40 means 4.0)", 2: "hundredths (450 means 4.50)", 3: "thousandths"}
+
+
+HELPERS = frozenset(("check", "check_date", "check_columns", "find", "truth"))
+"""Functions of a generated tools.py besides the tools."""
+RESERVED = (
+    HELPERS | BUILTINS | PRELUDE | {"ToolError", "db", "sqlite3", "solve", "type", SUBMIT_TOOL}
+)
+"""What generated tools and solutions call by these names: no tool and no argument may hide it."""
+LOCALS = frozenset("allowed facts given pages row rows skip taken total".split())
+"""Variables of generated tools: no argument may hide them."""
+_COMPUTED = re.compile(r"\w+_\d+")
+"""What the values that a write tool computes are called."""
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text is a plain name in Python, SQL and tool calls."""
+    return re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,63}", text) is not None and not iskeyword(text)
 
 
 @dataclass(frozen=True)
@@ -41,8 +60,6 @@ def arguments_of(access: Access, schema: dict[str, Relation]) -> list[Argument]:
     """The arguments of a tool, its projection and page number left out."""
     found = []
     for name, target in access.args.items():
-        if not name.isidentifier() or keyword.iskeyword(name) or name == "db":
-            raise PipelineError(f"{access.tool}: {name!r} can't be an argument's name")
         if access.mode == "write" and "." not in target:
             found.append(Argument(name, Column(name=name, type=target), None))
             continue
@@ -68,6 +85,13 @@ def _source(relation: Relation, column: Column, schema: dict[str, Relation]) -> 
 
 def checked(access: Access, schema: dict[str, Relation]) -> Access:
     """``access``, or PipelineError if it can't be a tool."""
+    if not _is_name(access.tool) or access.tool in RESERVED:
+        raise PipelineError(f"{access.tool!r} can't be a tool's name")
+    own = [name for name in (access.projection, "page" if access.mode == "page" else None) if name]
+    for name in (*access.args, *own):
+        taken = name in RESERVED or name in LOCALS or [*access.args, *own].count(name) > 1
+        if not _is_name(name) or taken or (access.effects and _COMPUTED.fullmatch(name)):
+            raise PipelineError(f"{access.tool}: {name!r} can't be an argument's name")
     relation = schema[access.relation]
     if not relation.visible:
         raise PipelineError(f"{access.tool}: the relation {relation.name!r} is hidden")

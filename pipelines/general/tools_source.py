@@ -16,6 +16,7 @@ from envgen.pipelines.general.emit import (
     layout_text,
     line_of,
     python_literal,
+    quoted,
     statement,
     wrap,
 )
@@ -121,8 +122,9 @@ def _python_type(column: Column) -> str:
 
 
 def _docstring(access: Access, arguments: list[Argument]) -> list[str]:
-    errors = [f"{error.code}: {error.when}" for error in errors_of(access, arguments)]
-    lines = wrap(access.description, 90)
+    told = [f"{error.code}: {error.when}" for error in errors_of(access, arguments)]
+    errors = [quoted(error, block=True) for error in told]
+    lines = wrap(quoted(access.description, block=True), 90)
     if not errors:
         lines[-1] += '"""'
         return ['    """' + lines[0], *(f"    {line}" for line in lines[1:])]
@@ -137,7 +139,7 @@ def _checks(access: Access, arguments: list[Argument]) -> list[str]:
     lines = []
     if access.projection is not None:
         known = python_literal(list(access.returned_columns))
-        parts = (f'"{access.projection}"', access.projection, known)
+        parts = (python_literal(access.projection), access.projection, known)
         lines.append("    " + layout_text(call("check_columns(", parts), 4))
     for argument in arguments:
         name = argument.name

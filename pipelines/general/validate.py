@@ -24,10 +24,12 @@ from envgen.environments.runner import run_gold
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.diversity import dataset_evidence
+from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.probe_run import gold_probe, judge, probe_submissions
 from envgen.pipelines.general.reload import draft_of
+from envgen.pipelines.general.stored import Comparison, Origin, foreign, origin_of
 from envgen.pipelines.packed.pack import PACKED, prove_again
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.tools import ToolHost, tool_host
@@ -37,13 +39,17 @@ from envgen.store.dataset import Dataset
 from envgen.store.writer import trusted_evidence
 from envgen.verifiers.holes import is_unsolvable
 
+Method = Literal["compared", "judged by evaluation", "replayed", "packed"]
+"""How a task was judged: ``compared``, all that is stored with what envgen derives from the constraint IR;
+``judged by evaluation`` of the IR, the programs and probes played (another version or author wrote them);
+``replayed``, gold and probes alone (variants); ``packed``, by the gates that need no IR."""
+
 
 class TaskValidation(Record):
     """What validation found about one task."""
 
     task_id: str
-    method: Literal["rederived", "replayed"]
-    """From the constraint IR, or by replaying gold and the stored probes."""
+    method: Method
     passed: bool
     evidence: Evidence
 
@@ -95,11 +101,13 @@ def validate(
     own = list(dataset.own_task_ids)
     others = sorted(set(dataset.tasks) - set(own))
     sampled = Random(derive(seed, "variants")).sample(others, min(variants, len(others)))
-    results = []
+    results, origin = [], origin_of()
     with Hosts(backend=backend, trusted=dataset.trusted) as hosts:
         for i, task_id in enumerate([*own, *sampled]):
             replay = task_id in sampled
-            results.append(_validate_task(dataset, task_id, hosts, seed, replay_only=replay))
+            results.append(
+                _validate_task(dataset, task_id, hosts, seed, origin, replay_only=replay)
+            )
             if progress:
                 progress(i + 1, len(own) + len(sampled), task_id)
     return ValidationReport(
@@ -136,31 +144,36 @@ def _bundles(dataset: Dataset) -> Iterator[tuple[EnvironmentBundle, list[TaskBun
         yield environment, [dataset.task_files(task_id) for task_id in own]
 
 
-def _packed(task_id: str, evidence: Evidence) -> TaskValidation:
-    failed = any(one.status in (GateStatus.FAILED, GateStatus.NOT_RUN) for one in evidence)
-    return TaskValidation(task_id=task_id, method="rederived", passed=not failed, evidence=evidence)
-
-
 def _validate_task(
-    dataset: Dataset, task_id: str, hosts: Hosts, seed: int, *, replay_only: bool
+    dataset: Dataset, task_id: str, hosts: Hosts, seed: int, origin: Origin, *, replay_only: bool
 ) -> TaskValidation:
     environment = dataset.environments[dataset.tasks[task_id].environment_id]
+    method: Method = "packed" if environment.author == PACKED else "replayed"
     try:
         if environment.author == PACKED:
-            return _packed(task_id, prove_again(dataset, task_id, hosts, derive(seed, task_id)))
-        draft = None if replay_only else draft_of(dataset, task_id)
+            evidence = prove_again(dataset, task_id, hosts, derive(seed, task_id))
+        elif replay_only or (draft := draft_of(dataset, task_id)) is None:
+            evidence = _replayed(dataset, task_id, hosts)
+        else:
+            said = foreign(dataset.task_files(task_id), draft)
+            method = "judged by evaluation" if said else "compared"
+            evidence = _proven(dataset, draft, hosts, seed, origin, said)
     except Exception as error:  # files that are no task fail it, not the run
-        evidence: Evidence = (broken("files", error),)
-        return TaskValidation(task_id=task_id, method="rederived", passed=False, evidence=evidence)
-    if draft is not None:
-        author = ProceduralAuthor() if draft.author == "procedural" else None
-        proof = prove(draft, hosts, author=author, seed=seed)
-        return TaskValidation(
-            task_id=task_id, method="rederived", passed=proof.passed, evidence=proof.evidence
-        )
-    evidence = _replayed(dataset, task_id, hosts)
-    passed = all(result.status is GateStatus.PASSED for result in evidence)
-    return TaskValidation(task_id=task_id, method="replayed", passed=passed, evidence=evidence)
+        evidence = (broken("files", error),)
+    failed = any(one.status in (GateStatus.FAILED, GateStatus.NOT_RUN) for one in evidence)
+    return TaskValidation(task_id=task_id, method=method, passed=not failed, evidence=evidence)
+
+
+def _proven(
+    dataset: Dataset, draft: Draft, hosts: Hosts, seed: int, origin: Origin, said: str
+) -> Evidence:
+    """Every gate again, then what is stored beside what they found."""
+    author = ProceduralAuthor() if draft.author == ProceduralAuthor.name else None
+    proof = prove(draft, hosts, author=author, seed=seed, foreign=said)
+    if not proof.passed:
+        return proof.evidence
+    comparison = Comparison(dataset, draft, proof, hosts, seed, origin)
+    return (*proof.evidence, *comparison.evidence())
 
 
 def _replayed(dataset: Dataset, task_id: str, hosts: Hosts) -> Evidence:

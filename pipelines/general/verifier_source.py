@@ -19,6 +19,8 @@ from envgen.pipelines.general.emit import (
     join_lines,
     layout_text,
     params_line,
+    python_literal,
+    quoted,
 )
 from envgen.pipelines.general.lexicon import outline
 from envgen.pipelines.general.sql import SqlScope, rows, select_bool, sql
@@ -82,8 +84,8 @@ def _about(p: Problem, clause: Clause) -> str:
 
 def _entry(rule: str, about: str, query: Doc) -> list[str]:
     lines = comment(about, 4) if about else []
-    text = layout_text(query, 8)
-    return [*lines, f'    "{rule}": """', f"        {text}", '        """,']
+    text = quoted(layout_text(query, 8), block=True)
+    return [*lines, f'    {python_literal(rule)}: """', f"        {text}", '        """,']
 
 
 def _dictionary(name: str, entries: list[str]) -> str:
@@ -120,7 +122,8 @@ def _workflow_parts(goal: Reach, p: Problem, scope: SqlScope) -> list[str]:
     if goal.escalate_when is not None:
         about = comment("When this is true, nothing may be changed and the outcome is escalated.")
         query = Block("SELECT ", (sql(goal.escalate_when, scope).doc,), "")
-        lines = [*about, 'ESCALATE = """', f"    {layout_text(query, 4)}", '"""']
+        text = quoted(layout_text(query, 4), block=True)
+        lines = [*about, 'ESCALATE = """', f"    {text}", '"""']
         parts.append("\n".join(lines))
     names = call("TABLES = [", [f'"{r.name}"' for r in p.relations], "]")
     parts.append(layout_text(names))

@@ -57,6 +57,8 @@ HINTS = {
 }
 """What to do about a gate that fails."""
 NEEDS_IR = {
+    "compiled": "a person wrote it, no compiler",
+    "evaluation": "no constraint IR to evaluate",
     "rebuild": "the database is the author's own file",
     "stated": "no constraint IR to read the prompt back with",
     "density": "no constraint IR to count with",

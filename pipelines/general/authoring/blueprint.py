@@ -428,7 +428,7 @@ class Blueprint:
             id="-".join([self.domain.id, structure.scene, *(s.phrase for s in structure.said)])[
                 :200
             ],
-            shape=shape,  # type: ignore[arg-type]  # one of the letters
+            shape=shape,
             relations=self.tables_of(structure),
             access=self.access_of(structure),
             slots=frame.slots,
@@ -488,7 +488,7 @@ class Blueprint:
         elif relation.key in args.values():
             mode = "inverse"
         return Access(
-            tool=head.name, relation=tool.of, mode=mode, description=tool.text, args=args,  # type: ignore[arg-type]  # one of the modes
+            tool=head.name, relation=tool.of, mode=mode, description=tool.text, args=args,
             projection=projection, returned_columns=columns,
         )  # fmt: skip
 

@@ -513,7 +513,7 @@ def _target(node: ast.ListComp | ast.GeneratorExp) -> str:
 
 def _joined(kind: Any, items: tuple[Expr, ...]) -> Expr:
     """One item stays itself."""
-    return items[0] if len(items) == 1 else kind(items=items)  # type: ignore[no-any-return]  # an IR node
+    return items[0] if len(items) == 1 else kind(items=items)
 
 
 def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from envgen import __version__
 from envgen.core.canonical import dumps
 from envgen.core.types import GateResult
 from envgen.environments.checker import check_solution
-from envgen.pipelines.general.gates.trial import Trial, calls_of, outcome
+from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.gates.trial import Trial, calls_of, not_applicable, outcome
+from envgen.pipelines.general.reload import as_stored
 from envgen.pipelines.general.tables import read_sqlite, write_sqlite
 
 GOLD_RUNS = 3
@@ -19,6 +24,24 @@ def rebuild(trial: Trial) -> GateResult:
     exact = read_sqlite(trial.draft.relations, second) == trial.draft.tables
     reason = "two builds differ" if not same else "reading the database gives other rows"
     return outcome("rebuild", same and exact, 2, reason=reason)
+
+
+def compiled(trial: Trial) -> GateResult:
+    """Each text, schema and id is what this envgen compiles from the IR, the rows and the recipe."""
+    if trial.foreign:
+        return not_applicable("compiled", trial.foreign)
+    again = None if trial.author is None else trial.author.recompiled(trial.draft)
+    if again is None:
+        return not_applicable("compiled", "the author can't compile this task again")
+    again, parts = as_stored(again), [part.name for part in fields(Draft) if part.compare]
+    differing = [name for name in parts if getattr(again, name) != getattr(trial.draft, name)]
+    return outcome(
+        "compiled",
+        not differing,
+        len(parts),
+        reason=f"not what the constraint IR gives: {', '.join(differing)}",
+        envgen=__version__,
+    )
 
 
 def restricted(trial: Trial) -> GateResult:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 from envgen.core.seeding import derive
 from envgen.core.types import GateResult
 from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.emit import replace_params
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
 from envgen.pipelines.general.solve import solve
 from envgen.sandboxes.programs.params import same_program
@@ -42,9 +44,23 @@ def trial_children(trial: Trial, n: int) -> list[Trial] | None:
             break
         trial.reseeds_tried = i + 1
         draft = trial.author.reseed(trial.draft, derive(trial.seed, "reseed", i))
+        if draft is not None and trial.foreign:
+            draft = _with_programs_of(trial.draft, draft)
         if draft is not None:
             trial.children.append(trial.child(draft, f"reseed-{i}"))
     return trial.children[:n]
+
+
+def _with_programs_of(parent: Draft, child: Draft) -> Draft:
+    """A re-seed whose programs are its parent's, but for the parameters."""
+    assert child.problem is not None  # only drafts with an IR are re-seeded
+    return replace(
+        child,
+        tools=parent.tools,
+        tools_source=parent.tools_source,
+        solution=replace_params(parent.solution, child.problem.params),
+        verifier=replace_params(parent.verifier, child.problem.params),
+    )
 
 
 def disagreement(parent: Draft, child: Trial) -> str:

@@ -7,6 +7,7 @@ import re
 
 from pydantic import JsonValue
 
+from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Equals, Reach
 from envgen.core.types import Density, GateResult
 from envgen.pipelines.general.density import count, density
@@ -22,6 +23,15 @@ def stated(trial: Trial) -> GateResult:
     """The prompt (with the policy text) says every tested rule: read back, it gives the same problem."""
     if trial.draft.problem is None:
         return not_applicable("stated", "no constraint IR to read back")
+    try:
+        return _stated(trial)
+    except PipelineError:
+        if trial.foreign:
+            return not_applicable("stated", "the prompt is in other words than this version's")
+        raise
+
+
+def _stated(trial: Trial) -> GateResult:
     problem, words = trial.problem, lexicon(trial.problem.lexicon)
     rendered = prompt(problem, words)
     tested = [clause.id for clause in problem.clauses]
@@ -29,7 +39,7 @@ def stated(trial: Trial) -> GateResult:
         tested += [effect.id for effect in problem.goal.effects]
     missing = [r for r in tested if not rendered.spans.get(r) and not rendered.policy_spans.get(r)]
     same = rendered.text == trial.draft.prompt and rendered.policy_text == trial.draft.policy_text
-    if missing or not same:
+    if missing or not (same or trial.foreign):
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
     parsed = parse(

@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice, pairwise
-from pathlib import Path
-from random import Random
+from itertools import pairwise
 
 from pydantic import JsonValue
 
-from envgen.core.canonical import dumps
-from envgen.core.ir import Choice, Equals, Intervals, IntRange, Reach, Slot
 from envgen.core.types import GateResult
-from envgen.pipelines.general.evaluate import rules_of
 from envgen.pipelines.general.gates.meaning import params_of
-from envgen.pipelines.general.gates.perturb import edit, perturbed
-from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
-from envgen.pipelines.general.gates.turning import turns
-from envgen.pipelines.general.layout import fill_layout, match_layout
-from envgen.pipelines.general.near_misses import near_misses
-from envgen.pipelines.general.solve import solve
-from envgen.pipelines.general.tables import Tables, write_sqlite
-from envgen.sandboxes.verifier import VerifierInput, VerifierReply
+from envgen.pipelines.general.gates.probes import (
+    SAMPLES,
+    Judged,
+    edited_probes,
+    judged,
+    perturbed_probes,
+    samples,
+    verdicts,
+)
+from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
+from envgen.sandboxes.verifier import VerifierInput
 from envgen.verifiers.mutants import mutants
 
 KILL_RATE = 0.95
-AGREEMENT = 1_000
 CHUNKS = (3, 16, 64)
 """Probes are tried in this many at a time; most mutants die early, survivors see all of them."""
-DATABASES = 8
-"""Databases with shuffled and boundary values on which the verifier is probed, too."""
 DRAWS = 4
 """How often they are drawn at most: an unlucky draw says nothing about the verifier."""
-ESCALATING, ESCALATING_TRIES = 4, 60
-"""Databases that call for escalation, of so many perturbed ones."""
-LOOKUP_DATABASES = 32
-"""The same for questions with one answer, where a rule shows only if it changes the winner."""
-
-
-Verdict = tuple[str, ...] | None
-"""Broken rules; None for a fault."""
 
 
 def mutants_killed(trial: Trial) -> GateResult:
@@ -52,11 +39,9 @@ def mutants_killed(trial: Trial) -> GateResult:
     """
     if trial.draft.problem is None:
         return not_applicable("mutants", "no constraint IR to make probes from")
-    probes = _probes(trial)
-    if not probes:
+    pairs = list(judged(trial))
+    if not pairs:
         return outcome("mutants", False, 0, reason="no probes")
-    expected = _verdicts(trial, trial.draft.verifier, probes)
-    pairs = list(zip(probes, expected, strict=True))
     survivors: list[tuple[str, str]] = []
     tried = 0
     for name, source in mutants(trial.draft.verifier):
@@ -68,18 +53,18 @@ def mutants_killed(trial: Trial) -> GateResult:
             survivors.append((name, source))
         else:  # what told one mutant tells its neighbours: it goes first from now on
             pairs.insert(0, pairs.pop(killer))
-    n_probes = len(probes)
+    n_probes = len(pairs)
     for draw in range(1, DRAWS):
         if len(survivors) <= (1.0 - KILL_RATE) * tried:
             break
-        probes = [*_perturbed_probes(trial, draw), *_edited_probes(trial, draw)]
+        probes = [*perturbed_probes(trial, draw), *edited_probes(trial, draw)]
         n_probes += len(probes)
         survivors = _alive(trial, survivors, probes)
     distinct = 0
     if survivors:
-        samples = _samples(trial)
-        distinct = len(samples)
-        survivors = _alive(trial, survivors, samples)
+        drawn = samples(trial)
+        distinct = len(drawn)
+        survivors = _alive(trial, survivors, drawn)
     names: list[JsonValue] = [name for name, _ in survivors]
     rate = 1.0 - len(survivors) / tried if tried else 0.0
     return outcome(
@@ -90,7 +75,7 @@ def mutants_killed(trial: Trial) -> GateResult:
         reason=f"{len(survivors)} of {tried} mutants survive, e.g. {names[:2]}",
         survivors=names,
         probes=n_probes,
-        sampled=AGREEMENT if distinct else 0,
+        sampled=SAMPLES if distinct else 0,
         sampled_distinct=distinct,
     )
 
@@ -99,26 +84,9 @@ def _alive(
     trial: Trial, survivors: list[tuple[str, str]], probes: Sequence[VerifierInput]
 ) -> list[tuple[str, str]]:
     """The mutants (name, source) that more probes don't tell apart, either."""
-    pairs = list(zip(probes, _verdicts(trial, trial.draft.verifier, probes), strict=True))
+    found = verdicts(trial, trial.draft.verifier, probes)
+    pairs = list(zip(probes, found, strict=True))
     return [one for one in survivors if _killer(trial, one[1], pairs) is None]
-
-
-def _probes(trial: Trial) -> list[VerifierInput]:
-    """Near-misses (spread over clauses), gold, alternatives: the most telling first."""
-    by_clause: dict[str, list[Case]] = {}
-    for miss in trial.near_misses:
-        by_clause.setdefault(miss.clause, []).append(miss.case)
-    spread: list[Case] = []
-    for i in range(max(map(len, by_clause.values()), default=0)):
-        spread += [cases[i] for cases in by_clause.values() if i < len(cases)]
-    cases = [trial.gold_case, *trial.alternatives[:4], *spread, *trial.alternatives[4:]]
-    if trial.writes:
-        plan = trial.gold_plan
-        cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
-    answers = [*_misshapen(trial.gold.answer), *_off_type(trial)]
-    cases += [Case(answer, trial.gold_plan) for answer in answers]
-    own = _inputs(trial, cases)
-    return [*own, *_turned_probes(trial), *_perturbed_probes(trial), *_edited_probes(trial)]
 
 
 def _only_unused_params(source: str, mutant: str) -> bool:
@@ -131,232 +99,10 @@ def _only_unused_params(source: str, mutant: str) -> bool:
     return bool(changed) and not any(f":param_{name}" in source for name in changed)
 
 
-def _turned_probes(trial: Trial) -> list[VerifierInput]:
-    """Answers on rows of which one cell is set so that a comparison just turns."""
-    if trial.writes:
-        return []
-    answers = [case.answer for case in (trial.gold_case, *trial.alternatives)]
-    answers += [miss.case.answer for miss in trial.near_misses]
-    keys = {relation.name: relation.key for relation in trial.draft.relations}
-    files: dict[tuple[str, str, str, int], Path] = {}
-    inputs = []
-    for turn in turns(trial.problem, trial.draft.tables, answers):
-        path = files.get(turn[1:])
-        if path is None:
-            path = files[turn[1:]] = trial.folder / f"turned-{len(files)}.sqlite"
-            turn.write(trial.database, path, keys[turn.relation])
-        inputs.append(VerifierInput(turn.answer, path, path))
-    return inputs
-
-
-def _perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
-    """Answers judged on other rows: what a comparison or bound does shows where values sit at it."""
-    rand = trial.rng("perturb", draw)
-    lookup = isinstance(trial.problem.goal, Equals)
-    pool = [trial.gold_case, *trial.alternatives[:2]]
-    pool += [m.case for m in rand.sample(trial.near_misses, min(4, len(trial.near_misses)))]
-    if trial.writes:
-        pool += [Case(trial.gold.answer), *_other_outcomes(trial, pool[0])]
-    inputs = []
-    for i in range(LOOKUP_DATABASES if lookup else DATABASES):
-        path = trial.folder / f"perturbed-{draw}-{i}.sqlite"
-        tables = perturbed(trial.problem, trial.draft.tables, rand)
-        write_sqlite(trial.draft.relations, tables, path)
-        found = [trial.case(one) for one in islice(solve(trial.problem, tables, rand), 2)]
-        cases = [*found, pool[0]] if lookup else [*found, *pool]
-        if not lookup and not trial.writes:
-            cases += _boundary_cases(trial, tables, found, rand)
-        inputs += [VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases]
-    return inputs
-
-
-def _boundary_cases(
-    trial: Trial, tables: Tables, found: Sequence[Case], rand: Random
-) -> list[Case]:
-    """Near-misses on perturbed rows, nearest to a bound first, a few of each rule."""
-    return [
-        Case(answer)
-        for case in found[:1]
-        for answer, _ in near_misses(
-            trial.problem, tables, case.answer, rand, per_clause=4, steps=4_000
-        )
-    ]
-
-
-def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
-    """The other values of a workflow's outcome, with and without the writes."""
-    return [
-        Case(fill_layout(trial.problem.layout, {**values, slot.name: other}), plan)
-        for slot in trial.problem.slots
-        if isinstance(slot.domain, Choice)
-        and (values := match_layout(trial.problem.layout, case.answer)) is not None
-        for other in slot.domain.values
-        for plan in (case.plan, ())
-    ]
-
-
-def _edited_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
-    """For workflows: gold's final state and one on which to escalate, with one row more, less or other."""
-    if not trial.writes:
-        return []
-    rand = trial.rng("edits", draw)
-    answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)][::2]
-    escalating = _escalating(trial, draw)
-    inputs = [VerifierInput(answer, path, path) for path in escalating for answer in answers]
-    for n, (initial, base) in enumerate(
-        [(trial.database, trial.final(trial.gold_plan)), *((path, path) for path in escalating[:1])]
-    ):
-        for relation in trial.draft.relations:
-            for kind in ("insert", "delete", "update"):
-                path = trial.folder / f"edited-{draw}-{n}-{relation.name}-{kind}.sqlite"
-                if edit(base, path, relation, kind, rand):
-                    inputs += [VerifierInput(answer, initial, path) for answer in answers]
-    return inputs
-
-
-def _escalating(trial: Trial, draw: int) -> list[Path]:
-    """Some perturbed databases on which the right thing is to escalate.
-
-    First those on which there would be something to do: where nothing is, "done" looks the same.
-    """
-    problem = trial.problem
-    goal = problem.goal
-    if not isinstance(goal, Reach) or goal.escalate_when is None:
-        return []
-    rand = trial.rng("escalate", draw)
-    found: list[tuple[bool, int, Tables]] = []
-    rules = rules_of(problem)
-    for i in range(ESCALATING_TRIES):
-        tables = perturbed(problem, trial.draft.tables, rand)
-        frame = rules.compiler.frame(tables)
-        if rules.value(goal.escalate_when, frame) is True:
-            idle = all(rules.holds(effect.id, frame) for effect in goal.effects)
-            found.append((idle, i, tables))
-    paths = []
-    for _, i, tables in sorted(found, key=lambda one: one[:2])[:ESCALATING]:
-        paths.append(trial.folder / f"escalating-{draw}-{i}.sqlite")
-        write_sqlite(trial.draft.relations, tables, paths[-1])
-    return paths
-
-
-def _off_type(trial: Trial) -> list[JsonValue]:
-    """Gold with one slot's value just outside its type: unknown keys, off the grid, past an end."""
-    layout = trial.problem.layout
-    values = match_layout(layout, trial.gold.answer)
-    if values is None:
-        return []
-    wrong: list[JsonValue] = []
-    for slot in trial.problem.slots:
-        for other in _outside(slot, values[slot.name]):
-            wrong.append(fill_layout(layout, {**values, slot.name: other}))
-    return wrong
-
-
-def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
-    match slot.domain:
-        case IntRange(low=low, high=high, step=step):
-            beyond = [low - step, high + step, low - 1, high + 1, low + step / 2]
-            return [*beyond, float(low), str(low), True]
-        case Intervals(low=low, high=high, step=step, length=length):
-            starts = [low - step, high - length + step, low + 1, high - length, high, low]
-            spans = [(start, start + length) for start in starts]
-            spans += [(low, low + length + step), (low, low + length - 1), (low + step, low)]
-            found: list[JsonValue] = [{"start": a, "end": b} for a, b in spans]
-            floats = [(float(low), low + length), (low, float(low + length))]
-            found += [{"start": a, "end": b} for a, b in floats]
-            extra = dict(value, extra=0) if isinstance(value, dict) else None
-            return [*found, extra, [low, low + length], {"start": low}, "start"]
-        case _:
-            return ["no such key", 1, True, None, [value], {"key": value}, "", "\ud800"]
-
-
-def _misshapen(answer: JsonValue) -> list[JsonValue]:
-    """Structurally wrong relatives of an answer."""
-    wrong: list[JsonValue] = [None, [], {}, "", 0, [answer]]
-    if isinstance(answer, list):
-        wrong += [answer[:-1], [*answer, answer[-1] if answer else None]]
-        for i, item in enumerate(answer):
-            wrong += [[*answer[:i], other, *answer[i + 1 :]] for other in _misshapen(item)]
-    elif isinstance(answer, dict):
-        for key, item in answer.items():
-            wrong.append({k: v for k, v in answer.items() if k != key})
-            wrong += [{**answer, key: other} for other in (None, 0, True, "x", [], item and [item])]
-            if isinstance(item, dict):
-                wrong += [{**answer, key: other} for other in _misshapen(item)]
-            if isinstance(item, int) and not isinstance(item, bool):
-                wrong += [{**answer, key: item + 1}, {**answer, key: item - 1}]
-        wrong.append({**answer, "extra": 0})
-    elif isinstance(answer, int):
-        wrong += [answer + 1, answer - 1, str(answer), float(answer)]
-    elif isinstance(answer, str):
-        wrong += [answer + " ", answer.upper() + "x"]
-    return wrong
-
-
-def _samples(trial: Trial) -> list[VerifierInput]:
-    """1,000 answers that are right except for a few slots, drawn uniformly from their types."""
-    rand = trial.rng("samples")
-    cases = []
-    if trial.writes:
-        plans = [trial.gold_plan, *[miss.case.plan for miss in trial.near_misses]][:20]
-        answers = [trial.gold.answer, *_misshapen(trial.gold.answer)]
-        cases = [Case(rand.choice(answers), rand.choice(plans)) for _ in range(AGREEMENT)]
-        return _inputs(trial, cases)
-    problem = trial.problem
-    pool = [case.answer for case in (trial.gold_case, *trial.alternatives)]
-    pool += [miss.case.answer for miss in trial.near_misses]
-    for _ in range(AGREEMENT):
-        values = match_layout(problem.layout, rand.choice(pool))
-        if values is None:
-            continue
-        for slot in rand.sample(problem.slots, k=rand.randint(1, min(3, len(problem.slots)))):
-            values[slot.name] = _draw(slot, trial.draft.tables, rand)
-        cases.append(Case(fill_layout(problem.layout, values)))
-    return _inputs(trial, cases)
-
-
-def _draw(slot: Slot, tables: Tables, rand: Random) -> JsonValue:
-    """A value of the slot's type, whatever the slot's domain condition says."""
-    match slot.domain:
-        case Choice(values=values):
-            return rand.choice(values)
-        case IntRange(low=low, high=high, step=step):
-            return rand.randrange(low, high + 1, step)
-        case Intervals(low=low, high=high, step=step, length=length):
-            start = rand.randrange(low, high - length + 1, step)
-            return {"start": start, "end": start + length}
-        case query:
-            keys = sorted(tables[query.relation])
-            if slot.kind in ("set", "sequence"):
-                return list(rand.sample(keys, k=min(len(keys), rand.randint(0, slot.length or 1))))
-            return rand.choice(keys)
-
-
-def _inputs(trial: Trial, cases: Sequence[Case]) -> list[VerifierInput]:
-    inputs: dict[str, VerifierInput] = {}
-    for case in cases:
-        final = trial.final(case.plan)
-        key = dumps([case.answer, str(final)])
-        inputs.setdefault(key, VerifierInput(case.answer, trial.database, final))
-    return list(inputs.values())
-
-
-def _verdicts(trial: Trial, source: str, inputs: Sequence[VerifierInput]) -> list[Verdict]:
-    """Broken rules per input; None for a fault."""
-    replies = trial.hosts.verifier.verify_many(source, inputs)
-    return [_verdict(reply) for reply in replies]
-
-
-def _verdict(reply: VerifierReply) -> Verdict:
-    return None if reply.fault is not None or reply.broken is None else tuple(sorted(reply.broken))
-
-
-def _killer(
-    trial: Trial, source: str, pairs: Sequence[tuple[VerifierInput, Verdict]]
-) -> int | None:
+def _killer(trial: Trial, source: str, pairs: Sequence[Judged]) -> int | None:
     """Position of a probe that tells ``source`` from the original; None if none does."""
     for start, stop in pairwise((0, *CHUNKS, len(pairs))):
-        found = _verdicts(trial, source, [probe for probe, _ in pairs[start:stop]])
+        found = verdicts(trial, source, [probe for probe, _ in pairs[start:stop]])
         for i, verdict in enumerate(found):
             if verdict != pairs[start + i][1]:
                 return start + i

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
@@ -18,12 +18,13 @@ from envgen.pipelines.general.tables import Row, Tables
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def perturbed(problem: Problem, tables: Tables, rand: Random) -> Tables:
+def perturbed(problem: Problem, tables: Tables, rand: Random, marks: Sequence[int] = ()) -> Tables:
     """Rows like ``tables``: some columns shuffled, some values set to a bound of ``problem`` or one off it.
 
-    Keys and the sets of values of references stay, so every foreign key still holds.
+    Others become equal to another row's, so that there are ties. Keys and the sets of values of references
+    stay, so every foreign key still holds. ``marks`` are numbers of answers, near which times are put.
     """
-    bounds = _bounds(problem)
+    bounds = _bounds(problem)._replace(marks=sorted(set(marks)))
     result: Tables = {}
     for relation in problem.relations:
         rows = {key: dict(row) for key, row in tables.get(relation.name, {}).items()}
@@ -43,6 +44,8 @@ class Bounds(NamedTuple):
     gaps: list[int]
     """Numbers of days."""
     texts: list[str]
+    marks: Sequence[int] = ()
+    """Numbers that answers hold: starts and ends of intervals."""
 
 
 def _perturb(
@@ -50,11 +53,13 @@ def _perturb(
 ) -> None:
     values = [row[column.name] for row in rows.values()]
     turning = bounds.ints.get((relation, column.name), [])
+    if column.type == "minutes":
+        turning = [*turning, *bounds.marks]
     choice = rand.random()
     if choice < (0.2 if turning else 0.4):
         rand.shuffle(values)
     elif choice < 0.85:
-        known = sorted({str(value) for value in values})
+        known = sorted({value for value in values if value is not None}, key=str)
         values = [
             _at_bound(column, value, turning, bounds, known, rand) if rand.random() < 0.4 else value
             for value in values
@@ -68,7 +73,7 @@ def _at_bound(
     value: Scalar,
     turning: list[int],
     bounds: Bounds,
-    known: list[str],
+    known: Sequence[Scalar],
     rand: Random,
 ) -> Scalar:
     if value is None:
@@ -78,11 +83,11 @@ def _at_bound(
     if column.type == "date" and bounds.days:
         back = rand.choice([0, *bounds.gaps]) + rand.choice((-1, 0, 1))
         return (rand.choice(bounds.days) - timedelta(days=back)).isoformat()
-    if turning:
+    if turning and rand.random() < 0.8:
         return max(0, rand.choice(turning) + rand.choice((-1, 0, 0, 1)))
     if column.type == "str":
         return rand.choice([text for text in bounds.texts if text in known] or known)
-    return value
+    return value if column.type.startswith("entity:") else rand.choice(known)
 
 
 def edit(
@@ -157,6 +162,7 @@ def _numbers(side: Node, problem: Problem) -> Iterator[int]:
 
 
 def _roots(problem: Problem) -> Iterator[Node]:
+    yield from (pre.expr for access in problem.access for pre in access.pre)
     clauses = list(problem.clauses)
     goal = problem.goal
     if isinstance(goal, Reach):

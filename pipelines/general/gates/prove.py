@@ -28,6 +28,7 @@ from envgen.pipelines.general.gates import (
     mutation,
     shortcuts,
     soundness,
+    tools,
 )
 from envgen.pipelines.general.gates.trial import Case, Hosts, Trial
 from envgen.pipelines.general.reload import as_stored
@@ -36,6 +37,8 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("restricted", execution.restricted),
     ("rebuild", execution.rebuild),
     ("stated", meaning.stated),
+    ("compiled", execution.compiled),
+    ("tools", tools.tools),
     ("gold", execution.gold),
     ("leaks", meaning.leaks),
     ("density", meaning.density_gate),
@@ -47,6 +50,7 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("collateral", soundness.collateral),
     ("reseeds", generality.reseeds),
     ("shortcuts", shortcuts.shortcuts),
+    ("evaluation", soundness.evaluation),
     ("mutants", mutation.mutants_killed),
 )
 """Name and function of every gate that needs one draft only, cheap ones first."""
@@ -74,8 +78,13 @@ class Proof(NamedTuple):
         return None
 
 
-def prove(draft: Draft, hosts: Hosts, *, author: Author | None = None, seed: int = 0) -> Proof:
+def prove(
+    draft: Draft, hosts: Hosts, *, author: Author | None = None, seed: int = 0, foreign: str = ""
+) -> Proof:
     """Run the gates over ``draft``; after the first failure the rest is ``not_run``.
+
+    ``foreign`` says why the draft's texts can't be those that this envgen compiles: another version or a
+    model wrote them. They are then judged by playing and evaluation alone.
 
     Whatever breaks during a gate fails that gate. The gates draw from ``seed`` and the task's id alone, so
     ``validate`` derives the very figures again that generation stored.
@@ -84,15 +93,15 @@ def prove(draft: Draft, hosts: Hosts, *, author: Author | None = None, seed: int
         SandboxUnavailableError: nothing can be proven on this machine.
     """
     try:
-        return _prove(draft, hosts, author, derive(seed, "gates", draft.task_id))
+        return _prove(draft, hosts, author, derive(seed, "gates", draft.task_id), foreign)
     except Exception as error:  # before, between or after gates
         return Proof((broken("proof", error),), None, (), None)
 
 
-def _prove(draft: Draft, hosts: Hosts, author: Author | None, seed: int) -> Proof:
+def _prove(draft: Draft, hosts: Hosts, author: Author | None, seed: int, foreign: str) -> Proof:
     draft = as_stored(draft)  # random draws go over rows and keys as they lie
     with TemporaryDirectory(prefix="envgen-proof-") as folder:
-        with closing(Trial(draft, hosts, Path(folder), author, seed)) as trial:
+        with closing(Trial(draft, hosts, Path(folder), author, seed, foreign=foreign)) as trial:
             evidence = tuple(_run(trial))
             proof = Proof(evidence, None, (), trial.density)
             if not proof.passed:

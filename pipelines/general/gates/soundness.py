@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from pathlib import Path
 from typing import Literal
 
 from envgen.core.types import GateResult, Submission
 from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.gates.perturb import edit
-from envgen.pipelines.general.gates.trial import (
-    Case,
-    Trial,
-    not_applicable,
-    outcome,
-)
-from envgen.pipelines.general.tables import read_sqlite
+from envgen.pipelines.general.gates.probes import judged
+from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
+from envgen.pipelines.general.tables import Tables, read_sqlite
 from envgen.verifiers.attacks import attack
 
 PER_CLAUSE = 5
@@ -36,6 +33,39 @@ def attacks(trial: Trial) -> GateResult:
         report.n,
         figure=float(len(found)),
         reason="; ".join(found[:3]),
+    )
+
+
+def evaluation(trial: Trial) -> GateResult:
+    """The verifier accepts exactly what evaluating the IR accepts.
+
+    It says so of right and wrong answers on the task's own rows and on rows with ties and values at the
+    bounds of rules, so that a verifier whose source can't be compared is judged by what it does.
+    """
+    if trial.draft.problem is None:
+        return not_applicable("evaluation", "no constraint IR to evaluate")
+    tables: dict[Path | bytes, Tables] = {trial.database: trial.draft.tables}
+    wrong: Counter[str] = Counter()
+    right = 0
+    pairs = judged(trial)
+    for probe, broken in pairs:
+        for path in {probe.initial, probe.final} - set(tables):
+            tables[path] = read_sqlite(trial.draft.relations, str(path))
+        held = evaluate(trial.problem, tables[probe.initial], probe.answer, tables[probe.final])
+        right += all(held.values())
+        if broken is None:
+            wrong["the verifier breaks"] += 1
+        elif all(held.values()) and broken:
+            wrong[f"right answers fail ({', '.join(broken)})"] += 1
+        elif not all(held.values()) and not broken:
+            wrong[f"wrong answers pass ({next(rule for rule in held if not held[rule])})"] += 1
+    return outcome(
+        "evaluation",
+        not wrong,
+        len(pairs),
+        figure=float(wrong.total()),
+        reason="; ".join(f"{what}: {n}" for what, n in sorted(wrong.items())[:3]),
+        right=right,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
 from itertools import islice
@@ -33,7 +33,7 @@ from envgen.pipelines.general.solve import solve
 from envgen.pipelines.general.tables import write_sqlite
 from envgen.sandboxes.solution import SolutionHost, solution_host
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
-from envgen.sandboxes.verifier import VerifierHost, verifier_host
+from envgen.sandboxes.verifier import VerifierHost, VerifierInput, verifier_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.verifiers.general import GeneralVerifier
 
@@ -51,6 +51,7 @@ class Hosts:
         self.trusted = trusted
         self._stack = ExitStack()
         self._solutions: dict[int, SolutionHost] = {}
+        self._shared: dict[str, GateResult] = {}
 
     def solutions(self, which: int = 0) -> SolutionHost:
         """A host for solutions; each ``which`` orders sets and hashes in another way."""
@@ -75,6 +76,12 @@ class Hosts:
             backend=self.backend,
             trusted=self.trusted,
         )
+
+    def once(self, key: str, find: Callable[[], GateResult]) -> GateResult:
+        """What ``find`` gives for the first task of an environment, kept until another key is asked for."""
+        if key not in self._shared:
+            self._shared = {key: find()}
+        return self._shared[key]
 
     def close(self) -> None:
         """Stop all interpreters."""
@@ -114,6 +121,7 @@ class Trial:
         folder: an empty scratch folder.
         author: who can re-seed the draft; None if nobody can.
         seed: seeds every random choice of the gates.
+        foreign: why the texts can't be those that this envgen compiles; empty where they must be.
     """
 
     def __init__(
@@ -125,6 +133,7 @@ class Trial:
         seed: int,
         *,
         parent: Trial | None = None,
+        foreign: str = "",
     ) -> None:
         self.draft = draft
         self.hosts = hosts
@@ -137,6 +146,9 @@ class Trial:
         self.children: list[Trial] = []
         self.reseeds_tried = 0
         self.density: Density | None = None
+        self.foreign = foreign
+        self.judged: list[tuple[VerifierInput, tuple[str, ...] | None]] | None = None
+        """The probes, with what the verifier says of them."""
 
     def rng(self, *names: str | int) -> Random:
         """A private generator for one purpose."""
@@ -147,7 +159,9 @@ class Trial:
         folder = self.folder / name
         folder.mkdir()
         seed = derive(self.seed, name)
-        return Trial(draft, self.hosts, folder, self.author, seed, parent=self)
+        return Trial(
+            draft, self.hosts, folder, self.author, seed, parent=self, foreign=self.foreign
+        )
 
     def close(self) -> None:
         """Stop the tools, of re-seeds too."""

@@ -25,6 +25,7 @@ from envgen.pipelines.general.gates import (
     generality,
     meaning,
     mutation,
+    probes,
     shortcuts,
     soundness,
 )
@@ -345,12 +346,12 @@ def test_mutation_probes_databases_on_which_to_escalate(
         folder = tmp_path / str(seed)
         folder.mkdir()
         with closing(Trial(draft, hosts, folder, ProceduralAuthor(), seed=seed)) as trial:
-            probes = {(dumps(p.answer), p.initial, p.final) for p in mutation._edited_probes(trial)}
+            tried = {(dumps(p.answer), p.initial, p.final) for p in probes.edited_probes(trial)}
             paths = sorted(folder.glob("escalating-*"))
             assert paths
             for path in paths:
                 plain = [VerifierInput({"outcome": o}, path, path) for o in ("escalated", "done")]
-                assert {(dumps(one.answer), path, path) for one in plain} <= probes
+                assert {(dumps(one.answer), path, path) for one in plain} <= tried
                 right, wrong = hosts.verifier.verify_many(draft.verifier, plain)
                 assert right.broken == ()
                 assert wrong.broken is not None
@@ -366,3 +367,60 @@ def test_gates_after_a_failure_are_not_run(hosts: Hosts) -> None:
     evidence: Evidence = prove(replace(lookup(), solution="import os\n"), hosts).evidence
     assert evidence[0].status is GateStatus.FAILED
     assert {result.status for result in evidence[1:]} == {GateStatus.NOT_RUN}
+
+
+VERIFIERS = (
+    ("a tie broken the other way", lambda: draft_of("trip", 3), r"ORDER BY ([^,]+), (x\.name)",
+     r"ORDER BY \1, \2 DESC"),
+    ("a touching meeting refused", search, r"<= b\.start_min", "< b.start_min"),
+    ("a meeting before another refused", search, r">= b\.end_min", "> b.end_min"),
+    ("a bound moved", lambda: draft_of("trip", 3), r" (<|>)= :param", r" \1 :param"),
+    ("a bound let go", search, r">= \(SELECT COUNT\(\*\)", ">= -1 + (SELECT COUNT(*)"),
+    ("a rule that nobody stated", search, r"return broken$",
+     'return broken or (["early"] if answer["time"]["start"] < 600 else [])'),
+    ("a rule about names that nobody stated", search, r"return broken$",
+     'return broken or (["room"] if answer["room"] > "P" else [])'),
+    ("a state that does not matter", workflow, r"AND o\.status = '\w+'", ""),
+    ("an escalation that is never due", workflow, r"NOT\s+EXISTS \((.*?)TRUE\s+\)", "FALSE"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "make", "pattern", "replacement"), VERIFIERS)
+def test_evaluation_catches_a_verifier_that_nothing_can_be_compared_with(
+    name: str,
+    make: Callable[[], Draft],
+    pattern: str,
+    replacement: str,
+    run: Callable[..., GateResult],
+) -> None:
+    """Both ways: right answers that fail, wrong ones that pass. No source is compared."""
+    draft = make()
+    broken = re.sub(pattern, replacement, draft.verifier, flags=re.DOTALL | re.MULTILINE)
+    assert broken != draft.verifier
+    result = run(soundness.evaluation, replace(draft, verifier=broken, author="model"))
+    assert result.status is GateStatus.FAILED
+
+
+def test_compiled_catches_every_part_that_is_not_compiled(run: Callable[..., GateResult]) -> None:
+    draft = lookup()
+    assert draft.problem is not None
+    changes: tuple[dict[str, Any], ...] = (
+        {"title": "Another"},
+        {"description": "Another."},
+        {"licence": "MIT"},
+        {"tools_source": draft.tools_source + "\n"},
+        {"tools": draft.tools[::-1] if len(draft.tools) > 1 else ()},
+        {"policy_text": "Be kind."},
+        {"prompt": draft.prompt + " "},
+        {"submit_schema": {}},
+        {"rules": ()},
+        {"solution": draft.solution + "\n"},
+        {"verifier": draft.verifier + "\n"},
+        {"environment_id": "elsewhere"},
+        {"task_id": "t-other"},
+        {"blueprint": {"domain": "trip", "level": 2, "operators": [], "seed": draft.seed}},
+    )
+    for change in changes:
+        result = run(execution.compiled, replace(draft, **change))
+        assert result.status is GateStatus.FAILED, change
+        assert next(iter(change)) in result.reason

@@ -1,0 +1,291 @@
+"""Submissions on which verifiers are tried: on the task's own rows and on rows that sit where rules turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import dumps
+from envgen.core.ir import Choice, Equals, Intervals, IntRange, Problem, Reach, Slot
+from envgen.pipelines.general.evaluate import rules_of
+from envgen.pipelines.general.gates.perturb import edit, perturbed
+from envgen.pipelines.general.gates.trial import Case, Trial
+from envgen.pipelines.general.gates.turning import turns
+from envgen.pipelines.general.layout import fill_layout, match_layout
+from envgen.pipelines.general.near_misses import near_misses
+from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.tables import Tables, write_sqlite
+from envgen.sandboxes.verifier import VerifierInput, VerifierReply
+
+SAMPLES = 1_000
+DATABASES = 8
+"""Databases with shuffled and boundary values on which verifiers are tried, too."""
+ESCALATING, ESCALATING_TRIES = 4, 60
+"""Databases that call for escalation, of so many perturbed ones."""
+LOOKUP_DATABASES = 32
+"""The same for questions with one answer, where a rule shows only if it changes the winner."""
+
+Verdict = tuple[str, ...] | None
+"""Broken rules; None for a fault."""
+Judged = tuple[VerifierInput, Verdict]
+
+
+def judged(trial: Trial) -> list[Judged]:
+    """The probes with what the draft's own verifier says of them, found once for all gates."""
+    if trial.judged is None:
+        inputs = probes(trial)
+        found = verdicts(trial, trial.draft.verifier, inputs)
+        trial.judged = list(zip(inputs, found, strict=True))
+    return trial.judged
+
+
+def probes(trial: Trial) -> list[VerifierInput]:
+    """Near-misses (spread over clauses), gold, alternatives: the most telling first."""
+    by_clause: dict[str, list[Case]] = {}
+    for miss in trial.near_misses:
+        by_clause.setdefault(miss.clause, []).append(miss.case)
+    spread: list[Case] = []
+    for i in range(max(map(len, by_clause.values()), default=0)):
+        spread += [cases[i] for cases in by_clause.values() if i < len(cases)]
+    cases = [trial.gold_case, *trial.alternatives[:4], *spread, *trial.alternatives[4:]]
+    if trial.writes:
+        plan = trial.gold_plan
+        cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
+    answers = wrong_forms(trial.problem, trial.gold.answer)
+    cases += [Case(answer, trial.gold_plan) for answer in answers]
+    own = _inputs(trial, cases)
+    return [*own, *_turned_probes(trial), *perturbed_probes(trial), *edited_probes(trial)]
+
+
+def _turned_probes(trial: Trial) -> list[VerifierInput]:
+    """Answers on rows of which one cell is set so that a comparison just turns."""
+    if trial.writes:
+        return []
+    answers = [case.answer for case in (trial.gold_case, *trial.alternatives)]
+    answers += [miss.case.answer for miss in trial.near_misses]
+    keys = {relation.name: relation.key for relation in trial.draft.relations}
+    files: dict[tuple[str, str, str, int], Path] = {}
+    inputs = []
+    for turn in turns(trial.problem, trial.draft.tables, answers):
+        path = files.get(turn[1:])
+        if path is None:
+            path = files[turn[1:]] = trial.folder / f"turned-{len(files)}.sqlite"
+            turn.write(trial.database, path, keys[turn.relation])
+        inputs.append(VerifierInput(turn.answer, path, path))
+    return inputs
+
+
+def perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
+    """Answers judged on other rows: what a comparison or bound does shows where values sit at it."""
+    rand = trial.rng("perturb", draw)
+    lookup = isinstance(trial.problem.goal, Equals)
+    pool = [trial.gold_case, *trial.alternatives[:2]]
+    marks = [n for case in (trial.gold_case, *trial.alternatives) for n in _numbers(case.answer)]
+    pool += [m.case for m in rand.sample(trial.near_misses, min(4, len(trial.near_misses)))]
+    if trial.writes:
+        pool += [Case(trial.gold.answer), *_other_outcomes(trial, pool[0])]
+    inputs = []
+    for i in range(LOOKUP_DATABASES if lookup else DATABASES):
+        path = trial.folder / f"perturbed-{draw}-{i}.sqlite"
+        tables = perturbed(trial.problem, trial.draft.tables, rand, marks)
+        write_sqlite(trial.draft.relations, tables, path)
+        found = [trial.case(one) for one in islice(solve(trial.problem, tables, rand), 2)]
+        cases = [*found, pool[0]] if lookup else [*found, *pool]
+        if not lookup and not trial.writes:
+            cases += _boundary_cases(trial, tables, found, rand)
+        inputs += [VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases]
+    return inputs
+
+
+def _numbers(answer: JsonValue) -> Iterator[int]:
+    """The whole numbers in an answer."""
+    if isinstance(answer, dict | list):
+        for item in answer.values() if isinstance(answer, dict) else answer:
+            yield from _numbers(item)
+    elif type(answer) is int:
+        yield answer
+
+
+def _boundary_cases(
+    trial: Trial, tables: Tables, found: Sequence[Case], rand: Random
+) -> list[Case]:
+    """Near-misses on perturbed rows, nearest to a bound first, a few of each rule."""
+    return [
+        Case(answer)
+        for case in found[:1]
+        for answer, _ in near_misses(
+            trial.problem, tables, case.answer, rand, per_clause=4, steps=4_000
+        )
+    ]
+
+
+def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
+    """The other values of a workflow's outcome, with and without the writes."""
+    return [
+        Case(fill_layout(trial.problem.layout, {**values, slot.name: other}), plan)
+        for slot in trial.problem.slots
+        if isinstance(slot.domain, Choice)
+        and (values := match_layout(trial.problem.layout, case.answer)) is not None
+        for other in slot.domain.values
+        for plan in (case.plan, ())
+    ]
+
+
+def edited_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
+    """For workflows: gold's final state and one on which to escalate, with one row more, less or other."""
+    if not trial.writes:
+        return []
+    rand = trial.rng("edits", draw)
+    answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)][::2]
+    escalating = _escalating(trial, draw)
+    inputs = [VerifierInput(answer, path, path) for path in escalating for answer in answers]
+    for n, (initial, base) in enumerate(
+        [(trial.database, trial.final(trial.gold_plan)), *((path, path) for path in escalating[:1])]
+    ):
+        for relation in trial.draft.relations:
+            for kind in ("insert", "delete", "update"):
+                path = trial.folder / f"edited-{draw}-{n}-{relation.name}-{kind}.sqlite"
+                if edit(base, path, relation, kind, rand):
+                    inputs += [VerifierInput(answer, initial, path) for answer in answers]
+    return inputs
+
+
+def _escalating(trial: Trial, draw: int) -> list[Path]:
+    """Some perturbed databases on which the right thing is to escalate.
+
+    First those on which there would be something to do: where nothing is, "done" looks the same.
+    """
+    problem = trial.problem
+    goal = problem.goal
+    if not isinstance(goal, Reach) or goal.escalate_when is None:
+        return []
+    rand = trial.rng("escalate", draw)
+    found: list[tuple[bool, int, Tables]] = []
+    rules = rules_of(problem)
+    for i in range(ESCALATING_TRIES):
+        tables = perturbed(problem, trial.draft.tables, rand)
+        frame = rules.compiler.frame(tables)
+        if rules.value(goal.escalate_when, frame) is True:
+            idle = all(rules.holds(effect.id, frame) for effect in goal.effects)
+            found.append((idle, i, tables))
+    paths = []
+    for _, i, tables in sorted(found, key=lambda one: one[:2])[:ESCALATING]:
+        paths.append(trial.folder / f"escalating-{draw}-{i}.sqlite")
+        write_sqlite(trial.draft.relations, tables, paths[-1])
+    return paths
+
+
+def wrong_forms(problem: Problem, answer: JsonValue) -> list[JsonValue]:
+    """A right answer misshapen, and with a slot's value just outside its type: unknown keys, off the grid."""
+    layout = problem.layout
+    wrong = _misshapen(answer)
+    values = match_layout(layout, answer)
+    if values is None:
+        return wrong
+    for slot in problem.slots:
+        for other in _outside(slot, values[slot.name]):
+            wrong.append(fill_layout(layout, {**values, slot.name: other}))
+    return wrong
+
+
+def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
+    match slot.domain:
+        case IntRange(low=low, high=high, step=step):
+            beyond = [low - step, high + step, low - 1, high + 1, low + step / 2]
+            return [*beyond, float(low), str(low), True]
+        case Intervals(low=low, high=high, step=step, length=length):
+            starts = [low - step, high - length + step, low + 1, high - length, high, low]
+            spans = [(start, start + length) for start in starts]
+            spans += [(low, low + length + step), (low, low + length - 1), (low + step, low)]
+            found: list[JsonValue] = [{"start": a, "end": b} for a, b in spans]
+            floats = [(float(low), low + length), (low, float(low + length))]
+            found += [{"start": a, "end": b} for a, b in floats]
+            extra = dict(value, extra=0) if isinstance(value, dict) else None
+            return [*found, extra, [low, low + length], {"start": low}, "start"]
+        case _:
+            return ["no such key", 1, True, None, [value], {"key": value}, "", "\ud800"]
+
+
+def _misshapen(answer: JsonValue) -> list[JsonValue]:
+    """Structurally wrong relatives of an answer."""
+    wrong: list[JsonValue] = [None, [], {}, "", 0, [answer]]
+    if isinstance(answer, list):
+        wrong += [answer[:-1], [*answer, answer[-1] if answer else None]]
+        for i, item in enumerate(answer):
+            wrong += [[*answer[:i], other, *answer[i + 1 :]] for other in _misshapen(item)]
+    elif isinstance(answer, dict):
+        for key, item in answer.items():
+            wrong.append({k: v for k, v in answer.items() if k != key})
+            wrong += [{**answer, key: other} for other in (None, 0, True, "x", [], item and [item])]
+            if isinstance(item, dict):
+                wrong += [{**answer, key: other} for other in _misshapen(item)]
+            if isinstance(item, int) and not isinstance(item, bool):
+                wrong += [{**answer, key: item + 1}, {**answer, key: item - 1}]
+        wrong.append({**answer, "extra": 0})
+    elif isinstance(answer, int):
+        wrong += [answer + 1, answer - 1, str(answer), float(answer)]
+    elif isinstance(answer, str):
+        wrong += [answer + " ", answer.upper() + "x"]
+    return wrong
+
+
+def samples(trial: Trial) -> list[VerifierInput]:
+    """1,000 answers that are right except for a few slots, drawn uniformly from their types."""
+    rand = trial.rng("samples")
+    cases = []
+    if trial.writes:
+        plans = [trial.gold_plan, *[miss.case.plan for miss in trial.near_misses]][:20]
+        answers = [trial.gold.answer, *_misshapen(trial.gold.answer)]
+        cases = [Case(rand.choice(answers), rand.choice(plans)) for _ in range(SAMPLES)]
+        return _inputs(trial, cases)
+    problem = trial.problem
+    pool = [case.answer for case in (trial.gold_case, *trial.alternatives)]
+    pool += [miss.case.answer for miss in trial.near_misses]
+    for _ in range(SAMPLES):
+        values = match_layout(problem.layout, rand.choice(pool))
+        if values is None:
+            continue
+        for slot in rand.sample(problem.slots, k=rand.randint(1, min(3, len(problem.slots)))):
+            values[slot.name] = _draw(slot, trial.draft.tables, rand)
+        cases.append(Case(fill_layout(problem.layout, values)))
+    return _inputs(trial, cases)
+
+
+def _draw(slot: Slot, tables: Tables, rand: Random) -> JsonValue:
+    """A value of the slot's type, whatever the slot's domain condition says."""
+    match slot.domain:
+        case Choice(values=values):
+            return rand.choice(values)
+        case IntRange(low=low, high=high, step=step):
+            return rand.randrange(low, high + 1, step)
+        case Intervals(low=low, high=high, step=step, length=length):
+            start = rand.randrange(low, high - length + 1, step)
+            return {"start": start, "end": start + length}
+        case query:
+            keys = sorted(tables[query.relation])
+            if slot.kind in ("set", "sequence"):
+                return list(rand.sample(keys, k=min(len(keys), rand.randint(0, slot.length or 1))))
+            return rand.choice(keys)
+
+
+def _inputs(trial: Trial, cases: Sequence[Case]) -> list[VerifierInput]:
+    inputs: dict[str, VerifierInput] = {}
+    for case in cases:
+        final = trial.final(case.plan)
+        key = dumps([case.answer, str(final)])
+        inputs.setdefault(key, VerifierInput(case.answer, trial.database, final))
+    return list(inputs.values())
+
+
+def verdicts(trial: Trial, source: str, inputs: Sequence[VerifierInput]) -> list[Verdict]:
+    """Broken rules per input; None for a fault."""
+    replies = trial.hosts.verifier.verify_many(source, inputs)
+    return [_verdict(reply) for reply in replies]
+
+
+def _verdict(reply: VerifierReply) -> Verdict:
+    return None if reply.fault is not None or reply.broken is None else tuple(sorted(reply.broken))
