@@ -27,7 +27,7 @@ from envgen.rollout.pass_at_k import run_report
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset
 from envgen.train.cold_start import ColdStartConfig, train_sft
-from envgen.train.evaluate_model import EvalConfig, EvalSummary, evaluate_model
+from envgen.train.evaluate import EvalConfig, EvalSummary, evaluate_model
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics, tokens_per_second
 from envgen.train.optimize import OptimizerConfig

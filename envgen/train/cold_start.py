@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Annotated, Literal, Self
@@ -25,22 +26,21 @@ from envgen.environments.hosts import open_dataset
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding
-from envgen.train.checkpoints import Checkpoints
-from envgen.train.fit import fitting_encoding
+from envgen.train.checkpoints import Checkpoints, fitting_encoding
 from envgen.train.form import Foretold
 from envgen.train.metrics import Metrics, read_metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
 from envgen.train.parallel import ParallelConfig, Ranks, balance, ranks
 from envgen.train.sft import (
     SFTConfig,
-    Taught,
-    TaughtRow,
+    SFTLoss,
+    SFTRow,
     batches_by_length,
+    sft_batch,
     sft_loss,
-    taught_batch,
 )
 from envgen.train.sharding import shard, stand_in, whole_model
-from envgen.train.teach import play_teachers, teacher_folder, teacher_rows
+from envgen.train.teachers import play_teachers, teacher_folder, teacher_rows
 
 logger = logging.getLogger(__name__)
 
@@ -153,11 +153,11 @@ def train_sft(
         progress,
         episodes=config.episodes,
     )
-    with ranks(config, "sft", out) as mine:
-        return teach(config, out, mine, progress)
+    with ranks(config, partial(run_sft, config, out), out) as mine:
+        return run_sft(config, out, mine, progress)
 
 
-def teach(
+def run_sft(
     config: ColdStartConfig, out: Path, ranks: Ranks, progress: Progress | None = None
 ) -> ColdStartSummary:
     """One process's part of ``train_sft``; the teachers have been played."""
@@ -235,7 +235,7 @@ def _student(config: ColdStartConfig, checkpoint: Path | None) -> DSAForCausalLM
 
 def _rows(
     config: ColdStartConfig, out: Path, encoding: Encoding, model: DSAForCausalLM
-) -> list[TaughtRow]:
+) -> list[SFTRow]:
     """What all teachers wrote."""
     return teacher_rows(
         [*config.rollouts, *(teacher_folder(out / "teachers", spec) for spec in config.teachers)],
@@ -248,9 +248,7 @@ def _rows(
     )
 
 
-def _split(
-    rows: list[TaughtRow], config: ColdStartConfig
-) -> tuple[list[TaughtRow], list[TaughtRow]]:
+def _split(rows: list[SFTRow], config: ColdStartConfig) -> tuple[list[SFTRow], list[SFTRow]]:
     """Rows to learn from, and rows of other tasks to judge by; no more than about a tenth of them."""
     wanted = min(config.validation_rows, len(rows) // 10)
     counts = Counter(row.task for row in rows)
@@ -264,7 +262,7 @@ def _split(
     return [r for r in rows if r.task not in held], [r for r in rows if r.task in held]
 
 
-def _plan(rows: list[TaughtRow], config: ColdStartConfig) -> Iterator[list[int]]:
+def _plan(rows: list[SFTRow], config: ColdStartConfig) -> Iterator[list[int]]:
     """The batches of the whole run: the same for a seed, so a resumed run knows where it is."""
     whole, part = divmod(config.epochs, 1.0)
     for epoch in range(int(whole) + (part > 0)):
@@ -292,7 +290,7 @@ def _warn_of_few(steps: int, rows: int, config: ColdStartConfig) -> None:
 def _update(
     model: DSAForCausalLM,
     optimizer: Optimizer,
-    rows: list[TaughtRow],
+    rows: list[SFTRow],
     step: int,
     config: ColdStartConfig,
     ranks: Ranks,
@@ -342,30 +340,28 @@ def _update(
 
 
 def _run(
-    model: DSAForCausalLM, rows: list[TaughtRow], config: ColdStartConfig
-) -> tuple[Taught | None, float, float]:
+    model: DSAForCausalLM, rows: list[SFTRow], config: ColdStartConfig
+) -> tuple[SFTLoss | None, float, float]:
     """What the model makes of some rows, how many tokens of them are learnt and how many are run."""
     if not rows:
         return None, 0.0, 0.0
     # Eq. 3 is taken over whole sequences.
     pack_tokens = 0 if config.index_loss == "dense" else config.pack_tokens
-    batch = taught_batch(rows, config.device, pack_tokens=pack_tokens)
+    batch = sft_batch(rows, config.device, pack_tokens=pack_tokens)
     dense = config.attention == "dense"
     taught = sft_loss(model, batch, config.sft, config.index_loss, dense=dense)
     return taught, batch.learnt_N.sum().item(), batch.valid_BT.sum().item()
 
 
 @torch.no_grad()
-def _validate(
-    model: DSAForCausalLM, rows: list[TaughtRow], config: ColdStartConfig
-) -> float | None:
+def _validate(model: DSAForCausalLM, rows: list[SFTRow], config: ColdStartConfig) -> float | None:
     """Mean loss over the learnt tokens of the rows set aside."""
     if not rows:
         return None
     model.eval()
     total = tokens = 0.0
     for chosen in batches_by_length(rows, config.tokens_per_batch, Random(0)):
-        batch = taught_batch([rows[i] for i in chosen], config.device)
+        batch = sft_batch([rows[i] for i in chosen], config.device)
         count = batch.learnt_N.sum().item()
         dense = config.attention == "dense"
         total += sft_loss(model, batch, SFTConfig(), dense=dense).learnt_loss.item() * count

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from envgen.train.sft import TaughtRow
+from envgen.train.sft import SFTRow
 
 
 class Foretold:
     """How often a learnt token follows the two before it, counted over a teacher's rows."""
 
-    def __init__(self, rows: Sequence[TaughtRow]) -> None:
+    def __init__(self, rows: Sequence[SFTRow]) -> None:
         self._pairs: Counter[tuple[int, int]] = Counter()
         self._triples: Counter[tuple[int, int, int]] = Counter()
         for row in rows:
@@ -27,7 +27,7 @@ class Foretold:
                 self._pairs[a, b] += 1
                 self._triples[a, b, c] += 1
 
-    def weighted(self, row: TaughtRow, form: float) -> TaughtRow:
+    def weighted(self, row: SFTRow, form: float) -> SFTRow:
         """The row with each weight times 1 where nothing foretells the token, ``form`` where all does."""
         if form == 1:
             return row
@@ -36,7 +36,7 @@ class Foretold:
         return replace(row, weights=weights if row.weights is None else weights * row.weights)
 
 
-def _triples(row: TaughtRow) -> list[tuple[int, int, int]]:
+def _triples(row: SFTRow) -> list[tuple[int, int, int]]:
     """Each learnt token with the two before it; -1 where there is none."""
     ids = [-1, -1, *row.ids.tolist()]
     return [(ids[i], ids[i + 1], ids[i + 2]) for i in row.places.tolist()]
