@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding
 from envgen.train.checkpoints import Checkpoints, fitting_encoding
-from envgen.train.form import Foretold
 from envgen.train.metrics import Metrics, read_metrics
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
 from envgen.train.parallel import ParallelConfig, Ranks, balance, ranks
@@ -129,12 +128,27 @@ class ColdStartSummary(Record):
 
 
 Progress = Callable[[int, int, str], None]
+Weigh = Callable[[SFTRow, float], SFTRow]
+"""Gives a row other ``weights``; the second argument is the share of the run that is done, 0 to 1."""
+Weighting = Callable[[Sequence[SFTRow]], Weigh]
+"""Called once with all rows that are learnt from. Several processes must be able to import it."""
 
 
 def train_sft(
-    config: ColdStartConfig, out: str | Path, *, progress: Progress | None = None
+    config: ColdStartConfig,
+    out: str | Path,
+    *,
+    weighting: Weighting | None = None,
+    progress: Progress | None = None,
 ) -> ColdStartSummary:
     """Learn from teachers; ``out/last`` is the model.
+
+    Args:
+        config: what is learnt, from whom, and how.
+        out: the run's folder.
+        weighting: what each token of a row counts, where not all alike. It is not in the run's settings:
+            give the same one to go on.
+        progress: called with (done, total, what).
 
     Raises:
         ConfigError: if the model's tokenizer does not fit, or there is nothing to learn from.
@@ -153,12 +167,16 @@ def train_sft(
         progress,
         episodes=config.episodes,
     )
-    with ranks(config, partial(run_sft, config, out), out) as mine:
-        return run_sft(config, out, mine, progress)
+    with ranks(config, partial(run_sft, config, out, weighting), out) as mine:
+        return run_sft(config, out, weighting, mine, progress)
 
 
 def run_sft(
-    config: ColdStartConfig, out: Path, ranks: Ranks, progress: Progress | None = None
+    config: ColdStartConfig,
+    out: Path,
+    weighting: Weighting | None,
+    ranks: Ranks,
+    progress: Progress | None = None,
 ) -> ColdStartSummary:
     """One process's part of ``train_sft``; the teachers have been played."""
     encoding = fitting_encoding(config.model)
@@ -172,7 +190,7 @@ def run_sft(
     plan = list(_plan(taught, config))
     if ranks.rank == 0 and config.trunk == "learns":
         _warn_of_few(len(plan), len(taught), config)
-    foretold = Foretold(taught)
+    weigh = weighting(taught) if weighting else None
     settings = config.optimizer.model_copy(update={"total_steps": len(plan)})
     optimizer = Optimizer(model, settings)
     first = 0
@@ -184,9 +202,9 @@ def run_sft(
         progress(first, len(plan), f"learns from {len(taught)} rows")
     with Metrics(out, first) if leads else nullcontext() as metrics:
         for step in range(first, len(plan)):
-            begins = step < config.sft.decide_first * len(plan)
-            form = 0.0 if begins else config.sft.form_weight
-            batch = [foretold.weighted(taught[i], form) for i in plan[step]]
+            batch = [taught[i] for i in plan[step]]
+            if weigh:
+                batch = [weigh(row, step / len(plan)) for row in batch]
             figures = _update(model, optimizer, batch, step, config, ranks, out)
             if metrics:
                 metrics.write(step + 1, figures)

@@ -38,10 +38,6 @@ class SFTConfig(Record):
 
     context_weight: float = Field(default=0.0, ge=0, le=1)
     """What a token counts that the model does not write (prompts, tool results); 0: nothing."""
-    form_weight: float = Field(default=1.0, ge=0, le=1)
-    """What a token counts that the two before it foretell (``form``); 1: as much as one that decides."""
-    decide_first: float = Field(default=0.0, ge=0, le=1)
-    """In this first part of the run, tokens that are foretold count nothing."""
 
 
 @dataclass(frozen=True, eq=False)

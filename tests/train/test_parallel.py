@@ -166,7 +166,7 @@ def test_what_another_process_died_of_is_told(taught: School, tmp_path: Path) ->
     config = sft_config(taught, rollouts=(str(tmp_path / "nowhere"),), processes=2)
     with (
         pytest.raises(RankError, match="process 1 ended with code 1"),
-        ranks(config, partial(run_sft, config, tmp_path), tmp_path) as mine,
+        ranks(config, partial(run_sft, config, tmp_path, None), tmp_path) as mine,
     ):
         mine.gather("hello")
 
