@@ -2,24 +2,21 @@
 
     python examples/grpo_in_one_page.py --data runs/quickstart/tasks/variants --model runs/quickstart/sft/last
 
-It is the map to ``envgen/train``: each section names the equation of DeepSeek-V3.2 (arXiv 2512.02556, section
-3.1) that it is, and the file that does the same at full size. What is left out here: rows that share prompts
-(``packing.py``), an engine (``rollouts.py``), recorded expert routes, key sets and sampling masks (``rows.py``,
-``scoring.py``; without truncation and experts there is little to repeat), rewards for length and language
-(``rewards.py``), the indexer's own loss (eq. 4; here the indexer is frozen), checkpoints (``checkpoints.py``),
-several processes (``parallel.py``). Shapes: B rollouts in groups of G, T tokens, V vocabulary.
+It is the map to ``envgen/train``: each section names its equation of DeepSeek-V3.2 (arXiv 2512.02556,
+section 3.1) and the file that does the same at full size. Left out: rows that share prompts (``packing.py``),
+recorded routes, key sets and sampling masks (``rows.py``, ``scoring.py``), rewards for length and language
+(``rewards.py``), the indexer's loss, eq. 4 (it is frozen here), checkpoints, several processes.
+Shapes: B rollouts in groups of G, T tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,8 +26,9 @@ from envgen.environments.actions import encode_message
 from envgen.environments.general import GeneralEnv
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding, load_encoding
+from envgen.sandboxes.zygote import WorkerBackend
 
-# ---------------------------------------------------------------------------------- config
+# ---------------------------------------------------------------------- config
 # Full size: envgen/train/grpo.py (GRPOConfig), grpo_run.py (TrainGRPOConfig).
 
 
@@ -58,18 +56,22 @@ class Config:
     """Of eq. 9, nats a token."""
     max_turns: int = 6
     max_new: int = 48
-    """Tokens of one reply."""
-    max_tokens: int = 256
-    """Of a whole rollout."""
+    """Tokens of one reply,"""
+    max_tokens: int = 128
+    """and of a whole rollout: twice what the demo's take."""
     held_out: int = 512
-    backend: str = "inline"
+    backend: WorkerBackend = "inline"
     """Where tools and verifiers run; inline is for tasks that were generated on this machine."""
     seed: int = 0
 
 
-# ---------------------------------------------------------------------------------- rollouts
-# o_i ~ pi_old of eq. 5. A rollout is one row of tokens: the prompt, what the model wrote, what the tools said,
-# what the model wrote next. Only what the model wrote is learnt. Full size: rollouts.py, lockstep.py, rows.py.
+PART = 64
+"""Rollouts whose gradients are computed at once."""
+
+
+# ---------------------------------------------------------------------- rollouts
+# o_i ~ pi_old of eq. 5. A rollout is one row of tokens: the prompt, what the model wrote, what the tools
+# said, what the model wrote next. Only what it wrote is learnt. Full size: rollouts.py, lockstep.py, rows.py.
 
 
 class Rollout:
@@ -120,13 +122,11 @@ def play(model: DSAForCausalLM, rollouts: Sequence[Rollout], draws: torch.Genera
     lengths and numbers of turns go on side by side without padding before them.
     """
     model.eval()
-    limit = rollouts[0].config.max_tokens
-    cache = model.new_cache(len(rollouts), limit + max(len(one.ids) for one in rollouts))
+    longest = max(len(one.ids) for one in rollouts)
+    cache = model.new_cache(len(rollouts), max(longest, rollouts[0].config.max_tokens))
     fed, stop = 0, min(len(one.ids) for one in rollouts)
     while not all(one.over for one in rollouts):
-        ids = [
-            [one.ids[t] if t < len(one.ids) else 0 for t in range(fed, stop)] for one in rollouts
-        ]
+        ids = [[*one.ids[fed:stop], *[0] * (stop - fed)][: stop - fed] for one in rollouts]
         logits_BV = model(torch.tensor(ids), cache=cache, keep=slice(-1, None)).logits[:, 0]
         logp_BV = logits_BV.float().log_softmax(-1)
         if draws is None:
@@ -140,7 +140,7 @@ def play(model: DSAForCausalLM, rollouts: Sequence[Rollout], draws: torch.Genera
         fed, stop = stop, stop + 1
 
 
-# ---------------------------------------------------------------------------------- advantages
+# ---------------------------------------------------------------------- advantages
 # A_i = R_i - mean(R), eq. 5: no deviation. Full size: grpo.py (group_advantages), rewards.py.
 
 
@@ -149,7 +149,7 @@ def advantages(reward_BG: Tensor) -> Tensor:
     return reward_BG - reward_BG.mean(1, keepdim=True)
 
 
-# ---------------------------------------------------------------------------------- scores
+# ---------------------------------------------------------------------- scores
 # log pi_theta of the recorded tokens. Full size: batch.py, scoring.py, packing.py.
 
 
@@ -167,11 +167,11 @@ def padded(rollouts: Sequence[Rollout]) -> tuple[Tensor, Tensor, Tensor]:
 
 def logp_of(model: DSAForCausalLM, ids_BT: Tensor) -> Tensor:
     """Log pi(o_t | o_<t) of every token but the first: [B, T - 1]."""
-    logp_BTV = model(ids_BT, keep=slice(0, -1)).logits.float().log_softmax(-1)
+    logp_BTV: Tensor = model(ids_BT, keep=slice(0, -1)).logits.float().log_softmax(-1)
     return logp_BTV.gather(2, ids_BT[:, 1:, None])[..., 0]
 
 
-# ---------------------------------------------------------------------------------- mask, KL, loss
+# ---------------------------------------------------------------------- mask, KL, loss
 # Full size: grpo.py (off_policy_mask, kl_estimate, grpo_loss).
 
 
@@ -195,7 +195,7 @@ def grpo_loss(
     return -((objective_BT * mask_BT).sum(1) / length_B).sum()  # 1/|o_i| sum_t
 
 
-# ---------------------------------------------------------------------------------- update
+# ---------------------------------------------------------------------- update
 # Full size: update.py (Updater), optimize.py (Optimizer).
 
 
@@ -203,148 +203,96 @@ def update(
     model: DSAForCausalLM,
     reference: DSAForCausalLM | None,
     optimizer: torch.optim.Optimizer,
-    rollouts: Sequence[Rollout],
-    advantage_B: Tensor,
-    config: Config,
-    rng: Random,
+    groups: Sequence[Sequence[Rollout]],
+    c: Config,
 ) -> None:
     """``mini_batches`` optimiser steps on a batch, each on whole groups."""
     model.train()
-    groups = list(range(len(rollouts) // config.group_size))
-    rng.shuffle(groups)
-    for n in range(config.mini_batches):
-        chosen = [g * config.group_size + i for g in groups[n :: config.mini_batches] for i in range(config.group_size)]  # fmt: skip
+    for n in range(c.mini_batches):
         optimizer.zero_grad()
+        some = groups[n :: c.mini_batches]
+        batch = [one for group in some for one in group]
+        a_B = advantages(torch.tensor([[one.reward for one in group] for group in some])).flatten()
         # Without a KL term, a rollout without an advantage moves nothing.
-        run = [i for i in chosen if reference is not None or advantage_B[i] != 0]
-        for part in parts(run, rollouts):
-            ids_BT, old_BT, mask_BT = padded([rollouts[i] for i in part])
+        learnt = [i for i in range(len(batch)) if a_B[i] != 0 or reference is not None]
+        learnt.sort(key=lambda i: len(batch[i].ids))  # parts of like lengths are padded little
+        for start in range(0, len(learnt), PART):
+            part = learnt[start : start + PART]
+            ids_BT, old_BT, mask_BT = padded([batch[i] for i in part])
             ref_BT = None
             if reference is not None:
                 with torch.no_grad():
                     ref_BT = logp_of(reference, ids_BT)
-            logp_BT = logp_of(model, ids_BT)
-            loss = grpo_loss(logp_BT, old_BT, ref_BT, mask_BT, advantage_B[part], config)
-            (loss / len(chosen)).backward()  # 1/G sum_i: parts add up
+            loss = grpo_loss(logp_of(model, ids_BT), old_BT, ref_BT, mask_BT, a_B[part], c)
+            torch.autograd.backward(loss / len(batch))  # 1/G sum_i; parts add up
         torch.nn.utils.clip_grad_norm_(model.trunk_parameters(), 1.0)
         optimizer.step()
 
 
-def parts(
-    chosen: Sequence[int], rollouts: Sequence[Rollout], size: int = 64
-) -> Iterator[list[int]]:
-    """Rollouts in runs of like lengths, so that they are padded little."""
-    ordered = sorted(chosen, key=lambda i: len(rollouts[i].ids))
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
-
-
-# ---------------------------------------------------------------------------------- evaluation
+# ---------------------------------------------------------------------- evaluation
 # Full size: evaluate.py, estimates.py (intervals over databases), held_out.py.
 
 
-@dataclass(frozen=True)
-class PassRate:
-    """pass@1 with a 95 % interval (Wilson); each held-out task has a database of its own."""
-
-    passed: int
-    n: int
-
-    @property
-    def value(self) -> float:
-        """The share that passed."""
-        return self.passed / self.n
-
-    def __str__(self) -> str:
-        z, p, n = 1.96, self.value, self.n
-        middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        scale = 1 + z * z / n
-        return f"{p:.3f} ({(middle - half) / scale:.3f}..{(middle + half) / scale:.3f})"
+def interval(passed: int, n: int) -> str:
+    """A pass rate with its 95 % interval (Wilson); each held-out task has a database of its own."""
+    z, p = 1.96, passed / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return f"{p:.3f} ({(middle - half) / scale:.3f}..{(middle + half) / scale:.3f})"
 
 
-class Page:
-    """Model, tasks and environments of a run."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.dataset = envgen.load(config.data)
-        self.encoding = load_encoding(config.model)
-        self.model = DSAForCausalLM.from_pretrained(config.model, dtype=torch.float32)
-        self.tasks: dict[str, list[str]] = {"train": [], "test": []}
-        for name in self.dataset.tasks:
-            self.tasks.setdefault(self.dataset.facts(name).split, []).append(name)
-        Random(config.seed).shuffle(self.tasks["test"])
-        self._envs: list[GeneralEnv] = []
-
-    def rollouts(self, task_ids: Sequence[str]) -> list[Rollout]:
-        """One begun rollout of each task; an environment is used again in the next batch."""
-        while len(self._envs) < len(task_ids):
-            self._envs.append(GeneralEnv(self.dataset, backend=self.config.backend))  # type: ignore[arg-type]  # checked there
-        envs = self._envs[: len(task_ids)]
-        return [Rollout(e, self.encoding, t, self.config) for e, t in zip(envs, task_ids, strict=True)]  # fmt: skip
-
-    def evaluate(self) -> PassRate:
-        """Greedy pass@1 on held-out tasks, none of whose databases is trained on."""
-        task_ids = self.tasks["test"][: self.config.held_out]
-        rollouts = self.rollouts(task_ids)
-        play(self.model, rollouts, None)
-        return PassRate(sum(one.reward >= 1 for one in rollouts), len(rollouts))
-
-    def close(self) -> None:
-        """Close the environments."""
-        for env in self._envs:
-            env.close()
-
-
-# ---------------------------------------------------------------------------------- the loop
+# ---------------------------------------------------------------------- the loop
 # Full size: grpo_run.py.
 
 
-def train(config: Config) -> tuple[PassRate, list[float], PassRate]:
-    """Train; the pass rate before, the mean reward of each step, and the pass rate after."""
-    page = Page(config)
-    model, size = page.model, config.group_size
+def train(c: Config) -> None:
+    """Train a copy of the model on the training split, and tell how it does on held-out tasks."""
+    dataset, encoding = envgen.load(c.data), load_encoding(c.model)
+    tasks: dict[str, list[str]] = {"train": [], "test": []}
+    for name in dataset.tasks:
+        tasks.setdefault(dataset.facts(name).split, []).append(name)
+    rng, draws = Random(c.seed), torch.Generator().manual_seed(c.seed)
+    test = rng.sample(tasks["test"], min(c.held_out, len(tasks["test"])))
+    most = max(len(test), c.groups * c.group_size)
+    envs = [GeneralEnv(dataset, backend=c.backend) for _ in range(most)]
+    model = DSAForCausalLM.from_pretrained(c.model, dtype=torch.float32)
     reference = None
-    if config.beta > 0:
-        reference = DSAForCausalLM.from_pretrained(config.model, dtype=torch.float32)
-    optimizer = torch.optim.AdamW(
-        model.trunk_parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=0.0
-    )
-    ramp = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / config.warmup)
-    )
-    rng, draws = Random(config.seed), torch.Generator().manual_seed(config.seed)
-    before, curve = page.evaluate(), []
-    print(f"before: pass@1 {before}")
-    for step in range(config.steps):
-        began = time.monotonic()
-        task_ids = rng.sample(page.tasks["train"], config.groups)
-        rollouts = page.rollouts([name for name in task_ids for _ in range(size)])
+    if c.beta > 0:
+        reference = DSAForCausalLM.from_pretrained(c.model, dtype=torch.float32)
+    optimizer = torch.optim.AdamW(model.trunk_parameters(), c.lr, (0.9, 0.95), weight_decay=0.0)
+    ramp = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1.0, (n + 1) / c.warmup))
+
+    def played(names: Sequence[str], draws: torch.Generator | None) -> list[Rollout]:
+        rollouts = [Rollout(e, encoding, n, c) for e, n in zip(envs, names, strict=False)]
         play(model, rollouts, draws)
-        reward_BG = torch.tensor([one.reward for one in rollouts]).view(config.groups, size)
-        update(model, reference, optimizer, rollouts, advantages(reward_BG).flatten(), config, rng)
+        return rollouts
+
+    def evaluate(when: str) -> None:
+        passed = sum(one.reward >= 1 for one in played(test, None))
+        print(f"{when}: held-out pass@1 {interval(passed, len(test))}", flush=True)
+
+    evaluate("before")
+    for step in range(c.steps):
+        names = rng.sample(tasks["train"], c.groups)
+        batch = played([name for name in names for _ in range(c.group_size)], draws)
+        groups = [batch[i : i + c.group_size] for i in range(0, len(batch), c.group_size)]
+        update(model, reference, optimizer, groups, c)
         ramp.step()
-        curve.append(float(reward_BG.mean()))
-        print(
-            f"step {step + 1}: reward {curve[-1]:.3f}, {time.monotonic() - began:.1f} s", flush=True
-        )
-    after = page.evaluate()
-    print(f"after: pass@1 {after}, {after.value - before.value:+.3f}")
-    page.close()
-    if config.out is not None:
-        model.save_pretrained(Path(config.out))
-    return before, curve, after
+        reward = sum(one.reward for one in batch) / len(batch)
+        print(f"step {step + 1}: reward {reward:.3f}", flush=True)
+    evaluate("after")
+    for env in envs:
+        env.close()
+    if c.out is not None:
+        model.save_pretrained(Path(c.out))
 
 
 def main() -> None:
     """Read the options, which are the fields of ``Config``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    defaults: dict[str, Any] = vars(Config("", ""))
-    for name, default in defaults.items():
-        kind = str if default is None else type(default)
-        required = name in ("data", "model")
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=kind, default=default, required=required)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    for name, default in vars(Config("", "")).items():
+        flag, kind = "--" + name.replace("_", "-"), str if default is None else type(default)
+        parser.add_argument(flag, type=kind, default=default, required=default == "")
     train(Config(**vars(parser.parse_args())))
 
 

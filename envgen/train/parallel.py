@@ -31,6 +31,8 @@ from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
 
 T = TypeVar("T")
+LAST_S = 30
+"""What a process is given to end once the others have lost it."""
 LOG_LINES = 8
 """Of a process that failed, for the message."""
 
@@ -255,7 +257,7 @@ def _tell(others: Sequence[subprocess.Popen[bytes]], out: Path, error: Exception
     """Raise what another process died of, if one did."""
     for rank, other in enumerate(others, 1):
         try:
-            code = other.wait(5)
+            code = other.wait(LAST_S)
         except subprocess.TimeoutExpired:
             continue
         if code:
