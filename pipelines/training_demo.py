@@ -68,7 +68,7 @@ def training_demo(
         runs = _teachers(config, out, data, say)
     with stages.stage("cold start") as say:
         _model(config, out, data)
-        settings = _dense(config, data, runs, out)
+        settings = dense_config(config, data, runs, out)
         dense = train_sft(settings, out / "dense", weighting=DecidingFirst, progress=say)
     with stages.stage("indexer") as say:
         train_sft(_indexer(config, data, runs, out), out / "indexer", progress=say)
@@ -198,7 +198,7 @@ def _model(config: TrainingDemoConfig, out: Path, data: Path) -> None:
     )
 
 
-def _dense(
+def dense_config(
     config: TrainingDemoConfig, data: Path, runs: tuple[str, str], out: Path
 ) -> ColdStartConfig:
     """The longest stage: copying and comparing form under dense attention, from right answers only.
