@@ -116,42 +116,34 @@ def evaluate(
     Raises:
         ConfigError: if there are no rollouts, they are of several policies, or of unknown tasks.
     """
-    config = config or EvaluationConfig()
     everything = list(trajectories)
     policy = _one_policy(everything, facts)
-    tallies = _tally(everything, facts)
+    played = _Played(everything, facts, config or EvaluationConfig())
+    tallies, ks = played.tallies, played.config.ks
     canaries = {task_id: fact.canary for task_id, fact in facts.items() if fact.canary is not None}
-    seen = any(one.task_id in canaries for one in everything)
-    names = {facts[task_id].domain for task_id in tallies}
     databases = {task_id: fact.database for task_id, fact in facts.items()}
+    report = None
+    if any(one.task_id in canaries for one in everything):
+        report = canary_report(everything, canaries, databases, played.config.bootstrap)
+    faults = Counter(fault[:500] for one in everything for fault in one.faults)
     return Evaluation(
         policy=policy,
         tasks=len(tallies),
-        databases=len({databases[task_id] for task_id in tallies}),
+        databases=len(set(played.clusters(tallies))),
         rollouts=sum(tally.n for tally in tallies.values()),
         errors=sum(tally.errors for tally in tallies.values()),
-        pass_at={k: _pass_at(tallies, facts, k, config) for k in config.ks},
-        undecided={k: sum(tally.n < k for tally in tallies.values()) for k in config.ks},
+        pass_at={k: played.pass_at(k) for k in ks},
+        undecided={k: sum(tally.n < k for tally in tallies.values()) for k in ks},
         domains={
-            name: {
-                k: _pass_at(
-                    {t: tally for t, tally in tallies.items() if facts[t].domain == name},
-                    facts,
-                    k,
-                    config,
-                )
-                for k in config.ks
-            }
-            for name in sorted(names)
+            domain: {k: played.pass_at(k, domain) for k in ks}
+            for domain in sorted({facts[task_id].domain for task_id in tallies})
         },
-        call_valid_rate=_share(tallies, facts, "valid", "calls", config, proportion=True),
-        valid_rollout_rate=_share(tallies, facts, "flawless", "n", config, proportion=True),
-        clean_end_rate=_share(tallies, facts, "clean", "n", config, proportion=True),
-        model_tokens=_share(tallies, facts, "tokens", "n", config),
-        canaries=canary_report(everything, canaries, databases, config.bootstrap) if seen else None,
-        tool_faults=dict(
-            Counter(fault[:500] for one in everything for fault in one.faults).most_common(10)
-        ),
+        call_valid_rate=played.share("valid", "calls"),
+        valid_rollout_rate=played.share("flawless", "n"),
+        clean_end_rate=played.share("clean", "n"),
+        model_tokens=played.mean("tokens"),
+        canaries=report,
+        tool_faults=dict(faults.most_common(10)),
     )
 
 
@@ -169,32 +161,34 @@ def compare(
     config = config or EvaluationConfig()
     before, after = list(before), list(after)
     old, new = evaluate(before, facts, config), evaluate(after, facts, config)
-    old_tallies, new_tallies = _tally(before, facts), _tally(after, facts)
-    if alone := sorted(old_tallies.keys() ^ new_tallies.keys()):
+    one, other = _Played(before, facts, config), _Played(after, facts, config)
+    if alone := sorted(one.tallies.keys() ^ other.tallies.keys()):
         raise ConfigError(
             f"only one of the two policies played task {alone[0]!r} ({len(alone)} such tasks)",
             "evaluate both on the same tasks",
         )
-    pairs = [(old_tallies[t], new_tallies[t]) for t in old_tallies]
-    clusters = [facts[t].database for t in old_tallies]
     pass_at: dict[int, Estimate | None] = {}
     dropped: dict[int, int] = {}
     for k in config.ks:
-        kept = [i for i, (a, b) in enumerate(pairs) if min(a.n, b.n) >= k]
-        dropped[k] = len(pairs) - len(kept)
+        kept = [t for t in one.tallies if min(one.tallies[t].n, other.tallies[t].n) >= k]
+        dropped[k] = len(one.tallies) - len(kept)
         pass_at[k] = difference(
-            Ratio.mean([pass_at_k(pairs[i][0].n, pairs[i][0].c, k) for i in kept]),
-            Ratio.mean([pass_at_k(pairs[i][1].n, pairs[i][1].c, k) for i in kept]),
-            [clusters[i] for i in kept],
-            config.bootstrap,
+            one.rates(kept, k), other.rates(kept, k), one.clusters(kept), config.bootstrap
         )
+
+    def shift(part: str, whole: str) -> Estimate | None:
+        clusters = one.clusters(one.tallies)
+        return difference(
+            one.ratio(part, whole), other.ratio(part, whole), clusters, config.bootstrap
+        )
+
     return Comparison(
         before=old,
         after=new,
         pass_at=pass_at,
         dropped=dropped,
-        call_valid_rate=_shift(pairs, clusters, "valid", "calls", config),
-        model_tokens=_shift(pairs, clusters, "tokens", "n", config),
+        call_valid_rate=shift("valid", "calls"),
+        model_tokens=shift("tokens", "n"),
     )
 
 
@@ -220,13 +214,54 @@ class _Tally:
         self.tokens += sum(turn.usage.completion_tokens for turn in trajectory.turns)
 
 
-def _tally(trajectories: Sequence[Trajectory], facts: Mapping[str, TaskFacts]) -> dict[str, _Tally]:
-    """By task id, sorted; canaries left out."""
-    found: dict[str, _Tally] = {}
-    for trajectory in trajectories:
-        if facts[trajectory.task_id].canary is None:
-            found.setdefault(trajectory.task_id, _Tally()).add(trajectory)
-    return dict(sorted(found.items()))
+class _Played:
+    """One policy's rollouts, task by task; canaries are left out."""
+
+    def __init__(
+        self,
+        trajectories: Sequence[Trajectory],
+        facts: Mapping[str, TaskFacts],
+        config: EvaluationConfig,
+    ) -> None:
+        self.config, self._facts = config, facts
+        found: dict[str, _Tally] = {}
+        for trajectory in trajectories:
+            if facts[trajectory.task_id].canary is None:
+                found.setdefault(trajectory.task_id, _Tally()).add(trajectory)
+        self.tallies = dict(sorted(found.items()))
+
+    def clusters(self, task_ids: Iterable[str]) -> list[str]:
+        """The database of each task: intervals resample these."""
+        return [self._facts[task_id].database for task_id in task_ids]
+
+    def rates(self, task_ids: Iterable[str], k: int) -> Ratio:
+        """pass@k of each task, for their mean."""
+        some = [self.tallies[task_id] for task_id in task_ids]
+        return Ratio.mean([pass_at_k(tally.n, tally.c, k) for tally in some])
+
+    def pass_at(self, k: int, domain: str | None = None) -> Estimate | None:
+        """Mean pass@k of the tasks (of a domain) that have k rollouts."""
+        decided = [
+            task_id
+            for task_id, tally in self.tallies.items()
+            if tally.n >= k and domain in (None, self._facts[task_id].domain)
+        ]
+        rates, clusters = self.rates(decided, k), self.clusters(decided)
+        return estimate(rates, clusters, self.config.bootstrap, proportion=True)
+
+    def ratio(self, part: str, whole: str) -> Ratio:
+        """Two counts of each task, for the ratio of their sums."""
+        some = list(self.tallies.values())
+        return Ratio.of([getattr(t, part) for t in some], [getattr(t, whole) for t in some])
+
+    def share(self, part: str, whole: str) -> Estimate | None:
+        """How much of one count another one is, 0 to 1."""
+        clusters = self.clusters(self.tallies)
+        return estimate(self.ratio(part, whole), clusters, self.config.bootstrap, proportion=True)
+
+    def mean(self, count: str) -> Estimate | None:
+        """A count, for each rollout."""
+        return estimate(self.ratio(count, "n"), self.clusters(self.tallies), self.config.bootstrap)
 
 
 def _one_policy(trajectories: Sequence[Trajectory], facts: Mapping[str, TaskFacts]) -> str:
@@ -242,49 +277,3 @@ def _one_policy(trajectories: Sequence[Trajectory], facts: Mapping[str, TaskFact
         names = ", ".join(sorted(f"{name} {version}".strip() for name, version in policies))
         raise ConfigError(f"rollouts of several policies: {names}", "evaluate one at a time")
     return trajectories[0].policy
-
-
-def _pass_at(
-    tallies: Mapping[str, _Tally], facts: Mapping[str, TaskFacts], k: int, config: EvaluationConfig
-) -> Estimate | None:
-    decided = {task_id: tally for task_id, tally in tallies.items() if tally.n >= k}
-    return estimate(
-        Ratio.mean([pass_at_k(tally.n, tally.c, k) for tally in decided.values()]),
-        [facts[task_id].database for task_id in decided],
-        config.bootstrap,
-        proportion=True,
-    )
-
-
-def _share(
-    tallies: Mapping[str, _Tally],
-    facts: Mapping[str, TaskFacts],
-    part: str,
-    whole: str,
-    config: EvaluationConfig,
-    *,
-    proportion: bool = False,
-) -> Estimate | None:
-    return estimate(
-        _ratio(tallies.values(), part, whole),
-        [facts[task_id].database for task_id in tallies],
-        config.bootstrap,
-        proportion=proportion,
-    )
-
-
-def _shift(
-    pairs: Sequence[tuple[_Tally, _Tally]],
-    clusters: Sequence[str],
-    part: str,
-    whole: str,
-    config: EvaluationConfig,
-) -> Estimate | None:
-    before = _ratio((old for old, _ in pairs), part, whole)
-    after = _ratio((new for _, new in pairs), part, whole)
-    return difference(before, after, clusters, config.bootstrap)
-
-
-def _ratio(tallies: Iterable[_Tally], part: str, whole: str) -> Ratio:
-    rows = [(getattr(tally, part), getattr(tally, whole)) for tally in tallies]
-    return Ratio.of([row[0] for row in rows], [row[1] for row in rows])

@@ -174,7 +174,7 @@ def _play(
     spec = f"dsa:{config.model}" if is_folder else config.model
     options = {"record": False, **config.options} if is_folder else config.options
 
-    def told(now: Progress) -> None:
+    def report(now: Progress) -> None:
         if progress:
             progress(now.done, now.total, f"temperature {temperature:g}: {now.passed} passed")
 
@@ -198,7 +198,7 @@ def _play(
             unproven=config.unproven,
             trust=config.trust,
         ),
-        progress=told,
+        progress=report,
     )
 
 

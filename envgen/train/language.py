@@ -257,11 +257,11 @@ def _runs(sentence: str) -> Iterator[tuple[str, str]]:
     script = next((found for c in sentence if (found := _script(c))), None)
     if script is None:
         return
-    told = []
+    letters = []
     for char in sentence:
         script = _script(char) or script
-        told.append((script, char))
-    for name, group in groupby(told, key=lambda pair: pair[0]):
+        letters.append((script, char))
+    for name, group in groupby(letters, key=lambda pair: pair[0]):
         yield name, "".join(char for _, char in group).strip()
 
 

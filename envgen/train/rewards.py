@@ -18,7 +18,7 @@ Shapes: I rollouts, in any number of groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -143,19 +143,14 @@ class RewardTable:
 
 def joined(tables: Sequence[RewardTable]) -> RewardTable:
     """The rewards of several batches as those of one."""
-    groups, offset = [], 0
-    for table in tables:
-        groups.append(table.group_I + offset)
-        offset += int(table.group_I.max(initial=-1)) + 1
-    return RewardTable(
-        outcome_I=np.concatenate([table.outcome_I for table in tables]),
-        length_I=np.concatenate([table.length_I for table in tables]),
-        language_I=np.concatenate([table.language_I for table in tables]),
-        format_I=np.concatenate([table.format_I for table in tables]),
-        total_I=np.concatenate([table.total_I for table in tables]),
-        group_I=np.concatenate(groups),
-        passed_I=np.concatenate([table.passed_I for table in tables]),
-    )
+    columns = {
+        column.name: np.concatenate([getattr(table, column.name) for table in tables])
+        for column in fields(RewardTable)
+    }
+    sizes = [int(table.group_I.max(initial=-1)) + 1 for table in tables]
+    offsets = np.cumsum([0, *sizes[:-1]])
+    shifted = [table.group_I + offset for table, offset in zip(tables, offsets, strict=True)]
+    return RewardTable(**{**columns, "group_I": np.concatenate(shifted)})
 
 
 def total_rewards(

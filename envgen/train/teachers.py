@@ -90,11 +90,11 @@ def play_teachers(
             trust=dataset.source is SourceKind.TRUSTED,
         )
 
-        def told(now: RolloutProgress, spec: str = spec) -> None:
+        def report(now: RolloutProgress, spec: str = spec) -> None:
             if progress:
                 progress(now.done, now.total, f"{spec} plays")
 
-        rollout(config, progress=told)
+        rollout(config, progress=report)
         runs.append(out)
     return runs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -157,18 +158,13 @@ def test_a_run_uses_the_parts_it_is_given(taught: School, student: Path, tmp_pat
         train_grpo(several, tmp_path / "two", parts=Parts(mask=mask))
 
 
-def test_what_the_main_script_defines_is_refused_for_several_processes(tmp_path: Path) -> None:
+def test_what_the_main_script_defines_is_refused_for_several_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def work(ranks: object) -> None: ...
 
     work.__module__, work.__qualname__ = "__main__", "work"
-    main = __import__("__main__")
-    main.work = work
-    try:
-        config = TrainGRPOConfig(data="d", model="m", processes=2)
-        with (
-            pytest.raises(ConfigError, match="main script defines"),
-            ranks(config, work, tmp_path),
-        ):
-            pass
-    finally:
-        del main.work
+    monkeypatch.setattr(sys.modules["__main__"], "work", work, raising=False)
+    config = TrainGRPOConfig(data="d", model="m", processes=2)
+    with pytest.raises(ConfigError, match="main script defines"), ranks(config, work, tmp_path):
+        pass
