@@ -21,7 +21,7 @@ def run(name: str, *arguments: object) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 0, result.stderr
