@@ -5,8 +5,8 @@
 It is the map to ``envgen/train``: each section names its equation of DeepSeek-V3.2 (arXiv 2512.02556,
 section 3.1) and the file that does the same at full size. Left out: rows that share prompts (``packing.py``),
 recorded routes, key sets and sampling masks (``rows.py``, ``scoring.py``), rewards for length and language
-(``rewards.py``), the indexer's loss, eq. 4 (it is frozen here), checkpoints, several processes.
-Shapes: B rollouts in groups of G, T tokens, V vocabulary.
+(``rewards.py``), the indexer's loss (eq. 4), checkpoints, several processes. It learns the demo's task to
+within 0.05 of ``train grpo`` (``docs/training.md``). Shapes: B rollouts in groups of G, T tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -82,12 +82,11 @@ class Rollout:
         self.env, self.encoding, self.config = env, encoding, config
         self.tools = info["tools"]
         self.ids = encoding.prompt(env.messages, self.tools)
-        self.begins = len(self.ids)
-        """Where the reply begins that is being written."""
-        self.places: list[int] = []
-        """Of the model's own tokens in ``ids``: the others are masked out of every loss."""
-        self.logps: list[float] = []
-        """log pi_old of these, as the sampler said."""
+        if len(self.ids) >= config.max_tokens:
+            raise ValueError(f"the prompt of task {task_id!r} fills a rollout; raise --max-tokens")
+        self.begins = len(self.ids)  # where the reply begins that is being written
+        self.places: list[int] = []  # of the model's own tokens: no other is in a loss
+        self.logps: list[float] = []  # log pi_old of these, as the sampler said
         self.turns = 0
         self.reward = 0.0
         self.over = False
@@ -122,8 +121,7 @@ def play(model: DSAForCausalLM, rollouts: Sequence[Rollout], draws: torch.Genera
     lengths and numbers of turns go on side by side without padding before them.
     """
     model.eval()
-    longest = max(len(one.ids) for one in rollouts)
-    cache = model.new_cache(len(rollouts), max(longest, rollouts[0].config.max_tokens))
+    cache = model.new_cache(len(rollouts), rollouts[0].config.max_tokens)
     fed, stop = 0, min(len(one.ids) for one in rollouts)
     while not all(one.over for one in rollouts):
         ids = [[*one.ids[fed:stop], *[0] * (stop - fed)][: stop - fed] for one in rollouts]

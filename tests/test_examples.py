@@ -43,6 +43,7 @@ def test_filter_by_pass_at_k(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # 1 to 2 minutes of processor time
 def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     """From a cold start that does as one of two teachers, the reward rises, KL term and clip at work."""
     from students import school
@@ -64,7 +65,7 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
         "grpo_in_one_page.py",
         *("--data", taught.dataset, "--model", tmp_path / "student" / "last"),
         *("--out", tmp_path / "page", "--steps", 16, "--groups", 4, "--held-out", 4),
-        *("--beta", 0.01, "--mini-batches", 2),
+        *("--beta", 0.01, "--mini-batches", 2, "--max-tokens", 600),
     )
     rewards = [float(text) for text in re.findall(r"step \d+: reward (\S+)", said)]
     assert len(rewards) == 16
