@@ -6,7 +6,7 @@ It is the map to ``envgen/train``: each section names its equation of DeepSeek-V
 section 3.1) and the file that does the same at full size. Left out: rows that share prompts (``packing.py``),
 recorded routes, key sets and sampling masks (``rows.py``, ``scoring.py``), rewards for length and language
 (``rewards.py``), the indexer's loss (eq. 4), checkpoints, several processes. It learns the demo's task to
-within 0.05 of ``train grpo`` (``docs/training.md``). Shapes: B rollouts in groups of G, T tokens, V vocabulary.
+within 0.05 of ``train grpo`` (``docs/training.md``). Shapes: B rollouts, G of a group, T tokens, V words.
 """
 
 from __future__ import annotations
