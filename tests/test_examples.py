@@ -51,12 +51,12 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     from envgen.train.cold_start import ColdStartConfig, train_sft
     from envgen.train.optimize import OptimizerConfig
 
-    taught = school(tmp_path / "school", per_task=40)
+    taught = school(tmp_path / "school", per_task=20)
     config = ColdStartConfig(
         data=str(taught.dataset),
         rollouts=(str(taught.gold), str(taught.greedy)),
         model=str(taught.model),
-        epochs=8,
+        epochs=30,
         validation_rows=0,
         optimizer=OptimizerConfig(lr=4e-3, warmup_steps=5),
     )
@@ -64,8 +64,9 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     said = run(
         "grpo_in_one_page.py",
         *("--data", taught.dataset, "--model", tmp_path / "student" / "last"),
-        *("--out", tmp_path / "page", "--steps", 16, "--groups", 4, "--held-out", 4),
-        *("--beta", 0.01, "--mini-batches", 2, "--max-tokens", 600),
+        *("--out", tmp_path / "page", "--steps", 16, "--groups", 4, "--held-out", 1),
+        *("--group-size", 8, "--max-turns", 3, "--warmup", 1),
+        *("--beta", 0.01, "--mini-batches", 2, "--max-tokens", 400),
     )
     rewards = [float(text) for text in re.findall(r"step \d+: reward (\S+)", said)]
     assert len(rewards) == 16
