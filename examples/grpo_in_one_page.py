@@ -251,6 +251,8 @@ def train(c: Config) -> None:
         tasks.setdefault(dataset.facts(name).split, []).append(name)
     rng, draws = Random(c.seed), torch.Generator().manual_seed(c.seed)
     test = rng.sample(tasks["test"], min(c.held_out, len(tasks["test"])))
+    if not test:
+        raise SystemExit(f"{c.data!r} has no tasks in its test split: make more variants")
     most = max(len(test), c.groups * c.group_size)
     envs = [GeneralEnv(dataset, backend=c.backend) for _ in range(most)]
     model = DSAForCausalLM.from_pretrained(c.model, dtype=torch.float32)

@@ -51,7 +51,7 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     from envgen.train.cold_start import ColdStartConfig, train_sft
     from envgen.train.optimize import OptimizerConfig
 
-    taught = school(tmp_path / "school", per_task=20)
+    taught = school(tmp_path / "school", per_task=40)
     config = ColdStartConfig(
         data=str(taught.dataset),
         rollouts=(str(taught.gold), str(taught.greedy)),
@@ -64,7 +64,7 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     said = run(
         "grpo_in_one_page.py",
         *("--data", taught.dataset, "--model", tmp_path / "student" / "last"),
-        *("--out", tmp_path / "page", "--steps", 16, "--groups", 4, "--held-out", 1),
+        *("--out", tmp_path / "page", "--steps", 16, "--groups", 4, "--held-out", 4),
         *("--group-size", 8, "--max-turns", 3, "--warmup", 1),
         *("--beta", 0.01, "--mini-batches", 2, "--max-tokens", 400),
     )
