@@ -106,7 +106,7 @@ def ours(folder: str, prompts: int, group: int, threads: int, side: str) -> list
     from envgen.train.grpo import GRPOConfig
     from envgen.train.optimize import Optimizer, OptimizerConfig
     from envgen.train.rows import turn_rows
-    from envgen.train.update import Learnt, UpdateConfig, Updater
+    from envgen.train.update import RolloutBatch, UpdateConfig, Updater
 
     torch.set_num_threads(threads)
     model = DSAForCausalLM.from_pretrained(folder)
@@ -135,7 +135,7 @@ def ours(folder: str, prompts: int, group: int, threads: int, side: str) -> list
         replies = [reply_tokens(one).arrays() for one in done]
         taught = [row for i, reply in enumerate(replies) for row in turn_rows([reply], i)]
         updater.update(
-            Learnt(taught, group_I, reward_I, np.full(size, NEW, np.int64)), Random(step)
+            RolloutBatch(taught, group_I, reward_I, np.full(size, NEW, np.int64)), Random(step)
         )
         ended = time.perf_counter()
         found.append(figures(began, generated, ended, time.process_time() - cpu, size))

@@ -17,7 +17,7 @@ import torch
 
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
-from envgen.train.batch import row_batch, say
+from envgen.train.batch import row_batch, score_batch
 from envgen.train.rows import Row
 
 
@@ -38,7 +38,7 @@ def spent(model: DSAForCausalLM, rows: list[Row], pack_tokens: int) -> tuple[flo
     batch = row_batch(rows, pack_tokens=pack_tokens)
     began = time.process_time()
     model.zero_grad()
-    said = say(model, batch, 1.0)
+    said = score_batch(model, batch, 1.0)
     torch.autograd.backward(said.scores.logp_N.mean())
     return time.process_time() - began, len(batch.ids_BT), int(batch.valid_BT.sum())
 

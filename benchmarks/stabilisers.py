@@ -44,15 +44,15 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.model.requests import Completion, Request
 from envgen.model.sampling import SamplingParams
 from envgen.policies.dsa import reply_tokens
-from envgen.train.batch import RowBatch, row_batch, say
-from envgen.train.engine_weights import engine_model, publish
+from envgen.train.batch import RowBatch, row_batch, score_batch
 from envgen.train.figures import Figures
 from envgen.train.grpo import GRPOConfig
 from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
 from envgen.train.parallel import Alone, balance
+from envgen.train.rollouts import engine_model, publish
 from envgen.train.rows import NOT_ROUTED, Row, turn_rows
-from envgen.train.sft import SFTConfig, TaughtRow, sft_loss, taught_batch
-from envgen.train.update import Learnt, UpdateConfig, Updater
+from envgen.train.sft import SFTConfig, SFTRow, sft_batch, sft_loss
+from envgen.train.update import RolloutBatch, UpdateConfig, Updater
 
 END, BOS, ASK, FIRST_COUNT = 0, 1, 2, 3
 OFF: Mapping[str, tuple[str, object]] = {
@@ -189,7 +189,7 @@ def answer(ids: Sequence[int]) -> list[int]:
     return [*sorted(ids[1:-2], reverse=True)[: ids[-2] - FIRST_COUNT], END]
 
 
-def taught(task: TaskConfig, draws: random.Random) -> TaughtRow:
+def taught(task: TaskConfig, draws: random.Random) -> SFTRow:
     """A prompt with the teacher's answer."""
     ids = prompt(task, draws)
     left = sorted(ids[1:-2], reverse=True)
@@ -199,7 +199,7 @@ def taught(task: TaskConfig, draws: random.Random) -> TaughtRow:
             left.pop(0)
         reply.append(left.pop(0))
     places = len(ids) + np.arange(len(reply) + 1)
-    return TaughtRow(np.array([*ids, *reply, END], np.int32), places)
+    return SFTRow(np.array([*ids, *reply, END], np.int32), places)
 
 
 class Player:
@@ -298,7 +298,7 @@ def cold_step(
     """One update of the cold start; the loss."""
     rows = [taught(study.task, draws) for _ in range(study.cold.batch)]
     kind: IndexLoss = "dense" if dense else "sparse"
-    found = sft_loss(model, taught_batch(rows, pack_tokens=0), SFTConfig(), kind, dense=dense)
+    found = sft_loss(model, sft_batch(rows, pack_tokens=0), SFTConfig(), kind, dense=dense)
     assert found.index_loss is not None
     optimizer.zero_grad()
     torch.autograd.backward(found.loss + found.index_loss)
@@ -322,7 +322,7 @@ def mismatch(model: DSAForCausalLM, rows: Sequence[Row], objective: GRPOConfig) 
         capture_topk=True,
         keep=slice(0, 1),
     )
-    said = say(
+    said = score_batch(
         model,
         batch,
         1.0,
@@ -413,13 +413,13 @@ def outcome(rewards: Sequence[float], study: StudyConfig) -> dict[str, float | N
     }
 
 
-def drawn(player: Player, study: StudyConfig, seed: int) -> Learnt:
+def drawn(player: Player, study: StudyConfig, seed: int) -> RolloutBatch:
     """A batch of rollouts with their rewards."""
     draws = rng(seed, "prompts")
     asked = [prompt(study.task, draws) for _ in range(study.groups)]
     done = player.play([ids for ids in asked for _ in range(study.group_size)], seed)
     rows = [row for i, one in enumerate(done) for row in turn_rows([reply_tokens(one).arrays()], i)]
-    return Learnt(
+    return RolloutBatch(
         rows=rows,
         group_I=np.repeat(np.arange(study.groups), study.group_size),
         reward_I=np.array([passed(one) for one in done], np.float32),

@@ -45,8 +45,7 @@ from envgen.rollout.task_tools import TaskTools
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
 from envgen.train.cold_start import train_sft
-from envgen.train.evaluate_model import EvalConfig, EvalSummary, evaluate_model
-from envgen.train.evaluate_runs import compare_runs
+from envgen.train.evaluate import EvalConfig, EvalSummary, compare_runs, evaluate_model
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)

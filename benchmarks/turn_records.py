@@ -36,8 +36,8 @@ from envgen.model.requests import Completion, Request
 from envgen.model.sampling import SamplingParams
 from envgen.model.scheduler import Scheduler, Sequence
 from envgen.policies.dsa import reply_tokens
-from envgen.train.batch import row_batch, say
-from envgen.train.engine_weights import engine_model, publish
+from envgen.train.batch import row_batch, score_batch
+from envgen.train.rollouts import engine_model, publish
 from envgen.train.rows import NOT_ROUTED, Row, turn_rows
 
 CONVERSATIONS, TURNS, PROMPT, REPLY, RESULT, VOCAB = 8, 4, 50, 24, 30, 200
@@ -162,7 +162,7 @@ def measure(model: DSAForCausalLM, played: Played, *, stitched: bool) -> dict[st
         rows += turn_rows(arrays, i) if stitched else last_rows(turns, i)
     batch = row_batch(rows, pack_tokens=0)
     with torch.no_grad():
-        gaps = (say(model, batch, 1.0).scores.logp_N - batch.old_N).abs().numpy()
+        gaps = (score_batch(model, batch, 1.0).scores.logp_N - batch.old_N).abs().numpy()
     found = {
         f"other_{name}": float(
             np.concatenate(

@@ -20,28 +20,34 @@ if TYPE_CHECKING:
     from envgen.rollout.pass_at_k import run_report as pass_at_k
     from envgen.rollout.run import rollout
     from envgen.store.subset import export
+    from envgen.train import train
+    from envgen.train.evaluate import evaluate_model as evaluate
 
 __version__ = "0.2.0"
 
 __all__ = [
     "__version__",
+    "evaluate",
     "export",
     "filter",
     "generate",
     "load",
     "pass_at_k",
     "rollout",
+    "train",
     "validate",
     "variants",
 ]
 
 _VERBS = {
+    "evaluate": "envgen.train.evaluate:evaluate_model",
     "export": "envgen.store.subset:export",
     "filter": "envgen.rollout.filter:filter",
     "generate": "envgen.pipelines.general.generate:generate",
     "load": "envgen.environments.hosts:open_dataset",
     "pass_at_k": "envgen.rollout.pass_at_k:run_report",
     "rollout": "envgen.rollout:",  # the room itself, which can be called: both have one name
+    "train": "envgen.train:",  # the same
     "validate": "envgen.pipelines.general.validate:validate",
     "variants": "envgen.pipelines.general.variants:variants",
 }

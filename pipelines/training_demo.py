@@ -16,6 +16,7 @@ from envgen.core.canonical import pretty
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import derive
 from envgen.core.types import Sampling
+from envgen.pipelines.deciding_tokens import DecidingFirst
 from envgen.pipelines.demo_records import Measured, TrainingDemoConfig, TrainingDemoSummary
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.variants import VariantsConfig, variants
@@ -27,13 +28,12 @@ from envgen.rollout.pass_at_k import run_report
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset
 from envgen.train.cold_start import ColdStartConfig, train_sft
-from envgen.train.evaluate_model import EvalConfig, EvalSummary, evaluate_model
+from envgen.train.evaluate import EvalConfig, EvalSummary, evaluate_model
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics, tokens_per_second
 from envgen.train.optimize import OptimizerConfig
 from envgen.train.rewards import RewardConfig
 from envgen.train.rollouts import SamplingConfig
-from envgen.train.sft import SFTConfig
 
 PLAYED = {"ceiling": "at_the_ceiling", "sft": "before", "grpo": "after"}
 """Folder of a model -> folder of its evaluation."""
@@ -68,7 +68,8 @@ def training_demo(
         runs = _teachers(config, out, data, say)
     with stages.stage("cold start") as say:
         _model(config, out, data)
-        dense = train_sft(_dense(config, data, runs, out), out / "dense", progress=say)
+        settings = dense_config(config, data, runs, out)
+        dense = train_sft(settings, out / "dense", weighting=DecidingFirst, progress=say)
     with stages.stage("indexer") as say:
         train_sft(_indexer(config, data, runs, out), out / "indexer", progress=say)
     with stages.stage("ceiling") as say:
@@ -197,7 +198,7 @@ def _model(config: TrainingDemoConfig, out: Path, data: Path) -> None:
     )
 
 
-def _dense(
+def dense_config(
     config: TrainingDemoConfig, data: Path, runs: tuple[str, str], out: Path
 ) -> ColdStartConfig:
     """The longest stage: copying and comparing form under dense attention, from right answers only.
@@ -213,7 +214,6 @@ def _dense(
         processes=config.processes,
         tokens_per_batch=config.tokens_per_batch,
         pack_tokens=256,
-        sft=SFTConfig(form_weight=0.1, decide_first=0.6),
         optimizer=OptimizerConfig(kind="muon", muon_lr=0.012, lr=1.2e-3, indexer="frozen"),
         seed=config.seed,
     )

@@ -34,7 +34,7 @@ from envgen.core.errors import ConfigError
 if TYPE_CHECKING:
     from envgen.rollout.bootstrap import Estimate
     from envgen.train.canary_report import CanaryReport
-    from envgen.train.evaluate import Evaluation
+    from envgen.train.estimates import Evaluation
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -104,7 +104,7 @@ def evaluate(
     that can't be solved was passed.
     """
     with progress("evaluation") as update:
-        from envgen.train.evaluate_model import EvalConfig, evaluate_model
+        from envgen.train.evaluate import EvalConfig, evaluate_model
 
         config = EvalConfig(
             data=str(data),

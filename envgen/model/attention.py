@@ -67,6 +67,18 @@ class _Queries(NamedTuple):
     latent_BTQ: Tensor
 
 
+class _Tokens(NamedTuple):
+    """What a layer makes of the tokens of a pass."""
+
+    x_BTD: Tensor
+    angles: Angles
+    queries: _Queries
+    rows_BTW: Tensor
+    """What is cached of them."""
+    index_BTF: Tensor | None
+    """Index keys; None where no key is to be chosen."""
+
+
 class LatentAttention(nn.Module):
     """One layer's attention; parameter names are Hugging Face's."""
 
@@ -111,12 +123,15 @@ class LatentAttention(nn.Module):
         if span.cache is not None:
             assert index_BTF is not None
             span.cache.write(self.layer, rows_BTW, index_BTF)
-        out_BTHV, kept_BTK = self._attend(
-            x_BTD, angles, queries, rows_BTW, index_BTF, span, ask, leaves_out, given_BTK
-        )
+        tokens = _Tokens(x_BTD, angles, queries, rows_BTW, index_BTF)
+        if leaves_out:
+            out_BTHV, kept_BTK = self._sparse(tokens, span, ask, given_BTK)
+        else:
+            path = self._path(ask, span, leaves_out=False)
+            out_BTHV, kept_BTK = self._over(path, tokens, span, None), None
         loss = None
         if ask.index_loss is not None:
-            loss = self._index_loss(x_BTD, angles, queries, rows_BTW, span, ask, kept_BTK)
+            loss = self._index_loss(ask.index_loss, tokens, span, kept_BTK)
         if ask.capture_topk and kept_BTK is None:
             kept_BTK = all_visible(span)
         return Attended(
@@ -139,42 +154,31 @@ class LatentAttention(nn.Module):
         latent_BTC, key_BTR = torch.split(made, [c.kv_lora_rank, c.qk_rope_head_dim], -1)
         return torch.cat((self.kv_a_layernorm(latent_BTC), rotate_pairs(key_BTR, angles)), -1)
 
-    def _attend(
-        self,
-        x_BTD: Tensor,
-        angles: Angles,
-        queries: _Queries,
-        rows_BTW: Tensor,
-        index_BTF: Tensor | None,
-        span: Span,
-        ask: Ask,
-        leaves_out: bool,
-        given_BTK: Tensor | None,
+    def _sparse(
+        self, tokens: _Tokens, span: Span, ask: Ask, given_BTK: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Outputs of the heads [B, T, H, V] and, where keys were chosen, which."""
-        path = self._path(ask, span, leaves_out)
-        if not leaves_out:
-            return self._over(path, queries, rows_BTW, span, None), None
-        topk = self.config.index_topk
-        if path == "gather" and span.whole and given_BTK is None and not ask.capture_topk:
-            if ask.index_loss is None:
-                # The first queries see no more than they may keep.
-                head = slice(0, topk)
-                tail = slice(topk, None)
-                kept_BtK = self._choose(x_BTD, angles, queries, index_BTF, span, tail)
-                first = _at(queries, head)
-                early = self._dense(
-                    first, rows_BTW[:, head], Span(span.slots_BT[:, head], topk), None
-                )
-                late = self._gather(_at(queries, tail), rows_BTW, span, kept_BtK)
-                return torch.cat((early, late), 1), None
+        """Attend to chosen keys: outputs of the heads [B, T, H, V] and, where it is of use, which keys."""
+        path = self._path(ask, span, leaves_out=True)
+        asked = given_BTK is not None or ask.capture_topk or ask.index_loss is not None
+        if path == "gather" and span.whole and not asked:
+            return self._early_and_late(tokens, span), None
         own_BTK = None
         if not is_complete(given_BTK):
-            own_BTK = self._choose(x_BTD, angles, queries, index_BTF, span, slice(None))
+            own_BTK = self._choose(tokens, span, slice(None))
         kept_BTK = own_BTK if given_BTK is None else replayed(given_BTK, own_BTK, span)
-        return self._over(path, queries, rows_BTW, span, kept_BTK), kept_BTK
+        return self._over(path, tokens, span, kept_BTK), kept_BTK
 
-    def _path(self, ask: Ask, span: Span, leaves_out: bool) -> Path:
+    def _early_and_late(self, tokens: _Tokens, span: Span) -> Tensor:
+        """The first index_topk queries see no more than they may keep, so nothing is chosen for them."""
+        head, tail = slice(0, self.config.index_topk), slice(self.config.index_topk, None)
+        kept_BtK = self._choose(tokens, span, tail)
+        rows_BTW, queries = tokens.rows_BTW, tokens.queries
+        first = Span(span.slots_BT[:, head], self.config.index_topk)
+        early = self._dense(_at(queries, head), rows_BTW[:, head], first, None)
+        late = self._gather(_at(queries, tail), rows_BTW, span, kept_BtK)
+        return torch.cat((early, late), 1)
+
+    def _path(self, ask: Ask, span: Span, *, leaves_out: bool) -> Path:
         if ask.path != "auto":
             return ask.path
         batch, num_queries = span.slots_BT.shape
@@ -193,21 +197,16 @@ class LatentAttention(nn.Module):
             dense /= 2
         return dense > 2 * c.index_topk * (c.latent_width + c.kv_lora_rank)
 
-    def _choose(
-        self,
-        x_BTD: Tensor,
-        angles: Angles,
-        queries: _Queries,
-        index_BTF: Tensor | None,
-        span: Span,
-        part: slice,
-    ) -> Tensor:
+    def _choose(self, tokens: _Tokens, span: Span, part: slice) -> Tensor:
         """The chosen slots of some of the queries: int32 [B, t, K]."""
-        assert index_BTF is not None
+        assert tokens.index_BTF is not None
+        angles, latent_BTQ = tokens.angles, tokens.queries.latent_BTQ
         some = Angles(angles.cos[:, part], angles.sin[:, part])
         with torch.no_grad():
-            wanted = self.indexer.queries(x_BTD[:, part], queries.latent_BTQ[:, part], some)
-            keys_BSF = index_BTF if span.cache is None else span.cache.index_keys(self.layer)
+            wanted = self.indexer.queries(tokens.x_BTD[:, part], latent_BTQ[:, part], some)
+            keys_BSF = tokens.index_BTF
+            if span.cache is not None:
+                keys_BSF = span.cache.index_keys(self.layer)
             return select(
                 wanted,
                 keys_BSF,
@@ -217,21 +216,14 @@ class LatentAttention(nn.Module):
                 span.until_BS,
             )
 
-    def _over(
-        self,
-        path: Path,
-        queries: _Queries,
-        rows_BTW: Tensor,
-        span: Span,
-        kept_BTK: Tensor | None,
-    ) -> Tensor:
+    def _over(self, path: Path, tokens: _Tokens, span: Span, kept_BTK: Tensor | None) -> Tensor:
+        """Attend to a set of keys, or to all that is visible: [B, T, H, V]."""
+        queries, rows_BSW = tokens.queries, tokens.rows_BTW
         if path == "gather":
-            if kept_BTK is None:
-                kept_BTK = all_visible(span)
-            return self._gather(queries, rows_BTW, span, kept_BTK)
-        rows_BSW = rows_BTW
+            kept_BTK = all_visible(span) if kept_BTK is None else kept_BTK
+            return self._gather(queries, rows_BSW, span, kept_BTK)
         if span.cache is not None:
-            rows_BSW = span.cache.rows(self.layer).to(rows_BTW.dtype)
+            rows_BSW = span.cache.rows(self.layer).to(rows_BSW.dtype)
         if path == "reference":
             return self._reference(queries, rows_BSW, span, kept_BTK)
         return self._dense(queries, rows_BSW, span, kept_BTK)
@@ -324,26 +316,19 @@ class LatentAttention(nn.Module):
         return torch.einsum("bthc,hvc->bthv", out_BTHC, up_HVC)
 
     def _index_loss(
-        self,
-        x_BTD: Tensor,
-        angles: Angles,
-        queries: _Queries,
-        rows_BTW: Tensor,
-        span: Span,
-        ask: Ask,
-        kept_BTK: Tensor | None,
+        self, form: IndexLoss, tokens: _Tokens, span: Span, kept_BTK: Tensor | None
     ) -> Tensor:
         """Eq. 3 or 4 of this layer. All that enters is detached: only the indexer learns from it."""
         if span.cache is not None:
             raise ValueError("the indexer is trained on whole sequences, without a cache")
         with torch.no_grad():
-            q_BTHW = self.absorbed(queries)
-        x_BTD, rows_BTW = x_BTD.detach(), rows_BTW.detach()
-        asked = self.indexer.queries(x_BTD, queries.latent_BTQ.detach(), angles)
-        keys_BTF = self.indexer.keys(x_BTD, angles)
+            q_BTHW = self.absorbed(tokens.queries)
+        x_BTD, rows_BTW = tokens.x_BTD.detach(), tokens.rows_BTW.detach()
+        asked = self.indexer.queries(x_BTD, tokens.queries.latent_BTQ.detach(), tokens.angles)
+        keys_BTF = self.indexer.keys(x_BTD, tokens.angles)
         share_BT = shares(span)
         scale = self.config.softmax_scale
-        if ask.index_loss == "dense":
+        if form == "dense":
             if span.until_BS is not None:
                 raise ValueError(
                     "eq. 3 is taken over whole sequences, not over such that share beginnings"

@@ -22,7 +22,7 @@ from torch.nn import functional
 from envgen.model.attention import LatentAttention
 from envgen.model.config import DSAConfig
 from envgen.model.indexer import HIDDEN, IndexQueries, select
-from envgen.model.modeling import DecoderLayer
+from envgen.model.layer import DecoderLayer
 
 
 class Scratch:

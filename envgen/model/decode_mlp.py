@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from envgen.model.modeling import DecoderLayer
+from envgen.model.layer import DecoderLayer
 from envgen.model.moe import MLP, MoE
 
 
@@ -69,4 +69,7 @@ class FusedMoE:
 def fused_mlp(layer: DecoderLayer) -> FusedMLP | FusedMoE:
     """What a layer has."""
     mlp = layer.mlp
-    return FusedMLP(layer, mlp) if isinstance(mlp, MLP) else FusedMoE(layer, mlp)
+    if isinstance(mlp, MoE):
+        return FusedMoE(layer, mlp)
+    assert isinstance(mlp, MLP)
+    return FusedMLP(layer, mlp)

@@ -7,7 +7,9 @@
     logits = model(input_ids).logits
 
 Everything about a token that training replays can be asked for and given back: the expert routing of
-every mixture layer and the key sets of every layer.
+every mixture layer and the key sets of every layer. A subclass that names other ``Blocks`` has another
+attention, indexer or MLP. Torch's own hooks see every forward pass; an engine decodes small models by fused
+copies of the weights, which have none, unless it is told ``EngineConfig(fused=False)``.
 
 Shapes: B batch, T new tokens, S slots, D width, V vocabulary, L layers, X mixture layers,
 A experts per token, K kept keys.
@@ -15,20 +17,21 @@ A experts per token, K kept keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path as FilePath
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from envgen.model.attention import Ask, Attended, IndexLoss, LatentAttention, Path
+from envgen.model.attention import Ask, IndexLoss, Path
 from envgen.model.checkpoint import load_model, save_model
 from envgen.model.config import DSAConfig
-from envgen.model.moe import MLP, Gate, MoE
+from envgen.model.layer import Blocks, DecoderLayer, Given, LayerOutput, Pass
+from envgen.model.moe import Gate, MoE
 from envgen.model.norm import RMSNorm
 from envgen.model.paged import BatchCache, CacheView
 from envgen.model.rope import Angles, RopeTable
@@ -68,49 +71,14 @@ class Output:
     """Embedding and each layer's output; the last one normed."""
 
 
-class DecoderLayer(nn.Module):
-    """Attention, then a dense MLP or a mixture of experts, each behind a norm."""
-
-    def __init__(self, config: DSAConfig, index: int) -> None:
-        super().__init__()
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = LatentAttention(config, index)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp: MLP | MoE = (
-            MoE(config)
-            if index >= config.first_k_dense_replace
-            else MLP(config.hidden_size, config.intermediate_size)
-        )
-
-    def forward(
-        self,
-        x_BTD: Tensor,
-        angles: Angles,
-        span: Span,
-        ask: Ask,
-        given_BTK: Tensor | None,
-        routing_BTA: Tensor | None,
-    ) -> tuple[Tensor, Attended, Tensor | None]:
-        """Residual stream, what attention gave, and the chosen experts [B, T, A] (None: dense)."""
-        attended: Attended = self.self_attn(
-            self.input_layernorm(x_BTD), angles, span, ask, given_BTK
-        )
-        x_BTD = x_BTD + attended.out_BTD
-        normed = self.post_attention_layernorm(x_BTD)
-        if isinstance(self.mlp, MLP):
-            return x_BTD + self.mlp(normed), attended, None
-        y_BTD, experts_BTA = self.mlp(normed, routing_BTA)
-        return x_BTD + y_BTD, attended, experts_BTA
-
-
 class Trunk(nn.Module):
     """Embedding, layers and the last norm: ``model.*`` in Hugging Face's names."""
 
-    def __init__(self, config: DSAConfig) -> None:
+    def __init__(self, config: DSAConfig, blocks: Blocks) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
-            DecoderLayer(config, i) for i in range(config.num_hidden_layers)
+            DecoderLayer(config, i, blocks) for i in range(config.num_hidden_layers)
         )
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
@@ -121,13 +89,16 @@ class DSAForCausalLM(nn.Module):
     Attributes:
         config: the architecture.
         checkpoint_layers: recompute each layer in the backward pass: less memory, a third more time.
+        blocks: what layers are built of; of the class.
     """
+
+    blocks: ClassVar[Blocks] = Blocks()
 
     def __init__(self, config: DSAConfig) -> None:
         super().__init__()
         self.config = config
         self.checkpoint_layers = False
-        self.model = Trunk(config)
+        self.model = Trunk(config, self.blocks)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.tie_weights()
         self._rope = RopeTable(config.rope, config.qk_rope_head_dim)
@@ -266,50 +237,33 @@ class DSAForCausalLM(nn.Module):
             ValueError: if shapes don't fit together, or a cache is to be trained through.
             CacheFullError: if the cache has no room for the new tokens.
         """
-        ask = Ask(path, dense, index_loss, capture_topk)
-        if isinstance(keep, Tensor) and keep.dim() != 1:
-            raise ValueError(f"keep must have one axis, the positions along T, not {keep.dim()}")
-        if (cache or view) is not None and self.training and torch.is_grad_enabled():
-            raise ValueError("a cache keeps no gradients; train without, or use torch.no_grad()")
-        if replay is not None:
-            self._check_replay(replay, input_ids)
-        if until is not None and (position_ids is None or (cache or view) is not None):
-            raise ValueError("until needs position_ids, and no cache")
+        self._check(input_ids, position_ids, until, (cache or view) is not None, replay, keep)
         span = self._span(input_ids, attention_mask, cache, view, slots_BT)
         span = span._replace(until_BS=until)
         angles = self.angles(span.slots_BT if position_ids is None else position_ids)
+        common = Pass(angles, span, Ask(path, dense, index_loss, capture_topk))
         x_BTD = self.model.embed_tokens(input_ids)
         hidden, kept, losses, routing = [x_BTD], [], [], []
-        mixture = 0
-        for i, layer in enumerate(self.layers()):
-            given_BTK = replay.topk[i] if replay and replay.topk is not None else None
-            routing_BTA = None
-            if replay and replay.routing_BTXA is not None and isinstance(layer.mlp, MoE):
-                routing_BTA = replay.routing_BTXA[:, :, mixture]
-            arguments = (x_BTD, angles, span, ask, given_BTK, routing_BTA)
-            if self.checkpoint_layers and torch.is_grad_enabled():
-                x_BTD, attended, experts_BTA = checkpoint(layer, *arguments, use_reentrant=False)
-            else:
-                x_BTD, attended, experts_BTA = layer(*arguments)
-            if experts_BTA is not None:
-                mixture += 1
-                routing.append(experts_BTA)
+        for layer, given in zip(self.layers(), self._given(replay), strict=True):
+            x_BTD, attended, experts_BTA = self._run(layer, x_BTD, common, given)
             if attended.kept_BTK is not None:
                 kept.append(attended.kept_BTK)
             if attended.index_loss is not None:
                 losses.append(attended.index_loss)
+            if experts_BTA is not None:
+                routing.append(experts_BTA)
             if capture_hidden:
                 hidden.append(x_BTD)
+        normed = self.model.norm(x_BTD)
+        hidden[-1] = normed
+        if keep is None:
+            wanted = normed
+        else:
+            wanted = normed[keep] if isinstance(keep, tuple) else normed[:, keep]
         if self.training and torch.is_grad_enabled():
             # Not inside the layers, which may run again in the backward pass.
             for gate, experts_BTA in zip(self.gates(), routing, strict=True):
                 gate.count(_of_valid(experts_BTA, span))
-        normed = self.model.norm(x_BTD)
-        hidden[-1] = normed
-        if isinstance(keep, tuple):
-            wanted = normed[keep]
-        else:
-            wanted = normed if keep is None else normed[:, keep]
         return Output(
             logits=self.lm_head(wanted),
             routing_BTXA=torch.stack(routing, 2) if routing else None,
@@ -317,6 +271,44 @@ class DSAForCausalLM(nn.Module):
             index_loss=torch.stack(losses).sum() if losses else None,
             hidden_states=tuple(hidden) if capture_hidden else None,
         )
+
+    def _run(self, layer: DecoderLayer, x_BTD: Tensor, common: Pass, given: Given) -> LayerOutput:
+        if self.checkpoint_layers and torch.is_grad_enabled():
+            out: LayerOutput = checkpoint(layer, x_BTD, common, given, use_reentrant=False)
+            return out
+        out = layer(x_BTD, common, given)
+        return out
+
+    def _given(self, replay: Replay | None) -> Iterator[Given]:
+        """What each layer shall repeat; routing is recorded of mixtures only."""
+        mixture = 0
+        for i, layer in enumerate(self.layers()):
+            kept = replay.topk[i] if replay and replay.topk is not None else None
+            routing = None
+            if isinstance(layer.mlp, MoE):
+                if replay and replay.routing_BTXA is not None:
+                    routing = replay.routing_BTXA[:, :, mixture]
+                mixture += 1
+            yield Given(kept, routing)
+
+    def _check(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None,
+        until: Tensor | None,
+        cached: bool,
+        replay: Replay | None,
+        keep: Tensor | slice | tuple[Tensor, Tensor] | None,
+    ) -> None:
+        """Refuse what does not fit together, before a cache is touched."""
+        if isinstance(keep, Tensor) and keep.dim() != 1:
+            raise ValueError(f"keep must have one axis, the positions along T, not {keep.dim()}")
+        if cached and self.training and torch.is_grad_enabled():
+            raise ValueError("a cache keeps no gradients; train without, or use torch.no_grad()")
+        if replay is not None:
+            self._check_replay(replay, input_ids)
+        if until is not None and (position_ids is None or cached):
+            raise ValueError("until needs position_ids, and no cache")
 
     def _span(
         self,

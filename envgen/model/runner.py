@@ -32,7 +32,8 @@ class ModelRunner:
     def __init__(self, model: DSAForCausalLM, store: PageStore, fused: bool = True) -> None:
         self._model = model
         self._store = store
-        fused = fused and model.dtype is torch.float32 and fusing_pays(model.config)
+        known = all(layer.fusible for layer in model.layers())
+        fused = fused and known and model.dtype is torch.float32 and fusing_pays(model.config)
         self._decoder = Decoder(model, store.cache) if fused else None
         self._table = PageTable(store)
         self.prefilled_tokens = self.decoded_tokens = self.steps = 0

@@ -1,4 +1,4 @@
-"""Rows as tensors, and what a model says of their tokens.
+"""Rows as tensors, and a model's scores of their tokens.
 
 Rows that begin alike are packed (``packing``) where what is to be repeated of their first tokens agrees, too.
 Packs are padded at the end: under causal attention nothing that counts sees padding.
@@ -21,7 +21,7 @@ from torch import Tensor
 from envgen.model.attention import IndexLoss
 from envgen.model.indexer import HIDDEN, NOT_REPLAYED
 from envgen.model.modeling import DSAForCausalLM, Replay
-from envgen.train.packing import Packs, common_prefix, pack
+from envgen.train.packing import Packing, Packs, common_prefix, pack
 from envgen.train.rows import NOT_ROUTED, Row, widened
 from envgen.train.scoring import Scores, Support, score
 
@@ -52,7 +52,11 @@ class RowBatch:
 
 
 def row_batch(
-    rows: Sequence[Row], device: torch.device | str = "cpu", *, pack_tokens: int = 512
+    rows: Sequence[Row],
+    device: torch.device | str = "cpu",
+    *,
+    pack_tokens: int = 512,
+    packing: Packing = pack,
 ) -> RowBatch:
     """Put rows on the device.
 
@@ -60,12 +64,15 @@ def row_batch(
         rows: which; model tokens come in this order.
         device: where to.
         pack_tokens: most tokens of a pack of rows that begin alike; see ``packing.pack``.
+        packing: how rows are packed.
     """
 
     def on(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-    packs = pack([row.ids for row in rows], pack_tokens, lambda a, b: _agreement(rows[a], rows[b]))
+    packs = packing(
+        [row.ids for row in rows], pack_tokens, lambda a, b: _agreement(rows[a], rows[b])
+    )
     counts = [row.num_model_tokens for row in rows]
     parents = [p[row.places - 1] for p, row in zip(packs.places, rows, strict=True)]
     return RowBatch(
@@ -91,7 +98,7 @@ def _agreement(a: Row, b: Row) -> int:
         shared = min(shared, common_prefix(a.routing[:shared], b.routing[:shared]))
     if a.topk is not None and b.topk is not None:
         width = max(a.topk.shape[2], b.topk.shape[2])
-        # Their order means nothing.
+        # A set is kept in the order of its scores, which differs between equal sets.
         one, other = (np.sort(widened(sets[:shared], width)) for sets in (a.topk, b.topk))
         shared = min(shared, common_prefix(one, other))
     return shared
@@ -125,27 +132,25 @@ def _topk(rows: Sequence[Row], packs: Packs, on: _Mover) -> tuple[Tensor, ...] |
     if len(known) < len(rows):
         return None
     layers, width = known[0].shape[1], max(one.shape[2] for one in known)
-    moved = []
-    for sets, places in zip(known, packs.places, strict=True):
-        moved.append(widened(np.where(sets < 0, sets, places[sets.clip(0)]), width))
-    whole = packs.spread(moved, HIDDEN)
-    unknown = np.ones(packs.ids_BT.shape, bool)
+    whole = np.full((*packs.ids_BT.shape, layers, width), HIDDEN, np.int32)
+    whole[..., 0] = NOT_REPLAYED
     for pack_index, places, sets in zip(packs.pack_R, packs.places, known, strict=True):
-        unknown[pack_index, places[: len(sets)]] = False
-    whole[unknown, :, 0] = NOT_REPLAYED
+        # A set names keys by their places in the row, which stand elsewhere in the pack.
+        moved = np.where(sets < 0, sets, places[sets.clip(0)])
+        whole[pack_index, places[: len(sets)]] = widened(moved, width)
     return tuple(on(whole[:, :, layer]) for layer in range(layers))
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the model says of a batch."""
+class BatchScores:
+    """Scores of a batch's model tokens, and what the pass gave beside."""
 
     scores: Scores
     index_loss: Tensor | None
     routing_BTXA: Tensor | None
 
 
-def say(
+def score_batch(
     model: DSAForCausalLM,
     batch: RowBatch,
     temperature: float,
@@ -154,7 +159,7 @@ def say(
     keep_routing: bool = True,
     keep_topk: bool = True,
     index_loss: IndexLoss | None = None,
-) -> Said:
+) -> BatchScores:
     """Score the model tokens of a batch, with the sampler's choices repeated as told."""
     replay = Replay(batch.routing_BTXA if keep_routing else None, batch.topk if keep_topk else None)
     output = model(
@@ -167,4 +172,4 @@ def say(
         keep=(batch.pack_N, batch.parent_N),
     )
     scores = score(output.logits, batch.tokens_N, temperature, batch.support if keep_mask else None)
-    return Said(scores, output.index_loss, output.routing_BTXA)
+    return BatchScores(scores, output.index_loss, output.routing_BTXA)

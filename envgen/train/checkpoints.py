@@ -21,9 +21,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envgen.core.canonical import content_hash, pretty
-from envgen.core.errors import ResumeError
+from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.limits import Count, Label, Sha256, Text
+from envgen.model.checkpoint import read_config
 from envgen.model.modeling import DSAForCausalLM
+from envgen.policies.encoding import Encoding, load_encoding
 
 TRAINER_FILE = "trainer.pt"
 COMPANIONS = ("tokenizer.json", "encoding.json")
@@ -113,3 +115,19 @@ class Checkpoints:
                 "choose another --out, or give the same settings",
             )
         return folder, state
+
+
+def fitting_encoding(folder: str | Path) -> Encoding:
+    """The encoding of a model folder.
+
+    Raises:
+        ConfigError: if its tokenizer has more tokens than its model.
+        CheckpointError: if there is no model.
+    """
+    encoding, config = load_encoding(folder), read_config(folder)
+    if encoding.tokenizer.vocab_size > config.vocab_size:
+        raise ConfigError(
+            f"the tokenizer has {encoding.tokenizer.vocab_size} tokens, the model {config.vocab_size}",
+            "they are not of one model; make one with `envgen model init`",
+        )
+    return encoding

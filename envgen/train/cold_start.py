@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from envgen.core.limits import Label, Line, Whole
 from envgen.core.seeding import derive
@@ -24,23 +26,20 @@ from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
-from envgen.policies.encoding import Encoding
-from envgen.train.checkpoints import Checkpoints
-from envgen.train.fit import fitting_encoding
-from envgen.train.form import Foretold
+from envgen.train.checkpoints import Checkpoints, fitting_encoding
 from envgen.train.metrics import Metrics, read_metrics
-from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig, require_finite
+from envgen.train.optimize import DivergedError, Norms, Optimizer, OptimizerConfig, require_finite
 from envgen.train.parallel import ParallelConfig, Ranks, balance, ranks
 from envgen.train.sft import (
     SFTConfig,
-    Taught,
-    TaughtRow,
+    SFTLoss,
+    SFTRow,
     batches_by_length,
+    sft_batch,
     sft_loss,
-    taught_batch,
 )
 from envgen.train.sharding import shard, stand_in, whole_model
-from envgen.train.teach import play_teachers, teacher_folder, teacher_rows
+from envgen.train.teachers import play_teachers, teacher_folder, teacher_rows
 
 logger = logging.getLogger(__name__)
 
@@ -129,12 +128,27 @@ class ColdStartSummary(Record):
 
 
 Progress = Callable[[int, int, str], None]
+Weigh = Callable[[SFTRow, float], SFTRow]
+"""Gives a row other ``weights``; the second argument is the share of the run that is done, 0 to 1."""
+Weighting = Callable[[Sequence[SFTRow]], Weigh]
+"""Called once with all rows that are learnt from. Several processes must be able to import it."""
 
 
 def train_sft(
-    config: ColdStartConfig, out: str | Path, *, progress: Progress | None = None
+    config: ColdStartConfig,
+    out: str | Path,
+    *,
+    weighting: Weighting | None = None,
+    progress: Progress | None = None,
 ) -> ColdStartSummary:
     """Learn from teachers; ``out/last`` is the model.
+
+    Args:
+        config: what is learnt, from whom, and how.
+        out: the run's folder.
+        weighting: what each token of a row counts, where not all alike. It is not in the run's settings:
+            give the same one to go on.
+        progress: called with (done, total, what).
 
     Raises:
         ConfigError: if the model's tokenizer does not fit, or there is nothing to learn from.
@@ -145,76 +159,182 @@ def train_sft(
     # What can't work is told before teachers are played.
     fitting_encoding(config.model)
     _checkpoints(config, out).resume()
-    play_teachers(
-        open_dataset(config.data, trust=config.trust),
-        config.teachers,
-        out / "teachers",
-        config.seed,
-        progress,
-        episodes=config.episodes,
-    )
-    with ranks(config, "sft", out) as mine:
-        return teach(config, out, mine, progress)
+    dataset = open_dataset(config.data, trust=config.trust)
+    folder, seed, episodes = out / "teachers", config.seed, config.episodes
+    play_teachers(dataset, config.teachers, folder, seed, progress, episodes=episodes)
+    with ranks(config, partial(run_sft, config, out, weighting), out) as mine:
+        return run_sft(config, out, weighting, mine, progress)
 
 
-def teach(
-    config: ColdStartConfig, out: Path, ranks: Ranks, progress: Progress | None = None
+def run_sft(
+    config: ColdStartConfig,
+    out: Path,
+    weighting: Weighting | None,
+    ranks: Ranks,
+    progress: Progress | None = None,
 ) -> ColdStartSummary:
     """One process's part of ``train_sft``; the teachers have been played."""
-    encoding = fitting_encoding(config.model)
-    checkpoints = _checkpoints(config, out)
-    resumed = checkpoints.resume()
-    model = _student(config, resumed[0] if resumed else None)
-    if ranks.sharded:
-        shard(model)
-    rows = _rows(config, out, encoding, model)
-    taught, judged = _split(rows, config)
-    plan = list(_plan(taught, config))
-    if ranks.rank == 0 and config.trunk == "learns":
-        _warn_of_few(len(plan), len(taught), config)
-    foretold = Foretold(taught)
-    settings = config.optimizer.model_copy(update={"total_steps": len(plan)})
-    optimizer = Optimizer(model, settings)
-    first = 0
-    if resumed:
-        first = resumed[1].step
-        optimizer.load(resumed[1].optimizer)
-    leads = ranks.rank == 0
-    if progress and leads:
-        progress(first, len(plan), f"learns from {len(taught)} rows")
-    with Metrics(out, first) if leads else nullcontext() as metrics:
-        for step in range(first, len(plan)):
-            begins = step < config.sft.decide_first * len(plan)
-            form = 0.0 if begins else config.sft.form_weight
-            batch = [foretold.weighted(taught[i], form) for i in plan[step]]
-            figures = _update(model, optimizer, batch, step, config, ranks, out)
-            if metrics:
-                metrics.write(step + 1, figures)
-            due = (step + 1) % config.save_every == 0 or step + 1 == len(plan)
-            if due and (leads or ranks.sharded):
-                held = _validate(model, judged, config)
-                full, state = whole_model(model), {"optimizer": optimizer.state()}
+    return _Run(config, out, weighting, ranks).train(progress)
+
+
+class _Run:
+    """One process of a run: its student, rows, optimiser, and the loop over steps."""
+
+    def __init__(
+        self, config: ColdStartConfig, out: Path, weighting: Weighting | None, ranks: Ranks
+    ) -> None:
+        self.config, self.out, self.ranks = config, out, ranks
+        self.leads = ranks.rank == 0
+        self.checkpoints = _checkpoints(config, out)
+        resumed = self.checkpoints.resume()
+        self.model = _student(config, resumed[0] if resumed else None)
+        if ranks.sharded:
+            shard(self.model)
+        rows = teacher_rows(
+            [*config.rollouts, *(teacher_folder(out / "teachers", t) for t in config.teachers)],
+            open_dataset(config.data),
+            fitting_encoding(config.model),
+            split=config.split,
+            passed_only=config.passed_only,
+            max_tokens=self.model.config.max_position_embeddings,
+            weights=config.weights,
+        )
+        self.rows, self.held = _split(rows, config)
+        self.plan = list(_plan(self.rows, config))
+        if self.leads and config.trunk == "learns":
+            _warn_of_few(len(self.plan), len(self.rows), config)
+        self.weigh = weighting(self.rows) if weighting else None
+        settings = config.optimizer.model_copy(update={"total_steps": len(self.plan)})
+        self.optimizer = Optimizer(self.model, settings)
+        self.first = 0
+        if resumed:
+            self.first = resumed[1].step
+            self.optimizer.load(resumed[1].optimizer)
+
+    def train(self, progress: Progress | None) -> ColdStartSummary:
+        """All steps that are left."""
+        config, steps = self.config, len(self.plan)
+        if progress and self.leads:
+            progress(self.first, steps, f"learns from {len(self.rows)} rows")
+        with Metrics(self.out, self.first) if self.leads else nullcontext() as metrics:
+            for step in range(self.first, steps):
+                figures = self._step(step)
                 if metrics:
-                    if held is not None:
-                        metrics.write(step + 1, {"sft/validation_loss": held})
-                    checkpoints.save(step + 1, full, state)
-            if progress and leads:
-                progress(step + 1, len(plan), f"loss {figures[config.loss_name]:.3f}")
-    lines = read_metrics(out) if leads else []
-    learnt = [line for line in lines if "sft/loss" in line]
-    tokens = round(sum(line["sft/tokens"] for line in learnt))
-    seconds = float(lines[-1]["seconds"]) if lines else 0.0
-    return ColdStartSummary(
-        out=str(out),
-        rows=len(taught),
-        steps=len(plan),
-        tokens=tokens,
-        first_loss=learnt[0][config.loss_name] if learnt else float("nan"),
-        loss=learnt[-1][config.loss_name] if learnt else float("nan"),
-        validation_loss=_validate(model, judged, config) if leads or ranks.sharded else None,
-        seconds=seconds,
-        tokens_per_second=tokens / max(seconds, 1e-9),
-    )
+                    metrics.write(step + 1, figures)
+                if (step + 1) % config.save_every == 0 or step + 1 == steps:
+                    self._save(step + 1, metrics)
+                if progress and self.leads:
+                    progress(step + 1, steps, f"loss {figures[config.loss_name]:.3f}")
+        return self._summary()
+
+    def _step(self, step: int) -> dict[str, float]:
+        """One step on a batch, of which each process takes its share; its figures."""
+        config, ranks = self.config, self.ranks
+        rows = [self.rows[i] for i in self.plan[step]]
+        if self.weigh:
+            rows = [self.weigh(row, step / len(self.plan)) for row in rows]
+        self.model.train()
+        found, learnt, run = self._run(rows[ranks.rank :: ranks.size])
+        counts = ranks.sum(torch.tensor([learnt, run], dtype=torch.float64))
+        # Means over the whole batch: each process's own, by its share of what they are means over.
+        shares = torch.tensor([learnt, run]) / counts.clamp_min(1)
+        parts = torch.zeros(3, dtype=torch.float64)
+        total = torch.zeros(())
+        if found is not None:
+            if config.trunk == "learns":
+                total = found.loss * float(shares[0])
+            parts[0], parts[1] = total.detach(), found.learnt_loss.detach() * shares[0]
+            if found.index_loss is not None:
+                index_loss = found.index_loss * float(shares[1])
+                parts[2] = index_loss.detach()
+                total = total + config.index_loss_weight * index_loss
+        loss, learnt_loss, index_value = ranks.sum(parts).tolist()
+        try:
+            require_finite(torch.tensor(loss + index_value), step)
+            norms = self._move(total, step)
+        except DivergedError:
+            spoiled = {"step": step, "ids": [row.ids.tolist() for row in rows]}
+            torch.save(spoiled, self.out / "diverged.pt")
+            raise
+        figures = {
+            "sft/loss": learnt_loss,
+            "sft/grad_norm": norms.trunk,
+            "sft/tokens": float(sum(len(row.ids) for row in rows)),
+            "sft/tokens_run": float(counts[1]),
+        }
+        if config.index_loss is not None:
+            figures |= {"index/loss": index_value, "index/grad_norm": norms.indexer}
+        return figures
+
+    def _run(self, rows: list[SFTRow]) -> tuple[SFTLoss | None, float, float]:
+        """The losses of some rows, how many tokens of them are learnt and how many are run."""
+        config = self.config
+        if not rows:
+            return None, 0.0, 0.0
+        # Eq. 3 is taken over whole sequences.
+        pack_tokens = 0 if config.index_loss == "dense" else config.pack_tokens
+        batch = sft_batch(rows, config.device, pack_tokens=pack_tokens)
+        dense = config.attention == "dense"
+        found = sft_loss(self.model, batch, config.sft, config.index_loss, dense=dense)
+        return found, batch.learnt_N.sum().item(), batch.valid_BT.sum().item()
+
+    def _move(self, total: Tensor, step: int) -> Norms:
+        """Gradients of all processes, and a step by them."""
+        config, ranks = self.config, self.ranks
+        self.optimizer.zero_grad()
+        if total.requires_grad:
+            torch.autograd.backward(total)
+        elif ranks.sharded:
+            stand_in(self.model, config.index_loss, dense=config.attention == "dense")
+        ranks.add_gradients(self.optimizer.weights)
+        norms = self.optimizer.step(step)
+        if config.router_bias_rate and config.trunk == "learns":
+            balance(self.model, config.router_bias_rate, ranks)
+        return norms
+
+    def _save(self, step: int, metrics: Metrics | None) -> None:
+        if not (self.leads or self.ranks.sharded):
+            return
+        held = self._validate()
+        full, state = whole_model(self.model), {"optimizer": self.optimizer.state()}
+        if metrics:
+            if held is not None:
+                metrics.write(step, {"sft/validation_loss": held})
+            self.checkpoints.save(step, full, state)
+
+    @torch.no_grad()
+    def _validate(self) -> float | None:
+        """Mean loss over the learnt tokens of the rows set aside."""
+        if not self.held:
+            return None
+        config = self.config
+        self.model.eval()
+        total = tokens = 0.0
+        for chosen in batches_by_length(self.held, config.tokens_per_batch, Random(0)):
+            batch = sft_batch([self.held[i] for i in chosen], config.device)
+            count = batch.learnt_N.sum().item()
+            found = sft_loss(self.model, batch, SFTConfig(), dense=config.attention == "dense")
+            total += found.learnt_loss.item() * count
+            tokens += count
+        return total / tokens
+
+    def _summary(self) -> ColdStartSummary:
+        lines = read_metrics(self.out) if self.leads else []
+        learnt = [line for line in lines if "sft/loss" in line]
+        losses = [line[self.config.loss_name] for line in learnt] or [float("nan")]
+        tokens = round(sum(line["sft/tokens"] for line in learnt))
+        seconds = float(lines[-1]["seconds"]) if lines else 0.0
+        return ColdStartSummary(
+            out=str(self.out),
+            rows=len(self.rows),
+            steps=len(self.plan),
+            tokens=tokens,
+            first_loss=losses[0],
+            loss=losses[-1],
+            validation_loss=self._validate() if self.leads or self.ranks.sharded else None,
+            seconds=seconds,
+            tokens_per_second=tokens / max(seconds, 1e-9),
+        )
 
 
 def _checkpoints(config: ColdStartConfig, out: Path) -> Checkpoints:
@@ -233,24 +353,7 @@ def _student(config: ColdStartConfig, checkpoint: Path | None) -> DSAForCausalLM
     return model
 
 
-def _rows(
-    config: ColdStartConfig, out: Path, encoding: Encoding, model: DSAForCausalLM
-) -> list[TaughtRow]:
-    """What all teachers wrote."""
-    return teacher_rows(
-        [*config.rollouts, *(teacher_folder(out / "teachers", spec) for spec in config.teachers)],
-        open_dataset(config.data),
-        encoding,
-        split=config.split,
-        passed_only=config.passed_only,
-        max_tokens=model.config.max_position_embeddings,
-        weights=config.weights,
-    )
-
-
-def _split(
-    rows: list[TaughtRow], config: ColdStartConfig
-) -> tuple[list[TaughtRow], list[TaughtRow]]:
+def _split(rows: list[SFTRow], config: ColdStartConfig) -> tuple[list[SFTRow], list[SFTRow]]:
     """Rows to learn from, and rows of other tasks to judge by; no more than about a tenth of them."""
     wanted = min(config.validation_rows, len(rows) // 10)
     counts = Counter(row.task for row in rows)
@@ -264,7 +367,7 @@ def _split(
     return [r for r in rows if r.task not in held], [r for r in rows if r.task in held]
 
 
-def _plan(rows: list[TaughtRow], config: ColdStartConfig) -> Iterator[list[int]]:
+def _plan(rows: list[SFTRow], config: ColdStartConfig) -> Iterator[list[int]]:
     """The batches of the whole run: the same for a seed, so a resumed run knows where it is."""
     whole, part = divmod(config.epochs, 1.0)
     for epoch in range(int(whole) + (part > 0)):
@@ -287,87 +390,3 @@ def _warn_of_few(steps: int, rows: int, config: ColdStartConfig) -> None:
             "-c tokens_per_batch=%d",
             rows, steps, config.tokens_per_batch, FEW_STEPS, config.epochs, config.tokens_per_batch,
         )  # fmt: skip
-
-
-def _update(
-    model: DSAForCausalLM,
-    optimizer: Optimizer,
-    rows: list[TaughtRow],
-    step: int,
-    config: ColdStartConfig,
-    ranks: Ranks,
-    out: Path,
-) -> dict[str, float]:
-    """One step on a batch, of which each process takes its share; its figures."""
-    model.train()
-    own = rows[ranks.rank :: ranks.size]
-    taught, learnt, run = _run(model, own, config)
-    counts = ranks.sum(torch.tensor([learnt, run], dtype=torch.float64))
-    # Means over the whole batch: each process's own, by its share of what they are means over.
-    shares = torch.tensor([learnt, run]) / counts.clamp_min(1)
-    parts = torch.zeros(3, dtype=torch.float64)
-    total = torch.zeros(())
-    if taught is not None:
-        if config.trunk == "learns":
-            total = taught.loss * float(shares[0])
-        parts[0], parts[1] = total.detach(), taught.learnt_loss.detach() * shares[0]
-        if taught.index_loss is not None:
-            index_loss = taught.index_loss * float(shares[1])
-            parts[2] = index_loss.detach()
-            total = total + config.index_loss_weight * index_loss
-    loss, learnt_loss, index_loss_value = ranks.sum(parts).tolist()
-    try:
-        require_finite(torch.tensor(loss + index_loss_value), step)
-        optimizer.zero_grad()
-        if total.requires_grad:
-            torch.autograd.backward(total)
-        elif ranks.sharded:
-            stand_in(model, config.index_loss, dense=config.attention == "dense")
-        ranks.add_gradients(optimizer.weights)
-        norms = optimizer.step(step)
-    except DivergedError:
-        torch.save({"step": step, "ids": [row.ids.tolist() for row in rows]}, out / "diverged.pt")
-        raise
-    if config.router_bias_rate and config.trunk == "learns":
-        balance(model, config.router_bias_rate, ranks)
-    figures = {
-        "sft/loss": learnt_loss,
-        "sft/grad_norm": norms.trunk,
-        "sft/tokens": float(sum(len(row.ids) for row in rows)),
-        "sft/tokens_run": float(counts[1]),
-    }
-    if config.index_loss is not None:
-        figures |= {"index/loss": index_loss_value, "index/grad_norm": norms.indexer}
-    return figures
-
-
-def _run(
-    model: DSAForCausalLM, rows: list[TaughtRow], config: ColdStartConfig
-) -> tuple[Taught | None, float, float]:
-    """What the model makes of some rows, how many tokens of them are learnt and how many are run."""
-    if not rows:
-        return None, 0.0, 0.0
-    # Eq. 3 is taken over whole sequences.
-    pack_tokens = 0 if config.index_loss == "dense" else config.pack_tokens
-    batch = taught_batch(rows, config.device, pack_tokens=pack_tokens)
-    dense = config.attention == "dense"
-    taught = sft_loss(model, batch, config.sft, config.index_loss, dense=dense)
-    return taught, batch.learnt_N.sum().item(), batch.valid_BT.sum().item()
-
-
-@torch.no_grad()
-def _validate(
-    model: DSAForCausalLM, rows: list[TaughtRow], config: ColdStartConfig
-) -> float | None:
-    """Mean loss over the learnt tokens of the rows set aside."""
-    if not rows:
-        return None
-    model.eval()
-    total = tokens = 0.0
-    for chosen in batches_by_length(rows, config.tokens_per_batch, Random(0)):
-        batch = taught_batch([rows[i] for i in chosen], config.device)
-        count = batch.learnt_N.sum().item()
-        dense = config.attention == "dense"
-        total += sft_loss(model, batch, SFTConfig(), dense=dense).learnt_loss.item() * count
-        tokens += count
-    return total / tokens

@@ -1,290 +1,263 @@
-"""What a policy can do, from rollouts that were made: pass@k, form and length, with intervals over databases.
-
-Before and after training are compared on the same tasks, on the same draws of databases. Canaries (tasks
-with a planted hole, and unsolvable twins) are counted apart, and never into pass@k.
-"""
+"""``envgen eval``: play a dataset with a model, or read rollouts that were stored, and estimate pass@k."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from envgen.core.errors import ConfigError
-from envgen.core.limits import Count
-from envgen.core.types import Record, Trajectory
-from envgen.rollout.bootstrap import BootstrapConfig, Estimate, Ratio, difference, estimate
-from envgen.rollout.pass_at_k import pass_at_k
-from envgen.store.dataset import Dataset
-from envgen.train.canary_report import Canary, CanaryReport, canary_of, canary_report
-from envgen.train.tasks import shared_specs
-from envgen.train.well_formed import calls_of, ended_cleanly
+from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.limits import Count, Json, Label, Line, Real, Whole
+from envgen.core.seeding import derive
+from envgen.core.types import Record, Sampling, Style, Trajectory
+from envgen.environments.hosts import open_dataset
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.bootstrap import BootstrapConfig
+from envgen.rollout.run import Progress, RolloutConfig, rollout
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.runs import RunStore
+from envgen.train.estimates import (
+    Comparison,
+    Evaluation,
+    EvaluationConfig,
+    TaskFacts,
+    compare,
+    evaluate,
+    task_facts,
+)
+from envgen.train.tasks import of_split
 
 
-class TaskFacts(NamedTuple):
-    """What evaluation has to know of a task."""
+class PlayedRun(Record):
+    """Rollouts of one policy on one dataset."""
 
-    database: str
-    """Content hash of its database, or its environment: tasks over one are alike."""
-    domain: str
-    canary: Canary | None = None
+    run: str
+    """The run folder."""
+    dataset: str
+    unproven: bool = False
+    """Accept tasks without evidence."""
+    db_url: str | None = None
+    """Where the run's records are; None: in its folder."""
 
 
-class EvaluationConfig(Record):
-    """What is reported."""
+class EvalConfig(Record):
+    """What is played, by whom, and how often."""
 
+    data: Label
+    model: Line
+    """A model folder, or any policy: ``gold``, ``openai:MODEL@URL``."""
+    options: dict[Label, Json] = Field(default_factory=dict)
+    """Settings of the model's client, as in ``PolicyConfig``."""
+    preflight: bool = True
+    """Ask a model server one small thing before anything is stored."""
+    max_errors: int = Field(default=5, ge=0)
+    """Stop after so many identical errors of a model in a row; 0: never."""
+    out: Label
+    """Where the rollouts are kept: one run for each temperature; resumed."""
+    split: Literal["train", "validation", "test"] | None = "test"
+    """Play tasks of this split only; None: all."""
+    variants: bool = True
+    """Play the variants, too."""
+    max_tasks: int | None = Field(default=None, ge=1)
+    """Play the first so many, in an order that the seed shuffles; None: all."""
     ks: tuple[Count, ...] = Field(default=(1,), min_length=1)
-    """The k of pass@k, each 1 or more."""
+    temperatures: tuple[Real, ...] = Field(default=(0.0, 1.0), min_length=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=256, ge=1)
+    max_turns: int | None = Field(default=None, ge=1)
+    """Replies of an episode, where its task would allow more."""
+    style: Style | None = None
+    """What the policy is asked for, in its system message; see ``policies.styles``."""
+    concurrency: int | None = Field(default=None, ge=1)
+    backend: WorkerBackend = "auto"
+    """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
     bootstrap: BootstrapConfig = BootstrapConfig()
+    unproven: bool = False
+    trust: bool = False
+    """The user wrote or read the dataset's code, which so may run without isolation."""
+    seed: Whole = 0
 
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if min(self.ks) < 1:
+            raise ValueError(f"k is at least 1, not {min(self.ks)}")
+        if min(self.temperatures) < 0:
+            raise ValueError(f"a temperature is at least 0, not {min(self.temperatures)}")
+        return self
 
-class Evaluation(Record):
-    """One policy's figures. Rollouts that an error spoiled are counted in ``errors`` alone."""
+    def samples(self, temperature: float) -> int:
+        """Episodes a task: greedy replies are all the same."""
+        return 1 if temperature == 0 else max(self.ks)
 
-    policy: str
-    tasks: int
-    databases: int
-    rollouts: int
-    errors: int
-    pass_at: dict[int, Estimate | None]
-    """k -> mean over the tasks with k error-free rollouts."""
-    undecided: dict[int, int]
-    """k -> tasks with fewer."""
-    domains: dict[str, dict[int, Estimate | None]]
-    """Domain -> the same for its tasks."""
-    call_valid_rate: Estimate | None
-    """Share of the tool calls that could be carried out; None if there was no call."""
-    valid_rollout_rate: Estimate | None
-    """Share of the rollouts in which every call could be carried out. A rollout that goes astray may call in
-    vain until its turns are used up, so few of them decide what the share of the calls is, but not this."""
-    clean_end_rate: Estimate | None
-    """Share of the rollouts that submitted what the verifier could read."""
-    model_tokens: Estimate | None
-    """Mean tokens that the model wrote in a rollout."""
-    canaries: CanaryReport | None
-    """None: there was no canary."""
-    tool_faults: dict[str, int] = Field(default_factory=dict)
-    """What tools and verifiers did that no spec documents, most frequent first; at most ten texts. They count
-    against the environment."""
-
-
-class Comparison(Record):
-    """After against before, over the same tasks."""
-
-    before: Evaluation
-    after: Evaluation
-    pass_at: dict[int, Estimate | None]
-    """k -> difference."""
-    dropped: dict[int, int]
-    """k -> tasks that one of the two has too few rollouts of."""
-    call_valid_rate: Estimate | None
-    model_tokens: Estimate | None
-
-    def improved(self, k: int = 1) -> bool:
-        """Whether the whole interval of the difference in pass@k is above 0."""
-        found = self.pass_at[k]
-        return found is not None and found.low is not None and found.low > 0
-
-
-def task_facts(dataset: Dataset, task_ids: Iterable[str] | None = None) -> dict[str, TaskFacts]:
-    """The facts of a dataset's tasks, variants included."""
-    chosen = dataset.tasks if task_ids is None else task_ids
-    return {
-        task_id: TaskFacts(
-            dataset.database_hash(task_id) or spec.environment_id,
-            dataset.environments[spec.environment_id].category,
-            canary_of(dataset, spec),
+    def run(self, temperature: float) -> PlayedRun:
+        """Where the rollouts at a temperature are."""
+        return PlayedRun(
+            run=str(Path(self.out) / f"temperature-{temperature:g}"),
+            dataset=self.data,
+            unproven=self.unproven,
         )
-        for task_id, spec in shared_specs(dataset, chosen)
-    }
 
 
-def evaluate(
-    trajectories: Iterable[Trajectory],
-    facts: Mapping[str, TaskFacts],
-    config: EvaluationConfig | None = None,
-) -> Evaluation:
-    """The figures of one policy.
+class EvalSummary(Record):
+    """Figures by temperature."""
+
+    data: str
+    model: str
+    temperatures: dict[float, Evaluation]
+    against: dict[float, Comparison] = Field(default_factory=dict)
+    """Compared with the other evaluation, where it has the temperature too."""
+
+
+def evaluate_model(
+    config: EvalConfig,
+    *,
+    against: str | Path | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> EvalSummary:
+    """Play a dataset's tasks with a policy, and estimate pass@k with intervals over databases.
 
     Args:
-        trajectories: its rollouts, in any order.
-        facts: of their tasks; others may be in it.
-        config: which figures.
+        config: what is played, by whom, and how often; rollouts that are in ``config.out`` are not repeated.
+        against: ``out`` of another evaluation of the same tasks, to tell differences from.
+        progress: called with (done, total, what).
+
+    Returns:
+        By temperature: pass@k, valid calls, clean ends (shares, 0 to 1) and model tokens a rollout, each with
+        a 95 % interval; differences to ``against``.
 
     Raises:
-        ConfigError: if there are no rollouts, they are of several policies, or of unknown tasks.
+        ConfigError: if there is no task, or the other evaluation is of other tasks.
+        ResumeError: if ``config.out`` holds rollouts of other settings.
     """
-    config = config or EvaluationConfig()
-    everything = list(trajectories)
-    policy = _one_policy(everything, facts)
-    tallies = _tally(everything, facts)
-    canaries = {task_id: fact.canary for task_id, fact in facts.items() if fact.canary is not None}
-    seen = any(one.task_id in canaries for one in everything)
-    names = {facts[task_id].domain for task_id in tallies}
-    databases = {task_id: fact.database for task_id, fact in facts.items()}
-    return Evaluation(
-        policy=policy,
-        tasks=len(tallies),
-        databases=len({databases[task_id] for task_id in tallies}),
-        rollouts=sum(tally.n for tally in tallies.values()),
-        errors=sum(tally.errors for tally in tallies.values()),
-        pass_at={k: _pass_at(tallies, facts, k, config) for k in config.ks},
-        undecided={k: sum(tally.n < k for tally in tallies.values()) for k in config.ks},
-        domains={
-            name: {
-                k: _pass_at(
-                    {t: tally for t, tally in tallies.items() if facts[t].domain == name},
-                    facts,
-                    k,
-                    config,
-                )
-                for k in config.ks
-            }
-            for name in sorted(names)
-        },
-        call_valid_rate=_share(tallies, facts, "valid", "calls", config, proportion=True),
-        valid_rollout_rate=_share(tallies, facts, "flawless", "n", config, proportion=True),
-        clean_end_rate=_share(tallies, facts, "clean", "n", config, proportion=True),
-        model_tokens=_share(tallies, facts, "tokens", "n", config),
-        canaries=canary_report(everything, canaries, databases, config.bootstrap) if seen else None,
-        tool_faults=dict(
-            Counter(fault[:500] for one in everything for fault in one.faults).most_common(10)
+    task_ids = _task_ids(config)
+    found: dict[float, Evaluation] = {}
+    compared: dict[float, Comparison] = {}
+    for temperature in config.temperatures:
+        played = config.run(temperature)
+        _play(config, task_ids, temperature, played.run, progress)
+        ks = tuple(k for k in config.ks if k <= config.samples(temperature))
+        settings = EvaluationConfig(ks=ks, bootstrap=config.bootstrap)
+        found[temperature] = evaluate_runs([played], settings)
+        if against is None:
+            continue
+        other = played.model_copy(update={"run": str(Path(against) / Path(played.run).name)})
+        if Path(other.run).exists():
+            compared[temperature] = compare_runs([other], [played], settings)
+    if against is not None and not compared:
+        raise ConfigError(
+            f"{str(against)!r} holds no evaluation at any of these temperatures",
+            "give the --out of another `envgen eval`",
+        )
+    return EvalSummary(data=config.data, model=config.model, temperatures=found, against=compared)
+
+
+def _task_ids(config: EvalConfig) -> tuple[str, ...]:
+    dataset = open_dataset(config.data, unproven=config.unproven)
+    names = list(dataset.tasks) if config.variants else list(dataset.own_task_ids)
+    chosen = of_split(dataset, names, config.split)
+    if config.max_tasks is not None:
+        chosen.sort(key=lambda name: derive(config.seed, "chosen", name))
+        chosen = chosen[: config.max_tasks]
+    return tuple(sorted(chosen))
+
+
+def _play(
+    config: EvalConfig,
+    task_ids: tuple[str, ...],
+    temperature: float,
+    out: str,
+    progress: Callable[[int, int, str], None] | None,
+) -> None:
+    is_folder = (Path(config.model) / "config.json").is_file()
+    spec = f"dsa:{config.model}" if is_folder else config.model
+    options = {"record": False, **config.options} if is_folder else config.options
+
+    def report(now: Progress) -> None:
+        if progress:
+            progress(now.done, now.total, f"temperature {temperature:g}: {now.passed} passed")
+
+    rollout(
+        RolloutConfig(
+            dataset=config.data,
+            policy=PolicyConfig(spec=spec, options=options),
+            out=out,
+            preflight=config.preflight,
+            max_errors=config.max_errors,
+            n=config.samples(temperature),
+            seed=derive(config.seed, "evaluation"),
+            task_ids=task_ids,
+            sampling=Sampling(
+                temperature=temperature, top_p=config.top_p, max_tokens=config.max_new_tokens
+            ),
+            style=config.style,
+            max_turns=config.max_turns,
+            concurrency=config.concurrency,
+            backend=config.backend,
+            unproven=config.unproven,
+            trust=config.trust,
         ),
+        progress=report,
     )
 
 
-def compare(
-    before: Iterable[Trajectory],
-    after: Iterable[Trajectory],
-    facts: Mapping[str, TaskFacts],
+class _Read(NamedTuple):
+    trajectories: list[Trajectory]
+    facts: dict[str, TaskFacts]
+
+
+def evaluate_runs(runs: Sequence[PlayedRun], config: EvaluationConfig | None = None) -> Evaluation:
+    """One policy's figures over all its runs, such as one on held-out tasks and one on canaries.
+
+    Raises:
+        ConfigError: as ``evaluate``; also if two datasets have different tasks of one name.
+        ResumeError: if a run was made on another dataset than the one named.
+        StoreError: if there is no run.
+    """
+    read = _read(runs)
+    return evaluate(read.trajectories, read.facts, config)
+
+
+def compare_runs(
+    before: Sequence[PlayedRun],
+    after: Sequence[PlayedRun],
     config: EvaluationConfig | None = None,
 ) -> Comparison:
-    """Two policies on the same tasks: figures, differences, and the intervals of the differences.
+    """Two policies on the same tasks.
 
     Raises:
-        ConfigError: as ``evaluate``, and if the tasks differ.
+        ConfigError: as ``compare``; also if two datasets have different tasks of one name.
+        ResumeError: if a run was made on another dataset than the one named.
+        StoreError: if there is no run.
     """
-    config = config or EvaluationConfig()
-    before, after = list(before), list(after)
-    old, new = evaluate(before, facts, config), evaluate(after, facts, config)
-    old_tallies, new_tallies = _tally(before, facts), _tally(after, facts)
-    if alone := sorted(old_tallies.keys() ^ new_tallies.keys()):
-        raise ConfigError(
-            f"only one of the two policies played task {alone[0]!r} ({len(alone)} such tasks)",
-            "evaluate both on the same tasks",
-        )
-    pairs = [(old_tallies[t], new_tallies[t]) for t in old_tallies]
-    clusters = [facts[t].database for t in old_tallies]
-    pass_at: dict[int, Estimate | None] = {}
-    dropped: dict[int, int] = {}
-    for k in config.ks:
-        kept = [i for i, (a, b) in enumerate(pairs) if min(a.n, b.n) >= k]
-        dropped[k] = len(pairs) - len(kept)
-        pass_at[k] = difference(
-            Ratio.mean([pass_at_k(pairs[i][0].n, pairs[i][0].c, k) for i in kept]),
-            Ratio.mean([pass_at_k(pairs[i][1].n, pairs[i][1].c, k) for i in kept]),
-            [clusters[i] for i in kept],
-            config.bootstrap,
-        )
-    return Comparison(
-        before=old,
-        after=new,
-        pass_at=pass_at,
-        dropped=dropped,
-        call_valid_rate=_shift(pairs, clusters, "valid", "calls", config),
-        model_tokens=_shift(pairs, clusters, "tokens", "n", config),
-    )
+    old, new = _read(before), _read(after)
+    return compare(old.trajectories, new.trajectories, _merged(old.facts, new.facts), config)
 
 
-class _Tally:
-    """What became of one task."""
-
-    def __init__(self) -> None:
-        self.n = self.c = self.errors = 0
-        """Error-free rollouts, passes among them, and spoiled ones."""
-        self.valid = self.calls = self.flawless = self.clean = self.tokens = 0
-
-    def add(self, trajectory: Trajectory) -> None:
-        if trajectory.error is not None:
-            self.errors += 1
-            return
-        self.n += 1
-        self.c += trajectory.score is not None and trajectory.score.passed
-        calls = calls_of(trajectory)
-        self.valid += calls.valid
-        self.calls += calls.made
-        self.flawless += calls.valid == calls.made
-        self.clean += ended_cleanly(trajectory)
-        self.tokens += sum(turn.usage.completion_tokens for turn in trajectory.turns)
+def _read(runs: Sequence[PlayedRun]) -> _Read:
+    trajectories: list[Trajectory] = []
+    facts: dict[str, TaskFacts] = {}
+    for played in runs:
+        dataset = open_dataset(played.dataset, unproven=played.unproven)
+        with RunStore.read(played.run, db_url=played.db_url) as store:
+            if store.dataset_hash != dataset.manifest.content_hash:
+                raise ResumeError(
+                    f"the rollouts in {played.run!r} were made on another dataset than "
+                    f"{played.dataset!r}",
+                    "name the dataset that was rolled out",
+                )
+            found = list(store.trajectories())
+        own = task_facts(dataset, sorted({one.task_id for one in found}))
+        facts = _merged(facts, own)
+        trajectories += found
+    return _Read(trajectories, facts)
 
 
-def _tally(trajectories: Sequence[Trajectory], facts: Mapping[str, TaskFacts]) -> dict[str, _Tally]:
-    """By task id, sorted; canaries left out."""
-    found: dict[str, _Tally] = {}
-    for trajectory in trajectories:
-        if facts[trajectory.task_id].canary is None:
-            found.setdefault(trajectory.task_id, _Tally()).add(trajectory)
-    return dict(sorted(found.items()))
-
-
-def _one_policy(trajectories: Sequence[Trajectory], facts: Mapping[str, TaskFacts]) -> str:
-    if not trajectories:
-        raise ConfigError("there are no rollouts to evaluate", "roll the policy out first")
-    for one in trajectories:
-        if one.task_id not in facts:
+def _merged(first: dict[str, TaskFacts], second: dict[str, TaskFacts]) -> dict[str, TaskFacts]:
+    for task_id in first.keys() & second.keys():
+        if first[task_id] != second[task_id]:
             raise ConfigError(
-                f"unknown task {one.task_id!r}", "give the dataset that was rolled out"
+                f"two datasets have different tasks named {task_id!r}", "evaluate them apart"
             )
-    policies = {(one.policy, one.policy_version) for one in trajectories}
-    if len(policies) > 1:
-        names = ", ".join(sorted(f"{name} {version}".strip() for name, version in policies))
-        raise ConfigError(f"rollouts of several policies: {names}", "evaluate one at a time")
-    return trajectories[0].policy
-
-
-def _pass_at(
-    tallies: Mapping[str, _Tally], facts: Mapping[str, TaskFacts], k: int, config: EvaluationConfig
-) -> Estimate | None:
-    decided = {task_id: tally for task_id, tally in tallies.items() if tally.n >= k}
-    return estimate(
-        Ratio.mean([pass_at_k(tally.n, tally.c, k) for tally in decided.values()]),
-        [facts[task_id].database for task_id in decided],
-        config.bootstrap,
-        proportion=True,
-    )
-
-
-def _share(
-    tallies: Mapping[str, _Tally],
-    facts: Mapping[str, TaskFacts],
-    part: str,
-    whole: str,
-    config: EvaluationConfig,
-    *,
-    proportion: bool = False,
-) -> Estimate | None:
-    return estimate(
-        _ratio(tallies.values(), part, whole),
-        [facts[task_id].database for task_id in tallies],
-        config.bootstrap,
-        proportion=proportion,
-    )
-
-
-def _shift(
-    pairs: Sequence[tuple[_Tally, _Tally]],
-    clusters: Sequence[str],
-    part: str,
-    whole: str,
-    config: EvaluationConfig,
-) -> Estimate | None:
-    before = _ratio((old for old, _ in pairs), part, whole)
-    after = _ratio((new for _, new in pairs), part, whole)
-    return difference(before, after, clusters, config.bootstrap)
-
-
-def _ratio(tallies: Iterable[_Tally], part: str, whole: str) -> Ratio:
-    rows = [(getattr(tally, part), getattr(tally, whole)) for tally in tallies]
-    return Ratio.of([row[0] for row in rows], [row[1] for row in rows])
+    return {**first, **second}

@@ -26,6 +26,7 @@ Shapes: N model tokens of a mini-batch, I rollouts, in any number of groups.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -77,6 +78,22 @@ class GRPOConfig(Record):
                 'tis_cap corrects from recomputed to sampler probabilities: it needs old="recomputed"'
             )
         return self
+
+
+def advantages(reward_I: Tensor, group_I: Tensor, config: GRPOConfig) -> Tensor:
+    """A_i of the objective, in the form that ``config.advantage`` names: [I].
+
+    Args:
+        reward_I: float32 [I].
+        group_I: int64 [I], number of each rollout's group, 0 .. groups - 1.
+        config: of the objective.
+
+    Raises:
+        ValueError: as ``group_advantages``.
+    """
+    if config.advantage == "none":
+        return reward_I
+    return group_advantages(reward_I, group_I, normalize_std=config.advantage == "std")
 
 
 def group_advantages(rewards_I: Tensor, group_I: Tensor, *, normalize_std: bool = False) -> Tensor:
@@ -161,51 +178,15 @@ class Loss:
     kl_N: Tensor | None
     """(7) per token, detached."""
     ratio_N: Tensor
-    divergence_I: Tensor
-    """mean_t log(pi_old / pi_theta) of each rollout, pi_old the sampler's."""
     masked_I: Tensor
     """bool: M = 0."""
     clipped_N: Tensor
     """bool: the clip is what counts."""
 
 
-def grpo_loss(batch: TokenBatch, config: GRPOConfig, delta: float) -> Loss:
-    """-J of (8) over a batch of whole rollouts.
-
-    Args:
-        batch: all tokens of its rollouts; a rollout may not be split, for (9) looks at all of it.
-        config: the objective.
-        delta: of (9), in nats a token.
-    """
-    ratio_N = (batch.logp_N - batch.old_N).exp()
-    advantage_N = batch.advantage_I[batch.rollout_N]
-    plain_N = ratio_N * advantage_N
-    held_N = ratio_N.clamp(1 - config.clip_low, 1 + config.clip_high) * advantage_N
-    surrogate_N = torch.minimum(plain_N, held_N)
-    if config.tis_cap is not None:
-        assert batch.sampler_N is not None
-        surrogate_N = surrogate_N * (batch.old_N - batch.sampler_N).exp().clamp_max(config.tis_cap)
-
-    divergence_I = divergence(batch)
-    masked_I = off_policy(batch.advantage_I, divergence_I, delta)
-    if config.off_policy_mask:
-        surrogate_N = surrogate_N.masked_fill(masked_I[batch.rollout_N], 0.0)
-
-    objective_N, kl_N = surrogate_N, None
-    if config.kl_coef > 0:
-        assert batch.ref_N is not None
-        kl_N = kl_estimate(batch.logp_N, batch.ref_N, batch.said_N, config.kl_form)
-        if batch.kl_scale_I is not None:
-            kl_N = kl_N * batch.kl_scale_I[batch.rollout_N]
-        objective_N = surrogate_N - config.kl_coef * kl_N
-    return Loss(
-        loss=-(objective_N * batch.weight_I[batch.rollout_N]).sum(),
-        kl_N=None if kl_N is None else kl_N.detach(),
-        ratio_N=ratio_N.detach(),
-        divergence_I=divergence_I,
-        masked_I=masked_I,
-        clipped_N=(held_N < plain_N).detach(),
-    )
+def off_policy_mask(batch: TokenBatch, config: GRPOConfig) -> Tensor:
+    """Where M of (9) is 0: strictly negative advantage and strictly more divergence than delta. bool [I]."""
+    return (batch.advantage_I < 0) & (divergence(batch) > config.off_policy_delta)
 
 
 def divergence(batch: TokenBatch) -> Tensor:
@@ -217,9 +198,40 @@ def divergence(batch: TokenBatch) -> Tensor:
     return rollout_mean((batch.said_N - batch.logp_N).detach(), batch)
 
 
-def off_policy(advantage_I: Tensor, divergence_I: Tensor, delta: float) -> Tensor:
-    """Where M of (9) is 0: strictly negative advantage and strictly more divergence than ``delta``."""
-    return (advantage_I < 0) & (divergence_I > delta)
+def grpo_loss(batch: TokenBatch, config: GRPOConfig, masked_I: Tensor) -> Loss:
+    """-J of (8) over a batch of whole rollouts.
+
+    Args:
+        batch: all tokens of its rollouts; a rollout may not be split, for (9) looks at all of it.
+        config: the objective.
+        masked_I: where M is 0, such as ``off_policy_mask(batch, config)``.
+    """
+    ratio_N = (batch.logp_N - batch.old_N).exp()
+    advantage_N = batch.advantage_I[batch.rollout_N]
+    plain_N = ratio_N * advantage_N
+    held_N = ratio_N.clamp(1 - config.clip_low, 1 + config.clip_high) * advantage_N
+    surrogate_N = torch.minimum(plain_N, held_N)
+    if config.tis_cap is not None:
+        assert batch.sampler_N is not None
+        surrogate_N = surrogate_N * (batch.old_N - batch.sampler_N).exp().clamp_max(config.tis_cap)
+    if config.off_policy_mask:
+        surrogate_N = surrogate_N.masked_fill(masked_I[batch.rollout_N], 0.0)
+
+    # M multiplies the surrogate only: a masked rollout is still pulled to pi_ref.
+    objective_N, kl_N = surrogate_N, None
+    if config.kl_coef > 0:
+        assert batch.ref_N is not None
+        kl_N = kl_estimate(batch.logp_N, batch.ref_N, batch.said_N, config.kl_form)
+        if batch.kl_scale_I is not None:
+            kl_N = kl_N * batch.kl_scale_I[batch.rollout_N]
+        objective_N = surrogate_N - config.kl_coef * kl_N
+    return Loss(
+        loss=-(objective_N * batch.weight_I[batch.rollout_N]).sum(),
+        kl_N=None if kl_N is None else kl_N.detach(),
+        ratio_N=ratio_N.detach(),
+        masked_I=masked_I,
+        clipped_N=(held_N < plain_N).detach(),
+    )
 
 
 def kl_estimate(
@@ -257,3 +269,11 @@ def rollout_mean(values_N: Tensor, batch: TokenBatch) -> Tensor:
     """Mean over each rollout's tokens: [I]; the denominator is |o_i|."""
     sums_I = values_N.new_zeros(len(batch.length_I)).index_add_(0, batch.rollout_N, values_N)
     return sums_I / batch.length_I
+
+
+Advantages = Callable[[Tensor, Tensor, GRPOConfig], Tensor]
+"""Like ``advantages``: (float32 rewards [I], int64 groups [I], config) to float32 [I]."""
+Mask = Callable[[TokenBatch, GRPOConfig], Tensor]
+"""Like ``off_policy_mask``: bool [I], True where a rollout's surrogate is left out."""
+LossFunction = Callable[[TokenBatch, GRPOConfig, Tensor], Loss]
+"""Like ``grpo_loss``: given the mask, too. The losses of the parts of a mini-batch are added up."""

@@ -14,14 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label, Line, Whole
@@ -29,16 +30,20 @@ from envgen.core.seeding import derive
 from envgen.environments.families import check_backend
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
-from envgen.policies.encoding import Encoding
 from envgen.store.dataset import Dataset
-from envgen.train.checkpoints import Checkpoints
-from envgen.train.figures import Figures
-from envgen.train.fit import fitting_encoding
+from envgen.train.checkpoints import Checkpoints, fitting_encoding
+from envgen.train.figures import (
+    Figures,
+    RunTotals,
+    StepFigures,
+    TrainGRPOSummary,
+    step_figures,
+    warn_of_step,
+)
 from envgen.train.grpo import GRPOConfig
-from envgen.train.grpo_told import Spent, TrainGRPOSummary, everywhere, in_words, line_of, warn
-from envgen.train.held_out import HeldOut, HeldOutConfig, held_out
+from envgen.train.held_out import HeldOutConfig, held_out
 from envgen.train.metrics import Metrics
-from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
+from envgen.train.optimize import DivergedError, OptimizerConfig
 from envgen.train.parallel import ParallelConfig, Ranks, ranks
 from envgen.train.rewards import (
     RewardConfig,
@@ -49,19 +54,17 @@ from envgen.train.rewards import (
 )
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
 from envgen.train.sharding import shard, whole_model
-from envgen.train.tasks import (
-    TaskSampler,
-    TaskSamplerConfig,
-    make_sampler,
-    of_split,
-    task_pool,
-)
-from envgen.train.update import Learnt, UpdateConfig, Updater
+from envgen.train.tasks import TaskSamplerConfig, make_sampler, of_split, task_pool
+from envgen.train.update import PAPER, Parts, RolloutBatch, UpdateConfig, Updater
 from envgen.verifiers.holes import is_unsolvable
 
 logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
 Watch = Callable[[int, Mapping[str, float | None]], None]
+CONSTANT_STEPS = 8
+"""A run whose first steps, or all, show no difference between rewards ends with an error."""
+DRAWS = 3
+"""A step whose rollouts were all spoiled by errors is drawn again, so many times in all."""
 
 
 class TrainGRPOConfig(ParallelConfig):
@@ -107,26 +110,11 @@ class TrainGRPOConfig(ParallelConfig):
         return self
 
 
-class _Setup(NamedTuple):
-    """What a run works with."""
-
-    model: DSAForCausalLM
-    encoding: Encoding
-    dataset: Dataset
-    chosen: list[str]
-    """Tasks that are trained on."""
-    tasks: TaskSampler
-    updater: Updater
-    optimizer: Optimizer
-    checkpoints: Checkpoints
-    ranks: Ranks
-    first: int
-
-
 def train_grpo(
     config: TrainGRPOConfig,
     out: str | Path,
     *,
+    parts: Parts = PAPER,
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> TrainGRPOSummary:
@@ -135,6 +123,8 @@ def train_grpo(
     Args:
         config: what, and how.
         out: the run's folder.
+        parts: advantage, mask, loss, packing, optimiser or model of your own. They are not in the run's
+            settings: give the same ones to go on.
         progress: called with (done, total, what) after each step.
         watch: called with each step's number, from 1, and its figures as in ``metrics.jsonl``.
 
@@ -146,88 +136,223 @@ def train_grpo(
         DivergedError: if a loss or gradient explodes or is not finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
-    with ranks(config, "grpo", out) as mine:
-        return play_and_learn(config, out, mine, progress, watch)
+    with ranks(config, partial(run_grpo, config, out, parts), out) as mine:
+        return run_grpo(config, out, parts, mine, progress, watch)
 
 
-def play_and_learn(
+def run_grpo(
     config: TrainGRPOConfig,
     out: Path,
+    parts: Parts,
     ranks: Ranks,
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> TrainGRPOSummary:
     """One process's part of ``train_grpo``."""
-    setup = _set_up(config, out, ranks)
-    sampler = Sampler(
-        setup.model, setup.encoding, setup.dataset, config.sampling, Path(config.model).name
-    )
-    spent = Spent()
-    history: list[RewardTable] = []
-    first_steps = min(CONSTANT_STEPS, config.steps)
+    run = _Run(config, out, parts, ranks)
     try:
-        judges = held_out(config.eval, setup.dataset, setup.chosen, sampler, config.seed)
-        with Metrics(out, setup.first or -1) if ranks.rank == 0 else nullcontext() as metrics:
-            if progress and ranks.rank == 0:
-                progress(setup.first, config.steps, _to_play(config.sampling))
-            if not setup.first and (judged := _judged(setup, sampler, judges, 0, config.steps)):
-                if metrics is not None:
-                    metrics.write(0, judged)
-            for step in range(setup.first, config.steps):
-                sampler.refresh(f"step-{step}")
-                begun = time.monotonic()
-                drawn = _draw(setup, sampler, config, step)
+        return run.train(progress, watch)
+    finally:
+        run.sampler.close()
+
+
+class _Run:
+    """One process of a run: its model, tasks, sampler and updater, and the loop over steps."""
+
+    def __init__(self, config: TrainGRPOConfig, out: Path, parts: Parts, ranks: Ranks) -> None:
+        self.config, self.out, self.ranks = config, out, ranks
+        encoding = fitting_encoding(config.model)
+        self.dataset = open_dataset(config.data, trust=config.trust)
+        chosen = _chosen_tasks(config, self.dataset)
+        pool = task_pool(self.dataset, chosen)
+        self.tasks = make_sampler(config.tasks, pool, derive(config.seed, "tasks"))
+        self.checkpoints = Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
+        resumed = self.checkpoints.resume()
+        folder = resumed[0] if resumed else config.model
+        self.model = _load(parts, folder, config.device).requires_grad_(True)
+        if ranks.sharded:
+            shard(self.model)
+        self.optimizer = parts.optimizer(self.model, config.optimizer)
+        self.updater = Updater(
+            self.model,
+            self.optimizer,
+            config.objective,
+            config.update,
+            config.sampling.temperature,
+            _reference(config, parts, self.model),
+            ranks,
+            parts,
+        )
+        self.first = 0
+        if resumed:
+            state = resumed[1]
+            self.first, self.updater.step = state.step, state.updates
+            self.optimizer.load(state.optimizer)
+            self.tasks.load(json.loads(state.tasks))
+        if config.sampling.groups < ranks.size:
+            raise ConfigError(
+                f"{config.sampling.groups} groups can't be shared by {ranks.size} processes",
+                "raise sampling.groups, or lower processes",
+            )
+        name = Path(config.model).name
+        self.sampler = Sampler(self.model, encoding, self.dataset, config.sampling, name)
+        self.judges = held_out(config.eval, self.dataset, chosen, self.sampler, config.seed)
+        self._first_rewards: list[RewardTable] = []
+
+    def train(self, progress: Progress | None, watch: Watch | None) -> TrainGRPOSummary:
+        """All steps that are left."""
+        config, totals = self.config, RunTotals()
+        leads = self.ranks.rank == 0
+        sampling = config.sampling
+        with Metrics(self.out, self.first or -1) if leads else nullcontext() as metrics:
+            if progress and leads:
+                plays = f"plays {sampling.groups} tasks, each {sampling.group_size} times"
+                progress(self.first, config.steps, plays)
+            if not self.first and (judged := self._judge(0)) and metrics:
+                metrics.write(0, judged)
+            for step in range(self.first, config.steps):
+                began = time.monotonic()
+                drawn = self._draw(step)
                 sampled = time.monotonic()
-                table = _rewards(setup, drawn, config, step)
-                figures = _learn(setup, drawn, table, config, step, out)
-                told = everywhere(setup.ranks, drawn, table, figures)
-                if step < first_steps and setup.first == 0:
-                    history.append(told.table)
-                    if error := constant_reward_error(history, first_steps=first_steps):
-                        raise error
-                spent.note(told, sampled - begun, time.monotonic() - sampled)
+                figures = self._learn(drawn, step)
+                seconds = (sampled - began, time.monotonic() - sampled)
+                totals.add(figures, *seconds)
                 due = (step + 1) % config.save_every == 0 or step + 1 == config.steps
-                saved = _saved(setup) if due else None
-                judged = _judged(setup, sampler, judges, step + 1, config.steps)
+                saved = self._state() if due else None
+                judged = self._judge(step + 1)
                 if metrics is None:
                     continue
-                line = {**line_of(told, spent, setup.tasks.metrics()), **judged}
+                line = {**figures.line(*seconds, self.tasks.metrics()), **judged}
                 metrics.write(step + 1, line)
                 if watch:
                     watch(step + 1, line)
-                warn(told, step, config.objective.off_policy_delta)
+                warn_of_step(figures, step, config.objective.off_policy_delta)
                 if saved:
-                    setup.checkpoints.save(step + 1, *saved)
+                    self.checkpoints.save(step + 1, *saved)
                 if progress:
-                    progress(step + 1, config.steps, in_words(told))
-    finally:
-        sampler.close()
-    return spent.summary(out, config.steps - setup.first)
+                    progress(step + 1, config.steps, figures.in_words())
+        return totals.summary(self.out, config.steps - self.first)
+
+    # ------------------------------------------------------------------ what a step does
+
+    def _draw(self, step: int) -> Rollouts:
+        """Play this process's groups of the step; all processes draw the same tasks.
+
+        Raises:
+            ConfigError: if errors spoil all that is drawn, again and again.
+        """
+        self.sampler.refresh(f"step-{step}")
+        self.model.eval()
+        errors: list[str] = []
+        for attempt in range(DRAWS):
+            task_ids = self.tasks.draw(self.config.sampling.groups)
+            mine = range(self.ranks.rank, len(task_ids), self.ranks.size)
+            seed = derive(self.config.seed, "rollouts", step, *([attempt] if attempt else []))
+            drawn = self.sampler.draw([task_ids[i] for i in mine], seed, mine)
+            errors = sorted(set(drawn.errored))
+            for text in errors:
+                logger.warning("step %d: an episode was left out: %s", step + 1, text)
+            faults = Counter(fault[:500] for one in drawn.trajectories for fault in one.faults)
+            for text, count in faults.most_common(3):
+                logger.warning(
+                    "step %d: %d x a fault of the environment: %s", step + 1, count, text
+                )
+            if sum(self.ranks.gather(len(drawn.trajectories))):
+                return drawn
+        raise ConfigError(
+            f"step {step + 1} was drawn {DRAWS} times, and no group has two rollouts without an error"
+            + (f": {errors[0]}" if errors else ""),
+            "play the dataset with `envgen rollout` first",
+        )
+
+    def _learn(self, drawn: Rollouts, step: int) -> StepFigures:
+        """Score the step's rollouts and learn from them."""
+        rewards = self._rewards(drawn, step)
+        update = self._update(drawn, rewards, step)
+        figures = step_figures(self.ranks, drawn, rewards, update)
+        first_steps = min(CONSTANT_STEPS, self.config.steps)
+        if step < first_steps and self.first == 0:
+            self._first_rewards.append(figures.rewards)
+            if error := constant_reward_error(self._first_rewards, first_steps=first_steps):
+                raise error
+        return figures
+
+    def _rewards(self, drawn: Rollouts, step: int) -> RewardTable:
+        """Of this process's rollouts; the task sampler is told of all."""
+        table = total_rewards(
+            drawn.trajectories,
+            drawn.group_I,
+            drawn.lengths_I,
+            self.config.rewards,
+            domains=self._domains(drawn),
+        )
+        passed: dict[str, list[bool]] = {}
+        for one, ok in zip(drawn.trajectories, table.passed_I, strict=True):
+            passed.setdefault(one.task_id, []).append(bool(ok))
+        for own in self.ranks.gather(passed):
+            for task_id, oks in own.items():
+                self.tasks.observe(task_id, sum(oks), len(oks))
+        if self.config.permute_rewards:
+            seed = derive(self.config.seed, "permuted", step, self.ranks.rank)
+            return replace(table, total_I=permuted_totals(table, seed))
+        return table
+
+    def _update(self, drawn: Rollouts, rewards: RewardTable, step: int) -> Figures:
+        batch = RolloutBatch(
+            rows=drawn.rows,
+            group_I=drawn.group_I,
+            reward_I=rewards.total_I,
+            length_I=drawn.lengths_I,
+            kl_scale_I=self._kl_scales(drawn),
+        )
+        rng = Random(derive(self.config.seed, "mini-batches", step))
+        try:
+            figures = self.updater.update(batch, rng)
+        except DivergedError:
+            spoiled = {
+                "step": step,
+                "ids": [torch.from_numpy(row.ids) for row in drawn.rows],
+                "rollout": [row.rollout for row in drawn.rows],
+                "reward": torch.from_numpy(rewards.total_I),
+            }
+            torch.save(spoiled, self.out / "diverged.pt")
+            raise
+        figures.assembly_s += drawn.assembly_s
+        return figures
+
+    def _kl_scales(self, drawn: Rollouts) -> NDArray[np.float32] | None:
+        """Each rollout's KL strength relative to the objective's, where domains have their own."""
+        beta = self.config.objective.kl_coef
+        own = [self.config.rewards.kl_coef_of(domain) for domain in self._domains(drawn)]
+        if not beta or all(one is None for one in own):
+            return None
+        return np.array([1.0 if one is None else one / beta for one in own], np.float32)
+
+    def _domains(self, drawn: Rollouts) -> list[str]:
+        facts = [self.dataset.facts(one.task_id) for one in drawn.trajectories]
+        return [self.dataset.environments[one.environment_id].category for one in facts]
+
+    # ------------------------------------------------------------------ what is done between steps
+
+    def _judge(self, step: int) -> dict[str, float]:
+        """Figures of the held-out tasks after ``step`` steps; none where they are not due."""
+        if not self.judges.due(step, self.config.steps):
+            return {}
+        self.model.eval()
+        self.sampler.refresh(f"step-{step}")
+        return self.judges.judge(self.sampler, self.ranks)
+
+    def _state(self) -> tuple[DSAForCausalLM, dict[str, Any]]:
+        """The whole model, and what resuming needs beside; of use in the process that leads."""
+        state = {
+            "optimizer": self.optimizer.state(),
+            "updates": self.updater.step,
+            "tasks": json.dumps(self.tasks.state()),
+        }
+        return whole_model(self.model), state
 
 
-def _judged(
-    setup: _Setup, sampler: Sampler, judges: HeldOut, step: int, steps: int
-) -> dict[str, float]:
-    """What the held-out tasks say after ``step`` steps; nothing where they are not due."""
-    if not judges.due(step, steps):
-        return {}
-    setup.model.eval()
-    sampler.refresh(f"step-{step}")
-    return judges.judge(sampler, setup.ranks)
-
-
-CONSTANT_STEPS = 8
-"""A run whose first steps, or all, show no difference between rewards ends with an error."""
-
-
-def _to_play(sampling: SamplingConfig) -> str:
-    """What the first step begins with, for a progress bar."""
-    return f"plays {sampling.groups} tasks, each {sampling.group_size} times"
-
-
-def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
-    encoding = fitting_encoding(config.model)
-    dataset = open_dataset(config.data, trust=config.trust)
+def _chosen_tasks(config: TrainGRPOConfig, dataset: Dataset) -> list[str]:
     asked = dataset.tasks if config.task_ids is None else config.task_ids
     unknown = [name for name in asked if name not in dataset.tasks]
     if unknown:
@@ -239,45 +364,20 @@ def _set_up(config: TrainGRPOConfig, out: Path, ranks: Ranks) -> _Setup:
             "train on the dataset that they were made of",
         )
     check_backend(dataset, chosen, config.sampling.backend)
-    tasks = make_sampler(config.tasks, task_pool(dataset, chosen), derive(config.seed, "tasks"))
-    checkpoints = Checkpoints(out, config.model_dump(mode="json"), Path(config.model))
-    resumed = checkpoints.resume()
-    model = _load(resumed[0] if resumed else config.model, config.device)
-    model.requires_grad_(True)
-    if ranks.sharded:
-        shard(model)
-    optimizer = Optimizer(model, config.optimizer)
-    updater = Updater(
-        model,
-        optimizer,
-        config.objective,
-        config.update,
-        config.sampling.temperature,
-        _reference(config, model) if config.objective.kl_coef > 0 else None,
-        ranks,
-    )
-    first = 0
-    if resumed:
-        state = resumed[1]
-        first, updater.step = state.step, state.updates
-        optimizer.load(state.optimizer)
-        tasks.load(json.loads(state.tasks))
-    if config.sampling.groups < ranks.size:
-        raise ConfigError(
-            f"{config.sampling.groups} groups can't be shared by {ranks.size} processes",
-            "raise sampling.groups, or lower processes",
-        )
-    return _Setup(
-        model, encoding, dataset, chosen, tasks, updater, optimizer, checkpoints, ranks, first
-    )
+    return chosen
 
 
-def _load(folder: str | Path, device: str) -> DSAForCausalLM:
-    return DSAForCausalLM.from_pretrained(folder, dtype=torch.float32, device=device)
+def _load(parts: Parts, folder: str | Path, device: str) -> DSAForCausalLM:
+    return parts.model.from_pretrained(folder, dtype=torch.float32, device=device)
 
 
-def _reference(config: TrainGRPOConfig, model: DSAForCausalLM) -> DSAForCausalLM:
-    reference = _load(config.reference or config.model, config.device)
+def _reference(
+    config: TrainGRPOConfig, parts: Parts, model: DSAForCausalLM
+) -> DSAForCausalLM | None:
+    """pi_ref, frozen; None where the objective has no KL term."""
+    if config.objective.kl_coef == 0:
+        return None
+    reference = _load(parts, config.reference or config.model, config.device)
     if reference.config.vocab_size != model.config.vocab_size:
         raise ConfigError(
             f"the reference {config.reference!r} has {reference.config.vocab_size} tokens, the model "
@@ -285,118 +385,3 @@ def _reference(config: TrainGRPOConfig, model: DSAForCausalLM) -> DSAForCausalLM
             "choose a reference with the same tokenizer",
         )
     return reference.eval().requires_grad_(False)
-
-
-def _saved(setup: _Setup) -> tuple[DSAForCausalLM, dict[str, object]]:
-    """The whole model, and what resuming needs beside; of use in the process that leads."""
-    tasks: dict[str, JsonValue] = setup.tasks.state()
-    state = {
-        "optimizer": setup.optimizer.state(),
-        "updates": setup.updater.step,
-        "tasks": json.dumps(tasks),
-    }
-    return whole_model(setup.model), state
-
-
-DRAWS = 3
-"""A step whose rollouts were all spoiled by errors is drawn again, so many times in all."""
-
-
-def _draw(setup: _Setup, sampler: Sampler, config: TrainGRPOConfig, step: int) -> Rollouts:
-    """This process's groups of the step; all processes draw the same tasks.
-
-    Raises:
-        ConfigError: if errors spoil all that is drawn, again and again.
-    """
-    setup.model.eval()
-    told: list[str] = []
-    for attempt in range(DRAWS):
-        task_ids = setup.tasks.draw(config.sampling.groups)
-        mine = range(setup.ranks.rank, len(task_ids), setup.ranks.size)
-        seed = derive(config.seed, "rollouts", step, *([attempt] if attempt else []))
-        drawn = sampler.draw([task_ids[i] for i in mine], seed, mine)
-        told = sorted(set(drawn.errored))
-        for text in told:
-            logger.warning("step %d: an episode was left out: %s", step + 1, text)
-        faults = Counter(fault[:500] for one in drawn.trajectories for fault in one.faults)
-        for text, count in faults.most_common(3):
-            logger.warning("step %d: %d x a fault of the environment: %s", step + 1, count, text)
-        if sum(setup.ranks.gather(len(drawn.trajectories))):
-            return drawn
-    raise ConfigError(
-        f"step {step + 1} was drawn {DRAWS} times, and no group has two rollouts without an error"
-        + (f": {told[0]}" if told else ""),
-        "play the dataset with `envgen rollout` first",
-    )
-
-
-def _domains(setup: _Setup, drawn: Rollouts) -> list[str]:
-    dataset = setup.dataset
-    return [
-        dataset.environments[dataset.facts(one.task_id).environment_id].category
-        for one in drawn.trajectories
-    ]
-
-
-def _rewards(setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig, step: int) -> RewardTable:
-    """Of this process's rollouts; the task sampler is told of all."""
-    table = total_rewards(
-        drawn.trajectories,
-        drawn.group_I,
-        drawn.lengths_I,
-        config.rewards,
-        domains=_domains(setup, drawn),
-    )
-    passed: dict[str, list[bool]] = {}
-    for one, ok in zip(drawn.trajectories, table.passed_I, strict=True):
-        passed.setdefault(one.task_id, []).append(bool(ok))
-    for own in setup.ranks.gather(passed):
-        for task_id, oks in own.items():
-            setup.tasks.observe(task_id, sum(oks), len(oks))
-    if config.permute_rewards:
-        seed = derive(config.seed, "permuted", step, setup.ranks.rank)
-        return replace(table, total_I=permuted_totals(table, seed))
-    return table
-
-
-def _learn(
-    setup: _Setup,
-    drawn: Rollouts,
-    table: RewardTable,
-    config: TrainGRPOConfig,
-    step: int,
-    out: Path,
-) -> Figures:
-    learnt = Learnt(
-        rows=drawn.rows,
-        group_I=drawn.group_I,
-        reward_I=table.total_I,
-        length_I=drawn.lengths_I,
-        kl_scale_I=_kl_scales(setup, drawn, config),
-    )
-    try:
-        figures = setup.updater.update(learnt, Random(derive(config.seed, "mini-batches", step)))
-        figures.assembly_s += drawn.assembly_s
-        return figures
-    except DivergedError:
-        torch.save(
-            {
-                "step": step,
-                "ids": [torch.from_numpy(row.ids) for row in drawn.rows],
-                "rollout": [row.rollout for row in drawn.rows],
-                "reward": torch.from_numpy(table.total_I),
-            },
-            out / "diverged.pt",
-        )
-        raise
-
-
-def _kl_scales(
-    setup: _Setup, drawn: Rollouts, config: TrainGRPOConfig
-) -> NDArray[np.float32] | None:
-    """Each rollout's KL strength relative to the objective's, where domains have their own."""
-    beta = config.objective.kl_coef
-    own = [config.rewards.kl_coef_of(domain) for domain in _domains(setup, drawn)]
-    if not beta or all(one is None for one in own):
-        return None
-    return np.array([1.0 if one is None else one / beta for one in own], np.float32)

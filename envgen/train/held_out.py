@@ -57,11 +57,11 @@ class HeldOut(NamedTuple):
             [derive(self.seed, i) for i in mine],
             self.config.temperature,
         )
-        told = [
+        verdicts = [
             None if one.error is not None or one.score is None else one.score.passed
             for one in played
         ]
-        passed = [one for some in ranks.gather(told) for one in some]
+        passed = [one for some in ranks.gather(verdicts) for one in some]
         valid = [one for one in passed if one is not None]
         found = {"eval/errored": 1 - len(valid) / len(passed)}
         if valid:

@@ -7,7 +7,7 @@ The language-modelling (or policy) loss reaches the trunk only, the indexer's KL
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from pydantic import Field
@@ -64,6 +64,40 @@ class Norms(NamedTuple):
     indexer: float
 
 
+class Steps(Protocol):
+    """What moves a model's weights: ``Optimizer``, or something else with these methods."""
+
+    @property
+    def trains_indexer(self) -> bool:
+        """Whether eq. 4 is computed for it."""
+        ...
+
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """All that learns; gradients of several processes are added up in this order."""
+        ...
+
+    def zero_grad(self) -> None:
+        """Forget gradients."""
+        ...
+
+    def step(self, step: int) -> Norms:
+        """Move the weights in step ``step`` (from 0) of the run; the norms of their gradients.
+
+        Raises:
+            DivergedError: if nothing should move.
+        """
+        ...
+
+    def state(self) -> list[dict[str, Any]]:
+        """What ``load`` needs to go on exactly; tensors, numbers and texts."""
+        ...
+
+    def load(self, state: list[dict[str, Any]]) -> None:
+        """Go on from ``state``."""
+        ...
+
+
 class Optimizer:
     """Steps trunk and indexer; weights with one axis are not decayed."""
 
@@ -95,6 +129,11 @@ class Optimizer:
         if matrices:
             muon = Muon(matrices, config.muon_lr, weight_decay=config.weight_decay)
             self._parts.append((muon, config.muon_lr))
+
+    @property
+    def trains_indexer(self) -> bool:
+        """Whether the indexer learns, too."""
+        return self.config.indexer == "eq4"
 
     @property
     def weights(self) -> list[nn.Parameter]:

@@ -81,6 +81,10 @@ class Packs:
         return out
 
 
+Packing = Callable[[Sequence[Ids], int, Shared | None], Packs]
+"""Like ``pack``: rows, most tokens of a pack, and how much of two rows may be run once."""
+
+
 def pack(rows: Sequence[Ids], max_tokens: int, shared: Shared | None = None) -> Packs:
     """Put rows that begin alike into packs.
 

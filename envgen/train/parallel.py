@@ -4,17 +4,18 @@ Every process holds the whole model, or a shard of it (``sharding``), and after 
 sums are taken in a fixed order, so nothing has to be sent but gradients and counts. On a CPU two processes of
 one thread are faster than one of two threads, for small models' operations are too small to be split.
 
-The caller's own process is rank 0; the others run ``python -m envgen.train.rank``. They meet in a file, so
-no port is needed.
+The caller's own process is rank 0; the others unpickle the same work and take part in it (``take_part``).
+They meet in a file, so no port is needed.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol, Self, TypeVar
@@ -30,6 +31,8 @@ from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
 
 T = TypeVar("T")
+LAST_S = 30
+"""What a process is given to end once the others have lost it."""
 LOG_LINES = 8
 """Of a process that failed, for the message."""
 
@@ -150,17 +153,21 @@ class Together:
         return [one for one in found if one is not None]
 
 
+Work = Callable[["Ranks"], object]
+"""One process's part of a run, such as a ``functools.partial``; can be pickled."""
+
+
 @contextmanager
-def ranks(config: ParallelConfig, kind: str, out: Path) -> Iterator[Ranks]:
+def ranks(config: ParallelConfig, work: Work, out: Path) -> Iterator[Ranks]:
     """The processes of a run, the others started and, in the end, stopped.
 
     Args:
         config: of the run; says how many. 1: this one alone.
-        kind: of run; see ``rank``.
-        out: its folder; holds ``rank-N.log`` of the others.
+        work: what the others do; the caller does the same with the ranks that are yielded.
+        out: the run's folder; holds ``rank-N.log`` of the others.
 
     Raises:
-        ConfigError: if there are fewer GPUs than processes.
+        ConfigError: if there are fewer GPUs than processes, or others could not import the work.
         RankError: if another process ended early.
     """
     processes = config.processes
@@ -172,18 +179,16 @@ def ranks(config: ParallelConfig, kind: str, out: Path) -> Iterator[Ranks]:
             f"{processes} processes need a GPU each, and there are {torch.cuda.device_count()}",
             "lower processes",
         )
+    pickled = _pickled(work)
     out.mkdir(parents=True, exist_ok=True)
     threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
-    with tempfile.TemporaryDirectory(prefix="envgen-ranks-") as folder:
-        meeting = str(Path(folder) / "meeting")
-        settings = Path(folder) / "config.json"  # a command line has no room for many task ids
-        settings.write_text(config.model_dump_json(), encoding="utf-8")
-        others = [
-            _start(kind, settings, out, rank, processes, meeting) for rank in range(1, processes)
-        ]
+    torch.set_num_threads(_threads(processes))
+    with tempfile.TemporaryDirectory(prefix="envgen-ranks-") as folder:  # of this user only
+        meeting, file = Path(folder) / "meeting", Path(folder) / "work"
+        file.write_bytes(pickled)
+        others = [_start(file, out, config, rank, meeting) for rank in range(1, processes)]
         try:
-            yield Together(0, processes, meeting, config)
+            yield Together(0, processes, str(meeting), config)
             for other in others:
                 other.wait()
         except (RuntimeError, dist.DistError) as error:
@@ -198,12 +203,48 @@ def ranks(config: ParallelConfig, kind: str, out: Path) -> Iterator[Ranks]:
             torch.set_num_threads(threads)
 
 
+def take_part(file: str, config: str, rank: str, meeting: str) -> None:
+    """Take part in a run, as a process that ``ranks`` started.
+
+    Args:
+        file: with the pickled work.
+        config: JSON of the run's ``ParallelConfig``.
+        rank: of this process.
+        meeting: file where all meet.
+    """
+    settings = ParallelConfig.model_validate_json(config)
+    torch.set_num_threads(_threads(settings.processes))
+    work: Work = pickle.loads(Path(file).read_bytes())
+    work(Together(int(rank), settings.processes, meeting, settings))
+
+
+def _pickled(work: Work) -> bytes:
+    try:
+        found = pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"other processes can't import a part of the run: {error}",
+            "define it at the top of a module, or choose processes=1",
+        ) from error
+    if b"__main__" in found:
+        raise ConfigError(
+            "other processes can't import what the main script defines",
+            "define it in a module of its own, or choose processes=1",
+        )
+    return found
+
+
+def _threads(processes: int) -> int:
+    return max(1, (os.cpu_count() or 1) // processes)
+
+
 def _start(
-    kind: str, config: Path, out: Path, rank: int, size: int, meeting: str
+    file: Path, out: Path, config: ParallelConfig, rank: int, meeting: Path
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", "envgen.train.rank", kind, str(config)]
-    command += [str(out), str(rank), str(size), meeting]
-    # Rank 0 finds envgen where this process found it.
+    shared = config.model_dump_json(include=set(ParallelConfig.model_fields))
+    code = "import sys; from envgen.train.parallel import take_part; take_part(*sys.argv[1:])"
+    command = [sys.executable, "-P", "-c", code, str(file), shared, str(rank), str(meeting)]
+    # The others find envgen where this process found it.
     path = os.pathsep.join(part for part in sys.path if part)
     with (out / f"rank-{rank}.log").open("wb") as log:
         return subprocess.Popen(
@@ -216,7 +257,7 @@ def _tell(others: Sequence[subprocess.Popen[bytes]], out: Path, error: Exception
     """Raise what another process died of, if one did."""
     for rank, other in enumerate(others, 1):
         try:
-            code = other.wait(5)
+            code = other.wait(LAST_S)
         except subprocess.TimeoutExpired:
             continue
         if code:

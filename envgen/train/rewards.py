@@ -2,7 +2,7 @@
 
     R_i = w_outcome v_i - s_i (w_length L_i + w_language (1 - C_i) + w_format (1 - F_i))
 
-v is the verifier's value, L the share of the length penalty (``length_penalty.py``), C the share of prose in
+v is the verifier's value, L the share of the length penalty (``length_shares``), C the share of prose in
 the prompt's language (``language.py``; 1 where there is too little of it), F how well-formed the rollout is
 (``well_formed.py``): all in 0 .. 1. For a failing rollout s is 1; for a passing one it is the distance from
 the worst passing to the best failing value of its group (1 with a verifier that says 0 or 1). The weights
@@ -18,8 +18,8 @@ Shapes: I rollouts, in any number of groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,11 @@ from envgen.core.limits import Label
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Trajectory
 from envgen.train.language import language_consistency, prompt_language
-from envgen.train.length_penalty import LengthForm, length_shares
 from envgen.train.well_formed import form_share
 
 Floats = NDArray[np.float32]
 Wide = NDArray[np.float64]
+LengthForm = Literal["ranked", "additive", "overlong", "off"]
 
 
 class RewardError(EnvgenError):
@@ -70,7 +70,7 @@ class RewardConfig(Record):
     format: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Off: the paper has no such part."""
     length_form: LengthForm = "ranked"
-    """See ``length_penalty.py``. ``additive`` and ``overlong`` reach failing rollouts, too."""
+    """See ``length_shares``. ``additive`` and ``overlong`` reach failing rollouts, too."""
     length_limit: int = Field(default=8_192, ge=1)
     """Model tokens at which ``additive`` and ``overlong`` take the whole weight."""
     length_buffer: int = Field(default=2_048, ge=1)
@@ -143,19 +143,14 @@ class RewardTable:
 
 def joined(tables: Sequence[RewardTable]) -> RewardTable:
     """The rewards of several batches as those of one."""
-    groups, offset = [], 0
-    for table in tables:
-        groups.append(table.group_I + offset)
-        offset += int(table.group_I.max(initial=-1)) + 1
-    return RewardTable(
-        outcome_I=np.concatenate([table.outcome_I for table in tables]),
-        length_I=np.concatenate([table.length_I for table in tables]),
-        language_I=np.concatenate([table.language_I for table in tables]),
-        format_I=np.concatenate([table.format_I for table in tables]),
-        total_I=np.concatenate([table.total_I for table in tables]),
-        group_I=np.concatenate(groups),
-        passed_I=np.concatenate([table.passed_I for table in tables]),
-    )
+    columns = {
+        column.name: np.concatenate([getattr(table, column.name) for table in tables])
+        for column in fields(RewardTable)
+    }
+    sizes = [int(table.group_I.max(initial=-1)) + 1 for table in tables]
+    offsets = np.cumsum([0, *sizes[:-1]])
+    shifted = [table.group_I + offset for table, offset in zip(tables, offsets, strict=True)]
+    return RewardTable(**{**columns, "group_I": np.concatenate(shifted)})
 
 
 def total_rewards(
@@ -225,6 +220,57 @@ def total_rewards(
         group_I=np.asarray(group_I, np.int64),
         passed_I=passed_I,
     )
+
+
+def length_shares(
+    form: LengthForm,
+    lengths_I: NDArray[np.int64],
+    passed_I: NDArray[np.bool_],
+    group_I: NDArray[np.int64],
+    *,
+    limit: int,
+    buffer: int,
+) -> Wide:
+    """The share of the length penalty that each rollout gets: [I], 0 to 1.
+
+    * ``ranked``: among the passing rollouts of a group, linear from 0 for the shortest to 1 for the longest
+      (as in Kimi k1.5, section 2.3.3, for correct responses). Failing ones lose nothing, so a policy that
+      can't solve a task yet is not taught to give up early.
+    * ``additive``: tokens over a limit's worth of them, for every rollout.
+    * ``overlong``: DAPO's soft overlong punishment (Yu et al. 2025, eq. 13): nothing up to ``limit - buffer``
+      tokens, then linear, all of it from ``limit`` on; for every rollout.
+    * ``off``: zeros.
+
+    Args:
+        form: which rule.
+        lengths_I: model tokens of the rollouts.
+        passed_I: whether their verifiers passed them.
+        group_I: number of each rollout's group, 0 or more.
+        limit: tokens at which ``additive`` and ``overlong`` take all.
+        buffer: tokens before ``limit`` at which ``overlong`` begins.
+    """
+    if form == "off":
+        return np.zeros(len(lengths_I))
+    if form == "additive":
+        return np.clip(lengths_I / limit, 0.0, 1.0)
+    if form == "overlong":
+        return np.clip((lengths_I - (limit - buffer)) / buffer, 0.0, 1.0)
+    return ranked_shares(lengths_I, passed_I, group_I)
+
+
+def ranked_shares(
+    lengths_I: NDArray[np.int64], passed_I: NDArray[np.bool_], group_I: NDArray[np.int64]
+) -> Wide:
+    """(length - shortest) / (longest - shortest) over each group's passing rollouts; 0 for the others."""
+    num_groups = int(group_I.max(initial=-1)) + 1
+    shortest, longest = np.full(num_groups, np.inf), np.full(num_groups, -np.inf)
+    np.minimum.at(shortest, group_I[passed_I], lengths_I[passed_I])
+    np.maximum.at(longest, group_I[passed_I], lengths_I[passed_I])
+    span_I = (longest - shortest)[group_I]
+    ranked_I = passed_I & (span_I > 0)
+    shares = np.zeros(len(lengths_I))
+    shares[ranked_I] = (lengths_I - shortest[group_I])[ranked_I] / span_I[ranked_I]
+    return shares
 
 
 def constant_reward_error(

@@ -38,14 +38,10 @@ class SFTConfig(Record):
 
     context_weight: float = Field(default=0.0, ge=0, le=1)
     """What a token counts that the model does not write (prompts, tool results); 0: nothing."""
-    form_weight: float = Field(default=1.0, ge=0, le=1)
-    """What a token counts that the two before it foretell (``form``); 1: as much as one that decides."""
-    decide_first: float = Field(default=0.0, ge=0, le=1)
-    """In this first part of the run, tokens that are foretold count nothing."""
 
 
 @dataclass(frozen=True, eq=False)
-class TaughtRow:
+class SFTRow:
     """Tokens with those that the model shall write: L tokens, N learnt ones."""
 
     ids: NDArray[np.int32]
@@ -56,9 +52,9 @@ class TaughtRow:
     """What each learnt token counts; None: 1."""
 
 
-def taught_rows(
+def sft_rows(
     encoding: Encoding, messages: Sequence[Message], tools: Sequence[Tool], task: str = ""
-) -> list[TaughtRow]:
+) -> list[SFTRow]:
     """The rows in which the assistant messages of a conversation are learnt.
 
     Args:
@@ -74,7 +70,7 @@ def taught_rows(
     replies = [i for i, message in enumerate(messages) if message.role == "assistant"]
     if not replies:
         raise ConfigError("a conversation without an assistant message teaches nothing")
-    rows: list[TaughtRow] = []
+    rows: list[SFTRow] = []
     ids: list[int] = []
     places: list[int] = []
     for before, reply in zip([None, *replies], replies, strict=False):
@@ -91,12 +87,12 @@ def taught_rows(
     return rows
 
 
-def _row(ids: list[int], places: list[int], task: str) -> TaughtRow:
-    return TaughtRow(np.array(ids, np.int32), np.array(places, np.int64), task)
+def _row(ids: list[int], places: list[int], task: str) -> SFTRow:
+    return SFTRow(np.array(ids, np.int32), np.array(places, np.int64), task)
 
 
 @dataclass(frozen=True)
-class TaughtBatch:
+class SFTBatch:
     """Rows on the device, those that begin alike packed (``packing``). N tokens that follow another one."""
 
     ids_BT: Tensor
@@ -114,9 +110,9 @@ class TaughtBatch:
     """Tokens of the rows, each counted whole."""
 
 
-def taught_batch(
-    rows: Sequence[TaughtRow], device: torch.device | str = "cpu", *, pack_tokens: int = 512
-) -> TaughtBatch:
+def sft_batch(
+    rows: Sequence[SFTRow], device: torch.device | str = "cpu", *, pack_tokens: int = 512
+) -> SFTBatch:
     """Put rows on the device.
 
     Args:
@@ -134,7 +130,7 @@ def taught_batch(
     def on(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(device)
 
-    return TaughtBatch(
+    return SFTBatch(
         ids_BT=on(packs.ids_BT),
         valid_BT=on(packs.valid_BT),
         position_BT=on(packs.positions_BT),
@@ -148,7 +144,7 @@ def taught_batch(
 
 
 @dataclass(frozen=True)
-class Taught:
+class SFTLoss:
     """What a model makes of a batch."""
 
     loss: Tensor
@@ -160,12 +156,12 @@ class Taught:
 
 def sft_loss(
     model: DSAForCausalLM,
-    batch: TaughtBatch,
+    batch: SFTBatch,
     config: SFTConfig,
     index_loss: IndexLoss | None = None,
     *,
     dense: bool = False,
-) -> Taught:
+) -> SFTLoss:
     """Run a batch; a token that several rows share counts for each of those that learn it.
 
     Args:
@@ -196,7 +192,7 @@ def sft_loss(
     loss = learnt_loss
     if config.context_weight:
         loss = loss + config.context_weight * _mean(losses_n, (learnt_n == 0).float())
-    return Taught(loss, learnt_loss, output.index_loss)
+    return SFTLoss(loss, learnt_loss, output.index_loss)
 
 
 def _mean(losses_n: Tensor, weights_n: Tensor) -> Tensor:
@@ -204,7 +200,7 @@ def _mean(losses_n: Tensor, weights_n: Tensor) -> Tensor:
 
 
 def batches_by_length(
-    rows: Sequence[TaughtRow], tokens_per_batch: int, rng: Random
+    rows: Sequence[SFTRow], tokens_per_batch: int, rng: Random
 ) -> Iterator[list[int]]:
     """One pass over all rows in batches of like lengths, in random order: indices of rows.
 

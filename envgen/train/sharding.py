@@ -59,7 +59,7 @@ def whole_model(model: DSAForCausalLM) -> DSAForCausalLM:
     if not is_sharded(model):
         return model
     with torch.device("meta"):
-        copy = DSAForCausalLM(model.config)
+        copy = type(model)(model.config)
     copy = copy.to(model.dtype).materialize("cpu")
     state = state_of(model)
     for name, own in copy.state_dict().items():

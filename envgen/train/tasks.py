@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,39 +68,6 @@ class TaskSamplerConfig(Record):
             if not any(weights.values()):
                 raise ValueError("domain_weights has no weight above 0")
         return self
-
-
-@runtime_checkable
-class TaskSampler(Protocol):
-    """Draws tasks, and learns from what became of them."""
-
-    def draw(self, n: int) -> list[str]:
-        """``n`` task ids; one is repeated only where fewer are to choose from (of a domain, of a level)."""
-        ...
-
-    def observe(self, task_id: str, passed: int, sampled: int) -> None:
-        """Take note that ``passed`` of ``sampled`` rollouts of a task passed.
-
-        Raises:
-            ConfigError: if the task is not in the pool.
-        """
-        ...
-
-    def state(self) -> dict[str, JsonValue]:
-        """All that ``load`` needs to draw the same from here on; JSON."""
-        ...
-
-    def load(self, state: Mapping[str, JsonValue]) -> None:
-        """Go on where ``state`` was taken.
-
-        Raises:
-            ResumeError: if it is another kind's, or of other tasks.
-        """
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Figures worth watching, named ``tasks/...``."""
-        ...
 
 
 def task_pool(dataset: Dataset, task_ids: Iterable[str] | None = None) -> tuple[PoolTask, ...]:
@@ -169,12 +136,14 @@ def make_sampler(config: TaskSamplerConfig, pool: Sequence[PoolTask], seed: int)
     Raises:
         ConfigError: if the pool is empty or lacks what the sampler needs.
     """
-    kinds = {"uniform": UniformSampler, "band": BandSampler, "ladder": LadderSampler}
+    kinds = {"uniform": TaskSampler, "band": BandSampler, "ladder": LadderSampler}
     return kinds[config.kind](config, pool, seed)
 
 
-class UniformSampler:
-    """Every task is as likely as any other of its domain.
+class TaskSampler:
+    """Draws tasks, and learns from what became of them. As it is, every task of a domain is as likely.
+
+    Another kind overrides the methods below the line.
 
     Args:
         config: the weights of domains.
@@ -195,7 +164,11 @@ class UniformSampler:
         self._identity = content_hash([list(task) for task in self._pool])
 
     def draw(self, n: int) -> list[str]:
-        """``n`` task ids, in random order."""
+        """``n`` task ids in random order; one is repeated only where fewer are to choose from.
+
+        Raises:
+            ValueError: if ``n`` is negative.
+        """
         if n < 0:
             raise ValueError(f"can't draw {n} tasks")
         counts = self._rng.multinomial(n, self._weights)
@@ -208,7 +181,12 @@ class UniformSampler:
         return [self._pool[i].task_id for i in self._rng.permutation(places)]
 
     def observe(self, task_id: str, passed: int, sampled: int) -> None:
-        """Take note of rollouts."""
+        """Take note that ``passed`` of ``sampled`` rollouts of a task passed.
+
+        Raises:
+            ConfigError: if the task is not in the pool.
+            ValueError: if more passed than were sampled.
+        """
         if task_id not in self._place:
             raise ConfigError(f"unknown task {task_id!r}", "it is not among those to be drawn")
         if not 0 <= passed <= sampled:
@@ -216,23 +194,21 @@ class UniformSampler:
         self._note(self._place[task_id], passed, sampled)
 
     def state(self) -> dict[str, JsonValue]:
-        """The generator's state, and what was observed."""
-        inner: Any = self._rng.bit_generator.state
-        rng: dict[str, JsonValue] = {
-            "state": hex(inner["state"]["state"]),
-            "inc": hex(inner["state"]["inc"]),
-            "has_uint32": inner["has_uint32"],
-            "uinteger": inner["uinteger"],
-        }
+        """All that ``load`` needs to draw the same from here on; JSON."""
+        rng: Any = self._rng.bit_generator.state
         return {
             "kind": self._config.kind,
             "pool": self._identity,
             "rng": rng,
-            "learnt": self._learnt(),
+            "observed": self._observed(),
         }
 
     def load(self, state: Mapping[str, JsonValue]) -> None:
-        """Go on where ``state`` was taken."""
+        """Go on where ``state`` was taken.
+
+        Raises:
+            ResumeError: if it is another kind's, or of other tasks.
+        """
         if state["kind"] != self._config.kind:
             raise ResumeError(
                 f"the run's task sampler is {state['kind']!r}, not {self._config.kind!r}",
@@ -243,19 +219,14 @@ class UniformSampler:
                 "the run's tasks are not those of this dataset", "resume with the run's dataset"
             )
         rng: Any = state["rng"]
-        self._rng.bit_generator.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": int(rng["state"], 16), "inc": int(rng["inc"], 16)},
-            "has_uint32": rng["has_uint32"],
-            "uinteger": rng["uinteger"],
-        }
-        self._relearn(state["learnt"])
-
-    def metrics(self) -> dict[str, float]:
-        """Nothing to tell."""
-        return {}
+        self._rng.bit_generator.state = rng
+        self._restore(state["observed"])
 
     # ------------------------------------------------------------------ what the kinds differ in
+
+    def metrics(self) -> dict[str, float]:
+        """Figures worth watching, named ``tasks/...``."""
+        return {}
 
     def _pick(self, domain: str, members: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         """``count`` of ``members``, none again before all were drawn."""
@@ -263,16 +234,17 @@ class UniformSampler:
         return np.concatenate([members[:0], *rounds])[:count]
 
     def _note(self, place: int, passed: int, sampled: int) -> None:
-        pass
+        """Take note of a task's rollouts."""
 
-    def _learnt(self) -> dict[str, JsonValue]:
+    def _observed(self) -> dict[str, JsonValue]:
+        """What was noted, as JSON."""
         return {}
 
-    def _relearn(self, learnt: Any) -> None:
-        pass
+    def _restore(self, observed: Any) -> None:
+        """Note what ``_observed`` gave, and nothing else."""
 
 
-class BandSampler(UniformSampler):
+class BandSampler(TaskSampler):
     """Thompson sampling: a rate is drawn from each task's Beta posterior; tasks inside the band are played.
 
     The prior is Beta(1, 1). Where too few rates fall into the band, those nearest to it follow.
@@ -321,15 +293,15 @@ class BandSampler(UniformSampler):
         self._passed[place] = keep * self._passed[place] + passed
         self._failed[place] = keep * self._failed[place] + sampled - passed
 
-    def _learnt(self) -> dict[str, JsonValue]:
+    def _observed(self) -> dict[str, JsonValue]:
         seen = np.flatnonzero(self._passed + self._failed)
         return {
             self._pool[i].task_id: [float(self._passed[i]), float(self._failed[i])] for i in seen
         }
 
-    def _relearn(self, learnt: Any) -> None:
+    def _restore(self, observed: Any) -> None:
         self._passed[:], self._failed[:] = 0.0, 0.0
-        for task_id, (passed, failed) in learnt.items():
+        for task_id, (passed, failed) in observed.items():
             place = self._place[task_id]
             self._passed[place], self._failed[place] = passed, failed
 
@@ -337,16 +309,17 @@ class BandSampler(UniformSampler):
 class _Ladder:
     """One domain's levels, ascending, and how far they are unlocked."""
 
-    def __init__(self, levels: dict[int, NDArray[np.int64]]) -> None:
-        self.levels = levels
-        self.names = list(levels)
+    def __init__(self, pool: Sequence[PoolTask], members: NDArray[np.int64]) -> None:
+        level_M = np.array([pool[i].level for i in members])
+        self.levels = sorted(set(level_M.tolist()))
+        self.groups = [members[level_M == level] for level in self.levels]
         self.top = 0
         """Index of the highest unlocked level."""
         self.passed = self.sampled = 0.0
         """Of its rollouts."""
 
 
-class LadderSampler(UniformSampler):
+class LadderSampler(TaskSampler):
     """Level after level: the next one opens when the last one is passed often enough.
 
     With ``domain_weights`` each domain has a ladder of its own.
@@ -360,36 +333,21 @@ class LadderSampler(UniformSampler):
                 f"task {unknown[0]!r} has no level ({len(unknown)} in all)",
                 "a ladder needs levels; choose uniform or band",
             )
-        self._ladders = {domain: self._ladder(m) for domain, m in self._buckets.items()}
-        self._rung = {
-            int(i): (ladder, ladder.names.index(level))
-            for ladder in self._ladders.values()
-            for level, members in ladder.levels.items()
-            for i in members
-        }
-
-    def _ladder(self, members: NDArray[np.int64]) -> _Ladder:
-        levels: dict[int, list[int]] = {}
-        for i in members:
-            level = self._pool[i].level
-            assert level is not None
-            levels.setdefault(level, []).append(int(i))
-        return _Ladder({level: np.array(levels[level], np.int64) for level in sorted(levels)})
+        self._ladders = {name: _Ladder(self._pool, some) for name, some in self._buckets.items()}
 
     def metrics(self) -> dict[str, float]:
         """The highest unlocked level, and its recent pass rate."""
         found: dict[str, float] = {}
         for domain, ladder in self._ladders.items():
             name = f"tasks/{domain}_level" if domain else "tasks/level"
-            found[name] = float(ladder.names[ladder.top])
+            found[name] = float(ladder.levels[ladder.top])
             if ladder.sampled:
                 found[f"{name}_rate"] = ladder.passed / ladder.sampled
         return found
 
     def _pick(self, domain: str, members: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         ladder = self._ladders[domain]
-        groups = list(ladder.levels.values())
-        top, below = groups[ladder.top], groups[: ladder.top]
+        top, below = ladder.groups[ladder.top], ladder.groups[: ladder.top]
         if not below:
             return super()._pick(domain, top, count)
         at_top = int(self._rng.binomial(count, self._config.frontier))
@@ -397,10 +355,11 @@ class LadderSampler(UniformSampler):
         return np.concatenate((super()._pick(domain, top, at_top), lower))
 
     def _note(self, place: int, passed: int, sampled: int) -> None:
-        if place not in self._rung:  # of a domain without weight
-            return
-        ladder, rung = self._rung[place]
-        if rung != ladder.top:
+        task = self._pool[place]
+        ladder = self._ladders.get(task.domain if self._config.domain_weights else "")
+        if (
+            ladder is None or task.level != ladder.levels[ladder.top]
+        ):  # None: a domain without weight
             return
         window = self._config.unlock_window
         keep = _kept(ladder.sampled, sampled, window)
@@ -408,18 +367,18 @@ class LadderSampler(UniformSampler):
         ladder.sampled = keep * ladder.sampled + sampled
         full = ladder.sampled >= window * (1 - 1e-9)
         often = ladder.passed >= self._config.unlock_rate * ladder.sampled * (1 - 1e-9)
-        if full and often and ladder.top + 1 < len(ladder.names):
+        if full and often and ladder.top + 1 < len(ladder.levels):
             ladder.top += 1
             ladder.passed = ladder.sampled = 0.0
 
-    def _learnt(self) -> dict[str, JsonValue]:
+    def _observed(self) -> dict[str, JsonValue]:
         return {
             domain: [ladder.top, ladder.passed, ladder.sampled]
             for domain, ladder in self._ladders.items()
         }
 
-    def _relearn(self, learnt: Any) -> None:
-        for domain, (top, passed, sampled) in learnt.items():
+    def _restore(self, observed: Any) -> None:
+        for domain, (top, passed, sampled) in observed.items():
             ladder = self._ladders[domain]
             ladder.top, ladder.passed, ladder.sampled = int(top), passed, sampled
 

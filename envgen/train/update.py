@@ -1,7 +1,10 @@
-"""What GRPO does with one batch of rollouts: advantages, mini-batches, gradients, figures to watch.
+"""What GRPO does with one batch of rollouts: advantages, mini-batches, losses, gradients, a step each.
 
-A mini-batch is run in parts that fit into memory; their gradients add up. A rollout is never split between
-parts, for the off-policy mask looks at all of it.
+    advantages -> mini-batches of whole groups -> parts that fit into memory -> scores -> mask -> loss
+    -> gradients of the parts added up -> one optimiser step a mini-batch
+
+A rollout is never split between parts, for the off-policy mask looks at all of it. What each arrow does can
+be replaced by a function of the same signature; see ``Parts``.
 
 Shapes: I rollouts of the batch, J of a part, N model tokens of a part.
 """
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
@@ -24,26 +27,27 @@ from torch import Tensor
 from envgen.core.types import Record
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
-from envgen.train.batch import RowBatch, Said, row_batch, say
+from envgen.train.batch import BatchScores, RowBatch, row_batch, score_batch
 from envgen.train.figures import Figures
 from envgen.train.grpo import (
+    Advantages,
     GRPOConfig,
     Loss,
+    LossFunction,
+    Mask,
     TokenBatch,
+    advantages,
     divergence,
-    group_advantages,
     grpo_loss,
+    off_policy_mask,
     token_weights,
     varied,
 )
-from envgen.train.optimize import Optimizer, require_finite
-from envgen.train.packing import common_prefix
+from envgen.train.optimize import Optimizer, OptimizerConfig, Steps, require_finite
+from envgen.train.packing import Packing, common_prefix, pack
 from envgen.train.parallel import Alone, Ranks, balance
 from envgen.train.rows import Row
 from envgen.train.sharding import stand_in
-
-KEPT_MASS_ALARM = 0.5
-MASKED_ALARM = 0.5
 
 
 class UpdateConfig(Record):
@@ -60,8 +64,28 @@ class UpdateConfig(Record):
     """Step of the load-balancing bias; by default it is frozen, so that replayed routes stay likely."""
 
 
+class Parts(NamedTuple):
+    """What can be replaced in a run of GRPO, each by a function or class of the same signature.
+
+        train_grpo(config, out, parts=Parts(mask=my_mask))
+
+    Runs of several processes need what they can import: functions of a module, no lambdas.
+    """
+
+    advantages: Advantages = advantages
+    mask: Mask = off_policy_mask
+    loss: LossFunction = grpo_loss
+    pack: Packing = pack
+    optimizer: Callable[[DSAForCausalLM, OptimizerConfig], Steps] = Optimizer
+    model: type[DSAForCausalLM] = DSAForCausalLM
+    """A subclass may have other ``blocks``; see ``envgen.model.modeling``."""
+
+
+PAPER = Parts()
+
+
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class RolloutBatch:
     """A batch of rollouts as the objective sees it."""
 
     rows: Sequence[Row]
@@ -77,10 +101,15 @@ class _Part:
     """Some rollouts that are run together."""
 
     rollout_J: list[int]
-    batch: RowBatch
+    rows: RowBatch
     old_N: Tensor | None = None
     """log pi of the trainer before the first update, where pi_old is to be that."""
     ref_N: Tensor | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that are run, padding not counted."""
+        return int(self.rows.valid_BT.sum())
 
 
 class _MiniBatch(NamedTuple):
@@ -90,6 +119,17 @@ class _MiniBatch(NamedTuple):
     parts: list[_Part]
     spare: int
     """Passes that another process makes and this one has no part for, where the model is in shards."""
+
+
+class _Targets(NamedTuple):
+    """What is known of the batch's rollouts before any of them is run."""
+
+    group_I: Tensor
+    advantage_I: Tensor
+    length_I: Tensor
+    counted_I: Tensor
+    """bool: the rollout is in the loss's denominator."""
+    kl_scale_I: Tensor | None
 
 
 class Updater:
@@ -103,6 +143,7 @@ class Updater:
         temperature: of the sampler.
         reference: pi_ref, frozen; needed with ``kl_coef`` > 0.
         ranks: the processes that learn together; each is given its own groups.
+        parts: what is done otherwise than the paper does.
 
     Attributes:
         step: optimiser steps so far.
@@ -111,58 +152,66 @@ class Updater:
     def __init__(
         self,
         model: DSAForCausalLM,
-        optimizer: Optimizer,
+        optimizer: Steps,
         objective: GRPOConfig,
         config: UpdateConfig,
         temperature: float,
         reference: DSAForCausalLM | None = None,
         ranks: Ranks | None = None,
+        parts: Parts = PAPER,
     ) -> None:
         self._ranks = ranks or Alone()
         self._model, self._optimizer, self._reference = model, optimizer, reference
         self._objective, self._config, self._temperature = objective, config, temperature
+        self._by = parts
         self.step = 0
 
-    def update(self, learnt: Learnt, rng: Random) -> Figures:
+    def update(self, batch: RolloutBatch, rng: Random) -> Figures:
         """Learn from a batch.
 
         Raises:
             DivergedError: if a loss or gradient is not finite; weights are those of the step before.
         """
         figures = Figures()
-        group_I = torch.from_numpy(learnt.group_I)
-        reward_I = torch.from_numpy(learnt.reward_I)
-        advantage_I = reward_I
-        if self._objective.advantage != "none":
-            advantage_I = group_advantages(
-                reward_I, group_I, normalize_std=self._objective.advantage == "std"
-            )
+        targets = self._targets(batch)
+        run_I = targets.counted_I
+        if self._objective.kl_coef == 0:  # then a rollout without an advantage moves nothing
+            run_I = run_I & (targets.advantage_I != 0)
+        mini_batches = self._cut(batch, run_I.numpy(), rng, figures)
+        self._model.train()
+        self._score_before(mini_batches, figures)
+        for one in mini_batches:
+            self._learn(one, targets, figures)
+        return figures
+
+    def _targets(self, batch: RolloutBatch) -> _Targets:
+        group_I, reward_I = torch.from_numpy(batch.group_I), torch.from_numpy(batch.reward_I)
         counted_I = torch.ones_like(group_I, dtype=torch.bool)
         if self._objective.zero_variance == "drop":
             counted_I = varied(reward_I, group_I)
-        # Without a KL term a rollout without an advantage moves nothing.
-        run_I = counted_I if self._objective.kl_coef > 0 else counted_I & (advantage_I != 0)
-        batches = self._cut(learnt, run_I.numpy(), rng, figures)
-        self._model.train()
-        self._before_updates(batches, figures)
-        for batch in batches:
-            member_I = torch.from_numpy(np.isin(learnt.group_I, batch.groups)) & counted_I
-            self._mini_batch(learnt, batch, advantage_I, member_I, figures)
-        return figures
+        return _Targets(
+            group_I,
+            self._by.advantages(reward_I, group_I, self._objective),
+            torch.from_numpy(batch.length_I).float(),
+            counted_I,
+            None if batch.kl_scale_I is None else torch.from_numpy(batch.kl_scale_I),
+        )
+
+    # ------------------------------------------------------------------ mini-batches and their parts
 
     def _cut(
-        self, learnt: Learnt, run_I: NDArray[np.bool_], rng: Random, figures: Figures
+        self, batch: RolloutBatch, run_I: NDArray[np.bool_], rng: Random, figures: Figures
     ) -> list[_MiniBatch]:
         """Mini-batches of whole groups, each with its parts."""
         started = time.perf_counter()
-        groups = sorted(set(learnt.group_I.tolist()))
+        groups = sorted(set(batch.group_I.tolist()))
         rng.shuffle(groups)
         count = self._config.mini_batches
         found = []
         for n in range(count):
             some = groups[n::count]
-            chosen = np.flatnonzero(np.isin(learnt.group_I, some) & run_I)
-            parts = [self._part(learnt.rows, js) for js in self._parts(learnt.rows, chosen)]
+            chosen = np.flatnonzero(np.isin(batch.group_I, some) & run_I)
+            parts = [self._part(batch.rows, js) for js in self._cut_parts(batch.rows, chosen)]
             found.append(_MiniBatch(some, parts, 0))
         figures.assembly_s += time.perf_counter() - started
         if self._ranks.sharded:
@@ -173,7 +222,7 @@ class Updater:
             ]
         return found
 
-    def _parts(self, rows: Sequence[Row], chosen: NDArray[np.int64]) -> Iterator[list[int]]:
+    def _cut_parts(self, rows: Sequence[Row], chosen: NDArray[np.int64]) -> Iterator[list[int]]:
         """Rollouts in runs of about ``part_tokens``, what a row shares with the last one not counted.
 
         All packs of a part are padded to its longest, so a few long rollouts have parts of their own: in
@@ -205,37 +254,35 @@ class Updater:
     def _part(self, rows: Sequence[Row], chosen: list[int]) -> _Part:
         place = {i: j for j, i in enumerate(chosen)}
         some = [replace(row, rollout=place[row.rollout]) for row in rows if row.rollout in place]
-        batch = row_batch(some, self._model.device, pack_tokens=self._config.pack_tokens)
+        pack_tokens = self._config.pack_tokens
+        batch = row_batch(some, self._model.device, pack_tokens=pack_tokens, packing=self._by.pack)
         return _Part(chosen, batch)
 
+    # ------------------------------------------------------------------ scores
+
     @torch.no_grad()
-    def _before_updates(self, batches: Sequence[_MiniBatch], figures: Figures) -> None:
-        """What is of the weights before the first update, or of other weights."""
-        for batch in batches:
+    def _score_before(self, mini_batches: Sequence[_MiniBatch], figures: Figures) -> None:
+        """Score by the weights before the first update, and by pi_ref, where the objective needs it."""
+        for batch in mini_batches:
             if self._objective.old == "recomputed":
                 for part in batch.parts:
-                    part.old_N = self._said(self._model, part).scores.logp_N
+                    part.old_N = self._score(self._model, part).scores.logp_N
                 self._stand_in(batch)
             if self._objective.kl_coef > 0:
                 assert self._reference is not None
                 for part in batch.parts:
-                    scores = self._said(self._reference, part).scores
+                    scores = self._score(self._reference, part).scores
                     part.ref_N = scores.logp_N
                     figures.ref_kept_mass += float(scores.kept_mass_N.sum())
                     figures.ref_tokens += len(scores.kept_mass_N)
 
-    def _stand_in(self, batch: _MiniBatch, index_loss: IndexLoss | None = None) -> None:
-        """The passes that other processes make and this one has no part for."""
-        for _ in range(batch.spare):
-            stand_in(self._model, index_loss)
-
-    def _said(
+    def _score(
         self, model: DSAForCausalLM, part: _Part, index_loss: IndexLoss | None = None
-    ) -> Said:
+    ) -> BatchScores:
         o = self._objective
-        return say(
+        return score_batch(
             model,
-            part.batch,
+            part.rows,
             self._temperature,
             keep_mask=o.keep_sampling_mask,
             keep_routing=o.keep_routing,
@@ -243,43 +290,35 @@ class Updater:
             index_loss=index_loss,
         )
 
-    def _mini_batch(
-        self,
-        learnt: Learnt,
-        batch: _MiniBatch,
-        advantage_I: Tensor,
-        counted_I: Tensor,
-        figures: Figures,
-    ) -> None:
+    @property
+    def _index_loss(self) -> IndexLoss | None:
+        return "sparse" if self._optimizer.trains_indexer else None
+
+    def _stand_in(self, batch: _MiniBatch, index_loss: IndexLoss | None = None) -> None:
+        """The passes that other processes make and this one has no part for."""
+        for _ in range(batch.spare):
+            stand_in(self._model, index_loss)
+
+    # ------------------------------------------------------------------ losses and the step
+
+    def _learn(self, batch: _MiniBatch, targets: _Targets, figures: Figures) -> None:
         """One optimiser step."""
-        length_I = torch.from_numpy(learnt.length_I).float()
+        mine_I = torch.from_numpy(np.isin(targets.group_I, batch.groups)) & targets.counted_I
         mine = [
-            counted_I.sum().item(),
-            length_I[counted_I].sum().item(),
-            sum(int(part.batch.valid_BT.sum()) for part in batch.parts),
+            mine_I.sum().item(),
+            targets.length_I[mine_I].sum().item(),
+            sum(part.num_tokens for part in batch.parts),
         ]
-        rollouts, tokens_all, run_all = self._ranks.sum(torch.tensor(mine).double()).tolist()
-        if not run_all:
+        rollouts, tokens, run = self._ranks.sum(torch.tensor(mine).double()).tolist()
+        if not run:
             return
-        weight_I = token_weights(length_I, rollouts, tokens_all, self._objective)
-        index_loss: IndexLoss | None = "sparse" if self._optimizer.config.indexer == "eq4" else None
-        first = not figures.norms
+        weight_I = token_weights(targets.length_I, rollouts, tokens, self._objective)
         self._optimizer.zero_grad()
         for part in batch.parts:
-            said = self._said(self._model, part, index_loss)
-            tokens = self._tokens(learnt, part, said, advantage_I, length_I, weight_I)
-            if first:
-                figures.divergences.append(divergence(tokens))
-            found = grpo_loss(tokens, self._objective, self._objective.off_policy_delta)
-            total = found.loss
-            if said.index_loss is not None:
-                share = int(part.batch.valid_BT.sum()) / run_all
-                total = total + self._config.index_loss_weight * share * said.index_loss
-                figures.index_loss += share * float(said.index_loss.detach())
+            total = self._part_loss(part, targets, weight_I, run, figures)
             require_finite(total, self.step)
             torch.autograd.backward(total)
-            _note(figures, found, tokens, said, part)
-        self._stand_in(batch, index_loss)
+        self._stand_in(batch, self._index_loss)
         self._ranks.add_gradients(self._optimizer.weights)
         norms = self._optimizer.step(self.step)
         figures.norms.append((norms.trunk, norms.indexer))
@@ -287,44 +326,63 @@ class Updater:
             balance(self._model, self._config.router_bias_rate, self._ranks)
         self.step += 1
 
-    def _tokens(
+    def _part_loss(
         self,
-        learnt: Learnt,
         part: _Part,
-        said: Said,
-        advantage_I: Tensor,
-        length_I: Tensor,
+        targets: _Targets,
         weight_I: Tensor,
+        run: float,
+        figures: Figures,
+    ) -> Tensor:
+        """A part's share of the mini-batch's loss, that of the indexer included.
+
+        ``run`` is how many tokens all processes run in the mini-batch: eq. 4 is a mean over them.
+        """
+        scored = self._score(self._model, part, self._index_loss)
+        tokens = self._tokens(part, scored, targets, weight_I)
+        if not figures.norms:  # before the first step: what engine and trainer alone differ by
+            figures.divergences.append(divergence(tokens))
+        masked_J = self._by.mask(tokens, self._objective)
+        found = self._by.loss(tokens, self._objective, masked_J)
+        total = found.loss
+        if scored.index_loss is not None:
+            share = part.num_tokens / run
+            total = total + self._config.index_loss_weight * share * scored.index_loss
+            figures.index_loss += share * float(scored.index_loss.detach())
+        _note(figures, found, tokens, scored, part)
+        return total
+
+    def _tokens(
+        self, part: _Part, scored: BatchScores, targets: _Targets, weight_I: Tensor
     ) -> TokenBatch:
         chosen, device = part.rollout_J, self._model.device
-        kl_scale = None
-        if learnt.kl_scale_I is not None:
-            kl_scale = torch.from_numpy(learnt.kl_scale_I[chosen]).to(device)
+        scale_I = targets.kl_scale_I
         return TokenBatch(
-            logp_N=said.scores.logp_N,
-            old_N=part.batch.old_N if part.old_N is None else part.old_N,
-            rollout_N=part.batch.rollout_N,
-            advantage_I=advantage_I[chosen].to(device),
-            length_I=length_I[chosen].to(device),
+            logp_N=scored.scores.logp_N,
+            old_N=part.rows.old_N if part.old_N is None else part.old_N,
+            rollout_N=part.rows.rollout_N,
+            advantage_I=targets.advantage_I[chosen].to(device),
+            length_I=targets.length_I[chosen].to(device),
             weight_I=weight_I[chosen].to(device),
             ref_N=part.ref_N,
-            sampler_N=part.batch.old_N,
-            kl_scale_I=kl_scale,
+            sampler_N=part.rows.old_N,
+            kl_scale_I=None if scale_I is None else scale_I[chosen].to(device),
         )
 
 
 @torch.no_grad()
-def _note(figures: Figures, found: Loss, tokens: TokenBatch, said: Said, part: _Part) -> None:
-    scores = said.scores
-    count = len(tokens.logp_N)
+def _note(
+    figures: Figures, found: Loss, tokens: TokenBatch, scored: BatchScores, part: _Part
+) -> None:
+    scores = scored.scores
     negative_I = tokens.advantage_I < 0
     figures.loss += float(found.loss.detach())
     figures.log_ratios.append(found.ratio_N.log())
     figures.negatives += int(negative_I.sum())
     figures.masked += int((found.masked_I & negative_I).sum())
     figures.clipped += int(found.clipped_N.sum())
-    figures.tokens += count
-    figures.tokens_run += int(part.batch.valid_BT.sum())
+    figures.tokens += len(tokens.logp_N)
+    figures.tokens_run += part.num_tokens
     figures.entropy += float(scores.entropy_N.sum())
     figures.kept_mass += float(scores.kept_mass_N.sum())
     figures.least_kept_mass = min(figures.least_kept_mass, float(scores.kept_mass_N.min()))

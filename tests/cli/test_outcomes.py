@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 import toy_python
-from cli_runs import Cli, Said
+from cli_runs import BatchScores, Cli
 from click_words import commands
 from model_server import ModelServer, Raw
 from styled_replies import READY, SUBMIT, is_preflight, says
@@ -41,7 +41,7 @@ def place(dataset: Path, tmp_path: Path) -> Place:
 HASTE = ("--option", "max_retries=0", "--no-preflight", "--max-errors", 0, "--backend", "inline")
 
 
-def rollout(cli: Cli, place: Place, out: str = "r", *more: object) -> Said:
+def rollout(cli: Cli, place: Place, out: str = "r", *more: object) -> BatchScores:
     return cli("rollout", place.dataset, "--policy", place.dead, *HASTE, "--out", out, *more)
 
 
@@ -51,20 +51,20 @@ def errored(cli: Cli, place: Place) -> str:
     return "r"
 
 
-def no_changes(cli: Cli, place: Place) -> Said:
+def no_changes(cli: Cli, place: Place) -> BatchScores:
     for words in (("init", "-q", "clone"), ("-C", "clone", "commit", "-qm", "x", "--allow-empty")):
         names = ("-c", "user.name=x", "-c", "user.email=x@x")
         subprocess.run(["git", *names, *words], check=True, stdin=subprocess.DEVNULL)
     return cli("generate", "code", "--clone", "clone", "--repo", "a/b", "--out", "c")
 
 
-def no_clone(cli: Cli, place: Place) -> Said:
+def no_clone(cli: Cli, place: Place) -> BatchScores:
     repo = toy_python.clone(Path("elsewhere/toy/shop"))
     write_instances(Path("i.jsonl"), [toy_python.instance(repo)])
     return cli("import", "code", "i.jsonl", "--clones", ".", "--out", "c")
 
 
-def sft(cli: Cli, place: Place, *command: str) -> Said:
+def sft(cli: Cli, place: Place, *command: str) -> BatchScores:
     write_random_model(Path("m"))
     return cli(
         "train", *command, "--data", place.dataset, "--model", "m", "--split", "all", "--epochs", 0,
@@ -72,7 +72,7 @@ def sft(cli: Cli, place: Place, *command: str) -> Said:
     )  # fmt: skip
 
 
-def grpo(cli: Cli, place: Place) -> Said:
+def grpo(cli: Cli, place: Place) -> BatchScores:
     write_random_model(Path("m"))
     settings = ("rewards.length=0", "rewards.language=0", "sampling.max_new_tokens=2")
     overrides = [word for one in settings for word in ("-c", one)]
@@ -82,7 +82,7 @@ def grpo(cli: Cli, place: Place) -> Said:
     )  # fmt: skip
 
 
-NOTHING: dict[str, Callable[[Cli, Place], Said] | str] = {
+NOTHING: dict[str, Callable[[Cli, Place], BatchScores] | str] = {
     "canaries": lambda cli, p: cli("canaries", "--data", p.empty, "--out", "c"),
     "doctor": "looks at this machine; whatever it finds is what was asked for",
     "eval": lambda cli, p: cli(

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import Cli, Said
+from cli_runs import BatchScores, Cli
 
 
-def refused(said: Said, *words: str) -> None:
+def refused(said: BatchScores, *words: str) -> None:
     """One clear error, with all of these words."""
     assert said.code == 2, said
     assert "Traceback" not in said.err

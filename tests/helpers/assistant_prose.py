@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from envgen.train.language import ALIKE, MIN_CHARS, language_consistency, language_of
-from envgen.train.prose import prose
+from envgen.train.language import ALIKE, MIN_CHARS, language_consistency, language_of, prose
 
 PATH = Path(__file__).parent.parent / "data" / "assistant_prose.jsonl"
 KINDS = ("plain", "short", "code", "names", "mixed", "neutral")

@@ -150,7 +150,7 @@ def test_auto_leaves_the_mask_where_it_would_be_large(monkeypatch: pytest.Monkey
     monkeypatch.setattr(attention, "MASK_LIMIT", 0)
     layer = model.layers()[0].self_attn
     span = Span(torch.arange(20).unsqueeze(0), 20)
-    assert layer._path(attention.Ask(), span, True) == "gather"
+    assert layer._path(attention.Ask(), span, leaves_out=True) == "gather"
     torch.testing.assert_close(model(ids).logits, wanted, atol=1e-5, rtol=0)
 
 

@@ -24,7 +24,7 @@ from envgen.rollout.gold import GoldPolicy, make_policy
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
-from envgen.train.evaluate import Evaluation, EvaluationConfig, evaluate, task_facts
+from envgen.train.estimates import Evaluation, EvaluationConfig, evaluate, task_facts
 from envgen.verifiers.holes import HOLES, UNSOLVABLE_RULE, canary_mark, is_unsolvable
 
 

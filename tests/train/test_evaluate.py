@@ -22,7 +22,7 @@ from envgen.core.types import (
 )
 from envgen.rollout.bootstrap import BootstrapConfig
 from envgen.rollout.pass_at_k import pass_at_k
-from envgen.train.evaluate import EvaluationConfig, TaskFacts, compare, evaluate, task_facts
+from envgen.train.estimates import EvaluationConfig, TaskFacts, compare, evaluate, task_facts
 
 CONFIG = EvaluationConfig(ks=(1, 2, 4), bootstrap=BootstrapConfig(draws=500))
 FACTS = {f"t-{i}": TaskFacts(f"db-{i // 2}", ("trips", "orders")[i // 4]) for i in range(8)}

@@ -11,7 +11,7 @@ from envgen.core.errors import ConfigError, ResumeError, StoreError
 from envgen.pipelines.canaries import make_canaries
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
-from envgen.train.evaluate_runs import PlayedRun, compare_runs, evaluate_runs
+from envgen.train.evaluate import PlayedRun, compare_runs, evaluate_runs
 
 
 @pytest.fixture(scope="module")

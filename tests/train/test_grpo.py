@@ -19,7 +19,7 @@ from envgen.train.grpo import (
     group_advantages,
     grpo_loss,
     kl_estimate,
-    off_policy,
+    off_policy_mask,
     token_weights,
 )
 
@@ -200,9 +200,9 @@ CONFIGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings_", CONFIGS, ids=[",".join(c) or "paper" for c in CONFIGS])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_loss_and_gradient_equal_the_slow_reference(settings_: dict[str, Any], seed: int) -> None:
-    config = GRPOConfig(**settings_)
+    config = GRPOConfig(off_policy_delta=0.02, **settings_)
     batch = batch_of([3, 1, 7, 4], [0.5, -0.5, 0.25, -0.25], seed, config)
-    found = grpo_loss(batch, config, delta=0.02)
+    found = grpo_loss(batch, config, off_policy_mask(batch, config))
     expected = -slow_objective(batch, config, delta=0.02)
     torch.testing.assert_close(found.loss, expected)
     (ours,) = torch.autograd.grad(found.loss, batch.logp_N)
@@ -222,14 +222,15 @@ def test_the_loss_is_finite_where_the_policy_has_vanished(gap: float) -> None:
         weight_I=one,
         ref_N=-one,
     )
-    found = grpo_loss(batch, GRPOConfig(kl_coef=1.0), delta=0.02)
+    found = grpo_loss(batch, GRPOConfig(kl_coef=1.0), torch.tensor([False]))
     torch.testing.assert_close(found.loss.detach(), torch.tensor(0.5).exp())
     (gradient,) = torch.autograd.grad(found.loss, batch.logp_N)
     assert gradient.abs().item() < 1e-15
 
 
 def masked(batch: TokenBatch, delta: float, **changes: Any) -> Loss:
-    return grpo_loss(batch, GRPOConfig(kl_coef=0.1, **changes), delta)
+    config = GRPOConfig(kl_coef=0.1, off_policy_delta=delta, **changes)
+    return grpo_loss(batch, config, off_policy_mask(batch, config))
 
 
 def test_the_mask_takes_the_surrogate_and_leaves_the_kl() -> None:
@@ -240,7 +241,7 @@ def test_the_mask_takes_the_surrogate_and_leaves_the_kl() -> None:
     only_kl = grpo_loss(
         replace(far, advantage_I=torch.tensor([0.0, 1.0], dtype=torch.float64)),
         GRPOConfig(kl_coef=0.1, off_policy_mask=False),
-        0.5,
+        torch.tensor([True, True]),
     )
     torch.testing.assert_close(found.loss, only_kl.loss)
 
@@ -249,7 +250,9 @@ def test_the_mask_takes_the_surrogate_and_leaves_the_kl() -> None:
 @given(advantage=st.sampled_from([-1.0, 0.0, 1.0]), above=st.sampled_from([-0.25, 0.0, 0.25]))
 def test_the_mask_is_strict_on_both_sides(advantage: float, above: float) -> None:
     delta = 0.5
-    found = off_policy(torch.tensor([advantage]), torch.tensor([delta + above]), delta)
+    batch = batch_of([4], [advantage])
+    far = replace(batch, sampler_N=batch.logp_N.detach() + delta + above)
+    found = off_policy_mask(far, GRPOConfig(off_policy_delta=delta))
     assert found.item() == (advantage < 0 and above > 0)
 
 
@@ -275,7 +278,8 @@ def test_splitting_a_rollout_into_rows_changes_nothing() -> None:
 def test_on_policy_the_gradient_is_the_policy_gradient() -> None:
     batch = batch_of([2, 5], [0.5, -0.5])
     same = replace(batch, old_N=batch.logp_N.detach(), sampler_N=None)
-    found = grpo_loss(same, GRPOConfig(), delta=0.01)
+    config = GRPOConfig(off_policy_delta=0.01)
+    found = grpo_loss(same, config, off_policy_mask(same, config))
     (gradient,) = torch.autograd.grad(found.loss, batch.logp_N)
     expected = -(same.advantage_I / same.length_I / 2)[same.rollout_N]
     torch.testing.assert_close(gradient, expected)

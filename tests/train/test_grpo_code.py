@@ -25,7 +25,7 @@ from envgen.train.rollouts import SamplingConfig
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
 
 
-class Taught(NamedTuple):
+class Cold(NamedTuple):
     """A code task, and a model that mends it in some of its rollouts."""
 
     dataset: Path
@@ -33,7 +33,7 @@ class Taught(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Taught:
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Cold:
     """The cold start saw the right patch once and a wrong one once; they differ in one character."""
     folder = tmp_path_factory.mktemp("code")
     fixed = toy_python.CART.replace("sum(price for", "sum(price * count for")
@@ -73,7 +73,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Taught:
         optimizer=OptimizerConfig(lr=4e-3, warmup_steps=5),
     )
     train_sft(lessons, folder / "sft")
-    return Taught(dataset, (folder / "sft" / "last").resolve())
+    return Cold(dataset, (folder / "sft" / "last").resolve())
 
 
 def patch(operator: str) -> tuple[Message, Message]:
@@ -87,7 +87,7 @@ def patch(operator: str) -> tuple[Message, Message]:
     return edit, submit
 
 
-def config_of(taught: Taught, **sampling: Any) -> TrainGRPOConfig:
+def config_of(taught: Cold, **sampling: Any) -> TrainGRPOConfig:
     return TrainGRPOConfig(
         data=str(taught.dataset),
         model=str(taught.model),
@@ -100,7 +100,7 @@ def config_of(taught: Taught, **sampling: Any) -> TrainGRPOConfig:
 
 
 def test_a_patch_that_mends_the_fault_is_rewarded_and_learnt_from(
-    taught: Taught, tmp_path: Path
+    taught: Cold, tmp_path: Path
 ) -> None:
     summary = train_grpo(config_of(taught, backend="bubblewrap", concurrency=2), tmp_path)
     assert summary.rollouts == 12
@@ -117,7 +117,7 @@ def test_a_patch_that_mends_the_fault_is_rewarded_and_learnt_from(
 
 
 def test_a_backend_that_code_tasks_lack_is_refused_before_the_run_begins(
-    taught: Taught, tmp_path: Path
+    taught: Cold, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="code tasks don't run with backend 'inline'"):
         train_grpo(config_of(taught, backend="inline"), tmp_path / "run")

@@ -24,7 +24,7 @@ from envgen.policies.encoding import make_encoding
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.runs import RunStore
 from envgen.store.writer import DatasetWriter
-from envgen.train.fit import fitting_encoding
+from envgen.train.checkpoints import fitting_encoding
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from envgen.core.errors import MissingExtraError
 from envgen.train import language
-from envgen.train.language import language_consistency, language_of
-from envgen.train.prose import passages, prose
+from envgen.train.language import language_consistency, language_of, passages, prose
 
 PAGE = ROOT / "docs" / "rewards.md"
 

@@ -16,7 +16,7 @@ from envgen.core.seeding import derive
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import load_encoding
-from envgen.train.batch import row_batch, say
+from envgen.train.batch import row_batch, score_batch
 from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
 from envgen.train.rows import NOT_ROUTED
 
@@ -54,7 +54,7 @@ def log_ratios(drawn: Drawn, *, replay: bool) -> np.ndarray[tuple[int], np.dtype
     """|log(pi_trainer / pi_engine)| of every model token."""
     batch = row_batch(drawn.rollouts.rows)
     with torch.no_grad():
-        said = say(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+        said = score_batch(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
     return (said.scores.logp_N - batch.old_N).abs().numpy()
 
 
@@ -62,7 +62,7 @@ def rerouted(drawn: Drawn, *, replay: bool) -> float:
     """The share of (token, layer) whose experts the trainer chooses otherwise."""
     batch = row_batch(drawn.rollouts.rows)
     with torch.no_grad():
-        said = say(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+        said = score_batch(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
     assert batch.routing_BTXA is not None
     assert said.routing_BTXA is not None
     known = (batch.routing_BTXA[..., 0] != NOT_ROUTED) & batch.valid_BT.unsqueeze(-1)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
-from envgen.train.batch import row_batch, say
+from envgen.train.batch import row_batch, score_batch
 from envgen.train.packing import common_prefix, pack
 from envgen.train.rows import NOT_ROUTED, Row
-from envgen.train.sft import SFTConfig, TaughtRow, sft_loss, taught_batch
+from envgen.train.sft import SFTConfig, SFTRow, sft_batch, sft_loss
 
 ROWS = st.lists(
     st.tuples(
@@ -66,7 +66,7 @@ def test_long_packed_rows_score_as_alone(replay: bool) -> None:
     batch = row_batch(rows, pack_tokens=20)  # all but the last are longer
     assert len(batch.ids_BT) == 3
     with torch.no_grad():
-        said = say(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+        said = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
     torch.testing.assert_close(said.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
 
 
@@ -148,7 +148,7 @@ def test_packed_rows_score_as_alone(replay: bool, topk: int) -> None:
     assert batch.until_BT is not None
     assert len(batch.ids_BT) == 3
     with torch.no_grad():
-        said = say(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+        said = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
     torch.testing.assert_close(said.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
 
 
@@ -177,9 +177,9 @@ def test_sets_of_another_run_are_repeated_at_their_new_places() -> None:
     together = row_batch(rows)
     apart = [row_batch([row]) for row in rows]
     with torch.no_grad():
-        found = say(model, together, 1.0).scores.logp_N
-        wanted = torch.cat([say(model, one, 1.0).scores.logp_N for one in apart])
-        live = say(model, together, 1.0, keep_topk=False).scores.logp_N
+        found = score_batch(model, together, 1.0).scores.logp_N
+        wanted = torch.cat([score_batch(model, one, 1.0).scores.logp_N for one in apart])
+        live = score_batch(model, together, 1.0, keep_topk=False).scores.logp_N
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
     assert not torch.allclose(found, live, atol=1e-4)
 
@@ -191,23 +191,23 @@ def test_routing_that_differs_is_not_shared() -> None:
     rows[0].routing[12] = (rows[0].routing[12] + 1) % model.config.n_routed_experts
     batch = row_batch(rows[:2])
     wanted = torch.cat(
-        [say(model, row_batch([row]), 1.0).scores.logp_N.detach() for row in rows[:2]]
+        [score_batch(model, row_batch([row]), 1.0).scores.logp_N.detach() for row in rows[:2]]
     )
-    found = say(model, batch, 1.0).scores.logp_N
+    found = score_batch(model, batch, 1.0).scores.logp_N
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
 
 
 def test_gradients_are_those_of_separate_rows() -> None:
     model = small()
     model.requires_grad_(True)
-    rows = [TaughtRow(row.ids, row.places) for row in family(model)]
+    rows = [SFTRow(row.ids, row.places) for row in family(model)]
 
-    def gradients(batches: list[list[TaughtRow]]) -> dict[str, torch.Tensor]:
+    def gradients(batches: list[list[SFTRow]]) -> dict[str, torch.Tensor]:
         model.zero_grad()
         total = sum(len(row.places) for row in rows)
         for some in batches:
             share = sum(len(row.places) for row in some) / total
-            loss = sft_loss(model, taught_batch(some), SFTConfig()).loss
+            loss = sft_loss(model, sft_batch(some), SFTConfig()).loss
             torch.autograd.backward(loss * share)
         return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 

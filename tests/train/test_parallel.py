@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from students import School
 
 from envgen.core.errors import ConfigError
 from envgen.model.modeling import DSAForCausalLM
-from envgen.train.cold_start import ColdStartConfig, train_sft
+from envgen.train.cold_start import ColdStartConfig, run_sft, train_sft
 from envgen.train.grpo import GRPOConfig
 from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
 from envgen.train.metrics import read_metrics
@@ -165,7 +166,7 @@ def test_what_another_process_died_of_is_told(taught: School, tmp_path: Path) ->
     config = sft_config(taught, rollouts=(str(tmp_path / "nowhere"),), processes=2)
     with (
         pytest.raises(RankError, match="process 1 ended with code 1"),
-        ranks(config, "sft", tmp_path) as mine,
+        ranks(config, partial(run_sft, config, tmp_path, None), tmp_path) as mine,
     ):
         mine.gather("hello")
 

@@ -14,9 +14,7 @@ from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
 from envgen.core.types import Message, Score, StopReason, ToolCall, Trajectory, TrajectoryError
-from envgen.train.figures import Figures
-from envgen.train.grpo_told import everywhere
-from envgen.train.length_penalty import length_shares, ranked_shares
+from envgen.train.figures import Figures, step_figures
 from envgen.train.parallel import Alone
 from envgen.train.rewards import (
     DomainRewards,
@@ -24,7 +22,9 @@ from envgen.train.rewards import (
     RewardError,
     RewardTable,
     constant_reward_error,
+    length_shares,
     permuted_totals,
+    ranked_shares,
     total_rewards,
 )
 from envgen.train.rollouts import Rollouts
@@ -85,8 +85,8 @@ def test_a_step_tells_in_how_many_rollouts_tools_were_at_fault() -> None:
     played = [rollout(v) for v in (1, 0, 0, 0)]
     played[1] = played[1].model_copy(update={"faults": ("it broke", "again")})
     drawn = Rollouts(trajectories=played, rows=[], group_I=np.zeros(4, np.int64), errored=())
-    told = everywhere(Alone(), drawn, rewards(played, [1] * 4), Figures())
-    assert told.described["rollout/tool_faults"] == 0.25
+    figures = step_figures(Alone(), drawn, rewards(played, [1] * 4), Figures())
+    assert figures.rollouts["rollout/tool_faults"] == 0.25
 
 
 def test_groups_are_ranked_apart_and_failing_groups_not_at_all() -> None:

@@ -18,7 +18,7 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.model.requests import Request
 from envgen.model.sampling import SamplingParams
 from envgen.policies.dsa import reply_tokens
-from envgen.train.batch import row_batch, say
+from envgen.train.batch import row_batch, score_batch
 from envgen.train.rows import NOT_ROUTED, Row, rollout_rows, turn_rows
 
 Arrays = dict[str, NDArray[Any]]
@@ -198,7 +198,7 @@ def test_padded_rows_score_as_they_were_sampled(replay: bool) -> None:
     rows = [sampled_row(model, 30, 10, 0, 1), sampled_row(model, 17, 4, 1, 2)]
     batch = row_batch(rows)
     with torch.no_grad():
-        said = say(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+        said = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
     torch.testing.assert_close(said.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
     assert batch.rollout_N.tolist() == [0] * 20 + [1] * 13
     torch.testing.assert_close(said.scores.kept_mass_N, torch.ones(33))
@@ -212,8 +212,8 @@ def test_replay_repeats_choices_after_the_weights_moved() -> None:
             gate.weight.normal_(0, 1)
     batch = row_batch(rows)
     with torch.no_grad():
-        kept = say(model, batch, 1.0).routing_BTXA
-        own = say(model, batch, 1.0, keep_routing=False).routing_BTXA
+        kept = score_batch(model, batch, 1.0).routing_BTXA
+        own = score_batch(model, batch, 1.0, keep_routing=False).routing_BTXA
     assert kept is not None
     assert own is not None
     recorded = batch.routing_BTXA

@@ -15,11 +15,11 @@ from envgen.model.tokenizer import train_tokenizer
 from envgen.policies.encoding import Encoding, EncodingConfig, make_encoding, tokenizer_config
 from envgen.train.sft import (
     SFTConfig,
-    TaughtRow,
+    SFTRow,
     batches_by_length,
+    sft_batch,
     sft_loss,
-    taught_batch,
-    taught_rows,
+    sft_rows,
 )
 
 
@@ -50,7 +50,7 @@ CONVERSATION = (
 def test_a_new_user_message_begins_a_row_in_which_reasoning_is_forgotten(
     encoding: Encoding,
 ) -> None:
-    first, second = taught_rows(encoding, CONVERSATION, [])
+    first, second = sft_rows(encoding, CONVERSATION, [])
     prompt = encoding.prompt(CONVERSATION[:5], [])
     assert second.ids[: len(prompt)].tolist() == prompt
     assert second.places.tolist() == list(range(len(prompt), len(second.ids)))
@@ -61,7 +61,7 @@ def test_a_new_user_message_begins_a_row_in_which_reasoning_is_forgotten(
 
 
 def test_exactly_the_models_own_tokens_are_learnt(encoding: Encoding) -> None:
-    first, second = taught_rows(encoding, CONVERSATION, [])
+    first, second = sft_rows(encoding, CONVERSATION, [])
     learnt = [first.ids[first.places].tolist(), second.ids[second.places].tolist()]
     completions = [encoding.completion(CONVERSATION[i]) for i in (1, 3, 5)]
     assert learnt == [completions[0] + completions[1], completions[2]]
@@ -69,14 +69,14 @@ def test_exactly_the_models_own_tokens_are_learnt(encoding: Encoding) -> None:
 
 def test_a_conversation_without_replies_is_refused(encoding: Encoding) -> None:
     with pytest.raises(ConfigError, match="teaches nothing"):
-        taught_rows(encoding, CONVERSATION[:1], [])
+        sft_rows(encoding, CONVERSATION[:1], [])
 
 
 def test_the_loss_is_the_mean_over_learnt_tokens_and_padding_changes_nothing() -> None:
     model = DSAForCausalLM(preset("tiny", vocab_size=50)).eval()
     rows = [
-        TaughtRow(np.arange(1, 9, dtype=np.int32), np.array([3, 4, 7])),
-        TaughtRow(np.arange(20, 25, dtype=np.int32), np.array([2])),
+        SFTRow(np.arange(1, 9, dtype=np.int32), np.array([3, 4, 7])),
+        SFTRow(np.arange(20, 25, dtype=np.int32), np.array([2])),
     ]
     losses = []
     for row in rows:
@@ -85,17 +85,15 @@ def test_the_loss_is_the_mean_over_learnt_tokens_and_padding_changes_nothing() -
             cross_entropy(logits[place - 1], torch.tensor(int(row.ids[place])))
             for place in row.places
         ]
-    found = sft_loss(model, taught_batch(rows), SFTConfig())
+    found = sft_loss(model, sft_batch(rows), SFTConfig())
     torch.testing.assert_close(found.loss, torch.stack(losses).mean())
-    weighted = sft_loss(model, taught_batch(rows), SFTConfig(context_weight=0.1))
+    weighted = sft_loss(model, sft_batch(rows), SFTConfig(context_weight=0.1))
     torch.testing.assert_close(weighted.learnt_loss, found.loss)
     assert weighted.loss > found.loss
 
 
 def test_batches_hold_every_row_once_and_like_lengths() -> None:
-    rows = [
-        TaughtRow(np.zeros(n, np.int32), np.array([1])) for n in (5, 60, 7, 55, 6, 8, 58, 5, 500)
-    ]
+    rows = [SFTRow(np.zeros(n, np.int32), np.array([1])) for n in (5, 60, 7, 55, 6, 8, 58, 5, 500)]
     batches = list(batches_by_length(rows, 120, Random(0)))
     assert sorted(i for batch in batches for i in batch) == list(range(9))
     sizes = [[len(rows[i].ids) for i in batch] for batch in batches]
@@ -106,7 +104,7 @@ def test_batches_hold_every_row_once_and_like_lengths() -> None:
 
 def test_batches_mix_what_is_alike_in_length() -> None:
     """Where length tells the kind of task, no batch is of one kind."""
-    rows = [TaughtRow(np.zeros(50 + i % 4, np.int32), np.array([1])) for i in range(400)]
+    rows = [SFTRow(np.zeros(50 + i % 4, np.int32), np.array([1])) for i in range(400)]
     batches = list(batches_by_length(rows, 1_100, Random(0)))
     kinds = [{len(rows[i].ids) for i in batch} for batch in batches[:-1]]
     assert sum(len(kind) == 4 for kind in kinds) > 0.8 * len(kinds)

@@ -25,8 +25,8 @@ from envgen.store.runs import RunStore
 from envgen.train.cold_start import ColdStartConfig, train_sft
 from envgen.train.metrics import read_metrics
 from envgen.train.optimize import OptimizerConfig
-from envgen.train.sft import TaughtRow
-from envgen.train.teach import teacher_rows
+from envgen.train.sft import SFTRow
+from envgen.train.teachers import teacher_rows
 
 
 class Lessons(NamedTuple):
@@ -67,12 +67,12 @@ def encoding(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return load_encoding(folder)
 
 
-def rows_of(lessons: Lessons, encoding: Encoding, *styles: Style) -> list[TaughtRow]:
+def rows_of(lessons: Lessons, encoding: Encoding, *styles: Style) -> list[SFTRow]:
     runs = [lessons.runs[style] for style in styles]
     return teacher_rows(runs, open_dataset(lessons.dataset), encoding)
 
 
-def learnt(row: TaughtRow, encoding: Encoding) -> list[str]:
+def learnt(row: SFTRow, encoding: Encoding) -> list[str]:
     """The stretches of tokens that are learnt, as text."""
     stretches: list[list[int]] = []
     last = -2

@@ -17,6 +17,7 @@ from envgen.train.grpo import (
     TokenBatch,
     group_advantages,
     grpo_loss,
+    off_policy_mask,
     token_weights,
 )
 
@@ -77,12 +78,13 @@ def batch_of(config: GRPOConfig) -> TokenBatch:
 def ours(case: dict[str, Any]) -> tuple[Loss, TokenBatch]:
     """Our loss; of KL beside recomputed probabilities with TRL's ratio, which is not the sampler's."""
     config = config_of(case["settings"])
-    batch, delta = batch_of(config), config.off_policy_delta
+    batch = batch_of(config)
+    masked = off_policy_mask(batch, config)
     if config.tis_cap is None or not config.kl_coef:
-        return grpo_loss(batch, config, delta), batch
-    found = grpo_loss(batch, config.model_copy(update={"kl_coef": 0.0}), delta)
+        return grpo_loss(batch, config, masked), batch
+    found = grpo_loss(batch, config.model_copy(update={"kl_coef": 0.0}), masked)
     only_kl = replace(batch, sampler_N=None, advantage_I=torch.zeros_like(batch.advantage_I))
-    kl = grpo_loss(only_kl, config.model_copy(update={"tis_cap": None}), delta)
+    kl = grpo_loss(only_kl, config.model_copy(update={"tis_cap": None}), masked)
     return replace(found, loss=found.loss + kl.loss), batch
 
 

@@ -11,12 +11,11 @@ import torch
 
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
-from envgen.train.figures import Figures
+from envgen.train.figures import Figures, warn_of_update
 from envgen.train.grpo import GRPOConfig
-from envgen.train.grpo_told import warn_of_figures
 from envgen.train.optimize import Optimizer, OptimizerConfig
 from envgen.train.rows import Row
-from envgen.train.update import Learnt, UpdateConfig, Updater
+from envgen.train.update import RolloutBatch, UpdateConfig, Updater
 
 
 def learnt_from(nats: float) -> Figures:
@@ -30,7 +29,7 @@ def learnt_from(nats: float) -> Figures:
             logp = model(ids.unsqueeze(0)).logits.float().log_softmax(-1)[0]
         old = logp[torch.arange(3, 11), ids[4:]].numpy() + nats
         rows.append(Row(i, ids.numpy().astype(np.int32), np.arange(4, 12), old.astype(np.float32)))
-    batch = Learnt(
+    batch = RolloutBatch(
         rows=rows,
         group_I=np.zeros(4, np.int64),
         reward_I=np.array([1, 0, 1, 0], np.float32),
@@ -50,8 +49,8 @@ def test_what_the_engine_alone_is_off_by_counts_in_the_mask(
     assert (far.masked, far.negatives) == (2, 2)
     assert far.named()["policy/mismatch_p95"] == pytest.approx(2 * delta, rel=1e-3)
     with caplog.at_level(logging.WARNING):
-        warn_of_figures(near, 0, delta)
+        warn_of_update(near, 0, delta)
         assert not caplog.text
-        warn_of_figures(far, 0, delta)
+        warn_of_update(far, 0, delta)
     assert "before any update engine and trainer differ" in caplog.text
     assert f"objective.off_policy_delta={delta:g}" in caplog.text

@@ -27,7 +27,7 @@ from envgen.rollout.run import RolloutConfig, rollout
 from envgen.rollout.task_tools import TaskTools
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
-from envgen.train.sft import TaughtRow, taught_rows
+from envgen.train.sft import SFTRow, sft_rows
 
 logger = logging.getLogger(__name__)
 
@@ -90,11 +90,11 @@ def play_teachers(
             trust=dataset.source is SourceKind.TRUSTED,
         )
 
-        def told(now: RolloutProgress, spec: str = spec) -> None:
+        def report(now: RolloutProgress, spec: str = spec) -> None:
             if progress:
                 progress(now.done, now.total, f"{spec} plays")
 
-        rollout(config, progress=told)
+        rollout(config, progress=report)
         runs.append(out)
     return runs
 
@@ -113,7 +113,7 @@ def teacher_rows(
     passed_only: bool = False,
     max_tokens: int | None = None,
     weights: Sequence[float] = (),
-) -> list[TaughtRow]:
+) -> list[SFTRow]:
     """The rows of all conversations of some runs, in order.
 
     Args:
@@ -129,7 +129,7 @@ def teacher_rows(
         ConfigError: if nothing is left to learn from.
     """
     tools, modes = TaskTools(dataset), Modes(encoding)
-    rows: list[TaughtRow] = []
+    rows: list[SFTRow] = []
     left_out: Counter[str] = Counter()
     for weight, trajectory in _trajectories(runs, weights or [1.0] * len(runs)):
         if split is not None and dataset.facts(trajectory.task_id).split != split:
@@ -145,7 +145,7 @@ def teacher_rows(
             left_out[f"rollouts of another style than asked ({style}: {why})"] += 1
             continue
         try:
-            found = taught_rows(modes.of(style), trajectory.messages, tools.of(task, style), task)
+            found = sft_rows(modes.of(style), trajectory.messages, tools.of(task, style), task)
         except EncodingError as error:
             left_out["rollouts that the encoding can't express"] += 1
             logger.debug("task %s sample %d: %s", trajectory.task_id, trajectory.sample, error)
@@ -172,7 +172,7 @@ def _trajectories(
             yield from ((weight, trajectory) for trajectory in run.trajectories())
 
 
-def _weighted(row: TaughtRow, weight: float) -> TaughtRow:
+def _weighted(row: SFTRow, weight: float) -> SFTRow:
     return replace(row, weights=np.full(len(row.places), weight, np.float32))
 
 
