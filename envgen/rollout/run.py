@@ -54,12 +54,12 @@ class RolloutConfig(Record):
     out: Label
     """Run folder; one that holds the same run is resumed."""
     n: int = Field(default=1, ge=1)
-    """Samples a task. Raising it later adds samples to the same run."""
+    """Episodes of each task. Raising it later adds episodes to the same run."""
     seed: Whole = 0
     task_ids: tuple[Label, ...] | None = None
     """None: all tasks."""
     variants: bool = False
-    """Whether "all tasks" means the re-seeded variants too."""
+    """Play the re-seeded variants, too."""
     style: Style | None = None
     """What the policy is asked for, in its system message; see ``policies.styles``."""
     max_turns: int | None = Field(default=None, ge=1)
@@ -78,6 +78,7 @@ class RolloutConfig(Record):
     isolate: Literal["environment", "episode"] = "environment"
     """episode: each has a sandbox of its own, not only each environment."""
     max_cost_usd: float | None = Field(default=None, ge=0)
+    """Stop at this many dollars."""
     unproven: bool = False
     trust: bool = False
     """The user wrote or read the dataset's code, which so may run without isolation."""

@@ -26,6 +26,7 @@ class EvalConfig(Record):
     """What is played, by whom, and how often."""
 
     data: Label
+    """A dataset folder, or ``package:NAME``."""
     model: Line
     """A model folder, or any policy: ``gold``, ``openai:MODEL@URL``."""
     options: dict[Label, Json] = Field(default_factory=dict)
@@ -43,14 +44,19 @@ class EvalConfig(Record):
     max_tasks: int | None = Field(default=None, ge=1)
     """Play the first so many, in an order that the seed shuffles; None: all."""
     ks: tuple[Count, ...] = Field(default=(1,), min_length=1)
+    """The ks of pass@k."""
     temperatures: tuple[Real, ...] = Field(default=(0.0, 1.0), min_length=1)
+    """0: greedy, one episode a task."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling."""
     max_new_tokens: int = Field(default=256, ge=1)
+    """Most tokens of one reply."""
     max_turns: int | None = Field(default=None, ge=1)
     """Replies of an episode, where its task would allow more."""
     style: Style | None = None
     """What the policy is asked for, in its system message; see ``policies.styles``."""
     concurrency: int | None = Field(default=None, ge=1)
+    """Episodes at the same time."""
     backend: WorkerBackend = "auto"
     """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
     bootstrap: BootstrapConfig = BootstrapConfig()

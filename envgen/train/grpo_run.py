@@ -76,6 +76,7 @@ class TrainGRPOConfig(ParallelConfig):
     task_ids: tuple[Label, ...] | None = None
     """Play these only; None: all of the split, variants included."""
     steps: int = Field(default=100, ge=1)
+    """Batches of rollouts."""
     sampling: SamplingConfig = SamplingConfig()
     tasks: TaskSamplerConfig = TaskSamplerConfig()
     rewards: RewardConfig = RewardConfig()
@@ -90,6 +91,7 @@ class TrainGRPOConfig(ParallelConfig):
     """A control: rewards are shuffled within each group, so there is nothing to learn."""
     eval: HeldOutConfig = HeldOutConfig()
     save_every: int = Field(default=25, ge=1)
+    """Steps between checkpoints."""
     seed: Whole = 0
     trust: bool = False
     """The user wrote or read the dataset's code, which so may run without isolation."""

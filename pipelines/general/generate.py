@@ -53,9 +53,12 @@ class GenerateConfig(Record):
     tasks_per_environment: int = Field(default=2, ge=1)
     """Most tasks over one database."""
     min_level: int = Field(default=1, ge=1, le=10)
+    """1 is easy."""
     max_level: int = Field(default=5, ge=1, le=10)
+    """10 is the hardest."""
     seed: Whole = 0
     name: Id = "general"
+    """The dataset's name."""
     agreement_episodes: Count = 128
     """Most random-valid episodes a task may cost in its agreement gate."""
 

@@ -67,7 +67,7 @@ def no_clone(cli: Cli, place: Place) -> Said:
 def sft(cli: Cli, place: Place, *command: str) -> Said:
     write_random_model(Path("m"))
     return cli(
-        "train", *command, "--data", place.dataset, "--model", "m", "--split", "all", "--epochs", 0,
+        "train", *command, place.dataset, "--model", "m", "--split", "all", "--epochs", 0,
         "--threads", 1, "--out", "t",
     )  # fmt: skip
 
@@ -77,16 +77,16 @@ def grpo(cli: Cli, place: Place) -> Said:
     settings = ("rewards.length=0", "rewards.language=0", "sampling.max_new_tokens=2")
     overrides = [word for one in settings for word in ("-c", one)]
     return cli(
-        "train", "grpo", "--data", place.dataset, "--model", "m", "--split", "all", "--steps", 1,
+        "train", "grpo", place.dataset, "--model", "m", "--split", "all", "--steps", 1,
         "--groups", 1, "--group-size", 2, *overrides, "--threads", 1, "--out", "g",
     )  # fmt: skip
 
 
 NOTHING: dict[str, Callable[[Cli, Place], Said] | str] = {
-    "canaries": lambda cli, p: cli("canaries", "--data", p.empty, "--out", "c"),
+    "canaries": lambda cli, p: cli("canaries", p.empty, "--out", "c"),
     "doctor": "looks at this machine; whatever it finds is what was asked for",
     "eval": lambda cli, p: cli(
-        "eval", "--data", p.dataset, "--split", "all", "--model", p.dead, *HASTE[:-2], "--out", "e"
+        "eval", p.dataset, "--split", "all", "--model", p.dead, *HASTE[:-2], "--out", "e"
     ),
     "export": lambda cli, p: cli("export", p.empty, "--out", "x.jsonl"),
     "filter": lambda cli, p: cli(
