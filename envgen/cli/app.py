@@ -7,6 +7,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,8 @@ GROUPS = {
     "serve": "Serve models.",
     "images": "Language layers and built workspaces of code environments.",
 }
-NEEDS = {"train": ("torch", "tokenizers", "safetensors")}
-"""Packages that a file of commands imports; they are asked for by name where they are missing."""
+TRAINERS = ("torch", "tokenizers", "safetensors")
+"""Packages of the extra ``train``, without which ``cli/train.py`` can't be imported."""
 RESUMED = ("generate", "import", "rollout", "train", "eval", "quickstart")
 """Commands that store what they have finished, and go on from there."""
 OS_HINTS = {
@@ -129,29 +130,27 @@ def load(name: str) -> Any:
     """The class of a command.
 
     Raises:
-        MissingExtraError: if its file needs packages that are not installed.
+        MissingExtraError: if it trains, and the packages for that are not installed.
     """
     module, _, cls = COMMANDS[name].partition(":")
-    if module in NEEDS:
-        with progress(name):
-            require_extra(module)
-            importlib.import_module(f"envgen.cli.{module}")
-    return getattr(importlib.import_module(f"envgen.cli.{module}"), cls)
+    with progress(name) if module == "train" else nullcontext():
+        if module == "train":
+            require_trainers()
+        return getattr(importlib.import_module(f"envgen.cli.{module}"), cls)
 
 
-def require_extra(module: str = "train") -> None:
-    """Tell what to install where the packages that train are missing.
+def require_trainers() -> None:
+    """Tell what to install where packages that train are missing.
 
     Raises:
         MissingExtraError: without them.
     """
-    for name in NEEDS[module]:
+    for name in TRAINERS:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise MissingExtraError(
-                f"training needs {name}, which is not installed", install_hint("train")
-            ) from error
+            what = f"training needs {name}, which is not installed"
+            raise MissingExtraError(what, install_hint("train")) from error
 
 
 def _set_up(verbose: bool) -> None:

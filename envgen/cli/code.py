@@ -9,17 +9,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from envgen.cli.command import Command, Makes
-from envgen.cli.console import (
-    fail,
-    progress,
-    prose,
-    remark,
-    require,
-    say,
-    show_figures,
-    show_rows,
-)
-from envgen.cli.settings import Values
+from envgen.cli.console import fail, progress, prose, remark, require, say, show_figures, show_rows
+from envgen.cli.settings import Values, under
 from envgen.core.code_types import CodeLanguage
 from envgen.core.environ import cache_folder, secret
 from envgen.core.errors import ConfigError
@@ -131,12 +122,13 @@ class Code(CodeConfig, Proves):
     """Ask the policy's server one small thing before the work begins."""
 
     @classmethod
-    def implied(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> Values:
         """What is mined has a name, and the dataset notes the layer that it was built with."""
         if given.get("clone") and not (given.get("mine") or {}).get("repo"):
             raise ConfigError("--clone needs --repo", "write --repo owner/name")
-        layer = (given.get("build") or {}).get("layer")
-        return {"mine": {"repo": NO_REPOSITORY}, **({"layer": layer} if layer else {})}
+        if layer := (given.get("build") or {}).get("layer"):
+            given["layer"] = layer
+        return under({"mine": {"repo": NO_REPOSITORY}}, given)
 
     def execute(self) -> None:
         """Find instances, prove them, and tell what was kept."""

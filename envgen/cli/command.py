@@ -31,7 +31,6 @@ from envgen.cli.settings import (
     read_file,
     settings,
     template,
-    under,
 )
 from envgen.core.errors import ConfigError, EnvgenError
 from envgen.core.types import Record
@@ -70,9 +69,9 @@ class Command(Record):
     """Also write the figures to this file; -: to stdout, and the rest to stderr."""
 
     @classmethod
-    def implied(cls, given: Values) -> Values:
-        """Settings that follow from those that were given, and stand under them."""
-        return {}
+    def settle(cls, given: Values) -> Values:
+        """The settings that were given, with what follows from them."""
+        return given
 
     def execute(self) -> None:
         """Do what the command is for."""
@@ -246,8 +245,7 @@ class Leaf(click.Command):
         values = self._file(ctx.params["_config"])
         for path, words in (*self._options(ctx), *_pairs(ctx.params["_set"])):
             put(self.kind, values, path, words)
-        values = complete(self.kind, values)
-        values = complete(self.kind, under(self.kind.implied(values), values))
+        values = complete(self.kind, self.kind.settle(complete(self.kind, values)))
         with told(f"see `{ctx.command_path} --help`", self._shown):
             return self.kind.model_validate(values)
 

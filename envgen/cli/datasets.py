@@ -9,15 +9,7 @@ from pydantic import Field
 from rich.text import Text
 
 from envgen.cli.command import Makes, Parallel, Reads, Runs, Trusts
-from envgen.cli.console import (
-    fail,
-    progress,
-    remark,
-    require,
-    say,
-    show_figures,
-    show_rows,
-)
+from envgen.cli.console import fail, progress, remark, require, say, show_figures, show_rows
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label, Whole
@@ -73,12 +65,12 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     """1 (easy) .. 10: one level, or a range such as 1..5, for min_level and max_level."""
 
     @classmethod
-    def implied(cls, given: Values) -> Values:
-        """The bounds of a range of levels."""
-        if given.get("level") is None:
-            return {}
-        low, high = parse_levels(str(given["level"]))
-        return {"min_level": low, "max_level": high}
+    def settle(cls, given: Values) -> Values:
+        """A range of levels is its two bounds."""
+        if (level := given.pop("level", None)) is None:
+            return given
+        low, high = parse_levels(str(level))
+        return {**given, "min_level": low, "max_level": high}
 
     def execute(self) -> None:
         """Generate, and tell what became of the drafts."""

@@ -5,16 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envgen.cli.command import Command, run_folder
-from envgen.cli.console import (
-    ends,
-    fail,
-    out,
-    progress,
-    prose,
-    require,
-    say,
-    show_rows,
-)
+from envgen.cli.console import ends, fail, out, progress, prose, require, say, show_rows
 from envgen.cli.rollouts import tell_tool_faults
 from envgen.rollout.bootstrap import Estimate
 from envgen.train.canary_report import CanaryReport

@@ -9,15 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from envgen.cli.command import Command, Makes
-from envgen.cli.console import (
-    heading,
-    prose,
-    remark,
-    require,
-    say,
-    show_figures,
-    show_rows,
-)
+from envgen.cli.console import heading, prose, remark, require, say, show_figures, show_rows
 from envgen.core.errors import CheckpointError, ConfigError
 from envgen.core.limits import Line
 from envgen.environments.hosts import open_dataset
@@ -62,10 +54,7 @@ class Info(Command):
     """Tell a model's parameters, operations, cache and replay, and where sparsity pays."""
 
     places = {"[MODEL]": "folder"}
-    examples = (
-        "envgen model info m/",
-        "envgen model info --preset deepseek-v3.2 --context 131072",
-    )
+    examples = ("envgen model info m/", "envgen model info --preset deepseek-v3.2 --context 131072")
 
     folder: Path | None = None
     """A model folder."""

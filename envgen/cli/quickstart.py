@@ -6,19 +6,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from envgen.cli.app import NEEDS, require_extra
+from envgen.cli.app import TRAINERS, require_trainers
 from envgen.cli.command import Parallel, Runs
-from envgen.cli.console import (
-    ends,
-    fail,
-    heading,
-    progress,
-    prose,
-    remark,
-    require,
-    say,
-    show_rows,
-)
+from envgen.cli.console import ends, fail, heading, progress, prose, remark, require, say, show_rows
 from envgen.cli.settings import Values
 from envgen.core.errors import install_hint
 from envgen.pipelines.demo_records import TrainingDemoSummary
@@ -40,11 +30,11 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
     """Where to write."""
 
     @classmethod
-    def implied(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> Values:
         """Train where that is possible."""
         if given.get("train"):
-            require_extra()
-        return {"train": _can_train()}
+            require_trainers()
+        return {"train": _can_train(), **given}
 
     def execute(self) -> None:
         """Do everything, and tell what came of it."""
@@ -77,7 +67,7 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
 
 
 def _can_train() -> bool:
-    return all(find_spec(name) for name in NEEDS["train"])
+    return all(find_spec(name) for name in TRAINERS)
 
 
 def _show(summary: QuickstartSummary) -> None:

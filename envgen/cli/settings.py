@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from envgen.core.errors import ConfigError
 from envgen.core.registry import near_names
@@ -59,11 +60,8 @@ class Setting(NamedTuple):
     """What the field's docstring says, in one line."""
     given: bool
     """Whether its table is there by default."""
-
-    @property
-    def required(self) -> bool:
-        """Whether there is no default."""
-        return self.field.is_required()
+    required: bool
+    """Whether there is no default; in a table that may be left out, nothing is."""
 
 
 class Texts(NamedTuple):
@@ -110,22 +108,23 @@ def plain(said: str, default: Any) -> str:
 
 def settings(kind: type[BaseModel]) -> dict[str, Setting]:
     """Every setting of a config by its path, those of tables too."""
-    return {one.path: one for one in _walk(kind, "", {}, True)}
+    return {one.path: one for one in _walk(kind, "", {}, True, True)}
 
 
-def _walk(kind: type[BaseModel], prefix: str, base: Values, given: bool) -> Iterator[Setting]:
+def _walk(
+    kind: type[BaseModel], prefix: str, base: Values, given: bool, needed: bool
+) -> Iterator[Setting]:
     for name, field in by_name(kind).items():
         default = base.get(name, field.get_default(call_default_factory=True))
-        inner = model_of(field.annotation)
+        default = None if default is PydanticUndefined else default
+        inner, path, required = model_of(field.annotation), prefix + name, field.is_required()
         if inner is None:
-            said = text_of(kind, next(n for n, f in kind.model_fields.items() if f is field))
-            yield Setting(prefix + name, field, default, plain(said, default), given)
-        else:
-            there = isinstance(default, BaseModel)
-            held = (
-                {one: getattr(default, one) for one in type(default).model_fields} if there else {}
-            )
-            yield from _walk(inner, f"{prefix}{name}.", held, given and there)
+            said = plain(text_of(kind, name.rstrip("_")) or text_of(kind, f"{name}_"), default)
+            yield Setting(path, field, default, said, given, needed and required)
+            continue
+        there = isinstance(default, BaseModel)
+        held = {one: getattr(default, one) for one in type(default).model_fields} if there else {}
+        yield from _walk(inner, f"{path}.", held, given and there, needed and (there or required))
 
 
 def by_name(kind: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -197,8 +196,7 @@ def check_names(kind: type[BaseModel], values: Mapping[str, Any], prefix: str = 
             check_names(inner, value, f"{prefix}{name}.")
         elif inner is not None and value is not None:
             raise ConfigError(
-                f"{prefix}{name} is a table, not {value!r}",
-                f"it has {', '.join(by_name(inner))}",
+                f"{prefix}{name} is a table, not {value!r}", f"it has {', '.join(by_name(inner))}"
             )
 
 
@@ -224,27 +222,24 @@ def put(kind: type[BaseModel], values: Values, path: str, words: Sequence[str]) 
     Raises:
         ConfigError: if there is no such setting.
     """
-    names = path.split(".")
-    for i, name in enumerate(names):
-        field = _field(kind, name, path)
-        inner, last = model_of(field.annotation), i == len(names) - 1
-        if last and inner is not None:
-            raise ConfigError(f"{path!r} is a table", f"write -c {path}.NAME=VALUE")
-        if inner is None:
-            break
+    *parents, last = path.split(".")
+    model: type[BaseModel] | None = kind
+    for name in parents:
+        if model is not None:
+            inside = _field(model, name, path).annotation
+            model = model_of(inside)
+            if model is None and not holds(inside, dict):
+                raise ConfigError(f"there is no setting {path!r}", f"{name} has no parts")
         if not isinstance(values.get(name), dict):
             values[name] = {}
-        kind, values = inner, values[name]
-    if last:
-        values[name] = read_words(field.annotation, words)
+        values = values[name]
+    if model is None:
+        values[last] = loose(words[-1])
         return
-    if not holds(field.annotation, dict):
-        raise ConfigError(f"there is no setting {path!r}", f"{name} has no parts")
-    for key in names[i:-1]:
-        if not isinstance(values.get(key), dict):
-            values[key] = {}
-        values = values[key]
-    values[names[-1]] = loose(words[-1])
+    wanted = _field(model, last, path).annotation
+    if model_of(wanted) is not None:
+        raise ConfigError(f"{path!r} is a table", f"write -c {path}.NAME=VALUE")
+    values[last] = read_words(wanted, words)
 
 
 def read_words(kind: Any, words: Sequence[str]) -> Any:

@@ -6,14 +6,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 
 from envgen.cli.command import Makes, run_folder
 from envgen.cli.console import NEXT_LINES_S, progress, remark, require, say, show_figures, talk
-from envgen.cli.settings import Values
+from envgen.cli.settings import Values, under
 from envgen.core.errors import ConfigError
 from envgen.report.html import write_report
 from envgen.report.training import training_report
@@ -51,10 +51,16 @@ class Trains(Makes):
 class Sft(ColdStartConfig, Trains):
     """Cold-start a policy: learn what teachers did, token by token.
 
-    OUT/last is the model. The same command goes on where a stopped run left off.
+    Gold teaches where neither --teacher nor --rollouts is given. OUT/last is the model. The same command
+    goes on where a stopped run left off.
     """
 
-    names = {"--teacher POLICY": "teachers", "--rollouts RUN": "rollouts", "--lr": "optimizer.lr"}
+    names = {
+        "--model FOLDER": "model",
+        "--teacher POLICY": "teachers",
+        "--rollouts RUN": "rollouts",
+        "--lr": "optimizer.lr",
+    }
     examples: ClassVar[tuple[str, ...]] = (
         "envgen train sft ds/ --model m/ --out runs/sft",
         "envgen train sft ds/ --model m/ --teacher hasty:0.6 --out s",
@@ -63,10 +69,12 @@ class Sft(ColdStartConfig, Trains):
     )
 
     @classmethod
-    def implied(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> Values:
         """Gold teaches where nobody else does; dense attention leaves the indexer for its own stage."""
-        frozen = {"optimizer": {"indexer": "frozen"}} if given.get("attention") == "dense" else {}
-        return {**({} if given.get("rollouts") else {"teachers": ("gold",)}), **frozen}
+        follows: Values = {} if given.get("rollouts") else {"teachers": ("gold",)}
+        if given.get("attention") == "dense":
+            follows["optimizer"] = {"indexer": "frozen"}
+        return under(follows, given)
 
     def execute(self) -> None:
         """Learn from teachers, and tell how it went."""
@@ -113,12 +121,12 @@ class Indexer(Sft):
     """warmup: eq. 3, attention dense, trunk frozen. sparse: eq. 4, the trunk learns too."""
 
     @classmethod
-    def implied(cls, given: Values) -> Values:
-        """What the stage says of attention and trunk."""
+    def settle(cls, given: Values) -> Values:
+        """The stage says what attention and trunk do."""
         warmup = given.get("stage") == "warmup"
         attention, trunk = ("dense", "frozen") if warmup else ("sparse", "learns")
-        teachers = {} if given.get("rollouts") else {"teachers": ("gold",)}
-        return {**teachers, "attention": attention, "trunk": trunk}
+        teachers: Values = {} if given.get("rollouts") else {"teachers": ("gold",)}
+        return {**teachers, **given, "attention": attention, "trunk": trunk}
 
 
 class Grpo(TrainGRPOConfig, Trains):
@@ -129,6 +137,7 @@ class Grpo(TrainGRPOConfig, Trains):
     """
 
     names = {
+        "--model FOLDER": "model",
         "--groups": "sampling.groups",
         "--group-size": "sampling.group_size",
         "--temperature": "sampling.temperature",
@@ -166,24 +175,19 @@ class Grpo(TrainGRPOConfig, Trains):
         self.tell(summary)
 
 
-class _Column(NamedTuple):
-    head: str
-    metric: str
-    form: str
-
-
 COLUMNS = (
-    _Column("reward", "reward/total", ".3f"),
-    _Column("passed", "reward/pass_rate", ".3f"),
-    _Column("KL", "policy/kl", ".4f"),
-    _Column("clipped", "policy/clip_fraction", ".3f"),
-    _Column("masked", "policy/masked_negatives", ".3f"),
-    _Column("entropy", "policy/entropy", ".3f"),
-    _Column("kept", "policy/kept_mass", ".3f"),
-    _Column("tokens", "rollout/model_tokens", ".1f"),
-    _Column("calls ok", "rollout/valid_calls", ".3f"),
-    _Column("tokens/s", "time/model_tokens_per_s", ".0f"),
+    ("reward", "reward/total", ".3f"),
+    ("passed", "reward/pass_rate", ".3f"),
+    ("KL", "policy/kl", ".4f"),
+    ("clipped", "policy/clip_fraction", ".3f"),
+    ("masked", "policy/masked_negatives", ".3f"),
+    ("entropy", "policy/entropy", ".3f"),
+    ("kept", "policy/kept_mass", ".3f"),
+    ("tokens", "rollout/model_tokens", ".1f"),
+    ("calls ok", "rollout/valid_calls", ".3f"),
+    ("tokens/s", "time/model_tokens_per_s", ".0f"),
 )
+"""Heads, metrics and forms of the figures that are shown as a run goes on."""
 WIDTH = 8
 
 
@@ -197,10 +201,7 @@ class StepRows:
     """
 
     def __init__(
-        self,
-        steps: int,
-        clock: Callable[[], float] = time.monotonic,
-        interval: float | None = None,
+        self, steps: int, clock: Callable[[], float] = time.monotonic, interval: float | None = None
     ) -> None:
         self._steps, self._clock = steps, clock
         self._interval = interval or (TERMINAL_S if talk.is_terminal else NEXT_LINES_S)
@@ -210,11 +211,11 @@ class StepRows:
         """Tell of a step, if it is time to."""
         now = self._clock()
         if self._last is None:
-            remark("  step " + " ".join(f"{column.head:>{WIDTH}}" for column in COLUMNS))
+            remark("  step " + " ".join(f"{head:>{WIDTH}}" for head, _, _ in COLUMNS))
         elif now - self._last < self._interval and step < self._steps:
             return
         self._last = now
-        cells = (_cell(figures.get(column.metric), column.form) for column in COLUMNS)
+        cells = (_cell(figures.get(metric), form) for _, metric, form in COLUMNS)
         remark(f"{step:>6} " + " ".join(f"{cell:>{WIDTH}}" for cell in cells))
 
 

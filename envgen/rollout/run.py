@@ -61,7 +61,7 @@ class RolloutConfig(Record):
     variants: bool = False
     """Play the re-seeded variants, too."""
     style: Style | None = None
-    """What the policy is asked for, in its system message; see ``policies.styles``."""
+    """What the policy is asked for, in its system message: records of a cold start."""
     max_turns: int | None = Field(default=None, ge=1)
     """End an episode after so many replies, where its task would allow more."""
     sampling: Sampling = Sampling()
@@ -81,7 +81,7 @@ class RolloutConfig(Record):
     """Stop at this many dollars."""
     unproven: bool = False
     trust: bool = False
-    """The user wrote or read the dataset's code, which so may run without isolation."""
+    """The dataset's code was written or read by the user: it may run without isolation."""
     retry_errors: bool = False
     """Forget the errored episodes of a resumed run first, and play them again."""
     preflight: bool = True

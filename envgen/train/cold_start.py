@@ -61,7 +61,7 @@ class ColdStartConfig(ParallelConfig):
     """What a token of each of ``rollouts`` and then ``teachers`` counts: 0.4 of gold and 0.6 of a heuristic
     make an expert that is right four times in ten where they differ. Empty: 1."""
     split: Literal["train", "validation", "test"] | None = "train"
-    """Learn from tasks of this split only; None: of all."""
+    """Learn from tasks of this split only; None: every task."""
     model: Line
     """Model folder to start from."""
     attention: Literal["sparse", "dense"] = "sparse"
@@ -89,7 +89,7 @@ class ColdStartConfig(ParallelConfig):
     """Steps between checkpoints."""
     seed: Whole = 0
     trust: bool = False
-    """The user wrote or read the dataset's code, which so may run without isolation."""
+    """The dataset's code was written or read by the user: it may run without isolation."""
 
     @property
     def index_loss(self) -> IndexLoss | None:

@@ -30,7 +30,7 @@ class EvalConfig(Record):
     model: Line
     """A model folder, or any policy: ``gold``, ``openai:MODEL@URL``."""
     options: dict[Label, Json] = Field(default_factory=dict)
-    """Settings of the model's client, as in ``PolicyConfig``."""
+    """Settings of the model's client, such as api_key_env=NAME, tool_mode=text."""
     preflight: bool = True
     """Ask a model server one small thing before anything is stored."""
     max_errors: int = Field(default=5, ge=0)
@@ -38,7 +38,7 @@ class EvalConfig(Record):
     out: Label
     """Where the rollouts are kept: one run for each temperature; resumed."""
     split: Literal["train", "validation", "test"] | None = "test"
-    """Play tasks of this split only; None: all."""
+    """Play tasks of this split only; None: every task."""
     variants: bool = True
     """Play the variants, too."""
     max_tasks: int | None = Field(default=None, ge=1)
@@ -54,7 +54,7 @@ class EvalConfig(Record):
     max_turns: int | None = Field(default=None, ge=1)
     """Replies of an episode, where its task would allow more."""
     style: Style | None = None
-    """What the policy is asked for, in its system message; see ``policies.styles``."""
+    """What the policy is asked for, in its system message."""
     concurrency: int | None = Field(default=None, ge=1)
     """Episodes at the same time."""
     backend: WorkerBackend = "auto"
@@ -62,7 +62,7 @@ class EvalConfig(Record):
     bootstrap: BootstrapConfig = BootstrapConfig()
     unproven: bool = False
     trust: bool = False
-    """The user wrote or read the dataset's code, which so may run without isolation."""
+    """The dataset's code was written or read by the user: it may run without isolation."""
     seed: Whole = 0
 
     @model_validator(mode="after")

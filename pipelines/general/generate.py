@@ -47,9 +47,9 @@ class GenerateConfig(Record):
     """What to generate. The dataset's bytes follow from this and nothing else."""
 
     categories: tuple[Label, ...] = ()
-    """Names of ``CATEGORIES``, in turn; empty: all of them."""
+    """trip_planning, order_management, meeting_scheduling: in turn; empty: all of them."""
     environments: int = Field(default=6, ge=1)
-    """Environments to make."""
+    """Databases to make."""
     tasks_per_environment: int = Field(default=2, ge=1)
     """Most tasks over one database."""
     min_level: int = Field(default=1, ge=1, le=10)

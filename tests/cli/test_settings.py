@@ -58,7 +58,7 @@ def test_every_field_can_be_set(name: str) -> None:
 def test_the_printed_settings_are_the_defaults(cli: Cli, name: str) -> None:
     said = cli(*name.split(), "--settings")
     assert said.code == 0
-    assert all(len(line) <= 100 for line in said.out.splitlines())
+    assert all(len(line) <= 80 for line in said.out.splitlines() if line.startswith("# "))
     command = LEAVES[name]
     held = complete(command.kind, tomllib.loads(said.out))
     for path, one in command.settings.items():
