@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import click
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 import envgen
 from envgen.cli.console import figures_on_stdout, write_json
@@ -141,17 +141,8 @@ class Trusts(Runs):
 class Parallel(Command):
     """A command that works in several processes."""
 
-    workers: int | None = None
+    workers: int | None = Field(default=None, ge=1)
     """Processes. None: one per core."""
-
-
-class Place(click.Argument):
-    """An argument that help describes."""
-
-    def __init__(self, shown: str, setting: Setting) -> None:
-        name = [_identifier(setting.path)]
-        super().__init__(name, required=False, metavar=shown, help=setting.text)
-        self.path = setting.path
 
 
 class Choice(click.Option):
@@ -164,10 +155,9 @@ class Choice(click.Option):
         flag = members(kind) == (bool,)
         if flag and not any("/" in word for word in flags):
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
-        self.path = setting.path
         self.both = not flag or setting.default is not False
         super().__init__(
-            [*flags, _identifier(setting.path)],
+            [*flags, setting.path.replace(".", "__")],
             help=setting.text + _bounds(setting),
             metavar=None if flag else next((w for w in words if w not in flags), _metavar(kind)),
             multiple=bool(holds(kind, tuple, frozenset, dict)),
@@ -195,7 +185,8 @@ class Leaf(click.Command):
 
     def _params(self) -> Iterator[click.Parameter]:
         for shown, path in self.kind.places.items():
-            yield Place(shown, self.settings[path])
+            text = self.settings[path].text
+            yield click.Argument([path], required=False, metavar=shown, help=text)
         for spec, setting in sorted(self.options(), key=_order):
             yield Choice(spec, setting)
         yield click.Option(
@@ -262,19 +253,19 @@ class Leaf(click.Command):
     def _options(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
         """What stands on the line: setting -> words."""
         for param in self.params:
-            value = ctx.params.get(param.name or "")
-            if isinstance(param, Place | Choice) and value not in (None, ()):
+            value, path = ctx.params.get(param.name or ""), _path(param)
+            if path in self.settings and value not in (None, ()):
                 words = value if isinstance(value, tuple) else (value,)
                 yield (
-                    param.path,
+                    path,
                     [json.dumps(word) if isinstance(word, bool) else word for word in words],
                 )
 
     def _shown(self, path: str) -> str:
         """How a user names a setting, or the table that misses it."""
         for param in self.params:
-            if isinstance(param, Place | Choice) and f"{param.path}.".startswith(f"{path}."):
-                return (param.metavar or "") if isinstance(param, Place) else param.opts[-1]
+            if f"{_path(param)}.".startswith(f"{path}."):
+                return param.opts[-1] if isinstance(param, Choice) else str(param.metavar)
         return f"-c {path}"
 
     def invoke(self, ctx: click.Context) -> None:
@@ -346,8 +337,9 @@ def _order(option: tuple[str, Setting]) -> int:
     return 0 if option[1].required else 1 + (option[1].path == "figures")
 
 
-def _identifier(path: str) -> str:
-    return path.replace(".", "__")
+def _path(param: click.Parameter) -> str:
+    """The setting that an argument or option is for."""
+    return (param.name or "").replace("__", ".")
 
 
 def _metavar(kind: Any) -> str:

@@ -122,8 +122,8 @@ def _walk(
             said = plain(text_of(kind, name.rstrip("_")) or text_of(kind, f"{name}_"), default)
             yield Setting(path, field, default, said, given, needed and required)
             continue
-        there = isinstance(default, BaseModel)
-        held = {one: getattr(default, one) for one in type(default).model_fields} if there else {}
+        held = dict(default) if isinstance(default, BaseModel) else {}
+        there = bool(held)
         yield from _walk(inner, f"{path}.", held, given and there, needed and (there or required))
 
 

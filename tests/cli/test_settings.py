@@ -58,7 +58,11 @@ def test_every_field_can_be_set(name: str) -> None:
 def test_the_printed_settings_are_the_defaults(cli: Cli, name: str) -> None:
     said = cli(*name.split(), "--settings")
     assert said.code == 0
-    assert all(len(line) <= 80 for line in said.out.splitlines() if line.startswith("# "))
+    assert all(
+        len(line) <= 80
+        for line in said.out.splitlines()
+        if line.startswith("# ") and " = " not in line
+    )
     command = LEAVES[name]
     held = complete(command.kind, tomllib.loads(said.out))
     for path, one in command.settings.items():
