@@ -114,17 +114,18 @@ def settings(kind: type[BaseModel]) -> dict[str, Setting]:
 def _walk(
     kind: type[BaseModel], prefix: str, base: Values, given: bool, needed: bool
 ) -> Iterator[Setting]:
-    for name, field in by_name(kind).items():
+    for name, field in kind.model_fields.items():
+        path, required = prefix + (field.alias or name), field.is_required()
         default = base.get(name, field.get_default(call_default_factory=True))
         default = None if default is PydanticUndefined else default
-        inner, path, required = model_of(field.annotation), prefix + name, field.is_required()
+        inner = model_of(field.annotation)
         if inner is None:
-            said = plain(text_of(kind, name.rstrip("_")) or text_of(kind, f"{name}_"), default)
+            said = plain(text_of(kind, name), default)
             yield Setting(path, field, default, said, given, needed and required)
-            continue
-        held = dict(default) if isinstance(default, BaseModel) else {}
-        there = bool(held)
-        yield from _walk(inner, f"{path}.", held, given and there, needed and (there or required))
+        else:
+            there = isinstance(default, BaseModel)
+            needs = needed and (there or required)
+            yield from _walk(inner, f"{path}.", dict(default or {}), given and there, needs)
 
 
 def by_name(kind: type[BaseModel]) -> dict[str, FieldInfo]:
