@@ -49,6 +49,8 @@ COMMON = {
     "--db URL": "db_url",
 }
 """Options that are not named after their field in any command."""
+EXCHANGED = ("dataset.json", "model.safetensors")
+"""Files of folders whose bytes follow from their content alone: the command's file stands beside those."""
 TAKEN = {"dataset.json": "a dataset", "run.json": "a run of `envgen rollout`"}
 """Files that tell whose a folder is."""
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
@@ -286,7 +288,11 @@ class Leaf(click.Command):
         held = command.model_dump(mode="json", by_alias=True, exclude={"figures"})
         write = {"command": self.words, "envgen": envgen.__version__, **public(held)}
         text = json.dumps(write, indent=2, ensure_ascii=False) + "\n"
-        (folder / COMMAND_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
+        path = folder / COMMAND_FILE
+        if any((folder / mark).is_file() for mark in EXCHANGED):
+            whole = folder.resolve()
+            path = whole.with_name(f"{whole.name}.{COMMAND_FILE}")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Commands to copy."""
