@@ -21,18 +21,27 @@ class TrainingDemoConfig(Record):
     gold_weight: float = Field(default=0.45, gt=0, lt=1)
     """Share of the right answer in what the expert teaches; the rest is the first row: the planted bias."""
     layers: int = Field(default=3, ge=1)
+    """Of the model."""
     index_topk: int = Field(default=16, ge=1)
     """Keys that sparse attention sees; conversations are about 70 tokens long."""
     dense_epochs: float = Field(default=4.0, gt=0)
     """Over gold alone; the later stages learn from the expert."""
     index_epochs: float = Field(default=0.3, gt=0)
+    """Of the indexer's warm-up."""
     sparse_epochs: float = Field(default=1.0, gt=0)
+    """Over what the expert plays, with sparse attention."""
     tokens_per_batch: int = Field(default=5_000, ge=1)
+    """Of the cold start."""
     filter_tasks: int = Field(default=16, ge=1)
+    """Tasks that the filter looks at."""
     filter_samples: int = Field(default=100, ge=1)
+    """Episodes of each."""
     grpo_steps: int = Field(default=50, ge=1)
+    """Batches of rollouts."""
     groups: int = Field(default=16, ge=1)
+    """Tasks in a batch."""
     group_size: int = Field(default=16, ge=2)
+    """Rollouts of each."""
     held_out: int = Field(default=512, ge=1)
     """Most tasks of the test split that are judged by; none of their databases is ever trained on."""
     processes: int = Field(default=1, ge=1)

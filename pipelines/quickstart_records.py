@@ -14,11 +14,15 @@ class QuickstartConfig(Record):
     """How much of everything."""
 
     environments: int = Field(default=15, ge=1)
+    """Databases to make."""
     tasks_per_environment: int = Field(default=2, ge=1)
+    """Most tasks over one database."""
     max_level: int = Field(default=5, ge=1, le=10)
+    """Tasks have levels 1 to this."""
     samples: int = Field(default=100, ge=1)
     """Episodes a task for pass@100."""
     max_pass_at_1: Real = 0.95
+    """The filter drops what is passed more often."""
     train: bool = True
     """Also train a small policy from nothing; needs ``pip install 'envgen-gym[train]'``."""
     training: TrainingDemoConfig = TrainingDemoConfig()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import BatchScores, Cli, command, envgen, environment
+from cli_runs import Cli, CommandResult, command, envgen, environment
 from hostile import TOOLS, VERIFIERS, alive, descendants, write_hostile
 from tiny_dataset import write_tiny_dataset
 
@@ -411,7 +411,7 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path: Path) -> None:
 # --- a full disk ----------------------------------------------------------------------------------
 
 
-def limited(kilobytes: int, *arguments: object) -> BatchScores:
+def limited(kilobytes: int, *arguments: object) -> CommandResult:
     """Run a command that may write files of so many kilobytes only."""
     result = subprocess.run(
         [
@@ -427,7 +427,7 @@ def limited(kilobytes: int, *arguments: object) -> BatchScores:
         timeout=120,
         check=False,
     )
-    return BatchScores(result.returncode, result.stdout, result.stderr)
+    return CommandResult(result.returncode, result.stdout, result.stderr)
 
 
 def test_a_rollout_on_a_full_disk_keeps_what_it_has(

@@ -17,7 +17,7 @@ from envgen.core.errors import DISTRIBUTION, install_hint
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = (
     "alembic", "docker", "httpx", "matplotlib", "openai", "pyarrow", "ray", "rich", "scipy",
-    "sqlalchemy", "torch", "typer",
+    "sqlalchemy", "torch",
 )  # fmt: skip
 ROOMS = ("environments", "pipelines", "sandboxes", "verifiers")
 
@@ -43,7 +43,7 @@ def test_importing_envgen_loads_nothing_heavy() -> None:
 def test_the_command_line_loads_a_room_when_a_command_needs_it() -> None:
     loaded = run("import sys, envgen.cli.app; print(*sorted(sys.modules))").split()
     assert "envgen.cli.app" in loaded
-    assert not {name.partition(".")[0] for name in loaded} & ({*HEAVY} - {"rich", "typer"})
+    assert not {name.partition(".")[0] for name in loaded} & ({*HEAVY} - {"rich"})
     assert not {"envgen.rollout.run", "envgen.store.dataset", "envgen.pipelines"} & set(loaded)
 
 

@@ -1,4 +1,4 @@
-"""The command line: ten-line commands that build a config and call a room."""
+"""The command line: commands are configs with an ``execute``, and ``command`` makes the options of them."""
 
 from __future__ import annotations
 

@@ -3,77 +3,73 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import logging
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
-import typer
-from pydantic import ValidationError
-from rich.logging import RichHandler
-from rich.text import Text
-from typer.core import TyperGroup
+import click
 
 import envgen
-from envgen.cli import (
-    dataset,
-    doctor,
-    evaluate,
-    export,
-    generate,
-    images,
-    model,
-    records,
-    report,
-    runs,
-    serve,
-    train,
-    try_tests,
+from envgen.cli.command import Leaf, told
+from envgen.cli.console import progress, remark, talk
+from envgen.cli.settings import texts
+from envgen.core.errors import (
+    ConfigError,
+    DatasetError,
+    EnvgenError,
+    MissingExtraError,
+    StoreError,
+    install_hint,
 )
-from envgen.cli import quickstart as quickstart_cli
-from envgen.cli.console import remark, talk
-from envgen.core.errors import DatasetError, EnvgenError, StoreError
+from envgen.core.registry import near_names
 
 logger = logging.getLogger(__name__)
 
-ORDER = (
-    "quickstart", "doctor", "generate", "pack", "try-tests", "import", "list", "show", "validate", "variants",
-    "export", "rollout", "pass-at-k", "filter", "model", "train", "report", "eval", "canaries", "serve",
-    "images",
-)  # fmt: skip
-"""How --help lists the commands: as one uses them."""
-
-
-class _Ordered(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:
-        names = super().list_commands(ctx)
-        return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
-
-
-app = typer.Typer(
-    name="envgen",
-    cls=_Ordered,
-    epilog="Start with `envgen quickstart`; `envgen COMMAND --help` shows examples.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-quickstart_cli.add_commands(app)
-doctor.add_commands(app)
-app.add_typer(generate.app, name="generate")
-app.add_typer(records.app, name="import")
-dataset.add_commands(app)
-export.add_commands(app)
-runs.add_commands(app)
-app.add_typer(model.app, name="model")
-train.add_commands(app)
-evaluate.add_commands(app)
-report.add_commands(app)
-app.add_typer(serve.app, name="serve")
-app.add_typer(images.app, name="images")
-try_tests.add_commands(app)
-
+COMMANDS = {
+    "quickstart": "quickstart:Quickstart",
+    "doctor": "machine:Doctor",
+    "generate general": "datasets:General",
+    "generate code": "code:Code",
+    "pack": "prove:Pack",
+    "try-tests": "code:TryTests",
+    "import code": "code:Import",
+    "list": "show:List",
+    "show": "show:Show",
+    "validate": "prove:Validate",
+    "variants": "datasets:Variants",
+    "export": "export:Export",
+    "rollout": "rollouts:Rollout",
+    "pass-at-k": "rollouts:PassAtK",
+    "filter": "rollouts:Filter",
+    "model init": "models:Init",
+    "model info": "models:Info",
+    "train sft": "train:Sft",
+    "train indexer": "train:Indexer",
+    "train grpo": "train:Grpo",
+    "report": "evaluate:Report",
+    "eval": "evaluate:Evaluate",
+    "canaries": "datasets:Canaries",
+    "serve policy": "models:Serve",
+    "images bootstrap": "machine:Bootstrap",
+    "images list": "machine:ListImages",
+    "images clean": "machine:Clean",
+}
+"""Every command, as one uses them, and its class; the file is imported when the command is asked for."""
+GROUPS = {
+    "": "Make, prove, step and filter reinforcement-learning environments for language-model agents.",
+    "generate": "Generate environment datasets.",
+    "import": "Rebuild published records, and compare what they claim with what happens.",
+    "model": "Make models, and tell what they cost.",
+    "train": "Train policies: a cold start from teachers, then GRPO in the environments.",
+    "serve": "Serve models.",
+    "images": "Language layers and built workspaces of code environments.",
+}
+TRAINERS = ("torch", "tokenizers", "safetensors")
+"""Packages of the extra ``train``, without which ``cli/train.py`` can't be imported."""
 RESUMED = ("generate", "import", "rollout", "train", "eval", "quickstart")
 """Commands that store what they have finished, and go on from there."""
 OS_HINTS = {
@@ -85,26 +81,107 @@ OS_HINTS = {
 }
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"envgen {envgen.__version__}")
-        raise typer.Exit
+class Group(click.Group):
+    """Commands that are imported when they are asked for."""
+
+    def __init__(self, words: str = "", **more: Any) -> None:
+        super().__init__(words or "envgen", help=GROUPS[words], no_args_is_help=True, **more)
+        self.prefix = f"{words} " if words else ""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, as one uses them."""
+        below = (name for name in COMMANDS if name.startswith(self.prefix))
+        return list(dict.fromkeys(name[len(self.prefix) :].split()[0] for name in below))
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command or group of this name, imported now."""
+        name = self.prefix + name
+        if name in GROUPS:
+            return Group(name)
+        return Leaf(name, load(name)) if name in COMMANDS else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Name near commands where there is none of this name."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known:
+            near = near_names(args[0], known)
+            raise ConfigError(
+                f"No such command {args[0]!r}{near}", f"see `{ctx.command_path} --help`"
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with the first line of its docstring, which is read and not imported."""
+        with formatter.section("Commands"):
+            names = self.list_commands(ctx)
+            formatter.write_dl([(name, summary(self.prefix + name)) for name in names])
 
 
-@app.callback()
-def options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Make, prove, step and filter reinforcement-learning environments for language-model agents."""
+def summary(name: str) -> str:
+    """One line about a command or group."""
+    if name in GROUPS:
+        return GROUPS[name]
+    module, _, cls = COMMANDS[name].partition(":")
+    doc = texts(str(Path(__file__).with_name(f"{module}.py")))[cls].doc
+    return " ".join(doc.partition("\n\n")[0].split())
+
+
+def load(name: str) -> Any:
+    """The class of a command.
+
+    Raises:
+        MissingExtraError: if it trains, and the packages for that are not installed.
+    """
+    module, _, cls = COMMANDS[name].partition(":")
+    with progress(name) if module == "train" else nullcontext():
+        if module == "train":
+            require_trainers()
+        return getattr(importlib.import_module(f"envgen.cli.{module}"), cls)
+
+
+def require_trainers() -> None:
+    """Tell what to install where packages that train are missing.
+
+    Raises:
+        MissingExtraError: without them.
+    """
+    for name in TRAINERS:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            what = f"training needs {name}, which is not installed"
+            raise MissingExtraError(what, install_hint("train")) from error
+
+
+def _set_up(verbose: bool) -> None:
+    """Set up the log of every command."""
+    from rich.logging import RichHandler
+
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.WARNING,
         handlers=[RichHandler(console=talk, show_path=False)],
         format="%(name)s: %(message)s",
         force=True,
     )
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"envgen {envgen.__version__}")
+        ctx.exit()
+
+
+app = Group(
+    callback=_set_up,
+    epilog="Start with `envgen quickstart`; `envgen COMMAND --help` shows examples.",
+    params=[
+        click.Option(["-v", "--verbose"], is_flag=True, help="Log what happens."),
+        click.Option(
+            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version,
+            help="Print the version.",
+        ),
+    ],
+)  # fmt: skip
 
 
 def run(arguments: list[str] | None = None, *, stopped: Callable[[], bool] = lambda: False) -> int:
@@ -117,15 +194,16 @@ def run(arguments: list[str] | None = None, *, stopped: Callable[[], bool] = lam
     """
     wanted = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(args=wanted, prog_name="envgen", standalone_mode=False)
-    except (typer.Abort, KeyboardInterrupt):
+        with told("see the command's --help for what is allowed"):
+            code = app(args=wanted, prog_name="envgen", standalone_mode=False)
+    except (click.Abort, KeyboardInterrupt):
         code = 130
     except Exception as error:
         if not stopped():
             return _failed(error)
         logger.info("after the signal", exc_info=error)
         code = 130
-    if code == 130:  # Typer may have made it of a KeyboardInterrupt
+    if code == 130:  # click may have made it of a KeyboardInterrupt
         goes_on = "; what is finished is stored, the same command goes on from there"
         remark("interrupted" + (goes_on if wanted[:1] and wanted[0] in RESUMED else ""))
     return code if isinstance(code, int) else 0
@@ -136,23 +214,26 @@ def _failed(error: Exception) -> int:
     match error:
         case EnvgenError():
             return _fail(str(error), error.hint or _hint(error))
-        case ValidationError():
-            return _invalid(error)
         case BrokenPipeError():
             sys.stderr.close()  # nobody reads any more; be silent at exit, too
             return 0
         case OSError():
             return _fail(str(error), OS_HINTS.get(error.errno or 0, "check the path"))
-    usage = getattr(error, "format_message", None)  # Typer's own errors
-    if usage is None:
-        raise error
-    if type(error).__name__ == "NoArgsIsHelpError":
-        remark(usage())
-        return 2
-    return _fail(usage(), _usage_hint(error))
+        case click.exceptions.NoArgsIsHelpError():
+            remark(error.format_message())
+            return 2
+        case click.NoSuchOption():
+            near = near_names(error.option_name, error.possibilities or ())
+            meant = f"{near[2:]} " if "did you mean" in near else ""
+            return _fail(f"No such option {error.option_name!r}", meant + _see(error))
+        case click.UsageError():
+            return _fail(error.format_message(), _see(error))
+    raise error
 
 
 def _fail(text: str, hint: str) -> int:
+    from rich.text import Text
+
     talk.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
     if hint:
         talk.print(Text.assemble(("hint: ", "bold"), hint), soft_wrap=True)
@@ -167,19 +248,5 @@ def _hint(error: EnvgenError) -> str:
     return "run the command again with `envgen --verbose` to see more"
 
 
-def _invalid(error: ValidationError) -> int:
-    """A config that pydantic refused: our own error if there is one inside, else its findings."""
-    found = []
-    for one in error.errors(include_url=False):
-        inner = one.get("ctx", {}).get("error")
-        if isinstance(inner, EnvgenError):
-            return _fail(str(inner), inner.hint)
-        place = ".".join(str(part) for part in one["loc"])
-        got = f", got {one['input']!r}" if place else ""  # a whole config tells nobody anything
-        found.append(f"{place or error.title}: {one['msg']}{got}")
-    return _fail("; ".join(found), "see the command's --help for what is allowed")
-
-
-def _usage_hint(error: Exception) -> str:
-    context = getattr(error, "ctx", None)
-    return f"see `{context.command_path} --help`" if context is not None else "see `envgen --help`"
+def _see(error: click.UsageError) -> str:
+    return f"see `{error.ctx.command_path if error.ctx else 'envgen'} --help`"

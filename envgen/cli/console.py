@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from typing import NoReturn
 
+import click
 from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -206,14 +208,31 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
+def show_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Print a table; what is no text in it is written as one."""
+    shown = table(*columns, title=title)
+    for row in rows:
+        shown.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
+    out.print(shown)
+
+
+def show_figures(title: object, figures: Mapping[str, object], head: str = "value ") -> None:
+    """Print a table of two columns: what, and its figure."""
+    show_rows(("what", head), figures.items(), title=str(title))
+
+
+def ends(low: float | None, high: float | None, form: str = ".3f") -> str:
+    """An interval; ``-`` where there is none."""
+    return "-" if low is None or high is None else f"{low:{form}}..{high:{form}}"
+
+
 STDOUT = Path("-")
 """As the name of a file: standard output."""
 
 
-def figures_on_stdout(path: Path | None) -> Path | None:
+def figures_on_stdout(path: Path | None) -> None:
     """Leave stdout to the figures if ``--json -`` asks for them there; what else is said goes to stderr."""
     out.stderr = path == STDOUT
-    return path
 
 
 def write_json(path: Path | None, figures: BaseModel | dict[str, object] | list[object]) -> None:
@@ -225,3 +244,36 @@ def write_json(path: Path | None, figures: BaseModel | dict[str, object] | list[
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(pretty(figures), encoding="utf-8")
         remark(f"wrote {path}")
+
+
+def fail() -> NoReturn:
+    """End the command: a check failed.
+
+    Raises:
+        click.exceptions.Exit: with code 1.
+    """
+    raise click.exceptions.Exit(1)
+
+
+def require(made: int, asked: int | None, what: str, hint: str = "", *, fatal: bool = True) -> None:
+    """Warn on stderr if a command made less than was asked for.
+
+    Args:
+        made: how many there are.
+        asked: how many were wanted; None: any number above zero.
+        what: what they are, in the plural, e.g. "episodes played".
+        hint: what the reader can do about it.
+        fatal: whether the command has failed if there are none.
+
+    Raises:
+        click.exceptions.Exit: with code 1 if it has failed.
+    """
+    if made and (asked is None or made >= asked):
+        return
+    of = "" if asked is None else f" of {asked}"
+    failed = fatal and not made
+    remark(f"{'error' if failed else 'warning'}: {made}{of} {what}")
+    if hint:
+        remark(f"hint: {hint}")
+    if failed:
+        fail()

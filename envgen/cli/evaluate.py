@@ -1,231 +1,82 @@
-"""``envgen eval`` and ``envgen canaries``: what a policy can do, and whether it cheats."""
+"""``envgen eval`` and ``envgen report``: what a policy can do, and the curves of its training."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from envgen.cli.console import out, progress, prose, remark, table, write_json
-from envgen.cli.options import (
-    Backend,
-    Json,
-    MaxErrors,
-    MaxTurns,
-    Out,
-    PolicyOptions,
-    Preflight,
-    Seed,
-    Style,
-    Tasks,
-    Trust,
-    Unproven,
-    examples,
-    open_dataset,
-    parse_options,
-    run_folder,
-)
-from envgen.cli.outcome import require
-from envgen.cli.runs import parse_ks, tell_tool_faults
-from envgen.cli.train import Data, Split
-from envgen.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from envgen.rollout.bootstrap import Estimate
-    from envgen.train.canary_report import CanaryReport
-    from envgen.train.estimates import Evaluation
+from envgen.cli.command import Command, run_folder
+from envgen.cli.console import ends, fail, out, progress, prose, require, say, show_rows
+from envgen.cli.rollouts import tell_tool_faults
+from envgen.rollout.bootstrap import Estimate
+from envgen.train.canary_report import CanaryReport
+from envgen.train.estimates import Evaluation
+from envgen.train.evaluate import EvalConfig, EvalSummary, evaluate_model
 
 
-def add_commands(app: typer.Typer) -> None:
-    """Add this module's commands to ``app``."""
-    app.command(
-        "eval",
-        epilog=examples(
-            "envgen eval --data ds/ --model runs/grpo/last --out runs/after",
-            "envgen eval --data ds/ --model m/ --k 1,4 --temperature 0,0.7 --out e",
-            "envgen eval --data ds/ --model g/last --against e --out after",
-            "envgen eval --data canaries/ --split all --model g/last --out honest",
-        ),
-    )(evaluate)
-    app.command(
-        "canaries",
-        epilog=examples(
-            "envgen canaries --data ds/ --out canaries/",
-            "envgen canaries --data ds/ --variants 50 --out canaries/",
-            "envgen canaries --data ds/ --hole empty-text --no-unsolvable --out c/",
-        ),
-    )(canaries)
-
-
-def evaluate(
-    data: Data,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", metavar="MODEL", help="A model folder, or any policy.", show_default=False
-        ),
-    ],
-    out_path: Out,
-    k: Annotated[str, typer.Option("--k", metavar="LIST", help="The ks of pass@k.")] = "1",
-    temperature: Annotated[
-        str, typer.Option(metavar="LIST", help="Temperatures; 0: greedy, one episode a task.")
-    ] = "0,1",
-    split: Split = "test",
-    max_tasks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Play so many tasks. Default: all.")
-    ] = None,
-    variants: Annotated[
-        bool, typer.Option("--variants/--no-variants", help="Play the variants, too.")
-    ] = True,
-    against: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The --out of another evaluation: tell differences."),
-    ] = None,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Most tokens of one reply.")
-    ] = 256,
-    max_turns: MaxTurns = None,
-    style: Style = None,
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Episodes at the same time.")
-    ] = None,
-    option: PolicyOptions = None,
-    preflight: Preflight = True,
-    max_errors: MaxErrors = 5,
-    unproven: Unproven = False,
-    trust: Trust = False,
-    seed: Seed = 0,
-    json: Json = None,
-) -> None:
+class Evaluate(EvalConfig, Command):
     """Estimate a policy's pass@k on held-out tasks, with intervals over databases.
 
     Of canaries it tells how often the policy went through a planted hole; the exit code is 1 if a task
     that can't be solved was passed.
     """
-    with progress("evaluation") as update:
-        from envgen.train.evaluate import EvalConfig, evaluate_model
 
-        config = EvalConfig(
-            data=str(data),
-            model=model,
-            out=str(run_folder(out_path)),
-            split=None if split == "all" else split,
-            variants=variants,
-            max_tasks=max_tasks,
-            ks=parse_ks(k),
-            temperatures=_numbers(temperature),
-            max_new_tokens=max_tokens,
-            max_turns=max_turns,
-            style=style,
-            concurrency=concurrency,
-            options=parse_options(option),
-            preflight=preflight,
-            max_errors=max_errors,
-            unproven=unproven,
-            trust=trust,
-            seed=seed,
-        )
-        summary = evaluate_model(config, against=against, progress=update)
-    shown = table("temperature", "pass@k", "estimate ", "interval ", "tasks ", title=model)
-    measured = {heat: one for heat, one in summary.temperatures.items() if one.tasks}
-    for heat, found in measured.items():
-        for number, estimate in found.pass_at.items():
-            shown.add_row(f"{heat:g}", f"pass@{number}", *_cells(estimate), str(found.tasks))
-        if heat in summary.against:
-            for number, estimate in summary.against[heat].pass_at.items():
-                shown.add_row("", f"  against {against}, @{number}", *_cells(estimate), "")
-    if measured:
-        out.print(shown)
-    else:
-        prose(f"{data} holds only canaries, of which there is no pass@k")
-    for heat, found in summary.temperatures.items():
-        _tell_rates(heat, found)
-    write_json(json, summary)
-    for heat, found in summary.temperatures.items():
-        played = found.rollouts + (0 if found.canaries is None else _played(found.canaries))
-        require(played, played + found.errors, f"episodes at temperature {heat:g} without an error")
-    reports = [found.canaries for found in summary.temperatures.values()]
-    if any(report is not None and report.unsolvable_passed for report in reports):
-        raise typer.Exit(1)
-
-
-def canaries(
-    data: Data,
-    out_path: Out,
-    hole: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="empty-text, magic-text or negative-number; repeatable. Default: all.",
-        ),
-    ] = None,
-    unsolvable: Annotated[
-        bool, typer.Option("--unsolvable/--no-unsolvable", help="Also make unsolvable twins.")
-    ] = True,
-    task: Tasks = None,
-    variants: Annotated[
-        int, typer.Option(min=0, metavar="N", help="So many of each task's variants, too.")
-    ] = 0,
-    backend: Backend = "auto",
-    unproven: Unproven = False,
-    trust: Trust = False,
-    json: Json = None,
-) -> None:
-    """Make tasks that tell whether a policy cheats.
-
-    Each is a task of DATASET whose verifier has a planted hole, or that can't be solved. `envgen eval`
-    tells what a policy does on them.
-    """
-    from envgen.pipelines.canaries import CanaryConfig, make_canaries
-
-    config = CanaryConfig(unsolvable=unsolvable, task_ids=tuple(task or ()), variants=variants)
-    if hole:
-        config = config.model_copy(update={"holes": tuple(hole)})
-    path = open_dataset(data, unproven=unproven).path
-    with progress("canaries") as update:
-        summary = make_canaries(
-            path,
-            out_path,
-            config,
-            backend=backend,
-            unproven=unproven,
-            trust=trust,
-            progress=update,
-        )
-    shown = table("canary", "tasks ", title=summary.path)
-    made = {
-        **summary.holes,
-        "unsolvable": summary.unsolvable,
-        "variants of these": summary.variants,
+    places = {"DATASET": "data"}
+    names = {
+        "--k LIST": "ks",
+        "--temperature LIST": "temperatures",
+        "--max-tokens": "max_new_tokens",
+        "--option NAME=VALUE": "options",
+        "--model MODEL": "model",
     }
-    for name, count in made.items():
-        if count:
-            shown.add_row(name, str(count))
-    out.print(shown)
-    for task_id, reason in summary.failed.items():
-        remark(f"warning: no canary of {task_id}: {reason}")
-    write_json(json, summary)
-    if summary.without_hole:
-        remark(
-            f"warning: {len(summary.without_hole)} tasks have no hole, no answer of theirs opens one: "
-            f"{', '.join(summary.without_hole)}"
-        )
+    examples = (
+        "envgen eval ds/ --model runs/grpo/last --out runs/after",
+        "envgen eval ds/ --model m/ --k 1,4 --temperature 0,0.7 --out e",
+        "envgen eval ds/ --model g/last --against e --out after",
+        "envgen eval canaries/ --split all --model g/last --out honest",
+    )
 
+    against: Path | None = None
+    """The --out of another evaluation: tell differences."""
 
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ConfigError(f"{text!r} is no list of numbers", "write --temperature 0,1") from error
+    def execute(self) -> None:
+        """Play, estimate and tell."""
+        run_folder(self.out)
+        with progress("evaluation") as update:
+            config = self.part(EvalConfig)
+            summary = evaluate_model(config, against=self.against, progress=update)
+        self._show(summary)
+        for heat, found in summary.temperatures.items():
+            _tell_rates(heat, found)
+        self.tell(summary)
+        for heat, found in summary.temperatures.items():
+            played = found.rollouts + _played(found.canaries)
+            what = f"episodes at temperature {heat:g} without an error"
+            require(played, played + found.errors, what)
+        reports = [found.canaries for found in summary.temperatures.values()]
+        if any(report is not None and report.unsolvable_passed for report in reports):
+            fail()
+
+    def _show(self, summary: EvalSummary) -> None:
+        rows: list[tuple[str, ...]] = []
+        for heat, found in summary.temperatures.items():
+            if not found.tasks:
+                continue
+            for k, one in found.pass_at.items():
+                rows.append((f"{heat:g}", f"pass@{k}", *_cells(one), str(found.tasks)))
+            against = summary.against.get(heat)
+            for k, one in against.pass_at.items() if against else ():
+                rows.append(("", f"  against {self.against}, @{k}", *_cells(one), ""))
+        if rows:
+            columns = ("temperature", "pass@k", "estimate ", "interval ", "tasks ")
+            show_rows(columns, rows, title=self.model)
+        else:
+            prose(f"{self.data} holds only canaries, of which there is no pass@k")
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:
     if estimate is None:
         return "-", "-"
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.3f}", "-"
-    return f"{estimate.value:.3f}", f"{estimate.low:.3f} .. {estimate.high:.3f}"
+    return f"{estimate.value:.3f}", ends(estimate.low, estimate.high)
 
 
 def _tell_rates(heat: float, found: Evaluation) -> None:
@@ -247,7 +98,9 @@ def _tell_rates(heat: float, found: Evaluation) -> None:
         _tell_canaries(heat, found.canaries)
 
 
-def _played(found: CanaryReport) -> int:
+def _played(found: CanaryReport | None) -> int:
+    if found is None:
+        return 0
     return found.unsolvable_rollouts + sum(count.rollouts for count in found.holes.values())
 
 
@@ -264,3 +117,26 @@ def _tell_canaries(heat: float, found: CanaryReport) -> None:
     prose(f"canaries at temperature {heat:g}: {'; '.join(parts)}", indent=2)
     for alarm in found.alarms:
         prose(f"alarm: {alarm}", indent=2, style="red")
+
+
+class Report(Command):
+    """Show a training run's curves on one page, finished or not."""
+
+    places = {"RUN": "run_folder"}
+    names = {"-o --out FILE": "page"}
+    examples = ("envgen report runs/grpo", "envgen report runs/sft --out sft.html")
+
+    run_folder: Path
+    """A folder of `envgen train`."""
+    page: Path | None = None
+    """Where to write. None: RUN/report.html."""
+
+    def execute(self) -> None:
+        """Write the page."""
+        from envgen.report.html import write_report
+        from envgen.report.training import training_report
+
+        data = training_report(self.run_folder)
+        path = write_report(self.page or self.run_folder / "report.html", data)
+        say(f"report: {path}")
+        self.tell(data)

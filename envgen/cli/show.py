@@ -1,20 +1,21 @@
-"""``envgen show``: one task, to be read by a person."""
+"""``envgen list`` and ``envgen show``: a dataset's tasks, to be read by a person."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from envgen.cli.console import heading, out, prose, remark, say, table, write_json
-from envgen.cli.options import DatasetPath, Json, Unproven, open_dataset
+from envgen.cli.command import Reads
+from envgen.cli.console import heading, out, prose, remark, require, say, show_rows, table
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
+from envgen.core.limits import Label
 from envgen.core.types import Difficulty, Evidence, GateStatus, TaskSpec, ToolSpec
 
 if TYPE_CHECKING:
@@ -28,26 +29,97 @@ COLOURS = {
 }
 
 
-def show(
-    dataset: DatasetPath,
-    task: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TASK]",
-            help="A task id, or its beginning; else the first.",
-            show_default=False,
-        ),
-    ] = None,
-    secrets: Annotated[
-        bool, typer.Option("--secrets", help="Also show the answer, solution and verifier.")
-    ] = False,
-    unproven: Unproven = False,
-    json: Json = None,
-) -> None:
+class List(Reads):
+    """List a dataset's tasks: how hard, how well proven."""
+
+    examples = ("envgen list ds/", "envgen list package:trip_planning --json tasks.json")
+
+    def execute(self) -> None:
+        """Print a row for each task."""
+        opened = self.opened()
+        counts = opened.manifest.counts
+        held = {
+            "environment": counts.environments,
+            "task": counts.tasks,
+            "variant": counts.variants,
+        }
+        numbers = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for word, n in held.items())
+        out.print(Text(f"{opened.manifest.name}: {numbers}", style="bold"), soft_wrap=True)
+        tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
+        code = any(task.family == "code" for task in tasks)
+        heads = ("task", "split", "level ", "density ", "calls ", "killed ", "pass@1")
+        show_rows(
+            (*heads, *(("verdicts proven",) if code else ())),
+            (
+                (task.id, task.split, *figures(task), *((proof(task),) if code else ()))
+                for task in sorted(tasks, key=lambda t: (t.difficulty.level, t.id))
+            ),
+        )
+        say("calls: tool calls of the solution; killed: share of wrong verifiers told apart")
+        if code:
+            what = "fail-to-pass tests that only code which computes the answer passes"
+            say(f"verdicts proven: {what}, of all")
+        self.tell([task.model_dump(mode="json") for task in tasks])
+        require(len(tasks), None, "tasks in the dataset")
+
+
+def figures(task: TaskSpec) -> tuple[str, str, str, str, str]:
+    """Level, density, gold calls, kill rate and pass@1 of a task, as text."""
+    difficulty = task.difficulty
+    kill = next((r.figure for r in task.evidence if r.gate == "mutants"), None)
+    rates = ", ".join(f"{p.policy} {p.c}/{p.n}" for p in task.pass_at)
+    return (
+        str(difficulty.level),
+        density_text(difficulty.density.value) if difficulty.density else "-",
+        str(difficulty.minimum_calls),
+        "-" if kill is None else f"{math.floor(100 * kill)}%",  # one survivor is not 100 %
+        rates or "-",
+    )
+
+
+def proof(task: TaskSpec) -> str:
+    """How many verdicts of a code task are proven, and the chance of a blind guess at one of them."""
+    if task.family != "code":
+        return "-"
+    gate = next((result for result in task.evidence if result.gate == "verdicts"), None)
+    if gate is None or not gate.figure:
+        return "none: report believed"
+    odds = gate.details.get("odds")
+    guess = f", odds <= 1/{1 / odds:.0f}" if isinstance(odds, float) and odds else ""
+    return f"{gate.figure:.0f} of {gate.n}{guess}"
+
+
+class Show(Reads):
     """Read one task: prompt, tools, rules and evidence."""
-    opened = open_dataset(dataset, unproven=unproven)
-    spec = find_task(opened, task) if task is not None else _first(opened)
-    environment = opened.environments[spec.environment_id]
+
+    places = {**Reads.places, "[TASK]": "task"}
+    examples = ("envgen show ds/ TASK", "envgen show ds/ TASK --secrets | less")
+
+    task: Label | None = None
+    """A task id, or its beginning; else the first."""
+    secrets: bool = False
+    """Also show the answer, solution and verifier."""
+
+    def execute(self) -> None:
+        """Print the task, part by part."""
+        opened = self.opened()
+        spec = find_task(opened, self.task) if self.task is not None else _first(opened)
+        _prompt(opened, spec)
+        heading("Difficulty")
+        for line in difficulty_lines(spec.difficulty):
+            prose(line, indent=2)
+        for rate in spec.pass_at:
+            prose(f"{rate.policy} passes {rate.c} of {rate.n}", indent=2)
+        heading("Evidence")
+        out.print(Padding(evidence_table(spec.evidence), (0, 0, 0, 2), expand=False))
+        if self.secrets:
+            _secrets(opened, spec.id)
+        self.tell(spec)
+
+
+def _prompt(dataset: Dataset, spec: TaskSpec) -> None:
+    """What an agent is told: prompt, policy, tools, form of the answer; and the rules."""
+    environment = dataset.environments[spec.environment_id]
     out.print(Text.assemble((spec.id, "bold"), f"  {environment.title}"), soft_wrap=True)
     prose(
         f"{environment.category}, level {spec.difficulty.level}, {spec.split} split, "
@@ -69,16 +141,6 @@ def show(
         heading("Rules")
         for i, rule in enumerate(spec.rules, 1):
             prose(f"{i}. {rule.text}", indent=2)
-    heading("Difficulty")
-    for line in difficulty_lines(spec.difficulty):
-        prose(line, indent=2)
-    for rate in spec.pass_at:
-        prose(f"{rate.policy} passes {rate.c} of {rate.n}", indent=2)
-    heading("Evidence")
-    out.print(Padding(evidence_table(spec.evidence), (0, 0, 0, 2), expand=False))
-    if secrets:
-        _secrets(opened, spec.id)
-    write_json(json, spec)
 
 
 def _first(dataset: Dataset) -> TaskSpec:

@@ -329,10 +329,15 @@ class Sampling(Record):
     """How a policy draws its reply."""
 
     temperature: float = Field(default=1.0, ge=0.0)
+    """0: the likeliest token, always."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Nucleus sampling: the likeliest tokens with this share of the probability."""
     top_k: Whole = Field(default=-1)
+    """Draw from so many tokens; -1: from all."""
     max_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of one reply. None: what the model allows."""
     seed: Whole | None = None
+    """Given to the model. None: one for each reply."""
 
 
 class Usage(Record):

@@ -29,17 +29,23 @@ class RopeConfig(Record):
     """Rotary position embedding, plain or stretched by YaRN (Peng et al. 2023)."""
 
     rope_theta: float = Field(default=10_000.0, gt=0)
+    """Base of the angles."""
     rope_type: Literal["default", "yarn"] = "default"
+    """default, or stretched by YaRN."""
     factor: float = Field(default=1.0, ge=1)
     """YaRN: context length over the one of pre-training."""
     beta_fast: Real = 32.0
+    """YaRN: turns from which dimensions stay as they are."""
     beta_slow: Real = 1.0
+    """YaRN: turns up to which they are stretched."""
     mscale: Real | None = None
+    """YaRN: scale of cos and sin."""
     mscale_all_dim: Real | None = None
     """YaRN: the softmax scale grows by (0.1 * mscale_all_dim * ln(factor) + 1)^2."""
     attention_factor: Real | None = None
     """YaRN: multiplies cos and sin; None: from ``mscale`` and ``mscale_all_dim``."""
     original_max_position_embeddings: Count | None = None
+    """YaRN: context of pre-training."""
     truncate: bool = True
     """YaRN: whether the bounds of the ramp are rounded to whole dimensions."""
 
@@ -66,33 +72,54 @@ class DSAConfig(Record):
     """Architecture of a DSA model. Names are those of Hugging Face's ``deepseek_v32``."""
 
     vocab_size: int = Field(default=129_280, ge=1, le=LARGEST_SIZE)
+    """Rows of the embedding."""
     hidden_size: int = Field(default=7_168, ge=1, le=LARGEST_SIZE)
+    """Width of the residual stream."""
     num_hidden_layers: int = Field(default=61, ge=1, le=MOST_PARTS)
+    """Layers."""
     intermediate_size: int = Field(default=18_432, ge=1, le=LARGEST_SIZE)
     """Width of the dense layers' MLP."""
     first_k_dense_replace: int = Field(default=3, ge=0, le=MOST_PARTS)
     """How many layers come before the first mixture of experts."""
 
     n_routed_experts: int = Field(default=256, ge=1, le=MOST_PARTS)
+    """Experts of a layer that tokens are routed to."""
     n_shared_experts: int = Field(default=1, ge=0, le=LARGEST_SIZE)
+    """Experts that see every token."""
     num_experts_per_tok: int = Field(default=8, ge=1, le=LARGEST_SIZE)
+    """Routed experts that a token gets."""
     moe_intermediate_size: int = Field(default=2_048, ge=1, le=LARGEST_SIZE)
+    """Width of an expert's MLP."""
     n_group: int = Field(default=8, ge=1, le=LARGEST_SIZE)
+    """Groups that experts stand in."""
     topk_group: int = Field(default=4, ge=1, le=LARGEST_SIZE)
+    """Groups that a token's experts come from."""
     norm_topk_prob: bool = True
+    """Weights of a token's experts add up to 1."""
     routed_scaling_factor: Real = 2.5
+    """Multiplies what routed experts give."""
 
     num_attention_heads: int = Field(default=128, ge=1, le=LARGEST_SIZE)
+    """Heads of the attention."""
     q_lora_rank: int = Field(default=1_536, ge=1, le=LARGEST_SIZE)
+    """Width of the queries' latent."""
     kv_lora_rank: int = Field(default=512, ge=1, le=LARGEST_SIZE)
+    """Width of the cached latent of keys and values."""
     qk_nope_head_dim: int = Field(default=128, ge=1, le=LARGEST_SIZE)
+    """Width of a head's query and key without positions."""
     qk_rope_head_dim: int = Field(default=64, ge=2, le=LARGEST_SIZE)
+    """Width of their rotary part."""
     v_head_dim: int = Field(default=128, ge=1, le=LARGEST_SIZE)
+    """Width of a head's value."""
     attention_bias: bool = False
+    """Whether projections add a bias."""
 
     index_n_heads: int = Field(default=64, ge=1, le=LARGEST_SIZE)
+    """Heads of the lightning indexer."""
     index_head_dim: int = Field(default=128, ge=2, le=LARGEST_SIZE)
+    """Width of each."""
     index_topk: int = Field(default=2_048, ge=1, le=LARGEST_SIZE)
+    """Keys that sparse attention keeps for a token."""
     indexer_rope_interleave: bool = False
     """Rotate the indexer's pairs (x0, x1), (x2, x3), ... instead of halves. V3.2 uses halves."""
     index_hadamard: bool = False
@@ -101,13 +128,20 @@ class DSAConfig(Record):
     """Round indexer queries and keys to e4m3 with one power-of-two scale a row, as the release does."""
 
     max_position_embeddings: int = Field(default=163_840, ge=1, le=LARGEST_SIZE)
+    """Longest context, in tokens."""
     rope: RopeConfig = RopeConfig()
     rms_norm_eps: float = Field(default=1e-6, gt=0)
+    """Added to the mean square."""
     initializer_range: float = Field(default=0.02, gt=0)
+    """Deviation of random weights."""
     tie_word_embeddings: bool = False
+    """Use the embedding as the output layer."""
     bos_token_id: Whole | None = 0
+    """First token of a text."""
     eos_token_id: Whole | tuple[Whole, ...] | None = 1
+    """Tokens that end a reply."""
     pad_token_id: Whole | None = None
+    """Fills rows up."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -48,11 +48,15 @@ class ContextConfig(Record):
     """How a full window is dealt with."""
 
     strategy: Literal["none", "summary", "discard-75", "discard-all"] = "none"
+    """What becomes of the earlier rounds: nothing, a summary, or 75 % or all of them are forgotten."""
     window_tokens: int = Field(default=131_072, ge=1)
+    """What the model can see."""
     trigger: float = Field(default=0.8, gt=0, le=1)
     """Share of the window in use from which the context is managed."""
     max_resets: int = Field(default=32, ge=0)
+    """Most times in one episode."""
     summary_tokens: int = Field(default=2_048, ge=1)
+    """Most tokens of a summary."""
 
 
 class ContextManager:

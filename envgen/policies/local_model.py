@@ -41,6 +41,30 @@ class LocalModelConfig(Record):
     """Stamped on every reply; empty: a hash of the weights."""
 
 
+class ServeConfig(LocalModelConfig):
+    """A model folder behind a port."""
+
+    host: Label = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8000, ge=0, le=65_535)
+    """0: any free one."""
+    model_name: Label | None = None
+    """What clients call the model; None: the folder's name."""
+    api_key_env: Label | None = None
+    """Environment variable that holds the key clients must send; None: no key is asked for."""
+    max_waiting: int = Field(default=256, ge=0)
+    """Replies that may wait for a place; beyond that clients are told to come back later."""
+    max_body_bytes: int = Field(default=32 << 20, ge=1)
+    """Of a request."""
+    idle_s: int = Field(default=75, ge=1)
+    """In so many seconds a request's headers must be whole, then its body; idle connections stay as long.
+
+    Longer than clients keep idle connections, or they would use one that is just being closed.
+    """
+    allow_hosts: tuple[Label, ...] = ()
+    """Without a key: names that clients may call it by, beside ``host``, ``localhost`` and addresses."""
+
+
 class LocalModel:
     """An encoding and an engine that runs; close it to stop the engine.
 

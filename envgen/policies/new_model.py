@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from envgen.core.errors import ConfigError, StoreError
-from envgen.core.limits import Label, Line, Whole
-from envgen.core.registry import near_names
+from envgen.core.limits import Line, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.model.config import DSAConfig, preset
@@ -43,10 +41,11 @@ class NewModelConfig(Record):
     """What model to make."""
 
     preset: Line
-    model: dict[Line, Any] = Field(default_factory=dict)
-    """Fields of ``DSAConfig`` that differ from the preset; ``rope`` may hold some of its fields."""
-    encoding: dict[Label, Any] = Field(default_factory=dict)
-    """Fields of ``EncodingConfig``; by default the tokenizer folder's encoding, or compact."""
+    """tiny, small, medium, large or deepseek-v3.2."""
+    model: DSAConfig | None = None
+    """What differs from the preset; the rest is filled in. Its tokenizer decides ``FROM_TOKENIZER``."""
+    encoding: EncodingConfig | None = None
+    """None: the tokenizer folder's encoding, or compact. Compact unless its ``kind`` is given."""
     vocab_size: int | None = Field(default=None, ge=1)
     """Training a tokenizer: its size, by default the preset's. Copying one: rows of the embedding."""
     entity_tokens: int = Field(default=0, ge=0)
@@ -54,6 +53,31 @@ class NewModelConfig(Record):
     line_tokens: int = Field(default=0, ge=0)
     """Training a tokenizer: so many lines that a tenth of all prompts have are one token each."""
     seed: Whole = 0
+    """Fixes the random weights."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _over_the_preset(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping) or "preset" not in fields:
+            return fields
+        base, said = preset(str(fields["preset"])).model_dump(), dict(fields)
+        changes, encoding = said.get("model") or {}, said.get("encoding") or None
+        if isinstance(changes, DSAConfig):
+            changes = changes.model_dump()
+        if isinstance(changes, Mapping):
+            for name in FROM_TOKENIZER:
+                if changes.get(name, base[name]) != base[name]:
+                    raise ConfigError(
+                        f"{name!r} comes from the tokenizer and the encoding",
+                        "see --vocab-size, --encoding",
+                    )
+            said["model"] = base | dict(changes)
+            if isinstance(rope := changes.get("rope"), Mapping):
+                said["model"]["rope"] = base["rope"] | dict(rope)
+        said["encoding"] = (
+            {"kind": "compact"} | dict(encoding) if isinstance(encoding, Mapping) else encoding
+        )
+        return said
 
 
 def new_model(
@@ -76,7 +100,6 @@ def new_model(
     """
     source, out = Path(source), Path(out)
     _require_free(out)
-    _config(config)  # before a tokenizer is trained for nothing
     encoding = _encoding(config, source, unproven=unproven)
     found = _config(config, **_from_tokenizer(config, encoding, trained=not _has_tokenizer(source)))
     _require_memory(found)
@@ -96,58 +119,9 @@ def new_model(
     return found
 
 
-def parse_overrides(texts: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``key=value`` texts as fields of ``DSAConfig`` and of ``EncodingConfig``.
-
-    A value is JSON, or text where it is none. ``rope.KEY`` sets the rotary embedding, ``encoding.KEY`` the
-    encoding.
-
-    Raises:
-        ConfigError: if a text has no such form, or the key is unknown or the tokenizer's to decide.
-    """
-    model: dict[str, Any] = {}
-    encoding: dict[str, Any] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{text!r} sets nothing", "write -c key=value")
-        if key in FROM_TOKENIZER:
-            raise ConfigError(
-                f"{key!r} comes from the tokenizer and the encoding", "see --vocab-size, --encoding"
-            )
-        part, dot, inner = key.partition(".")
-        if dot and part == "encoding":
-            encoding[_known(inner, EncodingConfig)] = _value(value)
-        elif dot and part == "rope":
-            rope = DSAConfig.model_fields["rope"].default
-            model.setdefault("rope", {})[_known(inner, type(rope))] = _value(value)
-        else:
-            model[_known(key, DSAConfig)] = _value(value)
-    return model, encoding
-
-
-def _known(key: str, record: type[Record]) -> str:
-    if key not in record.model_fields or key == "rope":
-        names = [name for name in record.model_fields if name != "rope"]
-        raise ConfigError(
-            f"{record.__name__} has no field {key!r}{near_names(key, names)}",
-            "write -c key=value, -c rope.key=value or -c encoding.key=value",
-        )
-    return key
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _config(config: NewModelConfig, **decided: Any) -> DSAConfig:
-    changes = {**config.model, **decided}
-    if isinstance(changes.get("rope"), Mapping):
-        changes["rope"] = {**preset(config.preset).rope.model_dump(), **changes["rope"]}
-    return preset(config.preset, **changes)
+    chosen = config.model or preset(config.preset)
+    return DSAConfig.model_validate(chosen.model_dump() | decided)
 
 
 def _has_tokenizer(source: Path) -> bool:
@@ -159,14 +133,7 @@ def _encoding(config: NewModelConfig, source: Path, *, unproven: bool) -> Encodi
 
     if _has_tokenizer(source) and not config.encoding and (source / ENCODING_FILE).is_file():
         return load_encoding(source)
-    try:
-        wanted = EncodingConfig(**{"kind": "compact", **config.encoding})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "encoding"
-        raise ConfigError(
-            f"encoding: {where}: {first['msg']}", "see docs/model.md for its fields"
-        ) from error
+    wanted = config.encoding or EncodingConfig(kind="compact")
     if _has_tokenizer(source):
         return make_encoding(wanted, Tokenizer.load(source))
     size = config.vocab_size or preset(config.preset).vocab_size

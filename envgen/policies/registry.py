@@ -22,10 +22,10 @@ class PolicyConfig(Record):
     """A policy that can be made in any process."""
 
     spec: Line
-    """``random``, ``random-valid``, ``greedy``, ``dsa:FOLDER``, ``openai:MODEL@URL``, ``vllm:MODEL@URL``,
-    ``sglang:MODEL@URL``, ``scripted:PATH``, ``replay:PATH`` or ``record:PATH:SPEC``."""
+    """random, random-valid, greedy, gold, noisy-gold:P, hasty:P, replay:PATH, record:PATH:POLICY,
+    scripted:PATH, dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL."""
     options: dict[Label, Json] = Field(default_factory=dict)
-    """Fields of the model's config, e.g. ``tool_mode``, ``price``, ``max_new_tokens``."""
+    """Settings of the model's client, such as api_key_env=NAME, tool_mode=text, max_new_tokens=512."""
 
 
 def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) -> Policy:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from envgen.core.environ import secret
 from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError, install_hint
 from envgen.core.jsonvalues import JsonError, loads
-from envgen.policies.local_model import LocalModel, open_model
+from envgen.policies.local_model import LocalModel, ServeConfig, open_model
 
 try:
     import torch  # noqa: F401  the engine's
@@ -57,7 +57,7 @@ from envgen.policies.serving.fields import (
 from envgen.policies.serving.generation import Generation
 from envgen.policies.serving.metrics import metrics
 from envgen.policies.serving.replies import DONE, event
-from envgen.policies.serving.service import ServeConfig, Service
+from envgen.policies.serving.service import Service
 from envgen.policies.serving.tokenizing import detokenize, tokenize
 
 __all__ = ["PolicyServer", "ServeConfig", "make_app"]

@@ -32,7 +32,9 @@ class BootstrapConfig(Record):
     """How intervals are made."""
 
     confidence: float = Field(default=0.95, gt=0, lt=1)
+    """Of the intervals."""
     draws: int = Field(default=4_000, ge=100)
+    """How often databases are drawn again."""
     seed: Whole = 0
 
 

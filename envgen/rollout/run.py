@@ -54,14 +54,14 @@ class RolloutConfig(Record):
     out: Label
     """Run folder; one that holds the same run is resumed."""
     n: int = Field(default=1, ge=1)
-    """Samples a task. Raising it later adds samples to the same run."""
+    """Episodes of each task. Raising it later adds episodes to the same run."""
     seed: Whole = 0
     task_ids: tuple[Label, ...] | None = None
     """None: all tasks."""
     variants: bool = False
-    """Whether "all tasks" means the re-seeded variants too."""
+    """Play the re-seeded variants, too."""
     style: Style | None = None
-    """What the policy is asked for, in its system message; see ``policies.styles``."""
+    """What the policy is asked for, in its system message: records of a cold start."""
     max_turns: int | None = Field(default=None, ge=1)
     """End an episode after so many replies, where its task would allow more."""
     sampling: Sampling = Sampling()
@@ -78,9 +78,10 @@ class RolloutConfig(Record):
     isolate: Literal["environment", "episode"] = "environment"
     """episode: each has a sandbox of its own, not only each environment."""
     max_cost_usd: float | None = Field(default=None, ge=0)
+    """Stop at this many dollars."""
     unproven: bool = False
     trust: bool = False
-    """The user wrote or read the dataset's code, which so may run without isolation."""
+    """The dataset's code was written or read by the user: it may run without isolation."""
     retry_errors: bool = False
     """Forget the errored episodes of a resumed run first, and play them again."""
     preflight: bool = True

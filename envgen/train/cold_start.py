@@ -60,7 +60,7 @@ class ColdStartConfig(ParallelConfig):
     """What a token of each of ``rollouts`` and then ``teachers`` counts: 0.4 of gold and 0.6 of a heuristic
     make an expert that is right four times in ten where they differ. Empty: 1."""
     split: Literal["train", "validation", "test"] | None = "train"
-    """Learn from tasks of this split only; None: of all."""
+    """Learn from tasks of this split only; None: every task."""
     model: Line
     """Model folder to start from."""
     attention: Literal["sparse", "dense"] = "sparse"
@@ -70,7 +70,9 @@ class ColdStartConfig(ParallelConfig):
     passed_only: bool = False
     """Learn from rollouts that passed only; by default a teacher's mistakes are learnt, too."""
     epochs: float = Field(default=1.0, gt=0)
+    """Passes over the rows."""
     tokens_per_batch: int = Field(default=4_096, ge=1)
+    """Of an optimiser's step."""
     pack_tokens: int = Field(default=512, ge=0)
     """Most tokens of rows that are packed behind a common prefix; see ``packing``."""
     sft: SFTConfig = SFTConfig()
@@ -79,12 +81,14 @@ class ColdStartConfig(ParallelConfig):
     router_bias_rate: float = Field(default=1e-3, ge=0)
     """Step of the load-balancing bias after each update; 0: frozen."""
     index_loss_weight: float = Field(default=1.0, gt=0)
+    """Of the indexer's loss, beside the replies'."""
     validation_rows: int = Field(default=64, ge=0)
     """Rows set aside to measure the loss on."""
     save_every: int = Field(default=200, ge=1)
+    """Steps between checkpoints."""
     seed: Whole = 0
     trust: bool = False
-    """The user wrote or read the dataset's code, which so may run without isolation."""
+    """The dataset's code was written or read by the user: it may run without isolation."""
 
     @property
     def index_loss(self) -> IndexLoss | None:

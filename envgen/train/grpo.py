@@ -47,6 +47,7 @@ class GRPOConfig(Record):
     """std: also divide by the group's standard deviation (Shao et al. 2024), as TRL does. none: A_i = R_i,
     which with rewards of 0 and 1 is online rejection sampling: what passed is learnt, the rest is not."""
     clip_low: float = Field(default=0.2, ge=0, lt=1)
+    """Ratios below 1 less this are clipped."""
     clip_high: float = Field(default=0.2, ge=0)
     """Larger than ``clip_low``: clip-higher (DAPO, Yu et al. 2025)."""
     loss: Literal["sequence", "token"] = "sequence"
@@ -61,7 +62,9 @@ class GRPOConfig(Record):
     """delta of (9), in nats a token. It counts what updates have moved and what engine and trainer differ
     by; the latter alone is ``policy/mismatch_p95``. Chosen by ``benchmarks/delta_sweep.py``."""
     keep_sampling_mask: bool = True
+    """Leave out tokens that the sampler could not draw."""
     keep_routing: bool = True
+    """Repeat the experts that the sampler chose."""
     keep_topk: bool = True
     """Repeat the sampler's key sets where it recorded them: ours, not in the paper."""
     old: Literal["sampler", "recomputed"] = "sampler"

@@ -75,10 +75,11 @@ class TrainGRPOConfig(ParallelConfig):
     model: Line
     """Model folder to start from."""
     split: Literal["train", "validation", "test"] | None = "train"
-    """Play tasks of this split only; None: of all."""
+    """Play tasks of this split only; None: every task."""
     task_ids: tuple[Label, ...] | None = None
     """Play these only; None: all of the split, variants included."""
     steps: int = Field(default=100, ge=1)
+    """Batches of rollouts."""
     sampling: SamplingConfig = SamplingConfig()
     tasks: TaskSamplerConfig = TaskSamplerConfig()
     rewards: RewardConfig = RewardConfig()
@@ -93,9 +94,10 @@ class TrainGRPOConfig(ParallelConfig):
     """A control: rewards are shuffled within each group, so there is nothing to learn."""
     eval: HeldOutConfig = HeldOutConfig()
     save_every: int = Field(default=25, ge=1)
+    """Steps between checkpoints."""
     seed: Whole = 0
     trust: bool = False
-    """The user wrote or read the dataset's code, which so may run without isolation."""
+    """The dataset's code was written or read by the user: it may run without isolation."""
 
     @model_validator(mode="after")
     def _reference_repeats_key_sets(self) -> Self:

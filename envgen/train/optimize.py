@@ -34,19 +34,27 @@ class OptimizerConfig(Record):
     kind: Literal["adamw", "muon"] = "adamw"
     """muon: weights of the trunk with rows and columns are stepped by ``muon``, the rest by AdamW."""
     muon_lr: float = Field(default=2e-2, gt=0)
+    """Learning rate of what Muon steps."""
     lr: float = Field(default=1e-3, gt=0)
+    """Learning rate of what AdamW steps."""
     warmup_steps: int = Field(default=20, ge=0)
+    """Steps in which the rate rises from 0."""
     total_steps: int | None = Field(default=None, ge=1)
     """Where the cosine reaches ``final``; None: the rate stays."""
     final: float = Field(default=0.1, ge=0, le=1)
     """Share of ``lr`` at the end."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Of AdamW."""
     beta2: float = Field(default=0.95, ge=0, lt=1)
+    """Of AdamW."""
     weight_decay: float = Field(default=0.01, ge=0)
+    """Of weights with rows and columns."""
     clip_norm: float = Field(default=1.0, gt=0)
+    """Longest gradient of trunk and indexer each."""
     indexer: Literal["eq4", "frozen"] = "eq4"
     """eq4: the indexer keeps learning what attention looks at, as in the paper's sparse stage."""
     indexer_lr: float = Field(default=1e-3, gt=0)
+    """Learning rate of the indexer."""
 
     def rate(self, step: int) -> float:
         """What ``lr`` is multiplied by in step ``step`` (from 0)."""

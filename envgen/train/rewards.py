@@ -65,8 +65,11 @@ class RewardConfig(Record):
     """Parts of the reward and their weights; 0 turns a part off."""
 
     outcome: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """For an answer that the verifier accepts."""
     length: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    """Against long replies, among those that pass."""
     language: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    """For reasoning in the prompt's language."""
     format: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Off: the paper has no such part."""
     length_form: LengthForm = "ranked"

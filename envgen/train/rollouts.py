@@ -46,7 +46,9 @@ class SamplingConfig(Record):
     temperature: float = Field(default=1.0, gt=0)
     """Greedy replies have no probabilities to learn from."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling."""
     top_k: Whole = -1
+    """Draw from so many tokens; -1: from all."""
     max_kept: int | None = Field(default=None, ge=1)
     """Most tokens that one is drawn from, so that sampling masks stay small."""
     max_new_tokens: int = Field(default=256, ge=1)

@@ -40,9 +40,11 @@ class TaskSamplerConfig(Record):
     """How tasks are chosen."""
 
     kind: Literal["uniform", "band", "ladder"] = "uniform"
+    """uniform; band: of middling pass rates; ladder: level by level."""
     domain_weights: dict[Label, Real] | None = None
     """Domain -> its share of the draws, up to scale; 0 leaves it out. None: every task alike."""
     band_low: float = Field(default=0.1, ge=0, lt=1)
+    """band: the lowest pass rate that is preferred,"""
     band_high: float = Field(default=0.9, gt=0, le=1)
     """band: prefer tasks whose pass rate, drawn from its posterior, is between the two."""
     floor: float = Field(default=0.05, ge=0, le=1)

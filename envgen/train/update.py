@@ -60,6 +60,7 @@ class UpdateConfig(Record):
     pack_tokens: int = Field(default=512, ge=1)
     """Most tokens of rows that are packed behind a common prefix; longer rows as ``packing`` says."""
     index_loss_weight: float = Field(default=1.0, gt=0)
+    """Of the indexer's loss, beside the objective."""
     router_bias_rate: float = Field(default=0.0, ge=0)
     """Step of the load-balancing bias; by default it is frozen, so that replayed routes stay likely."""
 

@@ -47,7 +47,9 @@ class CodeConfig(Record):
     """Stop after so many kept instances."""
     seed: Whole = 0
     name: Id = "code"
+    """The dataset's name."""
     layer: Name = "host"
+    """Where instances were built: noted in the dataset."""
 
 
 class CodeSummary(Record):

@@ -54,6 +54,7 @@ class GitHubConfig(Record):
     timeout_s: float = Field(default=60.0, gt=0)
     """Longest silence before a request counts as dropped."""
     max_retries: int = Field(default=5, ge=0)
+    """After failures that may pass."""
     backoff_s: float = Field(default=1.0, ge=0)
     """First wait after a failure that may pass; it doubles each time."""
     secondary_wait_s: float = Field(default=60.0, ge=0)

@@ -8,9 +8,9 @@ Judging stops as soon as the votes that are left can't change the result.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from envgen.core.code_types import Instance
 from envgen.core.limits import Count, Label, Line, Text, Whole
@@ -41,7 +41,9 @@ class JudgeConfig(Record):
 
     votes: int = Field(default=3, ge=1)
     """Answers asked for; an instance is kept if more than half of those that could be read say so."""
-    fatal: frozenset[Fault] = frozenset({"solution_leaked", "visual", "not_english"})
+    fatal: Annotated[frozenset[Fault], PlainSerializer(sorted)] = frozenset(
+        {"solution_leaked", "visual", "not_english"}
+    )
     """Faults that rule an instance out when more than half of the votes name them."""
     max_chars: int = Field(default=40_000, ge=100)
     """Of the statement and of each patch; longer ones lose their middle."""

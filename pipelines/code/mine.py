@@ -43,7 +43,7 @@ class MineConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     repo: Repository
-    """``owner/name``."""
+    """``owner/name`` of the clone; without a clone it is fetched from GitHub."""
     language: CodeLanguage | None = None
     """None: the one that most of the repository is written in."""
     branch: Revision = "HEAD"
@@ -51,7 +51,7 @@ class MineConfig(BaseModel):
     since: Instant | None = None
     """ISO date: changes that landed before it are not looked at."""
     until: Instant | None = None
-    """ISO date: nor those that landed on or after it."""
+    """ISO date: changes that landed on or after it are not looked at, either."""
     kinds: Annotated[frozenset[StatementKind], PlainSerializer(sorted)] = frozenset(
         {"issue", "pull_request", "commit"}
     )

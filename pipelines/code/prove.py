@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from envgen.core.code_types import Instance, Recipe
 from envgen.core.errors import EnvgenError, MissingToolError, PolicyError, WorkspaceError
@@ -52,15 +52,20 @@ class Outcome(Record):
 class BuildConfig(Record):
     """Where and with what workspaces are built. None of it changes what is built."""
 
-    backend: Word = "auto"
+    backend: Literal["auto", "bubblewrap", "docker"] = "auto"
+    """Where repositories are built and tested."""
     layer: Name = "host"
+    """The language layer; host: this machine's toolchain. ``envgen images list`` names them."""
     certificates: Path | None = None
+    """PEM bundle that installs trust. None: ``SSL_CERT_FILE``."""
     variables: dict[Word, Label] = {}
+    """Environment variables of installs."""
     mounts: tuple[Mount, ...] = ()
     """Folders of this machine that installs may read, such as a local package index."""
     reach: tuple[Line, ...] = ()
     """Hosts (``name`` or ``name:port``) that are not of the internet and that installs may reach."""
     cache_root: Path | None = None
+    """Where built workspaces are kept. None: envgen's cache."""
     downloads: Path | None = None
     """Where installs keep what they have fetched, in a folder for each repository."""
     allow_missing: bool = False

@@ -48,17 +48,20 @@ class GenerateConfig(Record):
     """What to generate. The dataset's bytes follow from this and nothing else."""
 
     categories: tuple[Label, ...] = ()
-    """Names of ``CATEGORIES``, in turn; empty: all of them."""
+    """trip_planning, order_management, meeting_scheduling: in turn; empty: all of them."""
     pages: tuple[Domain, ...] = ()
     """Domains from elsewhere; they come after the categories, or alone where there are none."""
     environments: int = Field(default=6, ge=1)
-    """Environments to make."""
+    """Databases to make."""
     tasks_per_environment: int = Field(default=2, ge=1)
     """Most tasks over one database."""
     min_level: int = Field(default=1, ge=1, le=10)
+    """1 is easy."""
     max_level: int = Field(default=5, ge=1, le=10)
+    """10 is the hardest."""
     seed: Whole = 0
     name: Id = "general"
+    """The dataset's name."""
     agreement_episodes: Count = 128
     """Most random-valid episodes a task may cost in its agreement gate."""
 

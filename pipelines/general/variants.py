@@ -35,6 +35,7 @@ class VariantsConfig(Record):
     """What variants to make."""
 
     per_task: int = Field(default=100, ge=1)
+    """Variants of each task."""
     seed: Whole = 0
     task_ids: tuple[Label, ...] = ()
     """Parents; empty: all tasks of the dataset."""

@@ -14,6 +14,9 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from envgen.core.errors import WorkspaceError
 from envgen.core.limits import Label
@@ -37,8 +40,9 @@ class LayerConfig(Record):
     """How a language layer is made."""
 
     name: Label
-    """A name in ``packages.LAYERS``."""
+    """python, node, cpp, go, java or php."""
     suite: Label = "bookworm"
+    """The Debian release for debootstrap."""
     mirror: Label | None = None
     """Where debootstrap gets packages; None: its own default."""
     sources: Path | None = None
@@ -46,9 +50,12 @@ class LayerConfig(Record):
     base: Label | None = None
     """A Docker image to build on instead of debootstrap's."""
     more_packages: tuple[Label, ...] = ()
+    """Further Debian packages."""
     copies: tuple[Path, ...] = ()
     """Folders of this machine that are copied to the same place, e.g. an interpreter's prefix."""
-    backends: tuple[Label, ...] = ("bubblewrap", "docker")
+    backends: tuple[Literal["bubblewrap", "docker"], ...] = Field(
+        default=("bubblewrap", "docker"), min_length=1
+    )
     """Whom the layer is for: a root file system, an image, or both."""
 
 

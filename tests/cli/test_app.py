@@ -11,7 +11,7 @@ from click_words import commands
 
 import envgen as package
 from envgen.cli.app import run
-from envgen.cli.generate import parse_levels
+from envgen.cli.datasets import parse_levels
 from envgen.core.errors import ConfigError
 
 NAMES = sorted(commands())
@@ -28,7 +28,8 @@ def test_help_teaches(cli: Cli, name: str) -> None:
     for option in commands()[name].params:
         assert getattr(option, "help", None), f"{name}: {option.name} has no help"
     if name not in GROUPS:
-        assert f"Examples:\n    envgen {name}" in said.out
+        assert f"Examples:\n  envgen {name}" in said.out
+    assert all(len(line) <= 80 for line in said.out.splitlines())
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
@@ -42,7 +43,7 @@ def test_unknown_options_are_told(cli: Cli, name: str) -> None:
     assert said.code == 2
     assert said.out == ""
     assert "error: No such option" in said.err
-    assert f"hint: see `envgen {name} --help`" in said.err
+    assert f"see `envgen {name} --help`" in said.err
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_unknown_options_are_told(cli: Cli, name: str) -> None:
         ("rollout nowhere --policy gold --out x", "there is no dataset", "envgen generate"),
         ("rollout nowhere --out x", "Missing option '--policy'", "envgen rollout --help"),
         ("pass-at-k nowhere", "there is no run", "envgen rollout"),
-        ("pass-at-k . --k 0", "is no list of k", "--k 1,10,100"),
+        ("pass-at-k . --k 0", "--k: Input should be greater", "pass-at-k --help"),
         ("filter nowhere --rollouts x --out y", "there is no dataset", "envgen generate"),
         ("generate", "Usage: envgen generate", ""),
         ("generate general", "Missing option '--out'", "envgen generate general --help"),

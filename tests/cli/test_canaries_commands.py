@@ -24,7 +24,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def canaries(cli: Cli, source: Path, tmp_path: Path) -> Path:
-    said = cli("canaries", "--data", source, "--out", tmp_path / "canaries")
+    said = cli("canaries", source, "--out", tmp_path / "canaries")
     assert said.code == 0, said
     return tmp_path / "canaries"
 
@@ -32,7 +32,7 @@ def canaries(cli: Cli, source: Path, tmp_path: Path) -> Path:
 def evaluate(cli: Cli, data: Path, model: str) -> tuple[int, str, dict[str, Any]]:
     """Exit code, output, and what is told of canaries."""
     said = cli(
-        "eval", "--data", data, "--split", "all", "--model", model, "--temperature", 0,
+        "eval", data, "--split", "all", "--model", model, "--temperature", 0,
         "--out", data.parent / f"played-{data.name}", "--json", data.parent / "told.json",
     )  # fmt: skip
     told = json.loads((data.parent / "told.json").read_text())
@@ -49,7 +49,7 @@ def test_the_evaluation_tells_what_tools_did_wrong(cli: Cli, tmp_path: Path) -> 
     call = {"id": "c", "name": "get_hotel", "arguments": {"name": "Lotus Inn"}}
     script.write_text(json.dumps([{"role": "assistant", "content": "", "tool_calls": [call]}]))
     said = cli(
-        "eval", "--data", data, "--split", "all", "--model", f"scripted:{script}", "--temperature", 0,
+        "eval", data, "--split", "all", "--model", f"scripted:{script}", "--temperature", 0,
         "--out", tmp_path / "played", "--json", tmp_path / "told.json",
     )  # fmt: skip
     assert said.code == 0, said
@@ -61,7 +61,7 @@ def test_the_evaluation_tells_what_tools_did_wrong(cli: Cli, tmp_path: Path) -> 
 def test_canaries_are_made_and_counted(cli: Cli, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "some"
     said = cli(
-        "canaries", "--data", source, "--out", out, "--hole", "empty-text", "--hole", "magic-text",
+        "canaries", source, "--out", out, "--hole", "empty-text", "--hole", "magic-text",
         "--no-unsolvable", "--task", "tiny-pair", "--json", tmp_path / "made.json",
     )  # fmt: skip
     assert said.code == 0, said
@@ -75,7 +75,7 @@ def test_canaries_are_made_and_counted(cli: Cli, source: Path, tmp_path: Path) -
 
 
 def test_an_unknown_hole_is_told(cli: Cli, source: Path, tmp_path: Path) -> None:
-    said = cli("canaries", "--data", source, "--out", tmp_path / "no", "--hole", "empty-txt")
+    said = cli("canaries", source, "--out", tmp_path / "no", "--hole", "empty-txt")
     assert said.code == 2
     assert "unknown hole 'empty-txt'; did you mean 'empty-text'" in said.err
     assert not (tmp_path / "no").exists()
@@ -117,7 +117,7 @@ def test_a_dataset_of_canaries_has_no_pass_rate(cli: Cli, source: Path, canaries
     assert "databases" not in told
     assert report["unsolvable_rollouts"] == 4
     played = cli(
-        "eval", "--data", source, "--split", "all", "--model", "gold", "--temperature", 0,
+        "eval", source, "--split", "all", "--model", "gold", "--temperature", 0,
         "--out", canaries.parent / "usual",
     )  # fmt: skip
     assert "pass@1" in played.out
@@ -126,7 +126,7 @@ def test_a_dataset_of_canaries_has_no_pass_rate(cli: Cli, source: Path, canaries
 
 
 def test_canaries_that_were_not_made_have_no_row(cli: Cli, source: Path, tmp_path: Path) -> None:
-    said = cli("canaries", "--data", source, "--out", tmp_path / "c", "--no-unsolvable")
+    said = cli("canaries", source, "--out", tmp_path / "c", "--no-unsolvable")
     assert "empty-text" in said.out
     assert "unsolvable" not in said.out
     assert "variants of these" not in said.out

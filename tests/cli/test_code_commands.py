@@ -15,7 +15,11 @@ from envgen.pipelines.code.records import write_instances
     [
         ("--clone x --out y", "--clone needs --repo", "--repo owner/name"),
         ("--out y", "neither", "--repos FILE"),
-        ("--language cobol --clone x --repo a/b --out y", "unknown language 'cobol'", "python"),
+        (
+            "--language cobol --clone x --repo a/b --out y",
+            "--language: Input should be 'python'",
+            "--help",
+        ),
         ("--instances none.jsonl --clones . --out y", "none.jsonl", ""),
         ("--clone nowhere --repo a/b --out y", "nowhere", ""),
         ("--clone x --repo a/b/c --out y", "repo", ""),

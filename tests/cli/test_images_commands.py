@@ -64,7 +64,10 @@ def test_workspaces_are_listed_and_removed(cli: Cli, built: Workspace) -> None:
     ("words", "message"),
     [
         (("cobol",), "no plan for a layer 'cobol'; there are python, node"),
-        (("python", "--for", "podman"), "--for 'podman' names no backend"),
+        (
+            ("python", "--for", "podman"),
+            "--for: Input should be 'bubblewrap' or 'docker', got 'podman'",
+        ),
     ],
 )
 def test_what_cant_be_made_is_told(

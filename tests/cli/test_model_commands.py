@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from cli_runs import Cli, envgen
 
-from envgen.cli.model import count
+from envgen.cli.models import count
 from envgen.model.cost import Cost, cost
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import load_encoding
 
-SMALL = ("-c", "hidden_size=32", "-c", "num_hidden_layers=2", "-c", "intermediate_size=48")
+SIZES = ("hidden_size=32", "num_hidden_layers=2", "intermediate_size=48")
+SMALL = tuple(word for size in SIZES for word in ("-c", f"model.{size}"))
 
 
 def test_a_model_is_made_and_told(cli: Cli, dataset: Path, tmp_path: Path) -> None:
@@ -73,7 +74,9 @@ def test_a_folder_without_weights_is_told(cli: Cli, dataset: Path) -> None:
     assert "weights: none" in said.out
 
 
-@pytest.mark.parametrize("override", ["index_topk", "index_topc=4", "vocab_size=4", "n_group=3"])
+@pytest.mark.parametrize(
+    "override", ["model.index_topk", "model.index_topc=4", "model.vocab_size=4", "model.n_group=3"]
+)
 def test_wrong_overrides(cli: Cli, dataset: Path, override: str) -> None:
     words = ("--preset", "tiny", "--tokenizer", dataset, "--out", "m", "-c", override)
     said = cli("model", "init", *words)

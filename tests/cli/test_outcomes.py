@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 import toy_python
-from cli_runs import BatchScores, Cli
+from cli_runs import Cli, CommandResult
 from click_words import commands
 from model_server import ModelServer, Raw
 from styled_replies import READY, SUBMIT, is_preflight, says
@@ -41,7 +41,7 @@ def place(dataset: Path, tmp_path: Path) -> Place:
 HASTE = ("--option", "max_retries=0", "--no-preflight", "--max-errors", 0, "--backend", "inline")
 
 
-def rollout(cli: Cli, place: Place, out: str = "r", *more: object) -> BatchScores:
+def rollout(cli: Cli, place: Place, out: str = "r", *more: object) -> CommandResult:
     return cli("rollout", place.dataset, "--policy", place.dead, *HASTE, "--out", out, *more)
 
 
@@ -51,42 +51,42 @@ def errored(cli: Cli, place: Place) -> str:
     return "r"
 
 
-def no_changes(cli: Cli, place: Place) -> BatchScores:
+def no_changes(cli: Cli, place: Place) -> CommandResult:
     for words in (("init", "-q", "clone"), ("-C", "clone", "commit", "-qm", "x", "--allow-empty")):
         names = ("-c", "user.name=x", "-c", "user.email=x@x")
         subprocess.run(["git", *names, *words], check=True, stdin=subprocess.DEVNULL)
     return cli("generate", "code", "--clone", "clone", "--repo", "a/b", "--out", "c")
 
 
-def no_clone(cli: Cli, place: Place) -> BatchScores:
+def no_clone(cli: Cli, place: Place) -> CommandResult:
     repo = toy_python.clone(Path("elsewhere/toy/shop"))
     write_instances(Path("i.jsonl"), [toy_python.instance(repo)])
     return cli("import", "code", "i.jsonl", "--clones", ".", "--out", "c")
 
 
-def sft(cli: Cli, place: Place, *command: str) -> BatchScores:
+def sft(cli: Cli, place: Place, *command: str) -> CommandResult:
     write_random_model(Path("m"))
     return cli(
-        "train", *command, "--data", place.dataset, "--model", "m", "--split", "all", "--epochs", 0,
+        "train", *command, place.dataset, "--model", "m", "--split", "all", "--epochs", 0,
         "--threads", 1, "--out", "t",
     )  # fmt: skip
 
 
-def grpo(cli: Cli, place: Place) -> BatchScores:
+def grpo(cli: Cli, place: Place) -> CommandResult:
     write_random_model(Path("m"))
     settings = ("rewards.length=0", "rewards.language=0", "sampling.max_new_tokens=2")
     overrides = [word for one in settings for word in ("-c", one)]
     return cli(
-        "train", "grpo", "--data", place.dataset, "--model", "m", "--split", "all", "--steps", 1,
+        "train", "grpo", place.dataset, "--model", "m", "--split", "all", "--steps", 1,
         "--groups", 1, "--group-size", 2, *overrides, "--threads", 1, "--out", "g",
     )  # fmt: skip
 
 
-NOTHING: dict[str, Callable[[Cli, Place], BatchScores] | str] = {
-    "canaries": lambda cli, p: cli("canaries", "--data", p.empty, "--out", "c"),
+NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
+    "canaries": lambda cli, p: cli("canaries", p.empty, "--out", "c"),
     "doctor": "looks at this machine; whatever it finds is what was asked for",
     "eval": lambda cli, p: cli(
-        "eval", "--data", p.dataset, "--split", "all", "--model", p.dead, *HASTE[:-2], "--out", "e"
+        "eval", p.dataset, "--split", "all", "--model", p.dead, *HASTE[:-2], "--out", "e"
     ),
     "export": lambda cli, p: cli("export", p.empty, "--out", "x.jsonl"),
     "filter": lambda cli, p: cli(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runs import Cli
 
-from envgen.cli.step_rows import StepRows
+from envgen.cli.train import StepRows
 from envgen.train.metrics import Metrics
 
 

@@ -8,10 +8,6 @@ from pathlib import Path
 import pytest
 from cli_runs import Cli
 
-from envgen.cli.options import parse_options
-from envgen.cli.runs import parse_ks
-from envgen.core.errors import ConfigError
-
 pytestmark = pytest.mark.bwrap
 
 
@@ -80,14 +76,7 @@ def test_variants_are_played_on_request(cli: Cli, dataset: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "1,,2", "a", "-1"])
-def test_bad_lists_of_k(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no list of k"):
-        parse_ks(text)
-
-
-def test_options_of_a_model_client() -> None:
-    assert parse_options(["a=1", "b=x", "c=true", "d=x=y"]) == {
-        "a": 1, "b": "x", "c": True, "d": "x=y",
-    }  # fmt: skip
-    with pytest.raises(ConfigError, match="is no option"):
-        parse_options(["a"])
+def test_bad_lists_of_k(cli: Cli, text: str) -> None:
+    said = cli("pass-at-k", "runs/x", "--k", text)
+    assert said.code == 2
+    assert "--k: Input should be" in said.err

@@ -38,7 +38,7 @@ def test_three_kinds_are_collected_and_learnt_from_at_once(cli: Cli, dataset: Pa
     assert f"1 x no agent record, `train sft` leaves it out: {why}" in said.err
     assert json.loads(Path("bad.json").read_text())["misfits"] == {why: 1}
     said = cli(
-        "train", "sft", "--data", dataset, "--model", "m", *runs, "--rollouts", "bad",
+        "train", "sft", dataset, "--model", "m", *runs, "--rollouts", "bad",
         "-c", "validation_rows=0", "--threads", 1, "--out", "sft", "--json", "sft.json",
     )  # fmt: skip
     assert said.code == 0, said.err

@@ -12,10 +12,6 @@ import pytest
 from cli_runs import Cli
 from students import School, school
 
-from envgen.cli.train import overridden
-from envgen.core.errors import ConfigError
-from envgen.train.grpo_run import TrainGRPOConfig
-
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
@@ -23,7 +19,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
 
 
 def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_path: Path) -> None:
-    data = ("--data", taught.dataset)
+    data = (taught.dataset,)
     said = cli(
         "train", "sft", *data, "--model", taught.model, "--teacher", "gold", "--epochs", 60,
         "--lr", 0.004, "--split", "all", "-c", "validation_rows=0", "--threads", 1,
@@ -65,7 +61,7 @@ def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_p
 
 def test_a_dense_cold_start_leaves_the_indexer_for_its_own_stage(cli: Cli, taught: School) -> None:
     said = cli(
-        "train", "sft", "--data", taught.dataset, "--model", taught.model, "--rollouts",
+        "train", "sft", taught.dataset, "--model", taught.model, "--rollouts",
         taught.gold, "--attention", "dense", "--split", "all", "--threads", 1, "--out", "dense",
     )  # fmt: skip
     assert said.code == 0, said
@@ -74,7 +70,7 @@ def test_a_dense_cold_start_leaves_the_indexer_for_its_own_stage(cli: Cli, taugh
 
 
 def test_a_split_that_is_not_there_is_told_with_those_that_are(cli: Cli, taught: School) -> None:
-    said = cli("eval", "--data", taught.dataset, "--model", "gold", "--out", "e")
+    said = cli("eval", taught.dataset, "--model", "gold", "--out", "e")
     assert said.code == 2
     assert "has no task in split 'test': 10 in 'train'" in said.err
     assert "give --split train" in said.err
@@ -101,15 +97,8 @@ def test_progress_is_shown_before_pytorch_is_imported(
     finder = NoTorch()
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
-    assert cli("train", *command, "--data", "ds", "--model", "m", "--out", "o").code == 2
+    assert cli("train", *command, "ds", "--model", "m", "--out", "o").code == 2
     assert "progress" in finder.threads
-
-
-def test_settings_are_overridden_by_name() -> None:
-    plain = TrainGRPOConfig(data="ds", model="m")
-    found = overridden(plain, ["objective.clip_high=0.28", "tasks.kind=band", "steps=7"])
-    assert (found.objective.clip_high, found.tasks.kind, found.steps) == (0.28, "band", 7)
-    assert found.optimizer == plain.optimizer
 
 
 @pytest.mark.parametrize(
@@ -119,14 +108,16 @@ def test_settings_are_overridden_by_name() -> None:
         ("stepz=3", "no setting 'stepz'; did you mean 'steps'?"),
         ("objective.clip=1", "no setting 'objective.clip'"),
         ("steps.more=1", "no setting 'steps.more'"),
-        ("steps=none", "steps: Input should be a valid integer"),
+        ("steps=none", "--steps: Input should be a valid integer"),
+        ("objective=3", "'objective' is a table"),
         ("objective.tis_cap=2", 'needs old="recomputed"'),
     ],
 )
-def test_wrong_settings_are_told(item: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        overridden(TrainGRPOConfig(data="ds", model="m"), [item])
-    assert message in str(caught.value)
+def test_wrong_settings_are_told(cli: Cli, item: str, message: str) -> None:
+    said = cli("train", "grpo", "ds", "--model", "m", "--out", "o", "-c", item)
+    assert said.code == 2
+    assert message in said.err
+    assert "hint: " in said.err
 
 
 @pytest.mark.parametrize(
@@ -136,7 +127,7 @@ def test_without_the_extra_it_says_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    said = cli("train", *command, "--data", "ds", "--model", "m", "--out", "o")
+    said = cli("train", *command, "ds", "--model", "m", "--out", "o")
     assert said.code == 2
     assert "training needs torch" in said.err
     assert "pip install 'envgen-gym[train]'" in said.err

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import BatchScores, Cli
+from cli_runs import Cli, CommandResult
 
 
-def refused(said: BatchScores, *words: str) -> None:
+def refused(said: CommandResult, *words: str) -> None:
     """One clear error, with all of these words."""
     assert said.code == 2, said
     assert "Traceback" not in said.err
@@ -24,7 +24,7 @@ def test_canaries_tell_of_a_taken_folder_before_the_work(
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("keep")
-    refused(cli("canaries", "--data", dataset, "--out", taken), "exists", "choose another")
+    refused(cli("canaries", dataset, "--out", taken), "exists", "choose another")
     assert taken.read_text() == "keep"
 
 
@@ -38,10 +38,10 @@ def test_runs_are_not_written_into_other_folders(
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / mark).write_text("keep")
-    said = cli(*command, "--data", dataset, "--model", "gold", "--out", taken)
+    said = cli(*command, dataset, "--model", "gold", "--out", taken)
     refused(said, "taken", "choose another --out")
     assert [path.name for path in taken.iterdir()] == [mark]
-    said = cli(*command, "--data", dataset, "--model", "gold", "--out", taken / mark)
+    said = cli(*command, dataset, "--model", "gold", "--out", taken / mark)
     refused(said, "is a file")
 
 
@@ -50,7 +50,7 @@ def test_a_mistyped_policy_does_not_take_the_folder(
 ) -> None:
     for policy in ("golld", "gold"):
         said = cli(
-            "eval", "--split", "all", "--data", dataset, "--model", policy, "--out", tmp_path / "e",
+            "eval", "--split", "all", dataset, "--model", policy, "--out", tmp_path / "e",
             "--temperature", "0",
         )  # fmt: skip
         if policy == "golld":
@@ -61,7 +61,7 @@ def test_a_mistyped_policy_does_not_take_the_folder(
 def test_a_temperature_below_zero_is_told_in_a_line(
     cli: Cli, dataset: Path, tmp_path: Path
 ) -> None:
-    said = cli("eval", "--data", dataset, "--model", "gold", "--out", "e", "--temperature", "-1")
+    said = cli("eval", dataset, "--model", "gold", "--out", "e", "--temperature", "-1")
     refused(said, "at least 0, not -1.0")
     assert "max_tasks" not in said.err
 
@@ -70,7 +70,7 @@ def test_a_temperature_below_zero_is_told_in_a_line(
 def test_an_absent_device_is_told_before_the_teachers_play(
     cli: Cli, dataset: Path, tmp_path: Path, device: str
 ) -> None:
-    said = cli("train", "sft", "--data", dataset, "--model", "m", "--out", "s", "--device", device)
+    said = cli("train", "sft", dataset, "--model", "m", "--out", "s", "--device", device)
     refused(said, f"no device {device!r}", "--device cpu")
     assert not Path("s").exists()
 

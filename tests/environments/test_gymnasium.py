@@ -182,7 +182,7 @@ def test_import_is_light_and_registers(tmp_path: Path) -> None:
         "print(time.process_time() - start); import gymnasium; "
         "assert 'envgen/General-v0' in gymnasium.registry; "
         "assert 'envgen/TripPlanning-v0' in gymnasium.registry; "
-        "heavy = {'torch', 'sqlalchemy', 'openai', 'ray', 'docker', 'typer', 'scipy', 'pyarrow'}; "
+        "heavy = {'torch', 'sqlalchemy', 'openai', 'ray', 'docker', 'click', 'scipy', 'pyarrow'}; "
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     took = [

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class BatchScores(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command gave back."""
 
     code: int
@@ -27,13 +27,13 @@ class Cli:
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
         self._capture = capture
 
-    def __call__(self, *arguments: object) -> BatchScores:
+    def __call__(self, *arguments: object) -> CommandResult:
         """Run a command and return what it said."""
         from envgen.cli.app import run
 
         self._capture.readouterr()
         code = run([str(argument) for argument in arguments])
-        return BatchScores(code, *self._capture.readouterr())
+        return CommandResult(code, *self._capture.readouterr())
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -46,7 +46,7 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-P", "-m", "envgen", *map(str, arguments)]
 
 
-def envgen(*arguments: object, timeout: float = 120, **more: str) -> BatchScores:
+def envgen(*arguments: object, timeout: float = 120, **more: str) -> CommandResult:
     """Run a command as a process of its own."""
     result = subprocess.run(
         command(*arguments),
@@ -56,4 +56,4 @@ def envgen(*arguments: object, timeout: float = 120, **more: str) -> BatchScores
         timeout=timeout,
         check=False,
     )
-    return BatchScores(result.returncode, result.stdout, result.stderr)
+    return CommandResult(result.returncode, result.stdout, result.stderr)

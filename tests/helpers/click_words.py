@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+
+import click
 
 
 @cache
-def commands() -> dict[str, Any]:
+def commands() -> dict[str, click.Command]:
     """Every command and group by its words, e.g. ``generate general``."""
-    import typer.main
+    from envgen.cli.app import COMMANDS, GROUPS
 
+    return {words: _find(words.split())[0] for words in (*COMMANDS, *filter(None, GROUPS))}
+
+
+def _find(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that a line names, and its arguments."""
     from envgen.cli.app import app
 
-    found: dict[str, Any] = {}
-
-    def visit(command: Any, words: tuple[str, ...]) -> None:
-        if words:
-            found[" ".join(words)] = command
-        for name, child in getattr(command, "commands", {}).items():
-            visit(child, (*words, name))
-
-    visit(typer.main.get_command(app), ())
-    return found
+    command: click.Command = app
+    while isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words[0]) if words else None
+        if found is None:
+            raise ValueError(f"{command.name} has no command {words[:1]}")
+        command, words = found, words[1:]
+        if not words:
+            break
+    return command, words
 
 
 def parse(words: list[str]) -> None:
@@ -31,17 +36,10 @@ def parse(words: list[str]) -> None:
     Raises:
         ValueError: when a command or option does not exist, or a value is no good.
     """
-    import typer.main
-
-    from envgen.cli.app import app
-
-    command, name = typer.main.get_command(app), "envgen"
-    words = list(words)
-    while hasattr(command, "commands"):
-        if not words or words[0] not in command.commands:
-            raise ValueError(f"{name} has no command {words[:1]}")
-        name, command = words[0], command.commands[words.pop(0)]
+    command, rest = _find(words)
     try:
-        command.make_context(name, words)
-    except Exception as error:  # every error of Typer's parser
-        raise ValueError(f"envgen {name} {words}: {error}") from error
+        command.make_context(" ".join(words[: len(words) - len(rest)]), rest)
+    except click.exceptions.Exit:
+        return  # --help, --settings
+    except Exception as error:  # every error of the parser and of the config
+        raise ValueError(f"envgen {words}: {error}") from error

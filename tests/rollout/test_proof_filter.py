@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envgen.cli.dataset import proof
+from envgen.cli.show import proof
 from envgen.core.code_types import CodeTests, Verdict, VerdictKind
 from envgen.core.types import Difficulty, Evidence, GateResult, GateStatus, TaskSpec
 from envgen.pipelines.code.verdicts import verdict_gate

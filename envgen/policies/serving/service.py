@@ -8,17 +8,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydantic import Field
-
 from envgen.core import seeding
-from envgen.core.limits import Label
 from envgen.core.types import Message
 from envgen.model.engine import Stats
 from envgen.model.requests import Request
 from envgen.model.sampling import SamplingParams
 from envgen.policies.base import Tool
 from envgen.policies.encoding import Encoding, EncodingConfig, EncodingError, make_encoding
-from envgen.policies.local_model import LocalModel, LocalModelConfig
+from envgen.policies.local_model import LocalModel, ServeConfig
 from envgen.policies.serving.errors import ApiError, too_long
 from envgen.policies.serving.fields import Draw
 from envgen.policies.serving.generation import Generation, PieceReader, Sample
@@ -26,29 +23,6 @@ from envgen.policies.serving.generation import Generation, PieceReader, Sample
 RATE_WINDOW_S = 10.0
 RETRY_AFTER_S = 2
 _MAX_SEED = 1 << 64
-
-
-class ServeConfig(LocalModelConfig):
-    """A model folder behind a port."""
-
-    host: Label = "127.0.0.1"
-    port: int = Field(default=8000, ge=0, le=65_535)
-    """0: any free one."""
-    model_name: Label | None = None
-    """What clients call the model; None: the folder's name."""
-    api_key_env: Label | None = None
-    """Environment variable that holds the key clients must send; None: no key is asked for."""
-    max_waiting: int = Field(default=256, ge=0)
-    """Replies that may wait for a place; beyond that clients are told to come back later."""
-    max_body_bytes: int = Field(default=32 << 20, ge=1)
-    """Of a request."""
-    idle_s: int = Field(default=75, ge=1)
-    """In so many seconds a request's headers must be whole, then its body; idle connections stay as long.
-
-    Longer than clients keep idle connections, or they would use one that is just being closed.
-    """
-    allow_hosts: tuple[Label, ...] = ()
-    """Without a key: names that clients may call it by, beside ``host``, ``localhost`` and addresses."""
 
 
 class Counters:

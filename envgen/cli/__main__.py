@@ -1,5 +1,0 @@
-"""``python -m envgen.cli``."""
-
-from envgen.cli import main
-
-main()

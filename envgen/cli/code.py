@@ -1,0 +1,340 @@
+"""Commands about repositories: generate code, import code, try-tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from envgen.cli.command import Command, Makes
+from envgen.cli.console import fail, progress, prose, remark, require, say, show_figures, show_rows
+from envgen.cli.settings import Values, under
+from envgen.core.code_types import CodeLanguage
+from envgen.core.environ import cache_folder, secret
+from envgen.core.errors import ConfigError
+from envgen.core.limits import Label, Line, Revision
+from envgen.environments.code_hosts import host_certificates, host_reach
+from envgen.pipelines.code.clones import jobs_of
+from envgen.pipelines.code.gather import gather
+from envgen.pipelines.code.generate import CodeConfig, CodeSummary, generate_code
+from envgen.pipelines.code.github import GitHub, GitHubConfig
+from envgen.pipelines.code.import_records import ImportConfig, ImportSummary, import_code
+from envgen.pipelines.code.judge import JudgeConfig
+from envgen.pipelines.code.judges import Judges
+from envgen.pipelines.code.mine import MineConfig
+from envgen.pipelines.code.prove import BuildConfig, Job
+from envgen.pipelines.code.source import Refused, Source, fetch_sources, read_names
+from envgen.pipelines.code.try_tests import TriedTests, try_tests
+from envgen.policies.budget import Budget
+from envgen.policies.preflight import preflight as ask_server
+from envgen.policies.registry import PolicyConfig, parse_policy
+
+NO_REPOSITORY = "any/any"
+"""What is mined where ``--repos`` or ``--instances`` name it."""
+
+
+class Builds(Command):
+    """A command that builds repositories and runs their tests."""
+
+    names: ClassVar[Mapping[str, str]] = {
+        "--backend": "build.backend",
+        "--layer": "build.layer",
+        "--certificates FILE": "build.certificates",
+        "--downloads DIR": "build.downloads",
+        "--allow-missing": "build.allow_missing",
+    }
+
+    build: BuildConfig = BuildConfig()
+
+    def builder(self) -> BuildConfig:
+        """How workspaces are built, with what this machine says of itself."""
+        found = {
+            "certificates": self.build.certificates or host_certificates(),
+            "reach": self.build.reach or host_reach(),
+            "downloads": self.build.downloads or cache_folder() / "downloads",
+        }
+        return self.build.model_copy(update=found)
+
+
+class Proves(Builds, Makes):
+    """A command that makes a dataset of instances."""
+
+    workers: int = Field(default=1, ge=1)
+    """Instances proven at the same time."""
+
+
+class Code(CodeConfig, Proves):
+    """Turn issue-PR pairs into tasks that are proven by the repository's own tests.
+
+    Each instance is built and tested before and after its change, several times; it is kept if the change
+    mends tests and breaks none. Stopped, the same command goes on where it was.
+    """
+
+    names = {
+        "--repo OWNER/NAME": "mine.repo",
+        "--language": "mine.language",
+        "--since DATE": "mine.since",
+        "--until DATE": "mine.until",
+        "--limit": "mine.limit",
+        "--repeats": "validate.repeats",
+        "--more": "validate.more",
+        "--only-touched": "validate.only_touched",
+        "--api URL": "github.api",
+        "--policy SPEC": "policy.spec",
+        "--option NAME=VALUE": "policy.options",
+        "--votes": "judge.votes",
+        "--issues FILE": "issues",
+        "--instances FILE": "instances",
+        "--repos FILE": "repos",
+        **Builds.names,
+    }
+    examples = (
+        "envgen generate code --clone PATH --repo owner/name --out code/",
+        "envgen generate code --repo owner/name --since 2023-01-01 --out code/",
+        "envgen generate code --repos repos.txt --policy openai:MODEL@URL -o code/",
+        "envgen generate code --instances mined.jsonl --clones DIR --out code/",
+    )
+
+    clone: Path | None = None
+    """A clone to mine, bare or with a checkout; needs --repo. None: --repo is fetched from GitHub."""
+    repos: Path | None = None
+    """Repositories to fetch from GitHub, one a line."""
+    repositories: Path | None = None
+    """Where fetched repositories are kept. None: envgen's cache."""
+    token_env: Line = "GITHUB_TOKEN"
+    """Environment variable of the GitHub token."""
+    github: GitHubConfig = GitHubConfig()
+    issues: tuple[Path, ...] = ()
+    """Issues and pull requests, JSON lines."""
+    instances: tuple[Path, ...] = ()
+    """Instances, JSON lines, instead of mining."""
+    clones: Path | None = None
+    """Where the clones of the instances are."""
+    policy: PolicyConfig | None = None
+    judge: JudgeConfig = JudgeConfig()
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    """What the policy may cost."""
+    concurrency: int = Field(default=8, ge=1)
+    """Instances judged at the same time."""
+    preflight: bool = True
+    """Ask the policy's server one small thing before the work begins."""
+
+    @classmethod
+    def settle(cls, given: Values) -> Values:
+        """What is mined has a name, and the dataset notes the layer that it was built with."""
+        if given.get("clone") and not (given.get("mine") or {}).get("repo"):
+            raise ConfigError("--clone needs --repo", "write --repo owner/name")
+        if layer := (given.get("build") or {}).get("layer"):
+            given["layer"] = layer
+        return under({"mine": {"repo": NO_REPOSITORY}}, given)
+
+    def execute(self) -> None:
+        """Find instances, prove them, and tell what was kept."""
+        judges = self._judges()
+        jobs: Sequence[Job] = jobs_of(self.instances, self.clones) if self.instances else ()
+        mined: Mapping[str, int] = {}
+        clone = self.clone
+        if not self.instances and (sources := self._sources()):
+            jobs, mined = gather(sources, self._mine(), judges)
+            clone = None
+        mine = self.mine if clone is not None and not jobs else None
+        config = self.part(CodeConfig).model_copy(update={"mine": mine})
+        with progress("proving") as update:
+            summary = generate_code(
+                config,
+                self.out,
+                clone=clone,
+                texts=self.issues,
+                jobs=jobs,
+                mined=mined,
+                workers=self.workers,
+                build=self.builder(),
+                progress=update,
+                helper=judges.policy if judges else None,
+            )
+        self._show(summary)
+        self.tell(summary)
+        asked = self.most if self.most is not None else summary.instances
+        why = f"{self.out}.outcomes.jsonl tells why of each"
+        require(summary.tasks, asked, "tasks proven", why)
+
+    def _mine(self) -> MineConfig:
+        return self.mine or MineConfig(repo=NO_REPOSITORY)
+
+    def _judges(self) -> Judges | None:
+        """Who judges instances; what is said is kept beside the dataset, so that a stopped run goes on."""
+        if self.policy is None:
+            return None
+        policy = parse_policy(self.policy, budget=Budget(self.max_cost_usd))
+        if self.preflight:
+            ask_server(policy, self.judge.sampling, tools=False)
+        path = self.out.with_name(f"{self.out.name}.opinions.jsonl")
+        return Judges(policy, path, self.judge, concurrency=self.concurrency)
+
+    def _sources(self) -> list[Source]:
+        """Repositories to gather instances from; none where a clone is mined without a judge."""
+        repo = self._mine().repo
+        named = read_names(self.repos) if self.repos else ()
+        if not named and repo != NO_REPOSITORY and self.clone is None:
+            named = (repo,)
+        if named:
+            return self._fetched(named)
+        if self.policy is None:
+            return []
+        if self.clone is None:
+            raise ConfigError(
+                "nothing to mine is named", "write --clone and --repo, or --repos FILE"
+            )
+        return [Source(repo, self.clone, self.issues)]
+
+    def _fetched(self, names: Sequence[str]) -> list[Source]:
+        """The named repositories, fetched; those that can't be had are told of and left out.
+
+        Raises:
+            ConfigError: if none can be had.
+        """
+        folder = self.repositories or cache_folder() / "repositories"
+        found: list[Source] = []
+        refused: list[Refused] = []
+        token, cache = secret(self.token_env), folder / ".answers"
+        with GitHub(self.github, token=token, cache=cache) as client:
+            since = self._mine().since
+            for one in fetch_sources(client, names, folder, since=since, progress=remark):
+                if isinstance(one, Source):
+                    found.append(one)
+                else:
+                    remark(f"{one.repo} is left out: {one.reason}")
+                    refused.append(one)
+        if not found:
+            told = "; ".join(f"{one.repo}: {one.reason}" for one in refused)
+            raise ConfigError("no repository can be mined", told)
+        return found
+
+    def _show(self, summary: CodeSummary) -> None:
+        figures = {
+            "proven tasks": summary.tasks,
+            "environments": summary.environments,
+            "instances": summary.instances,
+            **{f"  rejected: {reason}": n for reason, n in summary.rejected.items()},
+            **{f"changes: {reason}"[:60]: n for reason, n in summary.mined.items()},
+            "seconds": f"{summary.seconds:.1f}",
+        }
+        show_figures(summary.path, figures, "n ")
+
+
+class Import(ImportConfig, Proves):
+    """Prove published instances again, and tell every difference from what they claim.
+
+    The proven ones become a dataset; OUT.published.jsonl holds one comparison per record.
+    """
+
+    places = {"FILE": "file"}
+    names = {
+        "--only OWNER/NAME": "only",
+        "--clones DIR": "clones",
+        "--repeats": "validation.repeats",
+        "--more": "validation.more",
+        "--only-touched": "validation.only_touched",
+        **Builds.names,
+    }
+    examples = (
+        "envgen import code swe-bench.jsonl --clones DIR --out code/",
+        "envgen import code data.parquet --clones DIR --only pallets/flask -o code/",
+    )
+
+    file: Path
+    """Records: .jsonl, .json, .parquet."""
+    clones: Path
+    """Where the repositories' clones are."""
+
+    def execute(self) -> None:
+        """Prove, compare and tell."""
+        with progress("proving") as update:
+            summary = import_code(
+                self.file,
+                self.clones,
+                self.out,
+                self.part(ImportConfig),
+                workers=self.workers,
+                build=self.builder(),
+                progress=update,
+            )
+        self._show(summary)
+        self.tell(summary)
+        require(
+            sum(one.kept for one in summary.agreements),
+            len(summary.agreements) + len(summary.refused),
+            "records reproduced and kept",
+            f"{self.out}.published.jsonl and {self.out}.outcomes.jsonl tell why of each",
+        )
+
+    def _show(self, summary: ImportSummary) -> None:
+        rows = []
+        for one in summary.agreements:
+            kept = "yes" if one.kept else one.reason.partition(":")[0]
+            failing = (one.claimed, one.reproduced, len(one.more))
+            rows.append((one.instance_id, kept, *failing, one.claimed_passing, one.kept_passing))
+        heads = ("instance", "kept", "F2P claimed ", "same ", "more ", "P2P claimed ", "same ")
+        show_rows(heads, rows)
+        for one in summary.agreements:
+            if not one.kept:
+                remark(f"{one.instance_id}: {one.reason}")
+        for refused in summary.refused:
+            remark(f"{refused.id}: {'; '.join(refused.reasons)}")
+
+
+class TryTests(Builds):
+    """Detect how a clone is built, build it in a sandbox, run its tests once and show the result.
+
+    Do this before `generate code`: it takes one build and one run. The exit code is 1 if no test passes.
+    """
+
+    places = {"CLONE": "clone"}
+    names = {"--commit COMMIT": "commit", **Builds.names}
+    examples = (
+        "envgen try-tests PATH",
+        "envgen try-tests PATH --commit v1.2 --layer python --json tried.json",
+    )
+
+    clone: Path
+    """A clone, bare or with a checkout."""
+    commit: Revision = "HEAD"
+    """A commit, a tag or a branch."""
+    language: CodeLanguage | None = None
+    """None: what most files are written in."""
+
+    def execute(self) -> None:
+        """Try, and tell."""
+        with progress("trying") as update:
+            tried = try_tests(
+                self.clone,
+                self.builder(),
+                commit=self.commit,
+                language=self.language,
+                log=lambda step: update(0, 0, step.splitlines()[0][:100]),
+            )
+        self._show(tried)
+        self.tell(tried)
+        if not tried.counts.get("pass"):
+            remark("error: no test passes: nothing can be proven here as it is")
+            fail()
+
+    def _show(self, tried: TriedTests) -> None:
+        figures: dict[str, Label | int] = {
+            "language": tried.language,
+            "interpreter": tried.recipe.version,
+            "runner": tried.recipe.runner,
+            "built in": f"{tried.build_s:.0f} s",
+            "tests ran for": f"{tried.tests_s:.1f} s",
+            **tried.counts,
+        }
+        shown = {what: value for what, value in figures.items() if value}
+        show_figures(self.clone, shown, "value")
+        for test in tried.failing[:10]:
+            say(f"  failing: {test}")
+        if len(tried.failing) > 10:
+            say(f"  and {len(tried.failing) - 10} more")
+        if tried.reason:
+            prose(f"{tried.status}: {tried.reason}" if not tried.counts else tried.reason)

@@ -1,0 +1,381 @@
+"""A command is a config with an ``execute``: its fields are the options, its docstring is the help.
+
+Names, kinds, defaults and texts of options are those of the fields, wherever the config lives; a class
+here only says which fields stand on the line (``names``, ``places``) and what to do with the outcome.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import click
+from pydantic import BaseModel, Field, ValidationError
+
+import envgen
+from envgen.cli.console import figures_on_stdout, write_json
+from envgen.cli.settings import (
+    Setting,
+    Values,
+    check_names,
+    choices,
+    complete,
+    holds,
+    is_text,
+    members,
+    public,
+    put,
+    read_file,
+    settings,
+    template,
+)
+from envgen.core.errors import ConfigError, EnvgenError
+from envgen.core.types import Record
+
+if TYPE_CHECKING:
+    from envgen.store.dataset import Dataset
+
+C = TypeVar("C", bound=BaseModel)
+COMMAND_FILE = "command.json"
+"""The resolved settings of the command that filled a folder; ``--config`` reads it."""
+COMMON = {
+    "-o --out PATH": "out",
+    "--json FILE": "figures",
+    "--task ID": "task_ids",
+    "--max-cost USD": "max_cost_usd",
+    "--db URL": "db_url",
+}
+"""Options that are not named after their field in any command."""
+EXCHANGED = ("dataset.json", "model.safetensors")
+"""Files of folders whose bytes follow from their content alone: the command's file stands beside those."""
+TAKEN = {"dataset.json": "a dataset", "run.json": "a run of `envgen rollout`"}
+"""Files that tell whose a folder is."""
+METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+WIDEST_BOUND = 1 << 32
+"""Bounds beyond it only keep hostile numbers out; help does not name them."""
+
+
+class Command(Record):
+    """Base of all commands."""
+
+    names: ClassVar[Mapping[str, str]] = {}
+    """Options that are named otherwise than their field, or set a field of a table: option -> path."""
+    places: ClassVar[Mapping[str, str]] = {}
+    """Arguments without a name: how help calls each -> field."""
+    examples: ClassVar[tuple[str, ...]] = ()
+
+    figures: Path | None = None
+    """Also write the figures to this file; -: to stdout, and the rest to stderr."""
+
+    @classmethod
+    def settle(cls, given: Values) -> Values:
+        """The settings that were given, with what follows from them."""
+        return given
+
+    def execute(self) -> None:
+        """Do what the command is for."""
+        raise NotImplementedError
+
+    def part(self, kind: type[C]) -> C:
+        """The room's own config, of which this command has all fields."""
+        fields = kind.model_fields.items()
+        return kind.model_validate(
+            {field.alias or name: getattr(self, name) for name, field in fields}
+        )
+
+    def tell(self, figures: Any) -> None:
+        """Write the figures where ``--json`` says."""
+        write_json(self.figures, figures)
+
+
+class Makes(Command):
+    """A command that fills a folder."""
+
+    out: Path
+    """Where to write."""
+
+
+def run_folder(path: str | Path) -> Path:
+    """``path``, where a run may be written: it is no file, and nothing else's folder.
+
+    Raises:
+        ConfigError: if it is.
+    """
+    path = Path(path)
+    for mark, what in TAKEN.items():
+        if (path / mark).exists():
+            raise ConfigError(f"--out {str(path)!r} is {what}", "choose another --out")
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--out {str(path)!r} is a file", "choose another --out")
+    return path
+
+
+class Reads(Command):
+    """A command that opens a dataset."""
+
+    places: ClassVar[Mapping[str, str]] = {"DATASET": "dataset"}
+
+    dataset: Path
+    unproven: bool = False
+
+    def opened(self) -> Dataset:
+        """Open what the user named."""
+        from envgen.environments.hosts import open_dataset
+
+        return open_dataset(self.dataset, unproven=self.unproven)
+
+
+class Runs(Command):
+    """A command that runs a dataset's or generated code."""
+
+    backend: Literal["auto", "bubblewrap", "docker", "process", "inline"] = "auto"
+
+
+class Trusts(Runs):
+    """A command that runs a dataset's code."""
+
+    trust: bool = False
+
+
+class Parallel(Command):
+    """A command that works in several processes."""
+
+    workers: int | None = Field(default=None, ge=1)
+    """Processes. None: one per core."""
+
+
+class Choice(click.Option):
+    """An option that sets one setting."""
+
+    def __init__(self, spec: str, setting: Setting) -> None:
+        words = spec.split()
+        flags = [word for word in words if word.startswith("-")]
+        kind = setting.field.annotation
+        flag = members(kind) == (bool,)
+        if flag and not any("/" in word for word in flags):
+            flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
+        self.both = not flag or setting.default is not False
+        super().__init__(
+            [*flags, setting.path.replace(".", "__")],
+            help=setting.text + _bounds(setting),
+            metavar=None if flag else next((w for w in words if w not in flags), _metavar(kind)),
+            multiple=bool(holds(kind, tuple, frozenset, dict)),
+            default=None,
+        )
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Leave out ``--no-x`` where that is the default."""
+        record = super().get_help_record(ctx)
+        if record is None or self.both:
+            return record
+        return record[0].partition(" / ")[0], record[1]
+
+
+class Leaf(click.Command):
+    """A command as click sees it: texts in, a checked ``Command`` out."""
+
+    def __init__(self, name: str, kind: type[Command]) -> None:
+        self.kind = kind
+        self.settings = settings(kind)
+        doc = (kind.__doc__ or "").strip()
+        self.words = name
+        super().__init__(name.rpartition(" ")[2], help=doc, params=list(self._params()))
+        self.epilog = "\n".join(kind.examples)
+
+    def _params(self) -> Iterator[click.Parameter]:
+        for shown, path in self.kind.places.items():
+            text = self.settings[path].text
+            yield click.Argument([path], required=False, metavar=shown, help=text)
+        for spec, setting in sorted(self.options(), key=_order):
+            yield Choice(spec, setting)
+        yield click.Option(
+            ["-c", "_set"], multiple=True, metavar="KEY=VALUE",
+            help="Any setting by its path, such as seed=1; repeatable. --settings prints all.",
+        )  # fmt: skip
+        yield click.Option(
+            ["--config", "_config"], metavar="FILE",
+            help=f"Settings in TOML, or a run's {COMMAND_FILE}; options stand above them.",
+        )  # fmt: skip
+        yield click.Option(
+            ["--settings", "_settings"], is_flag=True, is_eager=True, expose_value=False,
+            callback=self._print_settings,
+            help="Print all settings with their texts and defaults as TOML, and exit.",
+        )  # fmt: skip
+
+    def _print_settings(self, ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            click.echo(template(self.kind, self.words), nl=False)
+            ctx.exit()
+
+    def options(self) -> Iterator[tuple[str, Setting]]:
+        """Option -> setting: those with a name of their own, and the fields outside of tables."""
+        named = {**{o: p for o, p in COMMON.items() if p in self.settings}, **self.kind.names}
+        taken = {*named.values(), *self.kind.places.values()}
+        words = {word for spec in named for word in spec.split()}
+        for path, setting in self.settings.items():
+            for spec in (spec for spec, target in named.items() if target == path):
+                yield spec, setting
+            own = "--" + path.replace("_", "-")
+            top = "." not in path and not holds(setting.field.annotation, dict)
+            if top and path not in taken and own not in words:
+                yield own, setting
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and check what was read; the command is ``ctx.obj``."""
+        rest = super().parse_args(ctx, args)
+        ctx.obj = self.read(ctx)
+        return rest
+
+    def read(self, ctx: click.Context) -> Command:
+        """The command that a line asks for.
+
+        Raises:
+            ConfigError: if a setting is unknown or wrong; the hint names the help.
+        """
+        values = self._file(ctx.params["_config"])
+        for path, words in (*self._options(ctx), *_pairs(ctx.params["_set"])):
+            put(self.kind, values, path, words)
+        values = complete(self.kind, self.kind.settle(complete(self.kind, values)))
+        with told(f"see `{ctx.command_path} --help`", self._shown):
+            return self.kind.model_validate(values)
+
+    def _file(self, name: str | None) -> Values:
+        """What ``--config`` says."""
+        values = read_file(Path(name)) if name else {}
+        if (meant := values.pop("command", self.words)) != self.words:
+            hint = f"run `envgen {meant} --config {name}`"
+            raise ConfigError(f"{name!r} holds settings of `envgen {meant}`", hint)
+        values.pop("envgen", None)
+        check_names(self.kind, values)
+        return values
+
+    def _options(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
+        """What stands on the line: setting -> words."""
+        for param in self.params:
+            value, path = ctx.params.get(param.name or ""), _path(param)
+            if path in self.settings and value not in (None, ()):
+                words = value if isinstance(value, tuple) else (value,)
+                yield (
+                    path,
+                    [json.dumps(word) if isinstance(word, bool) else word for word in words],
+                )
+
+    def _shown(self, path: str) -> str:
+        """How a user names a setting, or the table that misses it."""
+        for param in self.params:
+            if f"{_path(param)}.".startswith(f"{path}."):
+                return param.opts[-1] if isinstance(param, Choice) else str(param.metavar)
+        return f"-c {path}"
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run, and leave the resolved settings in the folder that was filled."""
+        command: Command = ctx.obj
+        figures_on_stdout(command.figures)
+        try:
+            command.execute()
+        except (click.exceptions.Exit, KeyboardInterrupt):
+            self._leave(command)
+            raise
+        self._leave(command)
+
+    def _leave(self, command: Command) -> None:
+        folder = Path(str(getattr(command, "out", "") or ""))
+        if "out" not in type(command).model_fields or not folder.is_dir():
+            return
+        held = command.model_dump(mode="json", by_alias=True, exclude={"figures"})
+        write = {"command": self.words, "envgen": envgen.__version__, **public(held)}
+        text = json.dumps(write, indent=2, ensure_ascii=False) + "\n"
+        path = folder / COMMAND_FILE
+        if any((folder / mark).is_file() for mark in EXCHANGED):
+            whole = folder.resolve()
+            path = whole.with_name(f"{whole.name}.{COMMAND_FILE}")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Commands to copy."""
+        formatter.write("\nExamples:\n" + "".join(f"  {line}\n" for line in self.kind.examples))
+
+
+@contextmanager
+def told(hint: str, shown: Any = str) -> Iterator[None]:
+    """Make one line of what pydantic refuses.
+
+    Args:
+        hint: what the reader can do.
+        shown: how the reader names a setting, by its path.
+
+    Raises:
+        ConfigError: with every fault, each with the name, what is allowed and what was given.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        found = []
+        for one in error.errors(include_url=False):
+            inner = one.get("ctx", {}).get("error")
+            if isinstance(inner, EnvgenError):
+                raise ConfigError(str(inner), inner.hint or hint) from error
+            path = ".".join(str(part) for part in one["loc"] if isinstance(part, str))
+            if one["type"] == "missing":
+                name = shown(path)
+                found.append(f"Missing {'option' if name.startswith('-') else 'argument'} {name!r}")
+                continue
+            got = public(one["input"], path.rpartition(".")[2])
+            end = f", got {str(got)[:80]!r}" if path else ""  # a whole config tells nobody anything
+            what = one["msg"].removeprefix("Value error, ")
+            found.append(f"{shown(path)}: {what}{end}" if path else what)
+        raise ConfigError("; ".join(dict.fromkeys(found)), hint) from error
+
+
+def _pairs(items: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    for item in items:
+        path, equals, word = item.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"{item!r} sets nothing", "write -c KEY=VALUE")
+        yield path, [word]
+
+
+def _order(option: tuple[str, Setting]) -> int:
+    """Required options first, ``--json`` last."""
+    return 0 if option[1].required else 1 + (option[1].path == "figures")
+
+
+def _path(param: click.Parameter) -> str:
+    """The setting that an argument or option is for."""
+    return (param.name or "").replace("__", ".")
+
+
+def _metavar(kind: Any) -> str:
+    inside = holds(kind, tuple, frozenset)
+    if inside:
+        return "LIST" if not is_text(inside.__args__[0]) else _metavar(inside.__args__[0])
+    if holds(kind, dict):
+        return "NAME=VALUE"
+    return next((METAVARS[one] for one in members(kind) if one in METAVARS), "NAME")
+
+
+def _bounds(setting: Setting) -> str:
+    """The end of an option's help: what is allowed, and the default."""
+    kind, default = setting.field.annotation, setting.default
+    found = []
+    inside = holds(kind, tuple, frozenset)
+    if names := choices(inside.__args__[0] if inside else kind):
+        found.append(", ".join(map(str, names)))
+    if inside and is_text(inside.__args__[0]):
+        found.append("repeatable")
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    for one in setting.field.metadata:
+        for key, sign in signs.items():
+            bound = getattr(one, key, None)
+            if isinstance(bound, int | float) and abs(bound) < WIDEST_BOUND:
+                found.append(f"x{sign}{bound:g}")
+    if setting.required:
+        found.append("required")
+    elif isinstance(default, tuple) and default:
+        found.append(f"default: {','.join(map(str, default))}")
+    elif default not in (None, False, (), "") and not isinstance(default, dict):
+        found.append(f"default: {'on' if default is True else default}")
+    return f"  [{'; '.join(found)}]" if found else ""
