@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from envgen.core.version import VERSION
 from envgen.environments.registration import register_envs
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from envgen.train import train
     from envgen.train.evaluate import evaluate_model as evaluate
 
-__version__ = "0.2.0"
+__version__ = VERSION
 
 __all__ = [
     "__version__",

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import envgen
-from envgen.cli.command import Leaf, told
+from envgen.cli.command import LeafSetting, told
 from envgen.cli.console import progress, remark, talk
 from envgen.cli.settings import texts
 from envgen.core.errors import (
@@ -44,15 +44,15 @@ COMMANDS = {
     "export": "export:Export",
     "rollout": "rollouts:Rollout",
     "pass-at-k": "rollouts:PassAtK",
-    "filter": "rollouts:Filter",
+    "filter": "rollouts:FilterCommand",
     "model init": "models:Init",
     "model info": "models:Info",
     "train sft": "train:Sft",
-    "train indexer": "train:Indexer",
+    "train indexer": "train:IndexerCommand",
     "train grpo": "train:Grpo",
     "report": "evaluate:Report",
     "eval": "evaluate:Evaluate",
-    "canaries": "datasets:Canaries",
+    "canaries": "datasets:CanariesCommand",
     "serve policy": "models:Serve",
     "images bootstrap": "machine:Bootstrap",
     "images list": "machine:ListImages",
@@ -81,7 +81,7 @@ OS_HINTS = {
 }
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands that are imported when they are asked for."""
 
     def __init__(self, words: str = "", **more: Any) -> None:
@@ -97,8 +97,8 @@ class Group(click.Group):
         """The command or group of this name, imported now."""
         name = self.prefix + name
         if name in GROUPS:
-            return Group(name)
-        return Leaf(name, load(name)) if name in COMMANDS else None
+            return CommandGroup(name)
+        return LeafSetting(name, load(name)) if name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name near commands where there is none of this name."""
@@ -171,7 +171,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-app = Group(
+app = CommandGroup(
     callback=_set_up,
     epilog="Start with `envgen quickstart`; `envgen COMMAND --help` shows examples.",
     params=[

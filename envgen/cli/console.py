@@ -111,7 +111,7 @@ def progress(title: str) -> Iterator[OnProgress]:
     )
     with Progress(*columns, console=talk, transient=True) as bar:
         task = bar.add_task(title, total=None, what="", left="")
-        part = _Part()
+        part = _OutputPart()
 
         def update(done: int, total: int, what: str = "") -> None:
             part.note(done, total)
@@ -133,7 +133,7 @@ def time_left(elapsed_s: float, done: int, total: int) -> str:
     return f"about {round(seconds / 3600)} h left"
 
 
-class _Part:
+class _OutputPart:
     """How far a part of a command's work is; one ends where the next has another total, or begins anew."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class _Lines:
     def __init__(self, title: str) -> None:
         self._title = title
         self._started = time.monotonic()
-        self._part = _Part()
+        self._part = _OutputPart()
         self._now = (0, 0, "")
 
     def update(self, done: int, total: int, what: str = "") -> None:

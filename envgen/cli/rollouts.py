@@ -216,7 +216,7 @@ def _level(level: int | None) -> str:
     return "-" if level is None else str(level)
 
 
-class Filter(FilterConfig, Command):
+class FilterCommand(FilterConfig, Command):
     """Keep what is possible but not too easy, by pass@k, or what is proven.
 
     The kept tasks' rates on these rollouts are flattering (winner's curse): roll out again with

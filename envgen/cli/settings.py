@@ -64,7 +64,7 @@ class Setting(NamedTuple):
     """Whether there is no default; in a table that may be left out, nothing is."""
 
 
-class Texts(NamedTuple):
+class FieldTexts(NamedTuple):
     """What a class and its fields say about themselves."""
 
     doc: str
@@ -72,7 +72,7 @@ class Texts(NamedTuple):
 
 
 @cache
-def texts(path: str) -> dict[str, Texts]:
+def texts(path: str) -> dict[str, FieldTexts]:
     """The docstrings of a source file's classes, read without importing it."""
     found = {}
     for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
@@ -84,7 +84,7 @@ def texts(path: str) -> dict[str, Texts]:
                 if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
                 if isinstance(after.value.value, str)
             }
-            found[node.name] = Texts(ast.get_docstring(node) or "", fields)
+            found[node.name] = FieldTexts(ast.get_docstring(node) or "", fields)
     return found
 
 
@@ -93,7 +93,7 @@ def text_of(kind: type, name: str) -> str:
     for base in kind.__mro__:
         path = getattr(sys.modules.get(base.__module__), "__file__", None)
         if issubclass(base, BaseModel) and base is not BaseModel and path:
-            if said := texts(path).get(base.__name__, Texts("", {})).fields.get(name):
+            if said := texts(path).get(base.__name__, FieldTexts("", {})).fields.get(name):
                 return said
     return EVERYWHERE.get(name, "")
 

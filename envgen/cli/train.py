@@ -105,7 +105,7 @@ class Sft(ColdStartConfig, Trains):
             )
 
 
-class Indexer(Sft):
+class IndexerCommand(Sft):
     """Teach the lightning indexer where attention looks.
 
     Learns from what teachers did, like the cold start. OUT/last is the model.

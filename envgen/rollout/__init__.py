@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class _Room(ModuleType):
+class _RolloutRoom(ModuleType):
     """This room as ``envgen.rollout``: importing binds that name to the module, and it is a verb, too."""
 
     def __call__(self, config: RolloutConfig, **options: Any) -> RolloutSummary:
@@ -40,4 +40,4 @@ class _Room(ModuleType):
         return rollout(config, **options)
 
 
-sys.modules[__name__].__class__ = _Room
+sys.modules[__name__].__class__ = _RolloutRoom

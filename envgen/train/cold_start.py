@@ -178,10 +178,10 @@ def run_sft(
     progress: Progress | None = None,
 ) -> ColdStartSummary:
     """One process's part of ``train_sft``; the teachers have been played."""
-    return _Run(config, out, weighting, ranks).train(progress)
+    return _ColdStartRun(config, out, weighting, ranks).train(progress)
 
 
-class _Run:
+class _ColdStartRun:
     """One process of a run: its student, rows, optimiser, and the loop over steps."""
 
     def __init__(

@@ -192,7 +192,7 @@ def compare(
     )
 
 
-class _Tally:
+class _TaskTally:
     """What became of one task."""
 
     def __init__(self) -> None:
@@ -224,10 +224,10 @@ class _Played:
         config: EvaluationConfig,
     ) -> None:
         self.config, self._facts = config, facts
-        found: dict[str, _Tally] = {}
+        found: dict[str, _TaskTally] = {}
         for trajectory in trajectories:
             if facts[trajectory.task_id].canary is None:
-                found.setdefault(trajectory.task_id, _Tally()).add(trajectory)
+                found.setdefault(trajectory.task_id, _TaskTally()).add(trajectory)
         self.tallies = dict(sorted(found.items()))
 
     def clusters(self, task_ids: Iterable[str]) -> list[str]:

@@ -46,10 +46,11 @@ class EvalConfig(Record):
     """What is played, by whom, and how often."""
 
     data: Label
+    """A dataset folder, or ``package:NAME``."""
     model: Line
     """A model folder, or any policy: ``gold``, ``openai:MODEL@URL``."""
     options: dict[Label, Json] = Field(default_factory=dict)
-    """Settings of the model's client, as in ``PolicyConfig``."""
+    """Settings of the model's client, such as api_key_env=NAME, tool_mode=text."""
     preflight: bool = True
     """Ask a model server one small thing before anything is stored."""
     max_errors: int = Field(default=5, ge=0)
@@ -57,26 +58,31 @@ class EvalConfig(Record):
     out: Label
     """Where the rollouts are kept: one run for each temperature; resumed."""
     split: Literal["train", "validation", "test"] | None = "test"
-    """Play tasks of this split only; None: all."""
+    """Play tasks of this split only; None: every task."""
     variants: bool = True
     """Play the variants, too."""
     max_tasks: int | None = Field(default=None, ge=1)
     """Play the first so many, in an order that the seed shuffles; None: all."""
     ks: tuple[Count, ...] = Field(default=(1,), min_length=1)
+    """The ks of pass@k."""
     temperatures: tuple[Real, ...] = Field(default=(0.0, 1.0), min_length=1)
+    """0: greedy, one episode a task."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling."""
     max_new_tokens: int = Field(default=256, ge=1)
+    """Most tokens of one reply."""
     max_turns: int | None = Field(default=None, ge=1)
     """Replies of an episode, where its task would allow more."""
     style: Style | None = None
-    """What the policy is asked for, in its system message; see ``policies.styles``."""
+    """What the policy is asked for, in its system message."""
     concurrency: int | None = Field(default=None, ge=1)
+    """Episodes at the same time."""
     backend: WorkerBackend = "auto"
     """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
     bootstrap: BootstrapConfig = BootstrapConfig()
     unproven: bool = False
     trust: bool = False
-    """The user wrote or read the dataset's code, which so may run without isolation."""
+    """The dataset's code was written or read by the user: it may run without isolation."""
     seed: Whole = 0
 
     @model_validator(mode="after")

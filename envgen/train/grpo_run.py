@@ -151,14 +151,14 @@ def run_grpo(
     watch: Watch | None = None,
 ) -> TrainGRPOSummary:
     """One process's part of ``train_grpo``."""
-    run = _Run(config, out, parts, ranks)
+    run = _GRPORun(config, out, parts, ranks)
     try:
         return run.train(progress, watch)
     finally:
         run.sampler.close()
 
 
-class _Run:
+class _GRPORun:
     """One process of a run: its model, tasks, sampler and updater, and the loop over steps."""
 
     def __init__(self, config: TrainGRPOConfig, out: Path, parts: Parts, ranks: Ranks) -> None:

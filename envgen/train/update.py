@@ -98,7 +98,7 @@ class RolloutBatch:
 
 
 @dataclass(eq=False)
-class _Part:
+class _BatchPart:
     """Some rollouts that are run together."""
 
     rollout_J: list[int]
@@ -117,7 +117,7 @@ class _MiniBatch(NamedTuple):
     """What one optimiser step learns from."""
 
     groups: list[int]
-    parts: list[_Part]
+    parts: list[_BatchPart]
     spare: int
     """Passes that another process makes and this one has no part for, where the model is in shards."""
 
@@ -252,12 +252,12 @@ class Updater:
                 tokens += added
             yield part
 
-    def _part(self, rows: Sequence[Row], chosen: list[int]) -> _Part:
+    def _part(self, rows: Sequence[Row], chosen: list[int]) -> _BatchPart:
         place = {i: j for j, i in enumerate(chosen)}
         some = [replace(row, rollout=place[row.rollout]) for row in rows if row.rollout in place]
         pack_tokens = self._config.pack_tokens
         batch = row_batch(some, self._model.device, pack_tokens=pack_tokens, packing=self._by.pack)
-        return _Part(chosen, batch)
+        return _BatchPart(chosen, batch)
 
     # ------------------------------------------------------------------ scores
 
@@ -278,7 +278,7 @@ class Updater:
                     figures.ref_tokens += len(scores.kept_mass_N)
 
     def _score(
-        self, model: DSAForCausalLM, part: _Part, index_loss: IndexLoss | None = None
+        self, model: DSAForCausalLM, part: _BatchPart, index_loss: IndexLoss | None = None
     ) -> BatchScores:
         o = self._objective
         return score_batch(
@@ -329,7 +329,7 @@ class Updater:
 
     def _part_loss(
         self,
-        part: _Part,
+        part: _BatchPart,
         targets: _Targets,
         weight_I: Tensor,
         run: float,
@@ -354,7 +354,7 @@ class Updater:
         return total
 
     def _tokens(
-        self, part: _Part, scored: BatchScores, targets: _Targets, weight_I: Tensor
+        self, part: _BatchPart, scored: BatchScores, targets: _Targets, weight_I: Tensor
     ) -> TokenBatch:
         chosen, device = part.rollout_J, self._model.device
         scale_I = targets.kl_scale_I
@@ -373,7 +373,7 @@ class Updater:
 
 @torch.no_grad()
 def _note(
-    figures: Figures, found: Loss, tokens: TokenBatch, scored: BatchScores, part: _Part
+    figures: Figures, found: Loss, tokens: TokenBatch, scored: BatchScores, part: _BatchPart
 ) -> None:
     scores = scored.scores
     negative_I = tokens.advantage_I < 0

@@ -41,7 +41,7 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Frame:
+class AnswerForm:
     """What is asked for: the slots and where they stand in the answer."""
 
     slots: tuple[Slot, ...]
@@ -60,7 +60,7 @@ class Lexicon:
     openings: Mapping[str, str]
     """Name -> opening paragraph; ``Problem.fields["opening"]`` names one ("default" if absent).
     Together with the other templates here it must state every Problem field."""
-    frame: Callable[[Fields], Frame]
+    frame: Callable[[Fields], AnswerForm]
     """Problem.fields -> slots and layout."""
     phrases: Mapping[str, Phrase]
     """text_key -> phrase."""

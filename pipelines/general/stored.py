@@ -9,12 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from envgen import __version__
 from envgen.core.canonical import dumps
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Problem
 from envgen.core.schema import Validator
 from envgen.core.types import Density, Evidence, GateResult, GateStatus, Probe, Record
+from envgen.core.version import VERSION
 from envgen.pipelines.boundary import guarded
 from envgen.pipelines.general.agreement import GATE as AGREEMENT
 from envgen.pipelines.general.agreement import random_valid_agreement
@@ -51,12 +51,12 @@ def foreign(task: TaskBundle, draft: Draft) -> str:
     if not task.spec.evidence:  # a draft that nobody has proven so far
         return ""
     found = [one.details.get("envgen") for one in task.spec.evidence if one.gate == "compiled"]
-    if found != [__version__]:
+    if found != [VERSION]:
         return f"written by envgen {found[0]}" if found else "written by an older envgen"
     return ""
 
 
-class Comparison:
+class StoredComparison:
     """One task as it is stored, beside what proving it has just derived.
 
     Args:

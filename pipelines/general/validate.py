@@ -29,7 +29,7 @@ from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.probe_run import gold_probe, judge, probe_submissions
 from envgen.pipelines.general.reload import draft_of
-from envgen.pipelines.general.stored import Comparison, Origin, foreign, origin_of
+from envgen.pipelines.general.stored import StoredComparison, Origin, foreign, origin_of
 from envgen.pipelines.packed.pack import PACKED, prove_again
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.tools import ToolHost, tool_host
@@ -172,7 +172,7 @@ def _proven(
     proof = prove(draft, hosts, author=author, seed=seed, foreign=said)
     if not proof.passed:
         return proof.evidence
-    comparison = Comparison(dataset, draft, proof, hosts, seed, origin)
+    comparison = StoredComparison(dataset, draft, proof, hosts, seed, origin)
     return (*proof.evidence, *comparison.evidence())
 
 

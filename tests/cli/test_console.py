@@ -31,7 +31,7 @@ def test_the_time_left_follows_from_what_is_done(
 def test_each_part_of_the_work_has_a_time_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    part = console._Part()
+    part = console._OutputPart()
     for now, done, total, left in (
         (1.0, 1, 60, "about 59 s left"),
         (60.0, 60, 60, ""),
@@ -50,7 +50,7 @@ def test_what_a_resumed_run_had_done_says_nothing_of_its_pace(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    part = console._Part()
+    part = console._OutputPart()
     clock[0] = 2.0
     part.note(91, 100)
     assert part.left() == "about 18 s left"

@@ -163,7 +163,7 @@ class _Answers:
         return False
 
 
-class _Rule(NamedTuple):
+class _BlockRule(NamedTuple):
     """What a clause says about one block."""
 
     id: str
@@ -172,7 +172,7 @@ class _Rule(NamedTuple):
 
 
 @dataclass
-class _Block:
+class _ItemBlock:
     """The slots of one item, the rules about them alone, and the parameters that only those rules read.
 
     Its combinations of values are few enough to look at each, which says at once whether a choice of parameters
@@ -182,7 +182,7 @@ class _Block:
     task: OpenTask
     space: Model
     scope: tuple[int, ...]
-    rules: list[_Rule]
+    rules: list[_BlockRule]
     keys: list[str]
     edges: list[str]
 
@@ -230,7 +230,7 @@ class _Block:
             else None
         )
 
-    def _rule_of(self, name: str) -> _Rule:
+    def _rule_of(self, name: str) -> _BlockRule:
         return next(rule for rule in self.rules if self.task.edges[name] in rule.expr.walk())
 
     def _at(self, frame: Frame, cell: tuple[Any, ...], run: Closure) -> Any:
@@ -238,7 +238,7 @@ class _Block:
             frame.slots[i] = value
         return run(frame)
 
-    def _options(self, frame: Frame, rules: list[_Rule]) -> list[tuple[tuple[Any, ...], str]]:
+    def _options(self, frame: Frame, rules: list[_BlockRule]) -> list[tuple[tuple[Any, ...], str]]:
         """Combinations that break at most one of ``rules``, each with the one that it breaks."""
         options = [(cell, "") for cell in product(*(self.space.domains[i] for i in self.scope))]
         for rule in rules:
@@ -246,7 +246,7 @@ class _Block:
         return options
 
     def _kept(
-        self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _Rule
+        self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _BlockRule
     ) -> Iterator[tuple[tuple[Any, ...], str]]:
         for cell, broken in options:
             if self._at(frame, cell, rule.run) is True:
@@ -264,7 +264,7 @@ def _items(problem: Problem) -> dict[str, list[int]]:
     return found
 
 
-def _blocks(task: OpenTask, space: Model) -> list[_Block]:
+def _blocks(task: OpenTask, space: Model) -> list[_ItemBlock]:
     """The blocks whose values can be listed, in the order of their items."""
     blocks = []
     parts = [(c.id, part) for c in task.problem.clauses for part in conjuncts(truth(c))]
@@ -276,8 +276,8 @@ def _blocks(task: OpenTask, space: Model) -> list[_Block]:
         params = dict.fromkeys(
             p for _, part in own for p in sorted(params_of(part)) if p not in rest
         )
-        rules = [_Rule(name, task.compiler.compile(part), part) for name, part in own]
+        rules = [_BlockRule(name, task.compiler.compile(part), part) for name, part in own]
         keys = [p for p in params if task.values(p, {}) is not None and p not in task.fixed]
         edges = [p for p in params if p in task.edges]
-        blocks.append(_Block(task, space, tuple(scope), rules, keys, edges))
+        blocks.append(_ItemBlock(task, space, tuple(scope), rules, keys, edges))
     return blocks

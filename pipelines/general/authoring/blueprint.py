@@ -20,17 +20,23 @@ from pydantic import JsonValue
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Access, Clause, Column, Layout, Problem, Relation, Scalar, Slot
-from envgen.pipelines.general.authoring.page import Domain, PhraseRule, Scene, Step, Tool
+from envgen.pipelines.general.authoring.page import (
+    Domain,
+    PhraseRule,
+    Scene,
+    StepRule,
+    ToolSignature,
+)
 from envgen.pipelines.general.authoring.rows import Drawing, Draws, draw_table
 from envgen.pipelines.general.authoring.rules import (
-    Names,
+    RuleNames,
     Typed,
     constant,
     expression,
     parsed,
     read_rule,
 )
-from envgen.pipelines.general.lexicon import Frame, Lexicon, Phrase
+from envgen.pipelines.general.lexicon import AnswerForm, Lexicon, Phrase
 from envgen.pipelines.general.tables import Tables
 from envgen.pipelines.general.wording import Fields, Template, Words
 
@@ -108,12 +114,12 @@ class Blueprint:
             return f"entity:{ast.unparse(node.generators[0].iter)}"
         return "int"
 
-    def names(self, fields: Fields, structure: Structure | None = None) -> Names:
+    def names(self, fields: Fields, structure: Structure | None = None) -> RuleNames:
         """What the names in a rule stand for, with these fields."""
         known: dict[str, Any] = {**self.domain.constants, **fields}
         if structure is not None:
             known |= {"n": structure.items, "scene": structure.scene}
-        return Names(
+        return RuleNames(
             relations=self.relations,
             macros=self.macros,
             fields=known,
@@ -151,7 +157,7 @@ class Blueprint:
         """The rows that a text such as ``(o for o in orders if ...)`` gives, compiled once."""
         return self._query(text, self.names({}))
 
-    def _query(self, text: str, names: Names) -> ir.Query:
+    def _query(self, text: str, names: RuleNames) -> ir.Query:
         found = expression(text, names)
         if not isinstance(found, ir.Query):
             raise ConfigError(f"{text!r} gives no rows", "write (x for x in TABLE if ...)")
@@ -306,7 +312,7 @@ class Blueprint:
 
     # --- steps --------------------------------------------------------------------------------------
 
-    def steps(self, level: int) -> list[tuple[str, Step, str]]:
+    def steps(self, level: int) -> list[tuple[str, StepRule, str]]:
         """(operator, step, phrase) for each way up from ``level``."""
         found = []
         for step in self.domain.steps:
@@ -315,7 +321,7 @@ class Blueprint:
         return found
 
     def stepped(
-        self, structure: Structure, step: Step, phrase: str, rng: Random
+        self, structure: Structure, step: StepRule, phrase: str, rng: Random
     ) -> Structure | None:
         """``structure`` one step harder; None where the step doesn't apply."""
         if not constant(step.when, self.names(structure.fields, structure)):
@@ -357,7 +363,7 @@ class Blueprint:
         )
         return None if said == structure.said else replace(structure, said=said)
 
-    def _grown(self, structure: Structure, step: Step, rng: Random) -> Structure | None:
+    def _grown(self, structure: Structure, step: StepRule, rng: Random) -> Structure | None:
         if structure.items == self.scene(structure).most:
             return None
         grown = self._with_items(structure, structure.items + 1, rng)
@@ -466,7 +472,7 @@ class Blueprint:
         tools = [tool for key in self.scene(structure).tools for tool in self._tools[key]]
         return tuple(self._access(tool, names) for tool in tools if constant(tool.when, names))
 
-    def _access(self, tool: Tool, names: Names) -> Access:
+    def _access(self, tool: ToolSignature, names: RuleNames) -> Access:
         head = ast.parse(f"def {' '.join(tool.call.split())}: ...").body[0]
         assert isinstance(head, ast.FunctionDef)
         given = {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in head.args.args}
@@ -492,7 +498,9 @@ class Blueprint:
             projection=projection, returned_columns=columns,
         )  # fmt: skip
 
-    def _write(self, tool: Tool, name: str, args: dict[str, str], names: Names) -> Access:
+    def _write(
+        self, tool: ToolSignature, name: str, args: dict[str, str], names: RuleNames
+    ) -> Access:
         types = {
             arg: f"entity:{kind.partition('.')[0]}" if "." in kind else kind
             for arg, kind in args.items()
@@ -585,7 +593,7 @@ class Blueprint:
             text_key=key,
         )
 
-    def _phrase_names(self, fields: Fields) -> Names:
+    def _phrase_names(self, fields: Fields) -> RuleNames:
         """The names in a phrase's rule: ``allowed(row)`` is what the policy rules that it names say together."""
         names, said = self.names(fields), fields.get("rules", [])
         if not isinstance(said, list):
@@ -613,7 +621,7 @@ class Blueprint:
             max_calls=constant(scene.calls, self.names({**fields, **calls})),
         )
 
-    def _frame(self, fields: Fields) -> Frame:
+    def _frame(self, fields: Fields) -> AnswerForm:
         """Slots and layout of a request, from the fields of its prompt."""
         head = str(fields["opening"]).partition("~")[0]
         name, _, items = head.partition("-")
@@ -629,7 +637,7 @@ class Blueprint:
             layout = entries
         elif len(entries) > 1:
             layout = {f"{scene.each}_{k}": entry for k, entry in enumerate(entries, 1)}
-        return Frame(slots=tuple(slots), layout=layout)
+        return AnswerForm(slots=tuple(slots), layout=layout)
 
     def _item(self, scene: Scene, k: int, fields: Fields) -> tuple[dict[str, Layout], list[Slot]]:
         suffix = f"_{k}" if scene.each else ""
@@ -642,7 +650,7 @@ class Blueprint:
         entry |= {stem: {"$slot": stem + suffix} for stem in scene.slots}
         return entry, slots
 
-    def _slot(self, name: str, text: str, names: Names) -> Slot:
+    def _slot(self, name: str, text: str, names: RuleNames) -> Slot:
         node = parsed(text)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             values = [constant(ast.unparse(item), names) for item in node.args]
@@ -696,7 +704,7 @@ class Blueprint:
         return tables
 
 
-def _each_tool(tool: Tool) -> Iterator[Tool]:
+def _each_tool(tool: ToolSignature) -> Iterator[ToolSignature]:
     """The tools that one definition stands for."""
     for each, one in tool.each.items():
         texts = {
@@ -751,7 +759,7 @@ def _places(rule: PhraseRule, items: int) -> Sequence[dict[str, JsonValue]]:
     return [{"n": items} if rule.about == "all" else {}]
 
 
-def _scheduled(frame: Frame) -> bool:
+def _scheduled(frame: AnswerForm) -> bool:
     return any(slot.kind == "interval" for slot in frame.slots)
 
 

@@ -6,12 +6,9 @@ import csv
 from functools import cache
 from importlib.resources import files
 from math import asin, cos, radians, sin, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from envgen.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from envgen.pipelines.general.authoring.rows import Drawing
 
 _FACTS = ("population", "latitude", "longitude")
 
@@ -37,26 +34,29 @@ def _cities() -> dict[str, _City]:
     }
 
 
-def city(d: Drawing, key: str, country: str, home: str) -> str:
-    """A city of ``country`` that no earlier row has, never ``home``."""
+def city_names(country: str) -> list[str]:
+    """The cities of a country.
+
+    Raises:
+        ConfigError: if the package has none of that country.
+    """
     if country != "cn":
         raise ConfigError(f"there are no cities of {country!r}", "the package has those of 'cn'")
-    pool = d.pools.get(key)
-    if pool is None:
-        pool = d.pools[key] = sorted(_cities())
-        d.rng.shuffle(pool)
-    found: str = pool.pop()
-    return found if found != home else city(d, key, country, home)
+    return sorted(_cities())
 
 
-def city_fact(d: Drawing, key: str, name: str, fact: str) -> int:
-    """The population of a city, its latitude or longitude in hundredths of a degree."""
+def city_fact(name: str, fact: str) -> int:
+    """The population of a city, its latitude or longitude in hundredths of a degree.
+
+    Raises:
+        ConfigError: if nothing else is known.
+    """
     if fact not in _FACTS:
         raise ConfigError(f"nothing is known of a city's {fact!r}", f"known: {', '.join(_FACTS)}")
     return int(getattr(_cities()[name], fact))
 
 
-def kilometres(d: Drawing, key: str, left: str, right: str) -> int:
+def kilometres(left: str, right: str) -> int:
     """Great-circle distance of two cities in whole kilometres (haversine, mean earth radius)."""
     a, b = _cities()[left], _cities()[right]
     lat1, lon1, lat2, lon2 = (

@@ -1,4 +1,4 @@
-"""Names of people, by locale: natural, varied and free of any order that could mark a row."""
+"""RuleNames of people, by locale: natural, varied and free of any order that could mark a row."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ RESERVED = frozenset(
     """check check_columns check_date find truth tool_error db given row rows total pages facts taken allowed
     solve verify submit_result sqlite3 json datetime param scene n k""".split()
 )
-"""Names that generated programs, or the texts of a page, use for themselves."""
+"""RuleNames that generated programs, or the texts of a page, use for themselves."""
 
 
 def _plain(text: str) -> str:
@@ -71,7 +71,7 @@ Value = Annotated[
 ]
 """An entry of a list: a name or a word, no sentence."""
 Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
-"""Names, written as one text."""
+"""RuleNames, written as one text."""
 Sentences = Annotated[tuple[Sentence, ...], BeforeValidator(_texts), Field(max_length=8)]
 Choice = bool | Annotated[int, Field(ge=-(10**12), le=10**12)] | Value
 Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
@@ -130,7 +130,7 @@ class Requirement(Record):
     text: Sentence
 
 
-class Tool(Record):
+class ToolSignature(Record):
     """A tool, by its signature.
 
     ``call`` is ``name(argument: column, ...) -> (column, ...)``. An argument typed ``fields`` chooses the
@@ -237,7 +237,7 @@ class Scene(Record):
     """Of a question: a condition on ``answer`` that makes it fair."""
 
 
-class Step(Record):
+class StepRule(Record):
     """One way to a task one level up."""
 
     name: Ident
@@ -282,12 +282,12 @@ class Domain(Record):
     ] = {}
     """``name(argument, ...)`` -> the expression it stands for."""
     tables: Annotated[dict[Ident, TableDraw], Field(min_length=1, max_length=12)]
-    tools: dict[Ident, Tool]
+    tools: dict[Ident, ToolSignature]
     params: dict[Ident, Code] = {}
     """Parameter -> where its values come from."""
     phrases: Annotated[dict[Ident, PhraseRule], Field(max_length=64)]
     scenes: Annotated[dict[Ident, Scene], Field(min_length=1, max_length=16)]
-    steps: Annotated[tuple[Step, ...], Field(max_length=64)]
+    steps: Annotated[tuple[StepRule, ...], Field(max_length=64)]
     nouns: dict[
         Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence
     ] = {}
@@ -299,7 +299,7 @@ class Domain(Record):
 
     @cached_property
     def key(self) -> str:
-        """Names this page: problems and datasets refer to it by that, and another page has another."""
+        """RuleNames this page: problems and datasets refer to it by that, and another page has another."""
         return f"{self.id}@{sha256(self.text)[:16]}"
 
     @cached_property

@@ -316,6 +316,12 @@ def _entries(d: Drawing, key: str, name: str) -> Sequence[str]:
     return found
 
 
+def _city(d: Drawing, key: str, country: str, home: str) -> str:
+    """A city that no earlier row has, never ``home``."""
+    found: str = _pooled(d, key, lambda: [n for n in geo.city_names(country) if n != home])
+    return found
+
+
 def _pairs(d: Drawing, key: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
     return [f"{a} {b}" for a in left for b in right]
 
@@ -349,9 +355,9 @@ _DRAWS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
     "at": (_at, 3, 3),
     "deal": (_deal, 2, 2),
     "fresh": (_fresh, 1, 1),
-    "city": (geo.city, 2, 2),
-    "city_fact": (geo.city_fact, 2, 2),
-    "kilometres": (geo.kilometres, 2, 2),
+    "city": (_city, 2, 2),
+    "city_fact": (lambda d, key, name, fact: geo.city_fact(name, fact), 2, 2),
+    "kilometres": (lambda d, key, left, right: geo.kilometres(left, right), 2, 2),
     "entries": (_entries, 1, 1),
     "join": (lambda d, key, *parts: " ".join(parts), 2, 3),
     "pairs": (_pairs, 2, 2),

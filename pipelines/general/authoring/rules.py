@@ -1,7 +1,7 @@
 """From the text of a rule to the constraint IR.
 
 The text is an expression in Python's grammar. ``ast`` parses it and nothing runs it: each kind of node below
-has a meaning here, and any other is refused by name. Names stand for what the task has: its fields (known when
+has a meaning here, and any other is refused by name. RuleNames stand for what the task has: its fields (known when
 the task is stated, so that ``range(1, n + 1)`` and ``sense == 'highest'`` are worked out here), slots, parameters,
 tables, macros, variables that ``for`` binds. A dot follows a reference: ``room[k].floor`` is a cell. An index
 names one of several slots or parameters: ``time[2]`` is the slot ``time_2``.
@@ -51,7 +51,7 @@ class Typed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Names:
+class RuleNames:
     """What the names in a rule stand for."""
 
     relations: Mapping[str, Relation]
@@ -81,24 +81,24 @@ def parsed(text: str) -> ast.expr:
         raise ConfigError(f"{text!r} is no expression: {error}") from None
 
 
-def read_rule(text: str, names: Names) -> Any:
+def read_rule(text: str, names: RuleNames) -> Any:
     """The meaning of ``text``: a ``Typed`` expression, or a plain value where it is known already.
 
     Raises:
         ConfigError: if the text holds an unknown name, or something that is no part of the language.
     """
     try:
-        return _Reader(names).read(parsed(text), {})
+        return _RuleReader(names).read(parsed(text), {})
     except ConfigError as error:
         raise ConfigError(f"in {text!r}: {error}", error.hint) from None
 
 
-def expression(text: str, names: Names) -> Expr:
+def expression(text: str, names: RuleNames) -> Expr:
     """The IR expression of ``text``."""
     return lifted(read_rule(text, names)).expr  # type: ignore[no-any-return]  # an IR node
 
 
-def constant(text: str, names: Names) -> Any:
+def constant(text: str, names: RuleNames) -> Any:
     """The value of ``text``, which the structure alone decides.
 
     Raises:
@@ -135,10 +135,10 @@ def _row(relation: Relation, entity: Expr, column: str) -> Typed:
     raise ConfigError(f"table {relation.name!r} has no column {column!r}", f"it has: {known}")
 
 
-class _Reader:
+class _RuleReader:
     """Walks a syntax tree; one reader per text, so that what macros expand to is bounded."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: RuleNames) -> None:
         self.names = names
         self.nodes = 0
         self.depth = 0

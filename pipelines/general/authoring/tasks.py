@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
-from envgen.pipelines.general.authoring.page import Domain, Step
+from envgen.pipelines.general.authoring.page import Domain, StepRule
 from envgen.pipelines.general.authoring.tune import Tuner
 from envgen.pipelines.general.lexicon import register
 from envgen.pipelines.general.rewrite import params_of
@@ -67,7 +67,7 @@ class Tasks:
         ]
 
     def _stepped(
-        self, step: Step, phrase: str, problem: Problem, tables: Tables, rng: Random
+        self, step: StepRule, phrase: str, problem: Problem, tables: Tables, rng: Random
     ) -> Hardened | None:
         before = self.blueprint.structure_of(problem)
         for _ in range(_CHOICES):

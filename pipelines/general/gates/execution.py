@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from envgen import __version__
 from envgen.core.canonical import dumps
 from envgen.core.types import GateResult
+from envgen.core.version import VERSION
 from envgen.environments.checker import check_solution
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.trial import Trial, calls_of, not_applicable, outcome
@@ -40,7 +40,7 @@ def compiled(trial: Trial) -> GateResult:
         not differing,
         len(parts),
         reason=f"not what the constraint IR gives: {', '.join(differing)}",
-        envgen=__version__,
+        envgen=VERSION,
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Before, Clause, Cmp, Const, Get, Node, Param, Scalar, SlotRef
 from envgen.pipelines.general.domains import DOMAINS, load_tasks
-from envgen.pipelines.general.lexicon import Frame, Lexicon, Phrase, lexicon
+from envgen.pipelines.general.lexicon import AnswerForm, Lexicon, Phrase, lexicon
 from envgen.pipelines.general.wording import Fields, Template, Words
 
 WORDS = Words(
@@ -34,7 +34,7 @@ def _lexicon(**phrases: Phrase) -> Lexicon:
         id="test",
         title="Test",
         openings={"default": "Find a hotel in {city}."},
-        frame=lambda fields: Frame((), {}),
+        frame=lambda fields: AnswerForm((), {}),
         phrases=phrases,
         words=WORDS,
     )
