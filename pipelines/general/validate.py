@@ -29,7 +29,7 @@ from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.probe_run import gold_probe, judge, probe_submissions
 from envgen.pipelines.general.reload import draft_of
-from envgen.pipelines.general.stored import StoredComparison, Origin, foreign, origin_of
+from envgen.pipelines.general.stored import Origin, StoredComparison, foreign, origin_of
 from envgen.pipelines.packed.pack import PACKED, prove_again
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.tools import ToolHost, tool_host

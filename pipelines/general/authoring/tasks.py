@@ -20,11 +20,11 @@ from envgen.pipelines.general.lexicon import register
 from envgen.pipelines.general.rewrite import params_of
 from envgen.pipelines.general.tables import Tables
 
-_DRAWS = 60
+_DRAWS = 400
 """Rows drawn for one structure before it is given up."""
 _CHOICES = 8
 """Ways to take one step, and questions tried for a sibling."""
-_WITH_SIBLING = 12
+_WITH_SIBLING = 150
 """Draws looked at for rows on which a workflow has a sibling."""
 _ESCALATED_SHARE = 0.15
 """Share of re-seeded requests that must be escalated."""
@@ -111,13 +111,15 @@ class Tasks:
 
     def sibling(self, problem: Problem, tables: Tables, rng: Random) -> Problem | None:
         """Another question about the same rows, with the same tools and policy; None if there is none."""
+        if isinstance(problem.goal, Reach):
+            fixed = {name: problem.params[name] for name in self._of_policy(problem)}
+            return self.tuner.tune(problem, tables, rng, fixed=fixed, other_than=problem.params)
         structure = self.blueprint.structure_of(problem)
         for _ in range(_CHOICES):
             other = self.blueprint.problem(self.blueprint.other(structure, rng))
             if other.access != problem.access:
                 continue
-            fixed = {name: problem.params[name] for name in self._of_policy(problem)}
-            found = self.tuner.tune(other, tables, rng, fixed=fixed)
+            found = self.tuner.tune(other, tables, rng)
             if found is not None and found != problem.model_copy(update={"id": found.id}):
                 return found
         return None

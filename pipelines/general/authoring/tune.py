@@ -31,7 +31,7 @@ class Tuner:
 
     def tune(
         self, problem: Problem, tables: Tables, rng: Random, *,
-        fixed: Params | None = None, escalated: bool = False,
+        fixed: Params | None = None, escalated: bool = False, other_than: Params | None = None,
     ) -> Problem | None:  # fmt: skip
         """``problem`` with parameters for ``tables``; None if none of those tried will do.
 
@@ -41,12 +41,13 @@ class Tuner:
             rng: the source of chance.
             fixed: parameters that must keep these values.
             escalated: of a workflow: whether the request must be escalated.
+            other_than: of a workflow: the parameters of a request that must not come again.
         """
         if self._analysis is None or self._analysis.problem is not problem:
             self._analysis = Analysis(problem, self.blueprint.domain)
         task = OpenTask(self.blueprint, self._analysis, tables, rng, dict(fixed or {}))
         if isinstance(problem.goal, ir.Reach):
-            params = workflow_params(task, escalated=escalated)
+            params = workflow_params(task, escalated=escalated, other_than=other_than or {})
         elif isinstance(problem.goal, ir.Equals):
             params = _question_params(task, problem.goal.query)
         else:

@@ -28,9 +28,15 @@ _MOST_ROWS = 12
 """Rows that one effect is about: random walks have a state for each subset of them."""
 
 
-def workflow_params(task: OpenTask, *, escalated: bool) -> Params | None:
-    """Parameters of a request that can be met (or must be escalated); None if these rows hold none."""
-    return _Workflow(task).params(escalated=escalated)
+def workflow_params(task: OpenTask, *, escalated: bool, other_than: Params) -> Params | None:
+    """Parameters of a request that can be met (or must be escalated); None if these rows hold none.
+
+    Args:
+        task: the workflow.
+        escalated: whether the request must be escalated.
+        other_than: the parameters of a request that must not come again; empty: any will do.
+    """
+    return _Workflow(task).params(escalated=escalated, other_than=other_than)
 
 
 class _Workflow:
@@ -44,9 +50,11 @@ class _Workflow:
         self.wishes = task.analysis.wishes
         self.frame = task.compiler.frame()
 
-    def params(self, *, escalated: bool) -> Params | None:
+    def params(self, *, escalated: bool, other_than: Params) -> Params | None:
         """The first request that will do, with its bounds; None if there is none on these rows."""
         for request in self._requests():
+            if other_than and request.items() <= other_than.items():
+                continue
             if self._holds(self.goal.escalate_when, request) is not escalated:
                 continue
             asked = [self._rows(wish, request) for wish in self.wishes]
