@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "6233e3efae89c72fa92867a911a466497c5373285fbc2ee7ef33a68285016df2",  # trip_planning
+        "7d3c78e06ee0124600ddbf3a995550cc2601fceec289cc55157006f29a785848",  # trip_planning
     }
 )

@@ -99,9 +99,11 @@ class _Workflow:
         return self.task.compiler.compile(test)(self.frame) is True
 
     def _rows(self, wish: Wish, params: Params) -> list[str]:
-        """The rows that the request is about."""
+        """The rows that the request is about and that some tool would take."""
         self.frame.params = params
-        return list(self.task.compiler.compile(wish.asked)(self.frame))
+        rows = list(self.task.compiler.compile(wish.asked)(self.frame))
+        taken = self._writable(wish, rows)
+        return [row for at, row in enumerate(rows) if taken >> at & 1]
 
     # --- bounds --------------------------------------------------------------------------------------
 
