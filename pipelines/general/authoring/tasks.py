@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
+from envgen.pipelines.general.authoring.check import check_page
 from envgen.pipelines.general.authoring.page import Domain, StepRule
 from envgen.pipelines.general.authoring.tune import Tuner
 from envgen.pipelines.general.lexicon import register
@@ -52,6 +53,7 @@ class Tasks:
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self.blueprint = Blueprint(domain)
+        check_page(self.blueprint)
         self.tuner = Tuner(self.blueprint)
         self.lexicon = register(self.blueprint.lexicon)
 
