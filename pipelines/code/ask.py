@@ -85,7 +85,7 @@ def block(name: str, text: str, most_chars: int) -> str:
 def _tool(form: type[BaseModel]) -> Mapping[str, Any]:
     schema = form.model_json_schema()
     function = {
-        "name": form.__name__.lower(),
+        "name": _name(form),
         "description": (form.__doc__ or "").strip().split("\n")[0],
         "parameters": schema,
     }
@@ -99,7 +99,7 @@ def _parsed(reply: PolicyReply, form: type[T]) -> T:
         ValueError: if there is none.
     """
     for call in reply.message.tool_calls:
-        if call.name == form.__name__.lower():
+        if call.name == _name(form):
             if call.arguments is None:
                 raise ValueError("the call's arguments are no JSON object")
             return form.model_validate(call.arguments)
@@ -112,7 +112,7 @@ def _parsed(reply: PolicyReply, form: type[T]) -> T:
         except (ValueError, RecursionError):
             continue
         return form.model_validate(value)
-    raise ValueError(f"no call of {form.__name__.lower()} and no JSON object in the reply")
+    raise ValueError(f"no call of {_name(form)} and no JSON object in the reply")
 
 
 def _said(error: ValueError) -> str:
@@ -131,3 +131,8 @@ def _again(message: Message, fault: str) -> Sequence[Message]:
     kept = message.model_copy(update={"tool_calls": tuple(calls)})
     answers = (Message(role="tool", content=text, tool_call_id=call.id) for call in calls)
     return (kept, *answers)
+
+
+def _name(form: type[BaseModel]) -> str:
+    """What the model calls to fill the form in."""
+    return str(form.model_config.get("title") or form.__name__.lower())

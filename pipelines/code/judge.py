@@ -58,7 +58,7 @@ class JudgeConfig(Record):
 class JudgeVerdict(BaseModel):
     """Your verdict on the task."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", title="verdict")
 
     reason: Text = Field(description="two sentences on what decides it")
     issue_ok: bool = Field(description="the statement says well enough what must change")

@@ -33,7 +33,7 @@ from envgen.pipelines.general.stored import Origin, StoredComparison, foreign, o
 from envgen.pipelines.packed.pack import PACKED, prove_again
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.tools import ToolHost, tool_host
-from envgen.sandboxes.zygote import WorkerBackend
+from envgen.sandboxes.zygote import WorkerBackend, choose
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
 from envgen.store.writer import trusted_evidence
@@ -98,6 +98,9 @@ def validate(
         progress: called after each task.
     """
     dataset = Dataset.open(path, unproven=True, trust=trust)
+    choose(
+        backend, dataset.trusted
+    )  # else a task that fails early would hide that nothing can be proven
     own = list(dataset.own_task_ids)
     others = sorted(set(dataset.tasks) - set(own))
     sampled = Random(derive(seed, "variants")).sample(others, min(variants, len(others)))

@@ -39,7 +39,7 @@ def school(folder: Path, per_task: int = 9) -> School:
     )
     envgen.generate(config, folder / "parents", workers=1)
     envgen.variants(
-        VariantsConfig(per_task=per_task, seed=1), folder / "parents", found.dataset, workers=1
+        VariantsConfig(per_task=per_task, seed=2), folder / "parents", found.dataset, workers=1
     )
     for spec, out in (("gold", found.gold), ("greedy", found.greedy)):
         rollout(

@@ -22,7 +22,7 @@ from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
-from envgen.sandboxes import bubblewrap
+from envgen.sandboxes import bwrap
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
@@ -130,7 +130,7 @@ def test_no_command_runs_foreign_code_on_the_host(
 def test_without_a_sandbox_foreign_code_does_not_run(
     foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bubblewrap, "unavailable", lambda: "it is not installed")
+    monkeypatch.setattr(bwrap, "unavailable", lambda: "it is not installed")
     with pytest.raises(SandboxUnavailableError, match="not trusted"):
         play(foreign, tmp_path / "run", "auto")
     assert not (tmp_path / "mark").exists()

@@ -77,7 +77,11 @@ def _known(name: str, names: set[str], what: str) -> None:
 def _check_names(domain: Domain) -> None:
     """One name means one thing, and none hides what texts or programs call by it."""
     found: dict[str, str] = {}
-    kinds: dict[str, Iterable[str]] = {"constant": domain.constants, "list": domain.lists, "table": domain.tables}
+    kinds: dict[str, Iterable[str]] = {
+        "constant": domain.constants,
+        "list": domain.lists,
+        "table": domain.tables,
+    }
     for kind, names in kinds.items():
         for name in names:
             if name in found or name in RESERVED:

@@ -57,9 +57,9 @@ Ident = Annotated[str, StringConstraints(pattern=_WORD), AfterValidator(_free)]
 """A name of a table, column, tool, parameter, slot, phrase, scene or list."""
 Code = Annotated[
     str,
-    BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value),
     StringConstraints(min_length=1, max_length=800),
     AfterValidator(_plain),
+    BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value),
 ]
 """An expression in Python's grammar; it may be written on several lines."""
 Sentence = Annotated[
@@ -152,6 +152,13 @@ class ToolSignature(Record):
     """``argument.column`` -> its new value, computed before anything changes."""
 
 
+class MayChange(Record):
+    """Cells that an effect may change: ``columns`` of the rows that ``rows`` gives."""
+
+    rows: Code
+    columns: Words
+
+
 class PhraseRule(Record):
     """A sentence and what it means.
 
@@ -184,13 +191,6 @@ class PhraseRule(Record):
     allows: Code | None = None
     """Of a policy rule with a word: when it lets an effect have ``row``. Its own ``means`` says ``allows(x)``; an
     effect says ``allowed(x)`` for all the rules that it names."""
-
-
-class MayChange(Record):
-    """Cells that an effect may change: ``columns`` of the rows that ``rows`` gives."""
-
-    rows: Code
-    columns: Words
 
 
 class Scene(Record):

@@ -26,7 +26,7 @@ def test_a_checkout_and_a_bare_clone_read_alike(history: History, tmp_path: Path
     for path in (history.folder, history.git_dir, tmp_path / "bare"):
         clone = Clone(path)
         second, first = clone.log("HEAD")
-        assert (first.subject, first.body, first.author) == ("First", "BatchScores more.", "Ada")
+        assert (first.subject, first.body, first.author) == ("First", "Said more.", "Ada")
         assert (second.subject, second.parents) == ("Second \u00e9", (first.id,))
         assert clone.files("HEAD") == {"LICENSE.md": 3, "a.txt": 10, "b/c d.txt": 2}
         assert clone.read("HEAD", "b/c d.txt") == b"c\n"
