@@ -21,7 +21,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
 def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_path: Path) -> None:
     data = (taught.dataset,)
     said = cli(
-        "train", "sft", *data, "--model", taught.model, "--teacher", "gold", "--epochs", 60,
+        "train", "sft", *data, "--model", taught.model, "--teacher", "gold", "--epochs", 40,
         "--lr", 0.004, "--split", "all", "-c", "validation_rows=0", "--threads", 1,
         "--out", "sft", "--json", "sft.json",
     )  # fmt: skip

@@ -83,7 +83,7 @@ ACCESS = (
         mode="info",
         description="One person.",
         args={"person": "id"},
-        projection="facts",
+        projection="wanted",
         returned_columns=("team", "age", "joined", "away", "start"),
     ),
 )

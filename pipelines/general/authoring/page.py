@@ -119,7 +119,10 @@ class TableDraw(Record):
     rows: Code = "1"
     per: Annotated[dict[Ident, Code], Field(max_length=3)] = {}
     """Name -> a table, or a list: draws may use the name for the row or item in hand."""
-    columns: Annotated[dict[str, ColumnDraw], Field(min_length=1, max_length=24)]
+    columns: Annotated[
+        dict[Annotated[str, StringConstraints(pattern=r"^_?[a-z][a-z0-9_]{0,31}$")], ColumnDraw],
+        Field(min_length=1, max_length=24),
+    ]
 
 
 class Requirement(Record):
