@@ -68,7 +68,7 @@ def test_what_was_made_is_reported_where_the_training_fails(
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(training_demo, "training_demo", fails)
-    config = CONFIG.model_copy(update={"environments": 1, "samples": 2, "train": True})
+    config = CONFIG.model_copy(update={"environments": 2, "samples": 4, "train": True})
     summary = quickstart(config, tmp_path / "out", workers=1, backend="inline")
     assert summary.failed == "the training failed: ZeroDivisionError: by zero"
     assert summary.failed in (tmp_path / "out" / "report.html").read_text()

@@ -308,7 +308,7 @@ def test_shortcuts_catches_parts_that_are_always_first(run: Callable[..., GateRe
         return shortcuts.shortcuts(trial)
 
     honest = run(gate, search())
-    assert (honest.status, honest.n) == (GateStatus.PASSED, 2)
+    assert (honest.status, honest.n) == (GateStatus.PASSED, 2), honest
     caught = run(gate, search(), Author())
     assert caught.status is GateStatus.FAILED
     assert "each part's first value" in caught.reason
