@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from envgen.core import ir
@@ -334,8 +334,8 @@ def _rows(node: ir.Query, c: Compiler) -> Closure:
 def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]] | None, Node]:
     """Where the rows never change: the keys to look at, in order, and what is left of the condition.
 
-    A condition ``column = value`` is looked up instead of being tried on each row: rules that go from a row to
-    those that refer to it would cost the square of the rows.
+    A condition ``column = value`` is looked up instead of being tried on each row: rules that go from a
+    row to those that refer to it would cost the square of the rows.
     """
     if not c.fixed:
         return None, node.where
@@ -350,9 +350,13 @@ def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]
         keys.pop(None, None)  # an unknown value equals nothing
         wanted, rest = c.compile(value), (*parts[:i], *parts[i + 1 :])
         left = rest[0] if len(rest) == 1 else ir.And(items=rest) if rest else TRUE
-        return lambda f: keys.get(wanted(f), ()), left
+        return partial(_looked_up, keys, wanted), left
     every = sorted(rows)
     return lambda f: every, node.where
+
+
+def _looked_up(keys: dict[Any, list[str]], wanted: Closure, frame: Frame) -> Sequence[Any]:
+    return keys.get(wanted(frame), ())
 
 
 def _column_equals(part: Node, query: ir.Query) -> tuple[str | None, Node | None]:

@@ -52,7 +52,8 @@ class EnvironmentJob(Record):
     seed: int
     backend: WorkerBackend = "auto"
     page: Text = ""
-    """The domain's page as JSON; empty: the package's. Code that comes of a page from elsewhere is not trusted."""
+    """The domain's page as JSON; empty: the package's. Code that comes of a page from elsewhere is
+    not trusted."""
     agreement_episodes: int = 128
     """Most random-valid episodes a task may cost; rarer densities are not_run."""
 

@@ -83,7 +83,7 @@ class Analysis:
 
     @cached_property
     def weaker(self) -> tuple[ir.Query, ...]:
-        """The question with one of its conditions left out, each in turn; whose rows they are needn't matter."""
+        """The question with one of its conditions left out, each in turn (but whose rows they are)."""
         goal = self.problem.goal
         tables = self.domain.tables
         keys = {name for name in self.names if self.domain.params[self.stem(name)] in tables}
@@ -187,8 +187,8 @@ def slack(edge: ir.Cmp, name: str) -> int:
 def edge_options(text: str) -> dict[str, int]:
     """The options of ``edge(least=6, share=3, step=10)``.
 
-    ``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound. ``step``: the bound
-    is a multiple of it.
+    ``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound. ``step``:
+    the bound is a multiple of it.
     """
     node = parsed(text)
     given = node.keywords if isinstance(node, ast.Call) else []

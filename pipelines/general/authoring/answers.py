@@ -1,4 +1,4 @@
-"""Parameters of tasks with many answers: there is one, and each rule is the only one that some submission breaks."""
+"""Parameters of tasks with many answers: there is one, and each rule is broken alone by some submission."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Answers:
         return params
 
     def _binds(self, params: Params, values: list[Any], answer: Any) -> bool:
-        """Whether each rule is the only one broken by some submission: next to ``answer``, or found by search."""
+        """Whether each rule is broken alone by some submission: next to ``answer``, or found by search."""
         self.task.compiler.bind(params)
         bound = self.problem.model_copy(update={"params": dict(params)})
         finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
@@ -175,8 +175,9 @@ class _BlockRule(NamedTuple):
 class _ItemBlock:
     """The slots of one item, the rules about them alone, and the parameters that only those rules read.
 
-    Its combinations of values are few enough to look at each, which says at once whether a choice of parameters
-    leaves one that keeps all its rules, and for each rule one that breaks it alone. Most choices fail there.
+    Its combinations of values are few enough to look at each, which says at once whether a choice of
+    parameters leaves one that keeps all its rules, and for each rule one that breaks it alone. Most
+    choices fail there.
     """
 
     task: OpenTask

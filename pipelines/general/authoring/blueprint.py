@@ -258,7 +258,7 @@ class Blueprint:
                 yield key, {"n": items} if about == "all" else {}
 
     def _arranged(self, structure: Structure, asks: list[Said], added: list[Said]) -> Structure:
-        """``structure`` with these sentences: rules, then the goal, then effects, which name the policy's rules."""
+        """``structure`` with these sentences: rules, the goal, effects (which name the rules)."""
         order, rules = list(self.domain.phrases), self.domain.phrases
         added = sorted(added, key=lambda s: (order.index(s.phrase), _key(s.fields)))
         replaced = {rules[s.phrase].instead_of for s in added}
@@ -276,7 +276,7 @@ class Blueprint:
     def _say(
         self, key: str, about: dict[str, JsonValue], rng: Random, earlier: Iterable[Said] = ()
     ) -> Said:
-        """A sentence in one of its wordings, its other fields drawn; they stay where they were drawn before."""
+        """A sentence in one of its wordings; fields that were drawn before may stay."""
         rule = self.domain.phrases[key]
         kept = {name: value for said in earlier for name, value in said.fields.items()}
         chosen = {
@@ -378,7 +378,7 @@ class Blueprint:
     def _added(
         self, structure: Structure, phrase: str, rng: Random, *, free: bool = False
     ) -> Structure | None:
-        """``structure`` with one more sentence; ``free``: the scene's limit on added ones doesn't count it."""
+        """``structure`` with one more sentence; a ``free`` one is not counted as an added one."""
         rule, scene = self.domain.phrases[phrase], self.scene(structure)
         names = self.names(structure.fields, structure)
         limit = constant(scene.adds, names)
@@ -397,7 +397,7 @@ class Blueprint:
         return self._arranged(structure, asks, [*added, self._say(phrase, about, rng)])
 
     def other(self, structure: Structure, rng: Random) -> Structure:
-        """Another question of the same kind: other fields of its goal, or of its opening where these may vary."""
+        """Another question of the same kind: other fields of its goal, or of its opening."""
         scene, fields = self.scene(structure), dict(structure.fields)
         for name in scene.varies:
             fields[name] = self._chosen(scene.choose[name], rng)
@@ -594,7 +594,7 @@ class Blueprint:
         )
 
     def _phrase_names(self, fields: Fields) -> RuleNames:
-        """The names in a phrase's rule: ``allowed(row)`` is what the policy rules that it names say together."""
+        """The names in a phrase's rule: ``allowed(row)`` is all that the rules it names say."""
         names, said = self.names(fields), fields.get("rules", [])
         if not isinstance(said, list):
             raise ConfigError(f"no list of rules: {said!r}")

@@ -1,6 +1,6 @@
-"""What a page must keep to before anything is made from it: every part is built once, and named where it fails.
+"""A page is checked when it is read: every part is built once, and named where it fails.
 
-Whatever is wrong with a page is said when it is read, never in the middle of a run.
+Whatever is wrong with a page is said then, never in the middle of a run.
 """
 
 from __future__ import annotations

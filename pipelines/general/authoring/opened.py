@@ -45,7 +45,7 @@ class OpenTask:
         return params
 
     def values(self, name: str, params: Mapping[str, Scalar]) -> list[Scalar] | None:
-        """What a parameter may be: keys of a table or of some rows, or values of a column; None for a draw."""
+        """What a parameter may be: keys of rows, or values of a column; None for a draw."""
         text = self.blueprint.domain.params[self.analysis.stem(name)]
         node = parsed(text)
         if isinstance(node, ast.Name) and node.id in self.tables:

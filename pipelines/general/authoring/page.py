@@ -192,7 +192,8 @@ class PhraseRule(Record):
     word: Value | None = None
     """Of a policy rule: how effects name it in their field ``rules``."""
     allows: Code | None = None
-    """Of a policy rule with a word: when it lets an effect have ``row``. Its own ``means`` says ``allows(x)``; an
+    """Of a policy rule with a word: when it lets an effect have ``row``. Its own ``means`` says
+    ``allows(x)``; an
     effect says ``allowed(x)`` for all the rules that it names."""
 
 
@@ -223,7 +224,8 @@ class Scene(Record):
     items: dict[Ident, Code] = {}
     """Fields of an item, drawn when it is added."""
     choose: dict[Ident, tuple[Choice, ...] | Code] = {}
-    """Fields of the opening, chosen or drawn when the scene begins. Where a table is named, one of these may stand."""
+    """Fields of the opening, chosen or drawn when the scene begins. Where a table is named, one of
+    these may stand."""
     varies: Words = ()
     """The fields that a sibling draws anew."""
     asks: Words = ()

@@ -1,10 +1,11 @@
 """From the text of a rule to the constraint IR.
 
-The text is an expression in Python's grammar. ``ast`` parses it and nothing runs it: each kind of node below
-has a meaning here, and any other is refused by name. RuleNames stand for what the task has: its fields (known when
-the task is stated, so that ``range(1, n + 1)`` and ``sense == 'highest'`` are worked out here), slots, parameters,
-tables, macros, variables that ``for`` binds. A dot follows a reference: ``room[k].floor`` is a cell. An index
-names one of several slots or parameters: ``time[2]`` is the slot ``time_2``.
+The text is an expression in Python's grammar. ``ast`` parses it and nothing runs it: each kind of node
+below has a meaning here, and any other is refused by name. Names stand for what the task has: its
+fields (known when the task is stated, so that ``range(1, n + 1)`` and ``sense == 'highest'`` are worked
+out here), slots, parameters, tables, macros, variables that ``for`` binds. A dot follows a reference:
+``room[k].floor`` is a cell. An index names one of several slots or parameters: ``time[2]`` is the slot
+``time_2``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parameters for given rows: values under which a task has an answer and each of its rules matters.
 
-A parameter's domain on the page is a table or some of its rows (any of their keys), a column (any value in it), a
-draw, or ``edge``: what some answer, or some row that decides, just meets. Three kinds of task are tuned, each by
-looking at what its rules make of the rows; none of them knows a domain.
+A parameter's domain on the page is a table or some of its rows (any of their keys), a column (any value
+in it), a draw, or ``edge``: what some answer, or some row that decides, just meets. Three kinds of task
+are tuned, each by looking at what its rules make of the rows; none of them knows a domain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Parameters of workflows: a request that can be met, under a policy each rule of which forbids something.
 
-An effect wants something of all rows that its query gives. The policy's rules are conditions of that query; the
-rest of it says which rows the request is about. On those rows each rule is a column of true, false and unknown.
+An effect wants something of all rows that its query gives. The policy's rules are conditions of that
+query; the rest of it says which rows the request is about. On those rows each rule is a column of true,
+false and unknown.
 """
 
 from __future__ import annotations

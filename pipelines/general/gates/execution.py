@@ -34,7 +34,9 @@ def compiled(trial: Trial) -> GateResult:
     if again is None:
         reason = "the author can't compile this task again"
         if trial.author is not None and trial.draft.author == trial.author.name:
-            return outcome("compiled", False, 1, reason=f"{reason}: its blueprint is not the author's")
+            return outcome(
+                "compiled", False, 1, reason=f"{reason}: its blueprint is not the author's"
+            )
         return not_applicable("compiled", reason)
     again, parts = as_stored(again), [part.name for part in fields(Draft) if part.compare]
     differing = [name for name in parts if getattr(again, name) != getattr(trial.draft, name)]
