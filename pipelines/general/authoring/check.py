@@ -6,8 +6,10 @@ Whatever is wrong with a page is said then, never in the middle of a run.
 from __future__ import annotations
 
 import ast
+import keyword
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from envgen.core import ir
 from envgen.core.errors import ConfigError
@@ -96,6 +98,10 @@ def _check_order(domain: Domain) -> None:
     before: set[str] = set()
     for name, table in domain.tables.items():
         for column, draw in table.columns.items():
+            if keyword.iskeyword(column):
+                raise ConfigError(
+                    f"column {name}.{column} has a name of Python's", "choose another"
+                )
             target = draw.type.partition("entity:")[2]
             if target:
                 _known(target, {*domain.tables}, "table")
@@ -177,3 +183,17 @@ def _check_phrase(blueprint: Blueprint, key: str) -> None:
         raise ConfigError(f"its field {unused[0]!r} is in no sentence", "state it, or drop it")
     if len(rule.rows) == 2 and rule.rows[0] > rule.rows[1]:
         raise ConfigError("its rows are the wrong way round", "write the fewest first")
+    places: dict[str, dict[str, Any]] = {
+        "one": {"k": 1},
+        "pair": {"a": 1, "b": 2},
+        "all": {"n": 2},
+        "task": {},
+    }
+    draws = rng(0, domain.id, key)
+    opening: dict[str, Any] = {}
+    for name in domain.scenes:
+        opening |= blueprint.begin(name, draws).fields
+    fields = {name: values[0] for name, values in rule.choose.items()}
+    words = {"rules": [one.word for one in domain.phrases.values() if one.word]}
+    stated = {name: value for name, value in (opening | words).items() if name in names}
+    blueprint.lexicon.phrase(key).build({**stated, **places[rule.about], **rule.fields, **fields})
