@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import envgen
-from envgen.cli.command import LeafSetting, told
+from envgen.cli.command import LeafCommand, told
 from envgen.cli.console import progress, remark, talk
 from envgen.cli.settings import texts
 from envgen.core.errors import (
@@ -98,7 +98,7 @@ class CommandGroup(click.Group):
         name = self.prefix + name
         if name in GROUPS:
             return CommandGroup(name)
-        return LeafSetting(name, load(name)) if name in COMMANDS else None
+        return LeafCommand(name, load(name)) if name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name near commands where there is none of this name."""

@@ -113,7 +113,7 @@ def run_folder(path: str | Path) -> Path:
     return path
 
 
-class ReadsSetting(Command):
+class ReadsDataset(Command):
     """A command that opens a dataset."""
 
     places: ClassVar[Mapping[str, str]] = {"DATASET": "dataset"}
@@ -147,7 +147,7 @@ class Parallel(Command):
     """Processes. None: one per core."""
 
 
-class ChoiceType(click.Option):
+class FieldOption(click.Option):
     """An option that sets one setting."""
 
     def __init__(self, spec: str, setting: Setting) -> None:
@@ -174,7 +174,7 @@ class ChoiceType(click.Option):
         return record[0].partition(" / ")[0], record[1]
 
 
-class LeafSetting(click.Command):
+class LeafCommand(click.Command):
     """A command as click sees it: texts in, a checked ``Command`` out."""
 
     def __init__(self, name: str, kind: type[Command]) -> None:
@@ -190,7 +190,7 @@ class LeafSetting(click.Command):
             text = self.settings[path].text
             yield click.Argument([path], required=False, metavar=shown, help=text)
         for spec, setting in sorted(self.options(), key=_order):
-            yield ChoiceType(spec, setting)
+            yield FieldOption(spec, setting)
         yield click.Option(
             ["-c", "_set"], multiple=True, metavar="KEY=VALUE",
             help="Any setting by its path, such as seed=1; repeatable. --settings prints all.",
@@ -267,7 +267,7 @@ class LeafSetting(click.Command):
         """How a user names a setting, or the table that misses it."""
         for param in self.params:
             if f"{_path(param)}.".startswith(f"{path}."):
-                return param.opts[-1] if isinstance(param, ChoiceType) else str(param.metavar)
+                return param.opts[-1] if isinstance(param, FieldOption) else str(param.metavar)
         return f"-c {path}"
 
     def invoke(self, ctx: click.Context) -> None:

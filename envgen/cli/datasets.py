@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envgen.cli.command import Makes, Parallel, ReadsSetting, Runs, Trusts
+from envgen.cli.command import Makes, Parallel, ReadsDataset, Runs, Trusts
 from envgen.cli.console import progress, remark, require, show_figures, show_rows
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError
@@ -83,7 +83,7 @@ class General(Parallel, Runs, GenerateConfig, Makes):
         self.tell(summary)
 
 
-class Variants(Parallel, Trusts, VariantsConfig, ReadsSetting, Makes):
+class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
     """Make training episodes: proven tasks over new rows.
 
     Each variant has its own rows and re-bound parameters; its gold, verifier and an independent solver
@@ -124,7 +124,7 @@ class Variants(Parallel, Trusts, VariantsConfig, ReadsSetting, Makes):
         require(summary.variants, summary.asked, "variants made", why)
 
 
-class CanariesCommand(Trusts, CanaryConfig, ReadsSetting, Makes):
+class CanariesCommand(Trusts, CanaryConfig, ReadsDataset, Makes):
     """Make tasks that tell whether a policy cheats.
 
     Each is a task of DATASET whose verifier has a planted hole, or that can't be solved. `envgen eval`

@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from envgen.cli.command import ReadsSetting
+from envgen.cli.command import ReadsDataset
 from envgen.cli.console import heading, out, prose, remark, require, say, show_rows, table
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
@@ -29,7 +29,7 @@ COLOURS = {
 }
 
 
-class List(ReadsSetting):
+class List(ReadsDataset):
     """List a dataset's tasks: how hard, how well proven."""
 
     examples = ("envgen list ds/", "envgen list package:trip_planning --json tasks.json")
@@ -89,10 +89,10 @@ def proof(task: TaskSpec) -> str:
     return f"{gate.figure:.0f} of {gate.n}{guess}"
 
 
-class Show(ReadsSetting):
+class Show(ReadsDataset):
     """Read one task: prompt, tools, rules and evidence."""
 
-    places = {**ReadsSetting.places, "[TASK]": "task"}
+    places = {**ReadsDataset.places, "[TASK]": "task"}
     examples = ("envgen show ds/ TASK", "envgen show ds/ TASK --secrets | less")
 
     task: Label | None = None

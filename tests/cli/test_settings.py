@@ -11,7 +11,7 @@ from cli_runs import Cli
 from click_words import commands
 from pydantic import BaseModel
 
-from envgen.cli.command import LeafSetting
+from envgen.cli.command import LeafCommand
 from envgen.cli.settings import complete, model_of, put, read_file, settings
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
@@ -19,7 +19,7 @@ from envgen.rollout.run import RolloutConfig
 from envgen.store.runs import RunStore
 from envgen.train.grpo_run import TrainGRPOConfig
 
-LEAVES = {name: command for name, command in commands().items() if isinstance(command, LeafSetting)}
+LEAVES = {name: command for name, command in commands().items() if isinstance(command, LeafCommand)}
 NAMES = sorted(LEAVES)
 
 

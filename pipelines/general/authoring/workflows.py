@@ -286,7 +286,7 @@ class _Column(NamedTuple):
 
 
 def _granted(columns: Sequence[_Column], every: int) -> int:
-    """The rows that no rule forbids."""
+    """Mask the rows that no rule forbids."""
     for column in columns:
         every &= ~(column.false | column.unknown)
     return every

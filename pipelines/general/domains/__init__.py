@@ -32,7 +32,7 @@ def page(domain: str) -> Domain:
 
 
 def load_tasks(domain: str) -> Tasks:
-    """What makes the tasks of a domain in the package.
+    """Load what makes the tasks of a domain in the package.
 
     Raises:
         ConfigError: if there is no such domain.
