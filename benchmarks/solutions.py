@@ -24,8 +24,8 @@ from generated import Tools, database
 from ladders import ladder
 
 from envgen.core.ir import Problem
-from envgen.pipelines.general.solution_source import solution_source
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.programs.solution_source import solution_source
+from envgen.pipelines.general.semantics.tables import Tables
 from envgen.sandboxes.solution import SolutionHost, solution_host
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ SEED = 11
 EMIT = """
 import json, sys
 from envgen.core.ir import Problem
-from envgen.pipelines.general.solution_source import solution_source
+from envgen.pipelines.general.programs.solution_source import solution_source
 texts = [solution_source(Problem.model_validate_json(text)) for text in json.load(sys.stdin)]
 json.dump(texts, sys.stdout)
 """

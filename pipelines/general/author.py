@@ -12,14 +12,14 @@ from envgen.core.ir import Problem
 from envgen.core.seeding import derive, rng
 from envgen.core.types import Evidence, LineageStep
 from envgen.pipelines.general.authoring.tasks import Hardened, Operator, Tasks, tasks_from
-from envgen.pipelines.general.density import density
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
-from envgen.pipelines.general.prompt import prompt
+from envgen.pipelines.general.programs.task_code import TaskCompiler
 from envgen.pipelines.general.reload import as_read
-from envgen.pipelines.general.schema import public_rules, submit_schema
-from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.task_code import TaskCompiler
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.space.density import density
+from envgen.pipelines.general.words.prompt import prompt
+from envgen.pipelines.general.words.schema import public_rules, submit_schema
 from envgen.store.bundles import PAGE
 
 _TRIES = 20

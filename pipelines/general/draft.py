@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from envgen.core.ir import Problem, Relation
 from envgen.core.limits import Text
 from envgen.core.types import Evidence, Id, LineageStep, PublicRule, Record, Schema, ToolSpec
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.semantics.tables import Tables
 
 
 class DraftRequest(Record):

@@ -22,7 +22,7 @@ from envgen.core.types import Id, Record
 from envgen.core.worker_process import attempt
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.authoring.page import Domain
-from envgen.pipelines.general.diversity import dataset_evidence
+from envgen.pipelines.general.gates.diversity import dataset_evidence
 from envgen.pipelines.general.synthesize import EnvironmentJob, Yield, synthesize
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store import trust

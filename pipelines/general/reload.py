@@ -13,8 +13,8 @@ from envgen.core.ir import Problem
 from envgen.core.types import ToolSpec
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.draft import Draft
-from envgen.pipelines.general.lexicon import LEXICONS, lexicon
-from envgen.pipelines.general.tables import in_file_order, read_sqlite
+from envgen.pipelines.general.semantics.tables import in_file_order, read_sqlite
+from envgen.pipelines.general.words.lexicon import LEXICONS, lexicon
 from envgen.store.bundles import PAGE
 from envgen.store.dataset import Dataset
 

@@ -16,20 +16,20 @@ from envgen.core.schema import Validator
 from envgen.core.types import Density, Evidence, GateResult, GateStatus, Probe, Record
 from envgen.core.version import VERSION
 from envgen.pipelines.boundary import guarded
-from envgen.pipelines.general.agreement import GATE as AGREEMENT
-from envgen.pipelines.general.agreement import random_valid_agreement
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
-from envgen.pipelines.general.evaluate import evaluate
+from envgen.pipelines.general.gates.agreement import GATE as AGREEMENT
+from envgen.pipelines.general.gates.agreement import random_valid_agreement
+from envgen.pipelines.general.gates.probe_run import judge, probe_submissions
 from envgen.pipelines.general.gates.probes import wrong_forms
 from envgen.pipelines.general.gates.prove import Proof
 from envgen.pipelines.general.gates.trial import Hosts, not_applicable, outcome
-from envgen.pipelines.general.lexicon import lexicon
-from envgen.pipelines.general.probe_run import judge, probe_submissions
-from envgen.pipelines.general.prompt import prompt
-from envgen.pipelines.general.schema import public_rules, submit_schema
+from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.pipelines.general.synthesize import environment_bundle, task_bundle
-from envgen.pipelines.general.tables import read_sqlite
+from envgen.pipelines.general.words.lexicon import lexicon
+from envgen.pipelines.general.words.prompt import prompt
+from envgen.pipelines.general.words.schema import public_rules, submit_schema
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
 from envgen.store.sqlite_files import inspect

@@ -27,12 +27,12 @@ from envgen.core.types import (
     TaskSpec,
 )
 from envgen.pipelines.boundary import broken
-from envgen.pipelines.general.agreement import random_valid_agreement
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
+from envgen.pipelines.general.gates.agreement import random_valid_agreement
 from envgen.pipelines.general.gates.prove import Proof, prove
 from envgen.pipelines.general.gates.trial import Hosts
-from envgen.pipelines.general.tables import write_sqlite
+from envgen.pipelines.general.semantics.tables import write_sqlite
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 

@@ -23,11 +23,11 @@ from envgen.core.types import (
 from envgen.environments.runner import run_gold
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.author import ProceduralAuthor
-from envgen.pipelines.general.diversity import dataset_evidence
 from envgen.pipelines.general.draft import Draft
+from envgen.pipelines.general.gates.diversity import dataset_evidence
+from envgen.pipelines.general.gates.probe_run import gold_probe, judge, probe_submissions
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
-from envgen.pipelines.general.probe_run import gold_probe, judge, probe_submissions
 from envgen.pipelines.general.reload import draft_of
 from envgen.pipelines.general.stored import Origin, StoredComparison, foreign, origin_of
 from envgen.pipelines.packed.pack import PACKED, prove_again

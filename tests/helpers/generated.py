@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from envgen.core.ir import Choice, Intervals, IntRange, Problem, Query, Slot
-from envgen.pipelines.general.layout import fill_layout
-from envgen.pipelines.general.tables import Tables, read_sqlite, write_sqlite
-from envgen.pipelines.general.tools_source import tool_specs, tools_source
-from envgen.pipelines.general.verifier_source import verifier_source
+from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
+from envgen.pipelines.general.programs.verifier_source import verifier_source
+from envgen.pipelines.general.semantics.layout import fill_layout
+from envgen.pipelines.general.semantics.tables import Tables, read_sqlite, write_sqlite
 
 HOSTILE: tuple[Any, ...] = (
     None, True, 0, 1, -1, 10**30, 1.5, "", "x", "\ud800", "a\0b", [], {}, [[]], {"": None}, ["x", "x"],
@@ -122,7 +122,7 @@ def answers(
     p: Problem, tables: Tables, rng: random.Random, n: int, seeds: tuple[Any, ...] = ()
 ) -> Iterator[Any]:
     """``n`` answers: well-formed random ones, small steps from ``seeds``, and broken forms."""
-    from envgen.pipelines.general.layout import match_layout
+    from envgen.pipelines.general.semantics.layout import match_layout
 
     good = [found for seed in seeds if (found := match_layout(p.layout, seed)) is not None]
     for i in range(n):

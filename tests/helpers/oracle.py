@@ -16,10 +16,10 @@ from pydantic import JsonValue
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Slot
-from envgen.pipelines.general.dispatch import Dispatch
-from envgen.pipelines.general.evaluate import query_type, rule_ids
-from envgen.pipelines.general.layout import match_layout
-from envgen.pipelines.general.tables import Row, Tables
+from envgen.pipelines.general.semantics.dispatch import Dispatch
+from envgen.pipelines.general.semantics.evaluate import query_type, rule_ids
+from envgen.pipelines.general.semantics.layout import match_layout
+from envgen.pipelines.general.semantics.tables import Row, Tables
 
 Value = Any
 """A JSON value: a scalar, an interval object, a list (query, set, sequence), a dict (map)."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from sample_problems import Sample
 
 from envgen.core.types import Difficulty, EnvironmentSpec, Limits, TaskSpec
-from envgen.pipelines.general.schema import submit_schema
-from envgen.pipelines.general.tables import write_sqlite
-from envgen.pipelines.general.tool_specs import tool_specs
-from envgen.pipelines.general.tools_source import tools_source
-from envgen.pipelines.general.verifier_source import verifier_source
+from envgen.pipelines.general.programs.tools_source import tools_source
+from envgen.pipelines.general.programs.verifier_source import verifier_source
+from envgen.pipelines.general.semantics.tables import write_sqlite
+from envgen.pipelines.general.words.schema import submit_schema
+from envgen.pipelines.general.words.tool_specs import tool_specs
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter

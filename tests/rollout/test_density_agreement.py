@@ -12,7 +12,7 @@ from problem_dataset import write_problem_dataset
 from sample_problems import SAMPLES, Sample
 
 from envgen.environments.general import GeneralEnv
-from envgen.pipelines.general.density import density
+from envgen.pipelines.general.space.density import density
 from envgen.policies.greedy import GreedyPolicy
 from envgen.policies.random_valid import RandomValidPolicy
 from envgen.rollout.bootstrap import clopper_pearson

@@ -14,8 +14,8 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Scalar
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.rules import parsed
-from envgen.pipelines.general.evaluator import Compiler, Frame
-from envgen.pipelines.general.rewrite import (
+from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
+from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
     conjuncts,
     free_names,

@@ -14,12 +14,12 @@ from envgen.core import ir
 from envgen.core.ir import Problem
 from envgen.pipelines.general.authoring.analysis import Params, holds_below, other_side, slack
 from envgen.pipelines.general.authoring.opened import OpenTask
-from envgen.pipelines.general.evaluator import Closure, Frame
-from envgen.pipelines.general.guided import solutions
-from envgen.pipelines.general.model import Model, build_model
-from envgen.pipelines.general.near_misses import Finder, pieces
-from envgen.pipelines.general.rewrite import conjuncts, params_of, truth
-from envgen.pipelines.general.search import OutOfStepsError, Search, StepBudget
+from envgen.pipelines.general.semantics.evaluator import Closure, Frame
+from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, truth
+from envgen.pipelines.general.space.guided import solutions
+from envgen.pipelines.general.space.model import Model, build_model
+from envgen.pipelines.general.space.near_misses import Finder, pieces
+from envgen.pipelines.general.space.search import OutOfStepsError, Search, StepBudget
 
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""

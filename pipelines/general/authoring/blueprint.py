@@ -36,9 +36,9 @@ from envgen.pipelines.general.authoring.rules import (
     parsed,
     read_rule,
 )
-from envgen.pipelines.general.lexicon import AnswerForm, Lexicon, Phrase
-from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.wording import Fields, Template, Words
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.words.lexicon import AnswerForm, Lexicon, Phrase
+from envgen.pipelines.general.words.wording import Fields, Template, Words
 
 MOST_ITEMS = 8
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")

@@ -19,8 +19,8 @@ from envgen.pipelines.general.authoring.analysis import Analysis
 from envgen.pipelines.general.authoring.blueprint import Blueprint
 from envgen.pipelines.general.authoring.page import RESERVED, Domain, Scene
 from envgen.pipelines.general.authoring.rules import parsed
-from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.tools_source import tools_source
+from envgen.pipelines.general.programs.tools_source import tools_source
+from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_ROWS = 3_000
 """Rows that the tables of one task may have together."""

@@ -11,8 +11,8 @@ from envgen.pipelines.general.authoring.analysis import Analysis, Params
 from envgen.pipelines.general.authoring.blueprint import Blueprint
 from envgen.pipelines.general.authoring.rows import Drawing
 from envgen.pipelines.general.authoring.rules import parsed
-from envgen.pipelines.general.evaluator import Compiler, Frame
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
+from envgen.pipelines.general.semantics.tables import Tables
 
 
 class OpenTask:

@@ -21,7 +21,7 @@ from envgen.pipelines.general.authoring import geo
 from envgen.pipelines.general.authoring.names import FAMILY, GIVEN
 from envgen.pipelines.general.authoring.page import Domain, TableDraw
 from envgen.pipelines.general.authoring.rules import parsed
-from envgen.pipelines.general.tables import Row, Tables
+from envgen.pipelines.general.semantics.tables import Row, Tables
 
 MAX_ROWS = 5_000
 """Rows of one table."""

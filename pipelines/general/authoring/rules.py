@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Expr, Relation
-from envgen.pipelines.general.rewrite import free_names
+from envgen.pipelines.general.semantics.rewrite import free_names
 
 MAX_DEPTH = 40
 MAX_NODES = 6_000

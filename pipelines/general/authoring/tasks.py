@@ -17,9 +17,9 @@ from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
 from envgen.pipelines.general.authoring.check import check_page
 from envgen.pipelines.general.authoring.page import Domain, StepRule
 from envgen.pipelines.general.authoring.tune import Tuner
-from envgen.pipelines.general.lexicon import register
-from envgen.pipelines.general.rewrite import params_of
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.semantics.rewrite import params_of
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.words.lexicon import register
 
 _DRAWS = 400
 """Rows drawn for one structure before it is given up."""

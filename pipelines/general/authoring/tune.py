@@ -16,7 +16,7 @@ from envgen.pipelines.general.authoring.answers import answer_params
 from envgen.pipelines.general.authoring.blueprint import Blueprint
 from envgen.pipelines.general.authoring.opened import OpenTask
 from envgen.pipelines.general.authoring.workflows import workflow_params
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.semantics.tables import Tables
 
 _TRIES = 40
 """Choices of parameters tried for a question about one set of rows."""

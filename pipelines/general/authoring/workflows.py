@@ -21,7 +21,7 @@ from envgen.pipelines.general.authoring.analysis import (
     slack,
 )
 from envgen.pipelines.general.authoring.opened import OpenTask
-from envgen.pipelines.general.rewrite import free_names, params_of
+from envgen.pipelines.general.semantics.rewrite import free_names, params_of
 
 _COMBINATIONS = 4_000
 """Choices of bounds tried for one request."""

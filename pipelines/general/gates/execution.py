@@ -11,7 +11,7 @@ from envgen.environments.checker import check_solution
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.trial import Trial, calls_of, not_applicable, outcome
 from envgen.pipelines.general.reload import as_stored
-from envgen.pipelines.general.tables import read_sqlite, write_sqlite
+from envgen.pipelines.general.semantics.tables import read_sqlite, write_sqlite
 
 GOLD_RUNS = 3
 

@@ -10,11 +10,11 @@ from pydantic import JsonValue
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Equals, Reach
 from envgen.core.types import Density, GateResult
-from envgen.pipelines.general.density import count, density
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
-from envgen.pipelines.general.layout import match_layout
-from envgen.pipelines.general.lexicon import lexicon
-from envgen.pipelines.general.prompt import parse, prompt
+from envgen.pipelines.general.semantics.layout import match_layout
+from envgen.pipelines.general.space.density import count, density
+from envgen.pipelines.general.words.lexicon import lexicon
+from envgen.pipelines.general.words.prompt import parse, prompt
 
 COUNT_CAP = 200_000
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from envgen.core.ir import Cmp, Column, Const, Get, Node, Param, Problem, Reach, Relation, Scalar
-from envgen.pipelines.general.tables import Row, Tables
+from envgen.pipelines.general.semantics.tables import Row, Tables
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 

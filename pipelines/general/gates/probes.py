@@ -11,14 +11,14 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.ir import Choice, Equals, Intervals, IntRange, Problem, Reach, Slot
-from envgen.pipelines.general.evaluate import rules_of
 from envgen.pipelines.general.gates.perturb import edit, perturbed
 from envgen.pipelines.general.gates.trial import Case, Trial
 from envgen.pipelines.general.gates.turning import turns
-from envgen.pipelines.general.layout import fill_layout, match_layout
-from envgen.pipelines.general.near_misses import near_misses
-from envgen.pipelines.general.solve import solve
-from envgen.pipelines.general.tables import Tables, write_sqlite
+from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
+from envgen.pipelines.general.semantics.tables import Tables, write_sqlite
+from envgen.pipelines.general.space.near_misses import near_misses
+from envgen.pipelines.general.space.solve import solve
 from envgen.sandboxes.verifier import VerifierInput, VerifierReply
 
 SAMPLES = 1_000

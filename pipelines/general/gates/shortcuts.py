@@ -16,7 +16,7 @@ from envgen.core.errors import EnvError, PolicyError
 from envgen.core.types import GateResult, PublicTask, ToolSpec
 from envgen.pipelines.general.gates.generality import trial_children
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
-from envgen.pipelines.general.layout import fill_layout
+from envgen.pipelines.general.semantics.layout import fill_layout
 from envgen.policies.answers import AnswerLeaf
 from envgen.policies.programs import Call
 from envgen.policies.programs import Program as Generator

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from envgen.core.types import GateResult, Submission
-from envgen.pipelines.general.evaluate import evaluate
 from envgen.pipelines.general.gates.perturb import edit
 from envgen.pipelines.general.gates.probes import judged
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
-from envgen.pipelines.general.tables import Tables, read_sqlite
+from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.semantics.tables import Tables, read_sqlite
 from envgen.verifiers.attacks import attack
 
 PER_CLAUSE = 5

@@ -31,8 +31,8 @@ from envgen.pipelines.general.gates.tool_calls import (
     write_arguments,
 )
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
-from envgen.pipelines.general.replies import argument_kinds, reply
-from envgen.pipelines.general.tables import Tables, read_sqlite, write_sqlite
+from envgen.pipelines.general.semantics.replies import argument_kinds, reply
+from envgen.pipelines.general.semantics.tables import Tables, read_sqlite, write_sqlite
 
 STATES = 4
 """Databases on which write tools are called: the environment's own, with what was inserted, perturbed."""

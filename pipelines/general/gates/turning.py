@@ -15,8 +15,8 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from envgen.core.ir import Clause, Cmp, Get, Node, Problem, Var
-from envgen.pipelines.general.evaluate import rules_of
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.tables import Tables
 
 BASES = 3
 """Answers for which each comparison is turned, at most."""

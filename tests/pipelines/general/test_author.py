@@ -21,8 +21,8 @@ from envgen.core.types import GateResult, GateStatus, Id
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Author, Draft, DraftRequest, NoDraft
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.space.solve import solve
 
 ROOT = Path(__file__).parents[3]
 AUTHOR = ProceduralAuthor()

@@ -12,9 +12,10 @@ import pytest
 from envgen.core.errors import PipelineError, SandboxUnavailableError
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.hosts import PACKAGE_DATA
-from envgen.pipelines.general import agreement, diversity, synthesize, variant_chunk
+from envgen.pipelines.general import synthesize, variant_chunk
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
+from envgen.pipelines.general.gates import agreement, diversity
 from envgen.pipelines.general.gates import prove as proving
 from envgen.pipelines.general.gates.prove import GATES, Proof
 from envgen.pipelines.general.gates.trial import Trial

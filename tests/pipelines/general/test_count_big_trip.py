@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from big_trip import big_trip
 
-from envgen.pipelines.general.density import count, measure, sampled_share
-from envgen.pipelines.general.evaluate import accepted, evaluate
-from envgen.pipelines.general.model import build_model
-from envgen.pipelines.general.near_misses import near_misses
-from envgen.pipelines.general.solve import solve
+from envgen.pipelines.general.semantics.evaluate import accepted, evaluate
+from envgen.pipelines.general.space.density import count, measure, sampled_share
+from envgen.pipelines.general.space.model import build_model
+from envgen.pipelines.general.space.near_misses import near_misses
+from envgen.pipelines.general.space.solve import solve
 
 
 @pytest.mark.parametrize("uneven", [False, True])

@@ -7,22 +7,22 @@ from pydantic import JsonValue
 from sample_problems import SAMPLES, cmp
 
 from envgen.core.ir import Access, Arg, Const, Get, Precondition, Problem, Reach, Write
-from envgen.pipelines.general.density import count, density
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.machine import Diff, Machine
-from envgen.pipelines.general.near_misses import near_misses
-from envgen.pipelines.general.plan_misses import _some_arguments
-from envgen.pipelines.general.plans import (
+from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.semantics.machine import Diff, Machine
+from envgen.pipelines.general.semantics.plans import (
     IntSpan,
     Plan,
     apply_plan,
     argument_values,
     evaluate_plan,
 )
-from envgen.pipelines.general.slot_values import domain_values
-from envgen.pipelines.general.solve import solve
-from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.walks import _sampled, wilson
+from envgen.pipelines.general.semantics.slot_values import domain_values
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.space.density import count, density
+from envgen.pipelines.general.space.near_misses import near_misses
+from envgen.pipelines.general.space.plan_misses import _some_arguments
+from envgen.pipelines.general.space.solve import solve
+from envgen.pipelines.general.space.walks import _sampled, wilson
 
 NAMES = ["c_refund", "c_escalate", "c_amount"]
 
@@ -225,6 +225,6 @@ def test_walk_argument_domains() -> None:
     refund = next(a for a in problem.access if a.tool == "refund_item")
     assert argument_values(problem, refund, "method", tables) == ("card", "credit")
     assert argument_values(problem, refund, "item_id", tables) == ("i1", "i2", "i3", "i4", "i5")
-    from envgen.pipelines.general.evaluator import Compiler
+    from envgen.pipelines.general.semantics.evaluator import Compiler
 
     assert domain_values(problem.slots[0], Compiler(problem, tables)) == ["done", "escalated"]

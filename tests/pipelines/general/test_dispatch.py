@@ -7,7 +7,7 @@ import pytest
 
 from envgen.core import ir
 from envgen.core.errors import ContractError, PipelineError
-from envgen.pipelines.general.dispatch import Dispatch
+from envgen.pipelines.general.semantics.dispatch import Dispatch
 
 
 def test_a_missing_handler_is_named() -> None:

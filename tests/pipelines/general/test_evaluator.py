@@ -32,17 +32,17 @@ from envgen.core.ir import (
     Slot,
     SlotRef,
 )
-from envgen.pipelines.general.density import count, density
-from envgen.pipelines.general.evaluate import accepted, evaluate, rule_ids, rules_of
-from envgen.pipelines.general.evaluator import Compiler
-from envgen.pipelines.general.layout import fill_layout, match_layout
-from envgen.pipelines.general.model import build_model
-from envgen.pipelines.general.near_misses import near_misses
-from envgen.pipelines.general.slot_values import NotEnumerableError
-from envgen.pipelines.general.solution_source import solution_source
-from envgen.pipelines.general.solve import solve
-from envgen.pipelines.general.tables import Tables
-from envgen.pipelines.general.verifier_source import verifier_source
+from envgen.pipelines.general.programs.solution_source import solution_source
+from envgen.pipelines.general.programs.verifier_source import verifier_source
+from envgen.pipelines.general.semantics.evaluate import accepted, evaluate, rule_ids, rules_of
+from envgen.pipelines.general.semantics.evaluator import Compiler
+from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
+from envgen.pipelines.general.semantics.slot_values import NotEnumerableError
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.space.density import count, density
+from envgen.pipelines.general.space.model import build_model
+from envgen.pipelines.general.space.near_misses import near_misses
+from envgen.pipelines.general.space.solve import solve
 
 READ_ONLY = [name for name, sample in SAMPLES.items() if sample.problem.shape != "C"]
 JSON = st.recursive(

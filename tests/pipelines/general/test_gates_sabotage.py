@@ -19,7 +19,6 @@ from envgen.core.ir import Clause, Cmp, Const, Reach
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
-from envgen.pipelines.general.evaluate import accepted, rules_of
 from envgen.pipelines.general.gates import (
     execution,
     generality,
@@ -31,7 +30,8 @@ from envgen.pipelines.general.gates import (
 )
 from envgen.pipelines.general.gates.prove import GATES, prove
 from envgen.pipelines.general.gates.trial import Hosts, Trial
-from envgen.pipelines.general.tables import read_sqlite
+from envgen.pipelines.general.semantics.evaluate import accepted, rules_of
+from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.sandboxes.verifier import VerifierInput
 
 ACCEPT_ALL = "def verify(answer, initial, final):\n    return []\n"
@@ -272,8 +272,8 @@ def test_shortcuts_catches_a_winner_that_is_always_first(run: Callable[..., Gate
 
     def first_wins(child: Draft) -> bool:
         from envgen.core.seeding import rng
-        from envgen.pipelines.general.layout import match_layout
-        from envgen.pipelines.general.solve import solve
+        from envgen.pipelines.general.semantics.layout import match_layout
+        from envgen.pipelines.general.space.solve import solve
 
         assert child.problem is not None
         slot = child.problem.slots[0]

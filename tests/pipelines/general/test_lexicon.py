@@ -11,8 +11,8 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Before, Clause, Cmp, Const, Get, Node, Param, Scalar, SlotRef
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.domains import DOMAINS, load_tasks, page
-from envgen.pipelines.general.lexicon import AnswerForm, Lexicon, Phrase, lexicon
-from envgen.pipelines.general.wording import Fields, Template, Words
+from envgen.pipelines.general.words.lexicon import AnswerForm, Lexicon, Phrase, lexicon
+from envgen.pipelines.general.words.wording import Fields, Template, Words
 
 WORDS = Words(
     nouns={"hotels.price": "price per night"}, slots={"hotel_{i}": "the hotel of day {i}"}

@@ -14,10 +14,10 @@ from sample_problems import SAMPLES, TOWN_ACCESS, TOWN_RELATIONS
 
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Cmp, Const, Get, Problem
-from envgen.pipelines.general.emit import quoted
-from envgen.pipelines.general.plans import apply_call
-from envgen.pipelines.general.tools_source import tools_source
-from envgen.pipelines.general.verifier_source import verifier_source
+from envgen.pipelines.general.programs.emit import quoted
+from envgen.pipelines.general.programs.tools_source import tools_source
+from envgen.pipelines.general.programs.verifier_source import verifier_source
+from envgen.pipelines.general.semantics.plans import apply_call
 
 ATTACKS = (
     'x""" + open("/etc/hostname").read() + """',

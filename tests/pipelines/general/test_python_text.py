@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from envgen.pipelines.general.emit import WIDTH
-from envgen.pipelines.general.python_text import Names, hole, python_lines, statement_lines
+from envgen.pipelines.general.programs.emit import WIDTH
+from envgen.pipelines.general.programs.python_text import Names, hole, python_lines, statement_lines
 
 LONG = [
     f"first([(hotels(x)['price'], x) for x in {'hotels_by_city' * 5}(city) if x != other], [True])",

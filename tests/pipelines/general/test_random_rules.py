@@ -12,8 +12,8 @@ from random_problems import random_problem, tables
 
 from envgen.core.errors import PipelineError
 from envgen.core.ir import EXPR_NODES, Arg, New, Old
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.solution_source import solution_source
+from envgen.pipelines.general.programs.solution_source import solution_source
+from envgen.pipelines.general.semantics.evaluate import evaluate
 
 
 def test_the_verifier_means_what_evaluate_means(tmp_path: Path) -> None:

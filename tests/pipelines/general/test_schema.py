@@ -11,9 +11,9 @@ from sample_problems import SAMPLES
 from envgen.core.ir import Reach
 from envgen.core.schema import compile_schema
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.prompt import prompt
-from envgen.pipelines.general.schema import public_rules, submit_schema
+from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.words.prompt import prompt
+from envgen.pipelines.general.words.schema import public_rules, submit_schema
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -94,7 +94,7 @@ def test_its_density_is_at_most_one_in_a_thousand(shipped: Dataset) -> None:
 
 
 def test_no_hotel_escapes_the_tiers(shipped: Dataset) -> None:
-    from envgen.pipelines.general.tables import read_sqlite
+    from envgen.pipelines.general.semantics.tables import read_sqlite
 
     (task_id,) = shipped.own_task_ids
     problem = Problem.model_validate(shipped.task_files(task_id).constraints)

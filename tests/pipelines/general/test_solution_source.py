@@ -14,14 +14,14 @@ from envgen.core.errors import PipelineError
 from envgen.core.ir import Arith, Clause, Cmp, Const, Get, Optimise, Reach, SlotRef
 from envgen.environments.checker import check_solution
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.emit import replace_params
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.layout import fill_layout
-from envgen.pipelines.general.prompt import prompt
-from envgen.pipelines.general.schema import submit_schema
-from envgen.pipelines.general.solution_search import SEARCH
-from envgen.pipelines.general.solution_source import solution_source
-from envgen.pipelines.general.tools_source import tool_specs
+from envgen.pipelines.general.programs.emit import replace_params
+from envgen.pipelines.general.programs.solution_search import SEARCH
+from envgen.pipelines.general.programs.solution_source import solution_source
+from envgen.pipelines.general.programs.tools_source import tool_specs
+from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.semantics.layout import fill_layout
+from envgen.pipelines.general.words.prompt import prompt
+from envgen.pipelines.general.words.schema import submit_schema
 
 FACTORS = (0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.5, 3)
 

@@ -8,12 +8,12 @@ from pydantic import JsonValue
 from sample_problems import SAMPLES
 
 from envgen.core.ir import Problem
-from envgen.pipelines.general.density import count, density
-from envgen.pipelines.general.evaluate import accepted, evaluate
-from envgen.pipelines.general.model import build_model
-from envgen.pipelines.general.near_misses import near_misses
-from envgen.pipelines.general.solve import solve
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.semantics.evaluate import accepted, evaluate
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.space.density import count, density
+from envgen.pipelines.general.space.model import build_model
+from envgen.pipelines.general.space.near_misses import near_misses
+from envgen.pipelines.general.space.solve import solve
 
 NAMES = [name for name, sample in SAMPLES.items() if sample.problem.shape != "C"]
 

@@ -15,14 +15,14 @@ from sample_problems import SAMPLES
 from wild_problems import wild_problem
 
 from envgen.core.ir import And, Cmp, Const, Get, Param, Problem, Query, Slot, Var
-from envgen.pipelines.general import model as model_module
-from envgen.pipelines.general.density import Space, count, density, measure, sampled_share
-from envgen.pipelines.general.evaluate import accepted, evaluate
-from envgen.pipelines.general.model import Link, build_model
-from envgen.pipelines.general.near_misses import near_misses
-from envgen.pipelines.general.search import count_by_search
-from envgen.pipelines.general.solve import solve
-from envgen.pipelines.general.tables import Tables
+from envgen.pipelines.general.semantics.evaluate import accepted, evaluate
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.space import model as model_module
+from envgen.pipelines.general.space.density import Space, count, density, measure, sampled_share
+from envgen.pipelines.general.space.model import Link, build_model
+from envgen.pipelines.general.space.near_misses import near_misses
+from envgen.pipelines.general.space.search import count_by_search
+from envgen.pipelines.general.space.solve import solve
 
 SEEDS = st.integers(0, 10**6)
 FIXTURE = [HealthCheck.function_scoped_fixture]

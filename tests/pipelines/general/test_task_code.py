@@ -5,10 +5,10 @@ from ladders import ladder
 
 from envgen.core.seeding import rng
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.solution_source import solution_source
-from envgen.pipelines.general.task_code import TaskCode, TaskCompiler
-from envgen.pipelines.general.tools_source import tool_specs, tools_source
-from envgen.pipelines.general.verifier_source import verifier_source
+from envgen.pipelines.general.programs.solution_source import solution_source
+from envgen.pipelines.general.programs.task_code import TaskCode, TaskCompiler
+from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
+from envgen.pipelines.general.programs.verifier_source import verifier_source
 
 
 @pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])

@@ -19,7 +19,7 @@ from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates import tool_calls
 from envgen.pipelines.general.gates.tools import tools
 from envgen.pipelines.general.gates.trial import Hosts, Trial
-from envgen.pipelines.general.tools_source import tool_specs, tools_source
+from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
 
 Run = Callable[[Draft], GateResult]
 

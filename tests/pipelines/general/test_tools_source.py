@@ -16,8 +16,8 @@ from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Cmp, Const, Param, Precondition
 from envgen.core.schema import compile_schema
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.plans import apply_call
-from envgen.pipelines.general.tools_source import tool_specs, tools_source
+from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
+from envgen.pipelines.general.semantics.plans import apply_call
 
 
 @contextmanager

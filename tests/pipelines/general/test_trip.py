@@ -11,11 +11,11 @@ from pydantic import JsonValue
 from envgen.core.ir import Problem
 from envgen.core.seeding import rng
 from envgen.pipelines.general.authoring.tasks import Hardened
-from envgen.pipelines.general.density import density
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.prompt import prompt
-from envgen.pipelines.general.tables import Row, Tables
+from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.semantics.tables import Row, Tables
+from envgen.pipelines.general.space.density import density
+from envgen.pipelines.general.words.prompt import prompt
 
 BOUNDS = {
     "luxury_price": 800,

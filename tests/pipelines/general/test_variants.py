@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 from envgen.core.errors import PipelineError
-from envgen.pipelines.general import task_code, variant_chunk
+from envgen.pipelines.general import variant_chunk
 from envgen.pipelines.general.generate import GenerateConfig, generate
-from envgen.pipelines.general.solution_source import solution_source
-from envgen.pipelines.general.tables import Tables, read_sqlite, sqlite_image, write_sqlite
+from envgen.pipelines.general.programs import task_code
+from envgen.pipelines.general.programs.solution_source import solution_source
+from envgen.pipelines.general.semantics.tables import (
+    Tables,
+    read_sqlite,
+    sqlite_image,
+    write_sqlite,
+)
 from envgen.pipelines.general.variants import VariantsConfig, VariantsSummary, variants
 from envgen.sandboxes.solution import SolutionSeries
 

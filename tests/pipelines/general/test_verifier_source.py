@@ -10,9 +10,9 @@ from sample_problems import SAMPLES
 
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Optimise, Reach, SlotRef
-from envgen.pipelines.general.emit import replace_params
-from envgen.pipelines.general.evaluate import evaluate
-from envgen.pipelines.general.verifier_source import verifier_source
+from envgen.pipelines.general.programs.emit import replace_params
+from envgen.pipelines.general.programs.verifier_source import verifier_source
+from envgen.pipelines.general.semantics.evaluate import evaluate
 
 ANSWERED = [name for name, sample in SAMPLES.items() if not isinstance(sample.problem.goal, Reach)]
 WORKFLOWS = [name for name in SAMPLES if name not in ANSWERED]

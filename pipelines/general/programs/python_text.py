@@ -1,0 +1,202 @@
+"""Text of generated Python: names, lines that fit, and loops for statements that repeat themselves."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Sequence
+
+from envgen.pipelines.general.programs.emit import WIDTH
+
+RESERVED = frozenset(
+    """abs all any bool dict enumerate float int len list max min range reversed round set sorted str sum
+    tuple zip date_add days_between minutes weekday combinations permutations product PARAMS LARGE
+    solve found lambda ask load key page row rows reply""".split()
+)
+"""Builtins and prelude of the restricted language, and words that every solution uses."""
+
+
+class Names:
+    """Hands out names; ``reserved`` words, tools and names of functions are taken."""
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self._fixed = RESERVED | set(reserved)
+        self._locals: set[str] = set()
+
+    def local(self, wish: str, taken: Iterable[str] = ()) -> str:
+        """A name like ``wish`` for a local variable, none of ``taken``; equal wishes give equal names."""
+        base = re.sub(r"\W", "_", wish).strip("_") or "value"
+        if not base[0].isalpha():
+            base = f"n{base}"
+        name = self._first(base, self._fixed.union(taken))
+        self._locals.add(name)
+        return name
+
+    def new(self, wish: str) -> str:
+        """A name like ``wish`` for a function or constant, which nothing else has."""
+        name = self._first(wish, self._fixed | self._locals)
+        self._fixed |= {name}
+        return name
+
+    def _first(self, base: str, used: Iterable[str]) -> str:
+        name, n = base, 2
+        while name in used or keyword.iskeyword(name):
+            name, n = f"{base}_{n}", n + 1
+        return name
+
+
+# --- lines ---------------------------------------------------------------------------------
+
+_STRING = re.compile(r""" "(\\.|[^"\\])*" | '(\\.|[^'\\])*' """, re.VERBOSE)
+_DELIMITERS = (
+    (" for ", " if "),  # of a comprehension; without a "for", as below
+    (" if ", " else "),
+    (" or ",),
+    (" and ",),
+    (" == ", " != ", " <= ", " >= ", " < ", " > ", " in ", " not in "),
+    (" + ", " - "),
+)
+"""What a line is broken before, the loosest first."""
+
+
+def python_lines(
+    text: str, indent: int = 0, before: str = "", after: str = "", *, inside: bool = False
+) -> list[str]:
+    """``before + text + after`` in lines of at most ``WIDTH`` columns where that can be.
+
+    Args:
+        text: an expression on one line.
+        indent: column at which the lines start.
+        before: start of the statement, such as ``return ``.
+        after: its end, such as a colon.
+        inside: whether brackets stand around it already, so that it needs none to be broken.
+    """
+    pad = " " * indent
+    if indent + len(before + text + after) <= WIDTH:
+        return [pad + before + text + after]
+    parts = _operands(text)
+    if len(parts) > 1 and not inside:
+        lines = python_lines(text, indent + 4, inside=True)
+        return [f"{pad}{before}(", *lines, f"{pad}){after}"]
+    if len(parts) > 1:
+        lines = [line for part in parts for line in python_lines(part, indent, inside=True)]
+        return [*lines[:-1], lines[-1] + after]
+    opening = _opening(text)
+    if opening is None:
+        return [pad + before + text + after]
+    content = text[opening + 1 : -1]
+    if indent + 4 + len(content) <= WIDTH and "{" not in text[opening]:
+        return [pad + before + text[: opening + 1], f"{pad}    {content}", pad + text[-1] + after]
+    items, packed = _items(content), False
+    comma = "," if len(items) > 1 else ""
+    lines = [pad + before + text[: opening + 1]]
+    for item in items:
+        own = python_lines(item, indent + 4, "", comma, inside=True)
+        room = WIDTH - len(lines[-1]) - 1
+        if len(own) == 1 and len(lines) > 1 and len(own[0].strip()) <= room and packed:
+            lines[-1] += f" {own[0].strip()}"
+        else:
+            lines += own
+        packed = len(own) == 1
+    return [*lines, pad + text[-1] + after]
+
+
+def _top_level(text: str) -> list[int]:
+    """Positions in ``text`` that are in no brackets and no string; closing brackets are."""
+    blank = _STRING.sub(lambda found: "_" * len(found[0]), text)
+    found, depth = [], 0
+    for i, letter in enumerate(blank):
+        depth -= letter in ")]}"
+        if depth == 0:
+            found.append(i)
+        depth += letter in "([{"
+    return found
+
+
+def _operands(text: str) -> list[str]:
+    """``text`` broken before each of its loosest operators."""
+    top = _top_level(text)
+    for words in _DELIMITERS:
+        at = [i for i in top for word in words if text.startswith(word, i)]
+        if words[0] == " for " and not any(text.startswith(" for ", i) for i in at):
+            continue
+        if at:
+            ends = [*at[1:], len(text)]
+            return [text[: at[0]], *(text[i + 1 : end] for i, end in zip(at, ends, strict=True))]
+    return [text]
+
+
+def _items(text: str) -> list[str]:
+    """``text`` broken at its commas, but for those of a comprehension's or lambda's variables."""
+    top = _top_level(text)
+    if any(text.startswith(" for ", i) for i in top):
+        return [text]
+    items, start, header = [], 0, False
+    for i in top:
+        header = (header or text.startswith("lambda ", i)) and text[i] != ":"
+        if text[i] == "," and not header:
+            items.append(text[start:i])
+            start = i + 2
+    return [*items, text[start:]] if text[start:] else items
+
+
+def _opening(text: str) -> int | None:
+    """Where the bracket opens that ``text`` ends with closing; None if it holds nothing."""
+    top = _top_level(text)
+    if text[-1:] not in (")", "]", "}") or len(top) < 2 or top[-2] >= len(text) - 2:
+        return None
+    return top[-2]
+
+
+# --- loops ---------------------------------------------------------------------------------
+
+_TARGET = re.compile(r"\w+(\[\w+\])? = ")
+_HOLE = re.compile("\x01(.*?)\x02(.*?)\x03")
+
+
+def hole(name: str, value: str) -> str:
+    """``value`` in a statement as a part that ``rolled`` may replace by a loop variable like ``name``."""
+    return f"\x01{name}\x02{value}\x03"
+
+
+def filled(text: str) -> str:
+    """``text`` with what stands in its holes."""
+    return _HOLE.sub(r"\2", text)
+
+
+def template(text: str) -> str:
+    """``text`` without what stands in its holes."""
+    return _HOLE.sub("\x01", text)
+
+
+def statement_lines(texts: Sequence[str], names: Names) -> list[str]:
+    """Lines of statements that differ in their holes only, as a loop if there are several."""
+    head, each, text = loop_of(texts, names)
+    indent = 4 if head else 0
+    lines = python_lines(each, before=f"for {head} in ", after=":") if head else []
+    for one in filled(text).split("\n"):
+        found = _TARGET.match(one)
+        before = found[0] if found else ""
+        lines += python_lines(one.removeprefix(before), indent, before)
+    return lines
+
+
+def loop_of(texts: Sequence[str], names: Names) -> tuple[str, str, str]:
+    """Texts that differ in their holes only as one text: ("k", "[1, 2]", the text over k).
+
+    A single text keeps its holes and has no loop.
+    """
+    if len(texts) == 1:
+        return "", "", texts[0]
+    rows = [_HOLE.findall(text) for text in texts]
+    columns = [tuple(value for _, value in column) for column in zip(*rows, strict=True)]
+    variables: dict[tuple[str, ...], str] = {}
+    for (wish, _), column in zip(rows[0], columns, strict=True):
+        if len(set(column)) > 1 and column not in variables:
+            variables[column] = names.local(wish, variables.values())
+    shown = iter([variables.get(column, column[0]) for column in columns])
+    text = _HOLE.sub(lambda _: next(shown), texts[0])
+    each = [", ".join(values) for values in zip(*variables, strict=True)]
+    if len(variables) > 1:
+        each = [f"({values})" for values in each]
+    return ", ".join(variables.values()), f"[{', '.join(each)}]", text

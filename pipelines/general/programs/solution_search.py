@@ -1,0 +1,592 @@
+"""Solutions that search: slots in order, rules as functions, and one fixed search over them.
+
+The emitted file registers data: ``slot`` (its choices, given earlier slots), ``rule`` (a function over the
+values of some slots) and ``at_most`` (a bound on what slots cost together). ``SEARCH`` runs over it: the
+same text in every solution.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, groupby
+
+from envgen.core import ir
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Choice, Clause, Intervals, IntRange, Node, Problem, Query, Slot
+from envgen.pipelines.general.programs.emit import WIDTH, comment, python_literal
+from envgen.pipelines.general.programs.python_text import (
+    filled,
+    hole,
+    python_lines,
+    statement_lines,
+    template,
+)
+from envgen.pipelines.general.programs.solution_expressions import (
+    MUL,
+    Context,
+    Variable,
+    emit,
+    solid,
+    truth_text,
+)
+from envgen.pipelines.general.programs.solution_reads import Pin
+from envgen.pipelines.general.semantics.rewrite import conjuncts, slots_of, summands, truth
+from envgen.pipelines.general.words.lexicon import outline
+
+SLOT = '''def slot(choices, *reads):
+    """The number of a new slot; ``choices`` gives its values from those of the slots it reads."""
+    SLOTS.append((choices, reads))
+    return len(SLOTS) - 1'''
+SEARCH = '''USES = [(tuple(reads), holds) for uses, holds in RULES for reads in uses]
+READS = [reads for reads, holds in USES] + [SLOTS[i][1] + (i,) for i in range(len(SLOTS))]
+COSTS = [[(i, cost) for slots, cost in costs for i in slots] for costs, bound in BOUNDS]
+
+
+def options_of(i, *given):
+    """The choices of a slot, the cheapest first; all there may be if it reads an open slot."""
+    choices, reads = SLOTS[i]
+    known = [given] if len(given) == len(reads) else product(*[options(j) for j in reads])
+    found = [choice for values in known for choice in choices(*values)]
+    terms = [cost for costs in COSTS for j, cost in costs if j == i]
+    return sorted(found, key=lambda choice: [cost(choice) for cost in terms])
+
+
+# Of a slot: its choices, the rules that it completes, the earlier slots that matter, its cost.
+options = remembered(options_of)
+due = remembered(lambda i: [(reads, holds) for reads, holds in USES if max(reads, default=0) == i])
+seen = remembered(lambda i: [j for j in range(i) if any(j in r and max(r) >= i for r in READS)])
+least = remembered(lambda cost, i, *given: min([cost(x) for x in options(i, *given)], default=0))
+
+
+def spent(costs, values):
+    """What the chosen slots cost, and the open ones at least."""
+    n = len(values)
+    known = [cost(values[i]) for i, cost in costs if i < n]
+    opens = [(i, cost, [values[j] for j in SLOTS[i][1] if j < n]) for i, cost in costs if i >= n]
+    return sum(known) + sum([least(cost, i, *given) for i, cost, given in opens])
+
+
+def search(values):
+    """``values`` and one for each open slot so that all rules hold; None if there are none."""
+    i, sums = len(values), [spent(costs, values) for costs in COSTS]
+    failed = FAILED.setdefault((i, tuple([values[j] for j in seen(i)])), [])
+    over = any(total > bound for total, (costs, bound) in zip(sums, BOUNDS))
+    if over or any(all(a >= b for a, b in zip(sums, old)) for old in failed):
+        return None
+    if i == len(SLOTS):
+        return values
+    for choice in options(i, *[values[j] for j in SLOTS[i][1]]):
+        tried = values + [choice]
+        if all(holds(*[tried[j] for j in reads]) for reads, holds in due(i)):
+            found = search(tried)
+            if found is not None:
+                return found
+    failed.append(sums)
+    return None'''
+SPANS = '''def spans(low, high, step, length):
+    """The intervals of this length on a grid, as pairs of start and end."""
+    return [(start, start + length) for start in range(low, high - length + 1, step)]'''
+SUBSETS = '''def subsets(rows, most):
+    """All subsets of ``rows`` with at most so many members; None is any number."""
+    sizes = range((len(rows) if most is None else most) + 1)
+    return [chosen for size in sizes for chosen in combinations(rows, size)]'''
+DIFFERENT = ("one", "other")
+"""Arguments of the rule that two slots differ."""
+
+
+# --- the problem, taken apart --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A part of a clause: a condition over a few slots, in the order of the problem."""
+
+    clause: str
+    expr: Node
+    slots: tuple[str, ...]
+
+    def is_pair(self) -> bool:
+        """Whether it says that two slots differ, nothing else."""
+        expr = self.expr
+        return (
+            isinstance(expr, ir.Cmp)
+            and expr.fn == "!="
+            and len(self.slots) == 2
+            and all(
+                isinstance(side, ir.SlotRef) and side.index is None
+                for side in (expr.left, expr.right)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Link:
+    """``column`` of the row of ``child`` equals ``value``, which reads other slots only."""
+
+    child: str
+    column: str
+    value: Node
+    rule: _Rule
+
+
+class _SlotPlan:
+    """The rules of a problem, which of them link slots, and the order in which slots are chosen."""
+
+    def __init__(self, p: Problem, extra: Sequence[Node]) -> None:
+        self.p = p
+        parts = [(clause.id, part) for clause in p.clauses for part in _parts(truth(clause))]
+        parts += [("goal", part) for node in extra for part in _parts(node)]
+        rules = [_Rule(clause, part, self.ordered(slots_of(part))) for clause, part in parts]
+        self.links = [link for rule in rules if (link := self._as_link(rule)) is not None]
+        self.rules = _without_implied(rules, self.links)
+        self.parents: dict[str, set[str]] = {slot.name: set() for slot in p.slots}
+        for link in self.links:
+            self.parents[link.child] |= slots_of(link.value)
+        self.order = self._order()
+
+    def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
+        """``names`` in the order of the problem."""
+        return tuple(slot.name for slot in self.p.slots if slot.name in set(names))
+
+    def _as_link(self, rule: _Rule) -> _Link | None:
+        expr = rule.expr
+        if not isinstance(expr, ir.Cmp) or expr.fn != "=":
+            return None
+        for get, value in ((expr.left, expr.right), (expr.right, expr.left)):
+            if not isinstance(get, ir.Get) or not isinstance(get.entity, ir.SlotRef):
+                continue
+            slot = self.p.slot(get.entity.slot)
+            if slot.kind != "entity" or not isinstance(slot.domain, Query):
+                continue
+            if slot.domain.relation == get.relation and slot.name not in slots_of(value):
+                if get.column != self.p.relation(get.relation).key:
+                    return _Link(slot.name, get.column, value, rule)
+        return None
+
+    def _order(self) -> list[str]:
+        """Groups (a city and what must lie in it) by how many rules bind them; within one, greedily.
+
+        Groups of slots that are alike but for their number have one order, so that a loop makes them.
+        """
+        groups: dict[str, set[str]] = {name: {name} for name in self.parents}
+        for child, parents in self.parents.items():
+            for parent in parents:
+                merged = groups[child] | groups[parent]
+                groups |= dict.fromkeys(merged, merged)
+        members = list(dict.fromkeys(self.ordered(groups[name]) for name in self.parents))
+        if len(members) == len(self.parents):
+            members = [tuple(self.parents)]
+
+        def tightness(names: tuple[str, ...]) -> int:
+            return sum(len(r.slots) > 1 and set(r.slots) <= set(names) for r in self._checks())
+
+        order: list[str] = []
+        stems: dict[frozenset[str], list[str]] = {}
+        for names in sorted(members, key=tightness, reverse=True):
+            alike = frozenset(stem_of(name) for name in names)
+            if len(alike) == len(names) and alike in stems:
+                found = sorted(names, key=lambda name: stems[alike].index(stem_of(name)))
+            else:
+                found = self._greedy(names, set(order))
+                stems[alike] = [stem_of(name) for name in found]
+            order += found
+        return order
+
+    def _checks(self) -> list[_Rule]:
+        linked = [link.rule for link in self.links]
+        return [rule for rule in self.rules if rule not in linked]
+
+    def _greedy(self, names: Sequence[str], done: set[str]) -> list[str]:
+        """Parents first; then always the slot that lets most rules be checked."""
+        left, order = list(names), []
+        checks = self._checks()
+
+        def gain(name: str) -> tuple[int, int, int]:
+            touching = [rule for rule in checks if name in rule.slots]
+            return (
+                sum(set(r.slots) <= done | {name} for r in touching),
+                len(touching),
+                -names.index(name),
+            )
+
+        while left:
+            ready = [name for name in left if not self.parents[name] & set(left) - {name}] or left
+            best = max(ready, key=gain)
+            order.append(best)
+            done.add(best)
+            left.remove(best)
+        return order
+
+
+def stem_of(name: str) -> str:
+    """The name of a slot or parameter without its number."""
+    return re.sub(r"(_?\d+)+$", "", name)
+
+
+def _number_of(name: str) -> str:
+    return name[len(stem_of(name)) :].strip("_")
+
+
+def _parts(expr: Node) -> Iterator[Node]:
+    """Expressions that are all true iff ``expr`` is."""
+    for part in conjuncts(expr):
+        if isinstance(part, ir.AllDifferent) and len(part.items) > 1:
+            for a, b in combinations(part.items, 2):
+                yield ir.Cmp(fn="!=", left=a, right=b)
+        else:
+            yield part
+
+
+def _without_implied(rules: list[_Rule], links: list[_Link]) -> list[_Rule]:
+    """Rules without "hotel 1 is not hotel 2" where they lie in cities that must differ."""
+    pairs = {frozenset(rule.slots) for rule in rules if rule.is_pair()}
+    parents: dict[str, set[tuple[str, str]]] = {}
+    for link in links:
+        if isinstance(link.value, ir.SlotRef) and link.value.index is None:
+            parents.setdefault(link.child, set()).add((link.column, link.value.slot))
+
+    def implied(rule: _Rule) -> bool:
+        return rule.is_pair() and any(
+            column == other and frozenset((x, y)) in pairs
+            for column, x in parents.get(rule.slots[0], ())
+            for other, y in parents.get(rule.slots[1], ())
+        )
+
+    return [rule for rule in rules if not implied(rule)]
+
+
+# --- source --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Slots that a function is used for, and the parameters that it is given."""
+
+    clause: str
+    slots: tuple[str, ...]
+    params: tuple[str, ...]
+
+
+@dataclass
+class _Function:
+    """A rule ``lambda arguments: body``, and all its uses."""
+
+    expr: ir.And
+    arguments: tuple[str, ...]
+    given: tuple[str, ...]
+    """Names for parameters of the problem that differ from use to use."""
+    body: str
+    uses: list[_Use] = field(default_factory=list)
+
+
+class SearchWriter:
+    """Writes the search of one problem.
+
+    Args:
+        scope: where its expressions stand.
+        extra: conditions besides the clauses.
+    """
+
+    def __init__(self, scope: Context, extra: Sequence[Node]) -> None:
+        self.scope, self.p, self.names = scope, scope.p, scope.names
+        self.plan = _SlotPlan(self.p, extra)
+        self.stems = [stem_of(name) for name in self.plan.order]
+        series = [stem for stem in self.stems if self.stems.count(stem) > 1]
+        self.series = {stem: self.names.new(stem.upper()) for stem in dict.fromkeys(series)}
+        single = [name for name in self.plan.order if stem_of(name) not in self.series]
+        self.constants = {name: self.names.new(name.upper()) for name in single}
+        self.kept: list[_Rule] = []
+        """Rules that choices keep by themselves."""
+
+    def source(self) -> list[str]:
+        """Functions of rules, and what ``SEARCH`` runs over: slots, ``RULES`` and ``BOUNDS``."""
+        slots = self._slot_lines()
+        left = [rule for rule in self.plan.rules if rule not in self.kept]
+        bounds = {rule: text for rule in left if (text := self._bound(rule)) is not None}
+        factories, rules = self._rule_lines([rule for rule in left if rule not in bounds])
+        stated = {rule.clause for rule in left}
+        clauses = dict.fromkeys(rule.clause for rule in self.kept if rule.clause not in stated)
+        about = [line for clause in clauses for line in self._sentence(clause)]
+        lines = ["SLOTS, FAILED = [], {}", *about, *slots, *rules, *self._bound_lines(bounds)]
+        return [*factories, "\n".join(lines)]
+
+    def reference(self, name: str) -> str:
+        """The number of a slot: ``CITY[1]``, or ``HOTEL`` where there is one only."""
+        stem = stem_of(name)
+        if stem in self.series:
+            return f"{self.series[stem]}[{hole('k', _number_of(name))}]"
+        return self.constants[name]
+
+    def _arguments(self, slots: Sequence[str]) -> dict[str, str]:
+        """A name for the value of each slot: the last word of its own."""
+        found: dict[str, str] = {}
+        for slot in slots:
+            word = stem_of(slot).split("_")[-1] or slot
+            wishes = [word, "other", f"other_{word}"]
+            wish = next((w for w in wishes if self.names.local(w) not in found.values()), word)
+            found[slot] = self.names.local(wish, found.values())
+        return found
+
+    # --- slots -------------------------------------------------------------------------------
+
+    def _slot_lines(self) -> list[str]:
+        values = ", ".join(["{}"] * len(self.series))
+        lines = [f"{', '.join(self.series.values())} = {values}"] if self.series else []
+        done: list[str] = []
+        blocks: list[str] = []
+        for _, block in groupby(self.plan.order, lambda name: _number_of(name) or name):
+            texts = []
+            for name in block:
+                texts.append(self._slot_text(self.p.slot(name), done))
+                done.append(name)
+            blocks.append("\n".join(texts))
+        for _, alike in groupby(blocks, template):
+            lines += statement_lines(list(alike), self.names)
+        return lines
+
+    def _slot_text(self, slot: Slot, done: Sequence[str]) -> str:
+        choices, reads = self.choices(slot, done)
+        parts = ", ".join([choices, *(self.reference(name) for name in reads)])
+        return f"{self.reference(slot.name)} = slot({parts})"
+
+    def choices(self, slot: Slot, done: Sequence[str]) -> tuple[str, list[str]]:
+        """A function that lists the values of a slot, and the slots that it reads."""
+        domain = slot.domain
+        if isinstance(domain, Choice):
+            return f"lambda: {python_literal(list(domain.values))}", []
+        if isinstance(domain, IntRange):
+            step = f", {domain.step}" if domain.step != 1 else ""
+            return f"lambda: range({domain.low}, {domain.high} + 1{step})", []
+        if isinstance(domain, Intervals):
+            return f"lambda: spans({domain.low}, {domain.high}, {domain.step}, {domain.length})", []
+        if slot.kind not in ("entity", "set") or domain.select is not None:
+            raise PipelineError(f"a solution can't search the {slot.kind} slot {slot.name!r}")
+        if slot.kind == "set":
+            return self._subsets(slot, domain.relation, done)
+        return self._rows(slot, domain.relation, done)
+
+    def _rows(self, slot: Slot, relation: str, done: Sequence[str]) -> tuple[str, list[str]]:
+        links: dict[str, _Link] = {}
+        for link in self.plan.links:
+            if link.child == slot.name and slots_of(link.value) <= set(done):
+                links.setdefault(link.column, link)
+        parents = [name for name in done if any(name in slots_of(x.value) for x in links.values())]
+        scope = replace(self.scope, slots=self._arguments(parents))
+        pins = {}
+        for column, link in links.items():
+            value = emit(link.value, scope).value()
+            pins[column] = Pin(value.text, known=not value.nullable, solid=solid(link.value, scope))
+        key = self.p.relation(relation).key
+        row = self.names.local("row", scope.taken)
+        scan = scope.reads.scan(relation, {key}, pins, row, scope.taken)
+        used = [link for column, link in links.items() if column in scan.pinned]
+        self.kept += [link.rule for link in used]
+        reads = [name for name in parents if any(name in slots_of(link.value) for link in used)]
+        arguments = ", ".join(scope.slots[name] for name in reads)
+        loader = re.fullmatch(r"for (\w+) in (\w+)\((.*)\)", " ".join(scan.loops))
+        if loader and scan.columns[key] == loader[1] and loader[3] == arguments:
+            return loader[2], reads
+        listed = f"[{scan.columns[key]} {' '.join(scan.loops)}]"
+        return _lambda([scope.slots[name] for name in reads], listed), reads
+
+    def _subsets(self, slot: Slot, relation: str, done: Sequence[str]) -> tuple[str, list[str]]:
+        """Subsets of the rows that keep the rules on each member alone."""
+        on_members = [
+            rule
+            for rule in self.plan.rules
+            if isinstance(rule.expr, ir.All)
+            and rule.expr.over == ir.SlotRef(slot=slot.name)
+            and slots_of(rule.expr.body) <= set(done)
+        ]
+        self.kept += on_members
+        bodies = [
+            (rule.expr.var, rule.expr.body) for rule in on_members if isinstance(rule.expr, ir.All)
+        ]
+        reads = [name for name in done if any(name in slots_of(body) for _, body in bodies)]
+        scope = replace(self.scope, slots=self._arguments(reads))
+        key, row = self.p.relation(relation).key, self.names.local("row", scope.taken)
+        scan = scope.reads.scan(relation, {key}, {}, row, scope.taken)
+        tests = [
+            emit(body, scope.bind(var, Variable(scan.columns[key])), True).at(3)
+            for var, body in bodies
+        ]
+        only = f" if {' and '.join(tests)}" if tests else ""
+        rows = f"[{scan.columns[key]} {' '.join(scan.loops)}{only}]"
+        return _lambda(list(scope.slots.values()), f"subsets({rows}, {slot.length})"), reads
+
+    # --- rules -------------------------------------------------------------------------------
+
+    def _functions(self, rules: Iterable[_Rule]) -> list[_Function]:
+        """The rules as functions; those that read alike are one."""
+        parts: dict[tuple[str, tuple[str, ...]], list[Node]] = {}
+        for rule in rules:
+            parts.setdefault((rule.clause, rule.slots), []).append(rule.expr)
+        found: dict[tuple[object, ...], _Function] = {}
+        for (clause, slots), exprs in parts.items():
+            function, params = self._function(ir.And(items=tuple(exprs)), slots, numbered=True)
+            key = (function.arguments, function.given, function.body)
+            found.setdefault(key, function).uses.append(_Use(clause, slots, params))
+        return [function for function in found.values() if function.body != "True"]
+
+    def _function(
+        self, expr: ir.And, slots: tuple[str, ...], *, numbered: bool
+    ) -> tuple[_Function, tuple[str, ...]]:
+        """``expr`` as a function; parameters with the slots' numbers become arguments if ``numbered``."""
+        names = self._arguments(slots)
+        if len(expr.items) == 1 and _Rule("", expr.items[0], slots).is_pair():
+            names = dict(zip(slots, DIFFERENT, strict=True))
+        given: dict[str, str] = {}
+        numbers = {number for slot in slots for number in _number_of(slot).split("_")} - {""}
+        for node in expr.walk():
+            if numbered and isinstance(node, ir.Param) and node.name not in given:
+                if set(_number_of(node.name).split("_")) <= numbers:
+                    taken = [*names.values(), *given.values()]
+                    given[node.name] = self.names.local(stem_of(node.name), taken)
+        body = truth_text(expr, replace(self.scope, slots=names, arguments=given))
+        return _Function(expr, tuple(names.values()), tuple(given.values()), body), tuple(given)
+
+    def _rule_lines(self, rules: Iterable[_Rule]) -> tuple[list[str], list[str]]:
+        """Functions that are given parameters, and ``RULES``: sentences, each with its rules."""
+        factories: list[str] = []
+        entries: dict[str, list[str]] = {}
+        leaders: dict[str, str] = {}
+        for function in self._functions(rules):
+            leader = leaders.get(function.uses[0].clause, function.uses[0].clause)
+            for use in function.uses:
+                leaders.setdefault(use.clause, leader)
+            lines = entries.setdefault(leader, [])
+            by_params: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+            for use in function.uses:
+                by_params.setdefault(use.params, []).append(use.slots)
+            if len(by_params) == 1:
+                first = function.uses[0]
+                alone, _ = self._function(function.expr, first.slots, numbered=False)
+                lines += self._entry(
+                    _lambda(alone.arguments, alone.body), function, next(iter(by_params.values()))
+                )
+                continue
+            name = self.names.new(stem_of(function.uses[0].clause))
+            value = _lambda(function.arguments, function.body)
+            text = [f"def {name}({', '.join(function.given)}):", *python_lines(value, 4, "return ")]
+            factories.append("\n".join(text))
+            for params, slots in by_params.items():
+                given = ", ".join(f'PARAMS["{param}"]' for param in params)
+                lines += self._entry(f"{name}({given})", function, slots)
+        found = ["RULES = ["]
+        for leader, lines in entries.items():
+            for clause in [name for name, other in leaders.items() if other == leader]:
+                found += self._sentence(clause, 4)
+            found += lines
+        return factories, [*found, "]"] if entries else ["RULES = []"]
+
+    def _entry(self, holds: str, function: _Function, slots: list[tuple[str, ...]]) -> list[str]:
+        head, body = f"({self._uses(function, slots)},", f" {holds}),"
+        header, colon, value = holds.partition(": ")
+        if len(head + body) + 4 <= WIDTH:
+            return [f"    {head}{body}"]
+        if colon and len(head + header) + 6 <= WIDTH:
+            return [f"    {head} {header}:", *python_lines(value, 8, after="),", inside=True)]
+        lines = python_lines(head[1:-1], 5, after=",", inside=True)
+        return [
+            "    (" + lines[0][5:],
+            *lines[1:],
+            *python_lines(holds, 5, after="),", inside=True),
+        ]
+
+    def _uses(self, function: _Function, slots: list[tuple[str, ...]]) -> str:
+        """The slots of each use; in short where they are all slots of a series."""
+        by_stems: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for one in slots:
+            by_stems.setdefault(tuple(map(stem_of, one)), []).append(one)
+        parts: list[str] = []
+        listed: list[str] = []
+        for stems, alike in by_stems.items():
+            if text := self._whole_series(function, stems, alike):
+                parts.append(text)
+            else:
+                listed += [f"[{', '.join(map(self.reference, one))}]" for one in alike]
+        return filled(" + ".join([*parts, f"[{', '.join(listed)}]"] if listed else parts))
+
+    def _whole_series(
+        self, function: _Function, stems: tuple[str, ...], slots: list[tuple[str, ...]]
+    ) -> str:
+        """``slots`` as all pairs of a series, or as slots of equal number of all; else nothing."""
+        if not stems or not set(stems) <= set(self.series):
+            return ""
+        series = [[name for name in self.plan.order if stem_of(name) == stem] for stem in stems]
+        values = [f"{self.series[stem]}.values()" for stem in stems]
+        if function.arguments == DIFFERENT and stems[0] == stems[1]:
+            pairs = {frozenset(pair) for pair in combinations(series[0], 2)}
+            if len(pairs) > 1 and pairs == {frozenset(one) for one in slots}:
+                return f"list(combinations({values[0]}, 2))"
+        if len(set(stems)) == len(stems) and sorted(zip(*series, strict=False)) == sorted(slots):
+            return f"list(zip({', '.join(values)}))"
+        return ""
+
+    def _sentence(self, clause: str, indent: int = 0) -> list[str]:
+        rules: dict[str, Clause | ir.Equals] = {rule.id: rule for rule in self.p.clauses}
+        if isinstance(self.p.goal, ir.Equals):
+            rules["goal"] = self.p.goal
+        text = outline(self.p.lexicon, rules[clause]) if clause in rules else ""
+        return comment(text, indent) if text else []
+
+    # --- sums --------------------------------------------------------------------------------
+
+    def _bound_lines(self, bounds: Mapping[_Rule, str]) -> list[str]:
+        """``BOUNDS``: each of functions of what a slot costs, with their slots, and the bound."""
+        lines = []
+        for rule, text in bounds.items():
+            lines += [*self._sentence(rule.clause, 4), *python_lines(text, 4, after=",")]
+        return ["BOUNDS = [", *lines, "]"] if lines else ["BOUNDS = []"]
+
+    def _bound(self, rule: _Rule) -> str | None:
+        """A sum of what several slots add, each its own, with its bound; None if the rule is no such."""
+        expr = rule.expr
+        if not isinstance(expr, ir.Cmp) or expr.fn not in ("<", "<=", ">", ">="):
+            return None
+        flip = 1 if expr.fn in ("<", "<=") else -1
+        bound: list[tuple[int, str]] = [(-1, "1")] if expr.fn in ("<", ">") else []
+        costs: dict[str, list[tuple[int, str]]] = {}
+        for sign, node in [*summands(expr.left, flip), *summands(expr.right, -flip)]:
+            slots = self.plan.ordered(slots_of(node))
+            value = emit(node, replace(self.scope, slots=self._arguments(slots)))
+            if len(slots) > 1 or value.doubts:
+                return None
+            if slots:
+                costs.setdefault(slots[0], []).append((sign, value.at(MUL)))
+            else:
+                bound.append((-sign, value.at(MUL)))
+        if len(costs) < 2 or (len(bound) > 1 and all(text.isdigit() for _, text in bound)):
+            return None  # sums of constants alone are no part of the language
+        alike: dict[str, list[str]] = {}
+        for slot, terms in costs.items():
+            cost = _lambda(tuple(self._arguments([slot]).values()), _signed(terms))
+            alike.setdefault(cost, []).append(slot)
+        pairs = [f"({self._numbers(slots)}, {cost})" for cost, slots in alike.items()]
+        return f"([{', '.join(pairs)}], {_signed(bound)})"
+
+    def _numbers(self, slots: Sequence[str]) -> str:
+        """The numbers of several slots."""
+        by_stem: dict[str, list[str]] = {}
+        for slot in slots:
+            by_stem.setdefault(stem_of(slot), []).append(slot)
+        parts: list[str] = []
+        for stem, own in by_stem.items():
+            if stem in self.series and len(own) == self.stems.count(stem):
+                parts.append(f"list({self.series[stem]}.values())")
+            else:
+                parts.append(f"[{', '.join(map(self.reference, own))}]")
+        return filled(" + ".join(parts))
+
+
+def _lambda(arguments: Sequence[str], body: str) -> str:
+    return f"lambda {', '.join(arguments)}: {body}" if arguments else f"lambda: {body}"
+
+
+def _signed(terms: list[tuple[int, str]]) -> str:
+    """The sum of signed terms, those that are added first."""
+    terms = sorted(terms, key=lambda term: -term[0])
+    text = " ".join(f"{'+' if sign > 0 else '-'} {term}" for sign, term in terms)
+    return text.removeprefix("+ ").replace("- ", "-", 1) if text[:1] == "-" else text[2:] or "0"

@@ -1,0 +1,228 @@
+"""The part of ``verifier.py`` that reads an answer: its form, its values' types, what is bound to SQL."""
+
+from __future__ import annotations
+
+from envgen.core import ir
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Choice, Intervals, IntRange, Layout, Problem, Query, Slot
+from envgen.pipelines.general.programs.emit import (
+    Block,
+    Doc,
+    call,
+    flat,
+    glued,
+    identifier,
+    layout_text,
+    line_of,
+    python_literal,
+)
+from envgen.pipelines.general.semantics.layout import slot_paths
+
+_HELPERS = {
+    "is_key": '''
+def is_key(db, query, value):
+    """Whether a value is the key of a row; any text may be asked for, lone surrogates too."""
+    if type(value) is not str:
+        return False
+    return db.execute(query, (value.encode("utf-8", "surrogatepass"),)).fetchone() is not None''',
+    "is_one_of": '''
+def is_one_of(value, choices):
+    """Whether a value is one of the choices; True is not 1."""
+    return any(type(value) is type(choice) and value == choice for choice in choices)''',
+    "is_int": '''
+def is_int(value, low, high, step):
+    """Whether a value is a whole number of the range."""
+    return type(value) is int and value in range(low, high + 1, step)''',
+    "is_interval": '''
+def is_interval(value, low, high, step, length):
+    """Whether a value is {"start": ..., "end": ...} on the grid, of the right length."""
+    if type(value) is not dict or set(value) != {"start", "end"}:
+        return False
+    start, end = value["start"], value["end"]
+    if type(start) is not int or type(end) is not int:
+        return False
+    return start in range(low, high - length + 1, step) and end == start + length''',
+    "is_set": '''
+def is_set(value, most, fits):
+    """Whether a value is a list of at most so many different fitting entries."""
+    if type(value) is not list or len(value) > most or not all(fits(entry) for entry in value):
+        return False
+    return len(set(value)) == len(value)''',
+    "is_list": '''
+def is_list(value, length, fits):
+    """Whether a value is a list of so many fitting entries."""
+    return type(value) is list and len(value) == length and all(fits(entry) for entry in value)''',
+    "bindable": '''
+def bindable(value):
+    """A number or text that SQLite can hold; anything else equals nothing in it anyway."""
+    if type(value) is int:
+        return max(-(2**63), min(value, 2**63 - 1))
+    return value.encode("utf-8", "replace").decode() if type(value) is str else value''',
+}
+_FORM = '''
+class BadForm(Exception):
+    """The answer does not have the form that the task asks for."""
+
+
+def need(condition):
+    """Refuse the answer unless the condition holds."""
+    if not condition:
+        raise BadForm'''
+
+
+def form_source(p: Problem) -> str:
+    """Helpers and ``read(answer, db)``: the slot values of a well-formed answer, else None."""
+    body = _read(p)
+    helpers = [text for name, text in _HELPERS.items() if f"{name}(" in body]
+    given = "\n".join(given_source(p))
+    if "bindable(" in given:
+        helpers.append(_HELPERS["bindable"])
+    return "\n\n".join([_FORM, *helpers, "\n" + body]).strip("\n").replace("\n\n\n\n", "\n\n\n")
+
+
+def _read(p: Problem) -> str:
+    lines = [
+        "def read(answer, db):",
+        '    """The values in an answer of the right form, None for any other."""',
+        "    try:",
+    ]
+    lines += [f"        {layout_text(test, 8)}" for test in _structure(p.layout, "answer")]
+    pairs = [f'"{name}": {_path("answer", pointer)}' for name, pointer in slot_paths(p.layout)]
+    lines.append("        " + layout_text(call("slots = {", pairs, "}"), 8))
+    lines += ["    except BadForm:", "        return None"]
+    checks = _checks(p)
+    fits = Block("", tuple(checks), " and ") if len(checks) != 1 else checks[0]
+    lines.append(line_of("fits = ", fits, 4))
+    lines.append("    return slots if fits else None")
+    return "\n".join(lines)
+
+
+def _path(root: str, pointer: str) -> str:
+    path = root
+    for part in pointer.split("/")[1:]:
+        path += f"[{part}]" if part.isdigit() else f"[{python_literal(part)}]"
+    return path
+
+
+def _structure(layout: Layout, path: str) -> list[Doc]:
+    """Checks of the answer's structure, outer before inner."""
+    if isinstance(layout, list):
+        lines: list[Doc] = [_need(path, "list", f"len({path}) == {len(layout)}")]
+        for i, item in enumerate(layout):
+            lines += _structure(item, f"{path}[{i}]")
+        return lines
+    if isinstance(layout, dict):
+        if set(layout) == {"$slot"}:
+            return []
+        keys = call("{", map(python_literal, layout), "}") if layout else "set()"
+        lines = [_need(path, "dict", glued(f"set({path}) == ", keys))]
+        for key, item in layout.items():
+            lines += _structure(item, f"{path}[{python_literal(key)}]")
+        return lines
+    if layout is None:
+        return [f"need({path} is None)"]
+    if isinstance(layout, str):
+        return [f"need({path} == {python_literal(layout)})"]
+    return [_need(path, type(layout).__name__, f"{path} == {python_literal(layout)}")]
+
+
+def _need(path: str, kind: str, test: Doc) -> Block:
+    return Block("need(", (f"type({path}) is {kind}", test), " and ", ")")
+
+
+def _value_type(slot: Slot, p: Problem) -> str:
+    """IR type of one element of a slot whose domain is a query."""
+    query = slot.domain
+    assert isinstance(query, Query)
+    if query.agg in ("count", "sum", "mean"):
+        return "int"
+    node: ir.Node | None = query.select
+    if node is None or node == ir.Var(name=query.var):
+        return f"entity:{query.relation}"
+    if isinstance(node, ir.Get):
+        relation = p.relation(node.relation)
+        if node.column == relation.key:
+            return f"entity:{relation.name}"
+        return relation.column(node.column).type
+    if isinstance(node, ir.Arith | ir.Sum | ir.Count | ir.Days | ir.Start | ir.End | ir.Query):
+        return "int"
+    raise PipelineError(f"slot {slot.name!r}: what type is {type(node).__name__}?")
+
+
+def _entity(slot: Slot, p: Problem) -> str | None:
+    if not isinstance(slot.domain, Query):
+        return None
+    kind = _value_type(slot, p)
+    return kind.removeprefix("entity:") if kind.startswith("entity:") else None
+
+
+def _element(slot: Slot, value: str, p: Problem) -> Doc:
+    domain = slot.domain
+    if isinstance(domain, Choice):
+        if all(isinstance(choice, str) for choice in domain.values):
+            return f"{value} in {python_literal(list(domain.values))}"
+        return f"is_one_of({value}, {python_literal(list(domain.values))})"
+    if isinstance(domain, IntRange):
+        return f"is_int({value}, {domain.low}, {domain.high}, {domain.step})"
+    if isinstance(domain, Intervals):
+        return f"is_interval({value}, {domain.low}, {domain.high}, {domain.step}, {domain.length})"
+    relation = _entity(slot, p)
+    if relation is not None:
+        key = identifier(p.relation(relation).key)
+        query = f"SELECT 1 FROM {identifier(relation)} WHERE {key} = CAST(? AS TEXT)"
+        return call("is_key(", ("db", python_literal(query), value))
+    kind = _value_type(slot, p)
+    python = {"str": "str", "date": "str", "datetime": "str", "bool": "bool"}.get(kind, "int")
+    return f"type({value}) is {python}"
+
+
+def _check(slot: Slot, value: str, p: Problem) -> Doc:
+    if slot.kind == "map":
+        raise PipelineError(f"no verifier for the map slot {slot.name!r} yet")
+    if slot.kind not in ("set", "sequence"):
+        return _element(slot, value, p)
+    entry = glued("lambda entry: ", _element(slot, "entry", p))
+    if slot.kind == "set":
+        most = "len(" + value + ")" if slot.length is None else str(slot.length)
+        return call("is_set(", (value, most, entry))
+    if slot.length is None:
+        raise PipelineError(f"the sequence {slot.name!r} needs a length")
+    return call("is_list(", (value, str(slot.length), entry))
+
+
+def _checks(p: Problem) -> list[Doc]:
+    groups: dict[str, list[Slot]] = {}
+    for slot in p.slots:
+        groups.setdefault(flat(_check(slot, "slots[name]", p)), []).append(slot)
+    checks: list[Doc] = []
+    for slots in groups.values():
+        if len(slots) == 1:
+            checks.append(_check(slots[0], f'slots["{slots[0].name}"]', p))
+        else:
+            listed = call("for name in (", (f'"{slot.name}"' for slot in slots))
+            checks.append(Block("all(", (_check(slots[0], "slots[name]", p), listed), " ", ")"))
+    return checks
+
+
+def given_source(p: Problem) -> list[str]:
+    """Statements that set ``given``: what the queries' ``:names`` stand for."""
+    pairs = []
+    for slot in p.slots:
+        value = f'slots["{slot.name}"]'
+        if slot.kind == "interval":
+            pairs += [f'"{slot.name}_{end}": {value}["{end}"]' for end in ("start", "end")]
+        elif slot.kind in ("set", "sequence"):
+            pairs.append(f'"{slot.name}": json.dumps({value})')
+        elif isinstance(slot.domain, Query) and _entity(slot, p) is None:
+            pairs.append(f'"{slot.name}": bindable({value})')
+        else:
+            pairs.append(f'"{slot.name}": {value}')
+    lines = [layout_text(call("given = {", pairs, "}"), 8)]
+    if all(
+        pair == f'"{s.name}": slots["{s.name}"]' for pair, s in zip(pairs, p.slots, strict=False)
+    ):
+        if len(pairs) == len(p.slots):
+            lines = ["given = dict(slots)"]
+    if p.params:
+        lines.append('given.update({f"param_{name}": value for name, value in PARAMS.items()})')
+    return lines

@@ -1,0 +1,1 @@
+"""What a problem means: expressions evaluated, calls made, submissions judged."""

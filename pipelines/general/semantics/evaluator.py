@@ -1,0 +1,512 @@
+"""The evaluator: expressions as Python closures, the reference of gates, tools, search and counting.
+
+None is unknown; a closure never raises, whatever the rows and the frame hold. Slot values are hashable
+here (``layout.frozen``): an interval is ``(start, end)``, a set a sorted tuple, a sequence and the
+rows of a query a tuple, a map a tuple of pairs.
+
+Choices where SQL leaves room: ``in`` is unknown when its left side is, even over an empty list; unlike
+types are never equal and their order is unknown; aggregates skip unknown values; a negative operand or
+a divisor <= 0 of ``//`` gives unknown.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from envgen.core import ir
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Node
+from envgen.pipelines.general.semantics.compiler import COMPILE, Closure, Compiler, Frame
+from envgen.pipelines.general.semantics.rewrite import TRUE, conjuncts, free_names
+from envgen.pipelines.general.semantics.tables import Row
+
+__all__ = ["Closure", "Compiler", "Frame", "elements"]
+
+
+# --- terms -----------------------------------------------------------------------------------
+
+
+@COMPILE.on(ir.Const)
+def _const(node: ir.Const, c: Compiler) -> Closure:
+    value = node.value
+    return lambda f: value
+
+
+@COMPILE.on(ir.Param)
+def _param(node: ir.Param, c: Compiler) -> Closure:
+    name, value = node.name, c.p.params.get(node.name)
+    return (lambda f: f.params.get(name)) if c.free_params else (lambda f: value)
+
+
+@COMPILE.on(ir.Var)
+def _var(node: ir.Var, c: Compiler) -> Closure:
+    name = node.name
+    return lambda f: f.vars.get(name)
+
+
+@COMPILE.on(ir.Arg)
+def _arg(node: ir.Arg, c: Compiler) -> Closure:
+    name = node.name
+    return lambda f: f.args.get(name)
+
+
+@COMPILE.on(ir.SlotRef)
+def _slot(node: ir.SlotRef, c: Compiler) -> Closure:
+    i = c.position[node.slot]
+    if node.index is None:
+        return lambda f: f.slots[i]
+    index, kind = c.compile(node.index), c.p.slot(node.slot).kind
+    if kind == "map":
+        return lambda f: dict(f.slots[i] or ()).get(index(f))
+    if kind not in ("set", "sequence"):
+        raise PipelineError(f"the {kind} slot {node.slot!r} has no elements")
+
+    def element(f: Frame) -> Any:
+        value, at = f.slots[i] or (), index(f)
+        return value[at] if type(at) is int and 0 <= at < len(value) else None
+
+    return element
+
+
+@COMPILE.on(ir.Get)
+def _get(node: ir.Get, c: Compiler) -> Closure:
+    entity, relation, column = c.compile(node.entity), node.relation, node.column
+    if c.fixed:
+        values = c.column(relation, column)
+        return lambda f: values.get(entity(f))
+    final = c.in_final
+
+    def look_up(f: Frame) -> Any:
+        key = entity(f)
+        if f.reads is not None:
+            f.reads.add((relation, key))
+        row = (f.new if final else f.old).get(relation, {}).get(key)
+        return None if row is None else row.get(column)
+
+    return look_up
+
+
+def _floored(a: int, b: int) -> int | None:
+    return a // b if a >= 0 and b > 0 else None
+
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "convert": operator.mul,
+    "//": _floored,
+}
+
+
+@COMPILE.on(ir.Arith)
+def _arith(node: ir.Arith, c: Compiler) -> Closure:
+    left, right, result = c.compile(node.left), c.compile(node.right), _ARITHMETIC[node.fn]
+
+    def run(f: Frame) -> Any:
+        a, b = left(f), right(f)
+        return result(a, b) if type(a) is int and type(b) is int else None
+
+    return run
+
+
+def _span(node: Node, c: Compiler) -> Closure:
+    """An interval's bounds, None for what is none; ``frozen`` has seen to those of a slot."""
+    run = c.compile(node)
+    if isinstance(node, ir.SlotRef) and isinstance(c.p.slot(node.slot).domain, ir.Intervals):
+        return run
+
+    def checked(f: Frame) -> Any:
+        value = run(f)
+        return value if isinstance(value, tuple) and len(value) == 2 else None
+
+    return checked
+
+
+@COMPILE.on(ir.Start, ir.End)
+def _bound(node: ir.Start | ir.End, c: Compiler) -> Closure:
+    interval, at = _span(node.interval, c), 0 if isinstance(node, ir.Start) else 1
+    return lambda f: None if (value := interval(f)) is None else value[at]
+
+
+@lru_cache(maxsize=16_384)
+def _ordinal(text: str) -> int | None:
+    try:
+        return datetime.date.fromisoformat(text[:10]).toordinal()
+    except ValueError:
+        return None
+
+
+@COMPILE.on(ir.Days)
+def _days(node: ir.Days, c: Compiler) -> Closure:
+    left, right = c.compile(node.left), c.compile(node.right)
+
+    def run(f: Frame) -> int | None:
+        a, b = left(f), right(f)
+        start = _ordinal(a) if type(a) is str else None
+        end = _ordinal(b) if type(b) is str else None
+        return None if start is None or end is None else end - start
+
+    return run
+
+
+@COMPILE.on(ir.Old, ir.New)
+def _state(node: ir.Old | ir.New, c: Compiler) -> Closure:
+    outer, c.in_final = c.in_final, isinstance(node, ir.New)
+    try:
+        return c.compile(node.item)
+    finally:
+        c.in_final = outer
+
+
+# --- conditions ------------------------------------------------------------------------------
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@COMPILE.on(ir.Cmp)
+def _cmp(node: ir.Cmp, c: Compiler) -> Closure:
+    left = c.compile(node.left)
+    if node.fn == "in":
+        return _membership(left, node.right, c)
+    right, result = c.compile(node.right), _COMPARISONS[node.fn]
+
+    def run(f: Frame) -> bool | None:
+        a, b = left(f), right(f)
+        if a is None or b is None:
+            return None
+        try:
+            return result(a, b)
+        except TypeError:  # unlike types have no order
+            return None
+
+    return run
+
+
+def _membership(left: Closure, over: Node, c: Compiler) -> Closure:
+    if isinstance(over, ir.Const) and not isinstance(over.value, tuple):
+        over = ir.Const(value=(over.value,))
+    values = c.compile(over) if isinstance(over, ir.Const) else elements(over, c)
+
+    def run(f: Frame) -> bool | None:
+        item, inside = left(f), values(f)
+        if item is None:
+            return None
+        return True if item in inside else (None if None in inside else False)
+
+    return run
+
+
+@COMPILE.on(ir.And, ir.Or)
+def _junction(node: ir.And | ir.Or, c: Compiler) -> Closure:
+    items = [c.compile(item) for item in node.items]
+    decisive = isinstance(node, ir.Or)  # one true item decides an Or, one false an And
+
+    def run(f: Frame) -> bool | None:
+        known: bool | None = not decisive
+        for item in items:
+            value = item(f)
+            if value is decisive:
+                known = decisive
+                break
+            if not isinstance(value, bool):
+                known = None
+        return known
+
+    return run
+
+
+@COMPILE.on(ir.Not)
+def _not(node: ir.Not, c: Compiler) -> Closure:
+    item = c.compile(node.item)
+    return lambda f: (not value) if isinstance(value := item(f), bool) else None
+
+
+@COMPILE.on(ir.If)
+def _if(node: ir.If, c: Compiler) -> Closure:
+    test, then, other = c.compile(node.test), c.compile(node.then), c.compile(node.other)
+
+    def run(f: Frame) -> Any:
+        value = test(f)
+        if value is True:
+            return then(f)
+        return other(f) if value is False else None
+
+    return run
+
+
+@COMPILE.on(ir.AllDifferent)
+def _all_different(node: ir.AllDifferent, c: Compiler) -> Closure:
+    items = [c.compile(item) for item in node.items]
+
+    def run(f: Frame) -> bool | None:
+        values = [item(f) for item in items]
+        known = [value for value in values if value is not None]
+        if len(set(known)) < len(known):
+            return False
+        return True if len(known) == len(values) or len(values) < 2 else None
+
+    return run
+
+
+@COMPILE.on(ir.NoOverlap)
+def _no_overlap(node: ir.NoOverlap, c: Compiler) -> Closure:
+    spans = [_span(item, c) for item in node.intervals]
+    places = [c.compile(item) for item in node.resources]
+
+    def run(f: Frame) -> bool | None:
+        when = [span(f) for span in spans]
+        where = [place(f) for place in places] or [0] * len(when)
+        known: bool | None = True
+        for i, (a, here) in enumerate(zip(when, where, strict=True)):
+            for b, there in zip(when[i + 1 :], where[i + 1 :], strict=True):
+                clash = here is None or there is None or here == there
+                apart = None if a is None or b is None else a[1] <= b[0] or b[1] <= a[0]
+                if apart is True or not clash:
+                    continue
+                if apart is None or here is None or there is None:
+                    known = None
+                else:
+                    return False
+        return known
+
+    return run
+
+
+@COMPILE.on(ir.Before)
+def _before(node: ir.Before, c: Compiler) -> Closure:
+    left, right, lag = _span(node.left, c), _span(node.right, c), c.compile(node.lag)
+
+    def run(f: Frame) -> bool | None:
+        a, b, gap = left(f), right(f), lag(f)
+        return None if a is None or b is None or type(gap) is not int else a[1] + gap <= b[0]
+
+    return run
+
+
+# --- rows, and what runs over them -----------------------------------------------------------
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    if value is None:  # SQLite sorts NULL first
+        return (0, 0)
+    return (1, value) if isinstance(value, int) else (2, str(value))
+
+
+def _rows(node: ir.Query, c: Compiler) -> Closure:
+    """The selected values of a query, before any aggregate."""
+    relation, var, limit, state = node.relation, node.var, node.limit, c.state
+    among, rest = _index(node, c)
+    where = None if rest == TRUE else c.compile(rest)
+    select = None if node.select is None else c.compile(node.select)
+    orders = [(c.compile(order.by), order.descending) for order in node.order]
+
+    def run(f: Frame) -> tuple[Any, ...]:
+        if f.reads is not None:
+            f.reads.add((relation, None))
+        outer, kept = f.vars, []
+        f.vars = inner = {**outer}
+        for key in sorted(state(f).get(relation, {})) if among is None else among(f):
+            inner[var] = key
+            if where is None or where(f) is True:
+                ranks = [_rank(by(f)) for by, _ in orders]
+                kept.append((ranks, key if select is None else select(f)))
+        f.vars = outer
+        for i in range(len(orders) - 1, -1, -1):  # stable: the last key first, ties in key order
+            kept.sort(key=lambda item: item[0][i], reverse=orders[i][1])
+        return tuple([value for _, value in kept[:limit]])
+
+    return run
+
+
+def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]] | None, Node]:
+    """Where the rows never change: the keys to look at, in order, and what is left of the condition.
+
+    A condition ``column = value`` is looked up instead of being tried on each row: rules that go from a
+    row to those that refer to it would cost the square of the rows.
+    """
+    if not c.fixed:
+        return None, node.where
+    rows, parts = c.db.get(node.relation, {}), list(conjuncts(node.where))
+    for i, part in enumerate(parts):
+        column, value = _column_equals(part, node)
+        if column is None or value is None:
+            continue
+        keys: dict[Any, list[str]] = {}
+        for key in sorted(rows):
+            keys.setdefault(rows[key].get(column), []).append(key)
+        keys.pop(None, None)  # an unknown value equals nothing
+        wanted, rest = c.compile(value), (*parts[:i], *parts[i + 1 :])
+        left = rest[0] if len(rest) == 1 else ir.And(items=rest) if rest else TRUE
+        return partial(_looked_up, keys, wanted), left
+    every = sorted(rows)
+    return lambda f: every, node.where
+
+
+def _looked_up(keys: dict[Any, list[str]], wanted: Closure, frame: Frame) -> Sequence[Any]:
+    return keys.get(wanted(frame), ())
+
+
+def _column_equals(part: Node, query: ir.Query) -> tuple[str | None, Node | None]:
+    """``column`` and ``value`` of a condition ``column = value`` on the query's row."""
+    if isinstance(part, ir.Cmp) and part.fn == "=":
+        for cell, value in ((part.left, part.right), (part.right, part.left)):
+            if (
+                isinstance(cell, ir.Get)
+                and cell.entity == ir.Var(name=query.var)
+                and cell.relation == query.relation
+                and query.var not in free_names(value)
+            ):
+                return cell.column, value
+    return None, None
+
+
+def _folded(agg: str, values: tuple[Any, ...]) -> Any:
+    """An aggregate of the known values."""
+    known = [value for value in values if value is not None]
+    if agg == "count":
+        return len(known)
+    if agg in ("min", "max"):
+        return (min if agg == "min" else max)(known, key=_rank, default=None)
+    if not all(isinstance(value, int) for value in known):
+        return None
+    if agg == "sum":
+        return sum(known)
+    return sum(known) // len(known) if known else None
+
+
+@COMPILE.on(ir.Query)
+def _query(node: ir.Query, c: Compiler) -> Closure:
+    rows, agg = _rows(node, c), node.agg
+    if agg != "none":
+        return lambda f: _folded(agg, rows(f))
+    if node.limit != 1:
+        return rows
+
+    def first(f: Frame) -> Any:
+        values = rows(f)
+        return values[0] if values else None
+
+    return first
+
+
+def _successors(rows: dict[str, Row], source: str, target: str) -> dict[Any, list[Any]]:
+    """Where the edges of a relation lead, by where they start."""
+    found: dict[Any, list[Any]] = {}
+    for row in rows.values():
+        start, end = row.get(source), row.get(target)
+        if start is not None and end is not None:
+            found.setdefault(start, []).append(end)
+    return found
+
+
+@COMPILE.on(ir.Reachable)
+def _reachable(node: ir.Reachable, c: Compiler) -> Closure:
+    start, relation, state = c.compile(node.start), node.relation, c.state
+    edge = (node.source, node.target)
+    fixed = _successors(c.db.get(relation, {}), *edge) if c.fixed else None
+
+    def run(f: Frame) -> tuple[Any, ...]:
+        if f.reads is not None:
+            f.reads.add((relation, None))
+        after = _successors(state(f).get(relation, {}), *edge) if fixed is None else fixed
+        found, todo = set[Any](), [start(f)]
+        while todo:
+            fresh = [item for item in after.get(todo.pop(), ()) if item not in found]
+            found.update(fresh)
+            todo += fresh
+        return tuple(sorted(found, key=_rank))
+
+    return run
+
+
+def elements(over: Node, c: Compiler) -> Closure:
+    """What a fold runs over and ``in`` looks into, as a closure that gives a tuple or range.
+
+    A map gives its keys, an aggregate its one value.
+
+    Raises:
+        PipelineError: for what has no elements.
+    """
+    if isinstance(over, ir.Query):
+        if over.agg == "none":
+            return _rows(over, c)
+        one = c.compile(over)
+        return lambda f: (one(f),)
+    if isinstance(over, ir.Range):
+        return _range(over, c)
+    if isinstance(over, ir.Reachable):
+        return c.compile(over)
+    if isinstance(over, ir.SlotRef) and over.index is None:
+        value, kind = c.compile(over), c.p.slot(over.slot).kind
+        if kind == "map":
+            return lambda f: tuple([key for key, _ in value(f) or ()])
+        if kind in ("set", "sequence"):
+            return lambda f: value(f) or ()
+        raise PipelineError(f"a rule can't run over the {kind} slot {over.slot!r}")
+    raise PipelineError(f"a rule can't run over {type(over).__name__}")
+
+
+def _range(node: ir.Range, c: Compiler) -> Closure:
+    low, high, step = c.compile(node.low), c.compile(node.high), max(node.step, 1)
+
+    def run(f: Frame) -> range:
+        a, b = low(f), high(f)
+        return range(a, b + 1, step) if type(a) is int and type(b) is int else range(0)
+
+    return run
+
+
+def _each(node: ir.Sum | ir.Count | ir.All | ir.Any, c: Compiler) -> Callable[[Frame], list[Any]]:
+    """The body's value for each element."""
+    over, body, var = elements(node.over, c), c.compile(node.body), node.var
+
+    def run(f: Frame) -> list[Any]:
+        outer, found, values = f.vars, over(f), []
+        f.vars = inner = {**outer}
+        for element in found:
+            inner[var] = element
+            values.append(body(f))
+        f.vars = outer
+        return values
+
+    return run
+
+
+@COMPILE.on(ir.Sum, ir.Count)
+def _sum(node: ir.Sum | ir.Count, c: Compiler) -> Closure:
+    each, kind = _each(node, c), int if isinstance(node, ir.Sum) else bool
+
+    def run(f: Frame) -> int | None:
+        values = each(f)
+        return sum(values) if all(isinstance(value, kind) for value in values) else None
+
+    return run
+
+
+@COMPILE.on(ir.All, ir.Any)
+def _quantified(node: ir.All | ir.Any, c: Compiler) -> Closure:
+    each, decisive = _each(node, c), isinstance(node, ir.Any)
+
+    def run(f: Frame) -> bool | None:
+        values = each(f)
+        if any(value is decisive for value in values):
+            return decisive
+        return (not decisive) if all(isinstance(value, bool) for value in values) else None
+
+    return run
+
+
+COMPILE.complete()

@@ -1,0 +1,252 @@
+"""Which states a Reach goal accepts, and from which nothing can be accepted any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from envgen.core import ir
+from envgen.core.ir import Node, Problem, Reach
+from envgen.pipelines.general.semantics.evaluate import Allowance, rules_of
+from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, elements
+from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, plain
+from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId
+from envgen.pipelines.general.semantics.rewrite import conjuncts, reads_final, slots_of, truth
+from envgen.pipelines.general.semantics.slot_values import domain_values
+from envgen.pipelines.general.semantics.tables import Tables
+
+MAX_SUBMISSIONS = 5_000
+
+
+@dataclass
+class _Atom:
+    """A part of a rule that must be true, with variables bound; reads no slot."""
+
+    rule: str
+    run: Closure
+    variables: dict[str, Any]
+    reads: set[tuple[str, str | None]] = field(default_factory=set)
+
+
+class Judge:
+    """The rules of a Reach problem over its initial rows."""
+
+    def __init__(self, p: Problem, machine: Machine) -> None:
+        assert isinstance(p.goal, Reach)
+        self.p, self.goal, self.machine, self.db = p, p.goal, machine, machine.db
+        self.compiler = Compiler(p, self.db)
+        start = self.compiler.frame()
+        due = p.goal.escalate_when
+        self.due = False if due is None else self.compiler.compile(due)(start)
+        nothing = Allowance(frozenset(), frozenset())
+        self.allowance = nothing if self.due is True else rules_of(p).allowance(p.goal, start)
+        self.undo = _undoable(p)
+        effects = () if self.due is True else p.goal.effects
+        self.with_slots: list[tuple[str, Closure]] = []
+        self.atoms: list[_Atom] = []
+        for clause in (*p.clauses, *effects):
+            for part in conjuncts(truth(clause)):
+                if slots_of(part):
+                    self.with_slots.append((clause.id, self.compiler.compile(part)))
+                else:
+                    self.atoms += self._atoms(clause.id, part, {})
+        self.start_true = {id(a) for a in self.atoms if self._holds(a, self.db)}
+        self.by_row: dict[tuple[str, str | None], list[_Atom]] = {}
+        for atom in self.atoms:
+            for at in atom.reads:
+                self.by_row.setdefault(at, []).append(atom)
+        machine.forbidden = self.forbidden
+
+    def _atoms(self, rule: str, expr: Node, variables: dict[str, Any]) -> Iterator[_Atom]:
+        """``expr`` as parts; an All over rows of the initial state gives one for each row."""
+        over = expr.over if isinstance(expr, ir.All) else None
+        if isinstance(expr, ir.All) and isinstance(over, ir.Query) and not reads_final(over):
+            frame = self.compiler.frame()
+            frame.vars = dict(variables)
+            for element in elements(over, self.compiler)(frame):
+                for part in conjuncts(expr.body):
+                    yield from self._atoms(rule, part, {**variables, expr.var: element})
+        else:
+            yield _Atom(rule, self.compiler.compile(expr), variables)
+
+    def _holds(self, atom: _Atom, state: Tables) -> bool:
+        """Whether an atom is true; ``atom.reads`` are the rows of the state that it looked at."""
+        frame = self.compiler.frame(new=state)
+        frame.vars, frame.reads = dict(atom.variables), set()
+        result = atom.run(frame) is True
+        atom.reads = frame.reads
+        return result
+
+    def allowed(self, diff: Diff) -> bool:
+        """Whether all that changed may change."""
+        return not any(True for _ in self._intrusions(diff))
+
+    def _intrusions(self, diff: Diff) -> Iterator[tuple[RowId, str | None, Any]]:
+        """(row, column or None for a whole row, new value) for each change outside the write set."""
+        for at, values in diff:
+            relation, key = at
+            before = self.db.get(relation, {}).get(key)
+            if before is None:
+                if relation not in self.allowance.inserts:
+                    yield at, None, values
+            elif values is None:
+                if (relation, key, self.p.relation(relation).key) not in self.allowance.cells:
+                    yield at, None, None
+            else:
+                for (column, old), new in zip(before.items(), values, strict=True):
+                    if old != new and (relation, key, column) not in self.allowance.cells:
+                        yield at, column, new
+
+    def forbidden(self, relation: str, key: str, column: str, value: Any) -> bool:
+        """Whether a cell may not have this value at the end, and no call can restore it."""
+        if (relation, key, column) in self.allowance.cells:
+            return False
+        initial = self.db.get(relation, {}).get(key, {}).get(column)
+        return initial != value and not self.undo(relation, column, initial)
+
+    def intruding(self, diff: Diff) -> bool:
+        """Whether something changed that may not change and can't be undone."""
+        for (relation, key), column, value in self._intrusions(diff):
+            if column is None:
+                kind = "insert" if value is None else "delete"
+                if not self.undo(relation, None, kind):
+                    return True
+            elif self.forbidden(relation, key, column, value):
+                return True
+        return False
+
+    def rules_hold(self, diff: Diff, state: Tables) -> bool:
+        """Whether every rule that doesn't read the submission holds."""
+        return next(self._broken_atoms(diff, state), None) is None
+
+    def _broken_atoms(self, diff: Diff, state: Tables) -> Iterator[_Atom]:
+        touched = self._touched({at for at, _ in diff})
+        for atom in self.atoms:
+            if id(atom) in touched:
+                if not self._recheck(atom, state)[0]:
+                    yield atom
+            elif id(atom) not in self.start_true:
+                yield atom
+
+    def broken(self, diff: Diff, state: Tables, answer: Any) -> set[str]:
+        """Ids of the rules that a final state and a fitting submission break."""
+        found = {atom.rule for atom in self._broken_atoms(diff, state)}
+        if not self.allowed(diff):
+            found.add("write_set")
+        values = match_layout(self.p.layout, answer) or {}
+        frame = self.compiler.frame(new=state)
+        frame.slots[:] = [frozen(slot, values.get(slot.name)) for slot in self.p.slots]
+        found |= {rule for rule, run in self.with_slots if run(frame) is not True}
+        outcome = {True: "escalated", False: "done"}.get(self.due)
+        if outcome is None or values.get("outcome", outcome) != outcome:
+            found.add("goal")
+        return found
+
+    def _recheck(self, atom: _Atom, state: Tables) -> tuple[bool, set[tuple[str, str | None]]]:
+        fresh = _Atom(atom.rule, atom.run, atom.variables)
+        return self._holds(fresh, state), fresh.reads
+
+    def _touched(self, changed: set[RowId]) -> set[int]:
+        found: set[int] = set()
+        for relation, key in changed:
+            for at in ((relation, key), (relation, None)):
+                found |= {id(atom) for atom in self.by_row.get(at, ())}
+        return found
+
+    def lost(self, diff: Diff, state: Tables, fixed: set[RowId]) -> set[RowId] | None:
+        """Rows that no call can change any more and that break a rule; None if there are none."""
+        for at, _, _ in self._intrusions(diff):
+            if at in fixed:
+                return {at}
+        touched = self._touched({at for at, _ in diff})
+        for atom in self.atoms:
+            if id(atom) in touched:
+                true, reads = self._recheck(atom, state)
+                rows = {(r, k) for r, k in reads if r in self.machine.mutable and k is not None}
+                loose = any(k is None and r in self.machine.mutable for r, k in reads)
+                if not true and not loose and rows <= fixed:
+                    return rows
+        return None
+
+    def submissions(self, state: Tables) -> Iterator[Any]:
+        """Every submission that is accepted with a final state whose other rules hold."""
+        p, frame = self.p, self.compiler.frame(new=state)
+        outcome = {True: "escalated", False: "done"}.get(self.due)
+        if outcome is None:
+            return
+        domains = [domain_values(slot, self.compiler) for slot in p.slots]
+        names = [slot.name for slot in p.slots]
+        if "outcome" in names:
+            domains[names.index("outcome")] = [outcome]
+        for values in product(*domains):
+            frame.slots[:] = values
+            if all(run(frame) is True for _, run in self.with_slots):
+                named = {s.name: plain(s, v) for s, v in zip(p.slots, values, strict=True)}
+                yield fill_layout(p.layout, named)
+
+    def num_submissions(self) -> int:
+        """How many submissions have the right types."""
+        total = 1
+        for slot in self.p.slots:
+            total *= len(domain_values(slot, self.compiler))
+        return total
+
+
+def frozen_rows(diff: Diff, groups: dict[RowId, list[Group]], machine: Machine) -> set[RowId]:
+    """Changed rows that no call can change any more.
+
+    ``groups``: for each changed row all groups that may ever write it, as they act now. A row is frozen
+    if each of them fails, and for reasons that lie in frozen or immutable rows.
+    """
+    frozen = {at for at, _ in diff if at in groups}
+    while True:
+        kept = {
+            at
+            for at in frozen
+            if all(
+                not group.moves
+                and not group.doomed
+                and all(r in frozen or r[0] not in machine.mutable for r in group.reads)
+                for group in groups[at]
+            )
+        }
+        if kept == frozen:
+            return frozen
+        frozen = kept
+
+
+def _undoable(p: Problem) -> Callable[[str, str | None, Any], bool]:
+    """Whether some tool could write back a column's value, or insert or delete in a relation."""
+    effects = [e for a in p.access if a.mode == "write" for e in a.effects]
+
+    def undo(relation: str, column: str | None, value: Any) -> bool:
+        for effect in effects:
+            if effect.relation != relation:
+                continue
+            if column is None and effect.kind == value:
+                return True
+            if column is None or effect.kind == "delete":
+                continue
+            if effect.kind == "insert":
+                if any(other.kind == "delete" and other.relation == relation for other in effects):
+                    return True  # deleted and inserted anew
+                continue
+            expr = effect.set.get(column)
+            if expr is None or _only_grows(expr, relation, column):
+                continue
+            if not isinstance(expr, ir.Const) or expr.value == value:
+                return True
+        return False
+
+    return undo
+
+
+def _only_grows(expr: Node, relation: str, column: str) -> bool:
+    """``column + positive constant``: values only go up (as long as nothing else lowers them)."""
+    if not isinstance(expr, ir.Arith) or expr.fn != "+" or not isinstance(expr.right, ir.Const):
+        return False
+    left, right = expr.left, expr.right.value
+    grows = isinstance(left, ir.Get) and (left.relation, left.column) == (relation, column)
+    return grows and type(right) is int and right > 0

@@ -1,0 +1,336 @@
+"""Write tools as a fast state machine, written apart from ``plans`` so that each checks the other.
+
+A state is what differs from the initial rows. Calls are kept in groups that share their leading
+arguments (those that keys and first preconditions read), so that "every exchange of an item that is not
+delivered fails" is one step, not one for each product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, NamedTuple
+
+from envgen.core import ir
+from envgen.core.errors import ConfigError
+from envgen.core.ir import Access, Node, Problem
+from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, Frame
+from envgen.pipelines.general.semantics.plans import (
+    Call,
+    IntSpan,
+    argument_type,
+    argument_values,
+    new_row,
+)
+from envgen.pipelines.general.semantics.rewrite import free_names
+from envgen.pipelines.general.semantics.tables import Row, Tables
+from envgen.pipelines.general.semantics.thresholds import int_thresholds
+
+RowId = tuple[str, str]
+Diff = tuple[tuple[RowId, tuple[Any, ...] | None], ...]
+"""Changed rows, sorted, with their values (None: deleted)."""
+MAX_SPAN = 64
+"""Int arguments with more values are cut into pieces whose values act alike."""
+
+
+class WeightedValue(NamedTuple):
+    """A value of an argument and its share of all values."""
+
+    value: Any
+    weight: float
+
+
+class Effect(NamedTuple):
+    """A compiled ``Write``."""
+
+    kind: str
+    relation: str
+    key: Closure
+    values: dict[str, Closure]
+    constants: dict[str, Any]
+    """Columns that are set to a literal."""
+
+
+@dataclass
+class Tool:
+    """A compiled write access."""
+
+    access: Access
+    domains: dict[str, list[WeightedValue]]
+    spans: dict[str, IntSpan]
+    sources: dict[str, str]
+    pres: list[tuple[Closure, frozenset[str]]]
+    effects: list[Effect]
+    lead: tuple[str, ...]
+    rest: tuple[str, ...]
+    weight: float
+    fixed_keys: bool
+    """Whether which rows it may write depends on the leading arguments alone."""
+
+
+class Move(NamedTuple):
+    """A call that works: what it writes, and its share of all calls."""
+
+    call: Call
+    writes: dict[RowId, Row | None]
+    weight: float
+
+
+@dataclass
+class Group:
+    """The calls of a tool with given leading arguments, as they act in one state."""
+
+    tool: Tool
+    lead: dict[str, Any]
+    weight: float
+    failing: float = 0.0
+    doomed: float = 0.0
+    """Share of calls that work and leave a state from which nothing is accepted."""
+    moves: list[Move] = field(default_factory=list)
+    reads: set[tuple[str, str | None]] = field(default_factory=set)
+
+
+class Machine:
+    """The write tools of a problem over its initial rows."""
+
+    def __init__(self, p: Problem, db: Tables) -> None:
+        self.p, self.db = p, db
+        self.compiler = Compiler(p)
+        writers = [access for access in p.access if access.mode == "write"]
+        self.tools = [self._tool(access, 1 / len(writers)) for access in writers]
+        self.mutable = {effect.relation for tool in self.tools for effect in tool.effects}
+        self.forbidden: Callable[[str, str, str, Any], bool] = lambda *cell: False
+        """Whether a cell's new value can neither stay nor be undone."""
+        self._rest_failing: dict[str, float] = {}
+
+    def _tool(self, access: Access, weight: float) -> Tool:
+        domains: dict[str, list[WeightedValue]] = {}
+        spans: dict[str, IntSpan] = {}
+        for name in access.args:
+            values = argument_values(self.p, access, name, self.db)
+            if values is None:
+                raise ConfigError(
+                    f"{access.tool}: nothing says what values {name!r} may have",
+                    "add a precondition that compares it with constants",
+                )
+            if isinstance(values, IntSpan):
+                spans[name] = values
+                domains[name] = _pieces(self.p, self.db, access, name, values)
+            else:
+                share = 1 / max(len(values), 1)
+                domains[name] = [WeightedValue(value, share) for value in values]
+        kinds = {name: argument_type(self.p, target) for name, target in access.args.items()}
+        keys = [effect.key for effect in access.effects]
+        leading = {name for key in keys for name in _args(key)}
+        leading |= _args(access.pre[0].expr) if access.pre else set()
+        mutable = {e.relation for a in self.p.access if a.mode == "write" for e in a.effects}
+        return Tool(
+            access=access,
+            domains=domains,
+            spans=spans,
+            sources={n: k[7:] for n, k in kinds.items() if k.startswith("entity:")},
+            pres=[
+                (self.compiler.compile(pre.expr), frozenset(_args(pre.expr))) for pre in access.pre
+            ],
+            effects=[
+                Effect(
+                    e.kind,
+                    e.relation,
+                    self.compiler.compile(e.key),
+                    {c: self.compiler.compile(v) for c, v in e.set.items()},
+                    {c: v.value for c, v in e.set.items() if isinstance(v, ir.Const)},
+                )
+                for e in access.effects
+            ],
+            lead=tuple(name for name in access.args if name in leading),
+            rest=tuple(name for name in access.args if name not in leading),
+            weight=weight,
+            fixed_keys=not any(_reads(key) & mutable for key in keys),
+        )
+
+    def groups(self, state: Tables) -> Iterator[Group]:
+        """Every group of calls, as it acts in ``state``."""
+        for tool in self.tools:
+            for choice in product(*(tool.domains[name] for name in tool.lead)):
+                weight = tool.weight
+                for item in choice:
+                    weight *= item.weight
+                lead = {n: c.value for n, c in zip(tool.lead, choice, strict=True)}
+                group = Group(tool, lead, weight)
+                self.act(group, state)
+                yield group
+
+    def act(self, group: Group, state: Tables) -> None:
+        """Fill in what the calls of a group do in ``state``."""
+        tool = group.tool
+        frame = self.compiler.frame(state)
+        frame.reads = group.reads
+        frame.args = group.lead
+        leading = set(tool.lead)
+        if not _present(tool, group.lead, state, group.reads) or any(
+            run(frame) is not True for run, names in tool.pres if names <= leading
+        ):
+            group.failing = group.weight
+            return
+        if self._dooms(tool, frame):
+            group.failing = group.weight * self._failing_share(tool, frame)
+            group.doomed = group.weight - group.failing
+            return
+        for choice in product(*(tool.domains[name] for name in tool.rest)):
+            weight = group.weight
+            for item in choice:
+                weight *= item.weight
+            args = {n: c.value for n, c in zip(tool.rest, choice, strict=True)}
+            args = {**group.lead, **args}
+            writes = self.call(tool, args, state, group.reads)
+            if writes is None:
+                group.failing += weight
+            else:
+                group.moves.append(Move((tool.access.tool, args), writes, weight))
+
+    def _dooms(self, tool: Tool, frame: Frame) -> bool:
+        """Whether the leading arguments alone say that a working call writes a forbidden cell."""
+        if any(_args(e.key) - set(tool.lead) for e in tool.access.effects):
+            return False
+        if any(e.kind == "insert" for e in tool.effects):
+            return False
+        for effect in tool.effects:
+            key = effect.key(frame)
+            if effect.kind == "update" and key in frame.old.get(effect.relation, {}):
+                for column, value in effect.constants.items():
+                    if self.forbidden(effect.relation, key, column, value):
+                        return True
+        return False
+
+    def _failing_share(self, tool: Tool, frame: Frame) -> float:
+        """Share of a doomed group's calls that fail: those whose other preconditions don't hold."""
+        lead, name = set(tool.lead), tool.access.tool
+        later = [(run, names) for run, names in tool.pres if not names <= lead]
+        sources = {n: r for n, r in tool.sources.items() if n not in lead}
+        alone = all(not names & lead for _, names in later) and not any(
+            _reads(pre.expr) & self.mutable for pre in tool.access.pre if _args(pre.expr) - lead
+        )
+        if not later and not sources:
+            return 0.0
+        if alone and name in self._rest_failing:
+            return self._rest_failing[name]
+        share, args, reads = 0.0, dict(frame.args), frame.reads
+        for choice in product(*(tool.domains[n] for n in tool.rest)):
+            frame.args = {**args, **{n: c.value for n, c in zip(tool.rest, choice, strict=True)}}
+            present = _present(tool, frame.args, frame.old, reads)
+            if not present or any(run(frame) is not True for run, _ in later):
+                weight = 1.0
+                for item in choice:
+                    weight *= item.weight
+                share += weight
+        frame.args = args
+        if alone and not set(sources.values()) & self.mutable:
+            self._rest_failing[name] = share
+        return share
+
+    def call(
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        state: Tables,
+        reads: set[tuple[str, str | None]] | None = None,
+    ) -> dict[RowId, Row | None] | None:
+        """The rows that one call writes; None if it fails."""
+        frame = self.compiler.frame(state)
+        frame.reads, frame.args = reads, args
+        if not _present(tool, args, state, reads):
+            return None
+        if any(run(frame) is not True for run, _ in tool.pres):
+            return None
+        planned = [
+            (e, e.key(frame), {c: run(frame) for c, run in e.values.items()}) for e in tool.effects
+        ]
+        writes: dict[RowId, Row | None] = {}
+        for effect, key, values in planned:
+            at = (effect.relation, key)
+            if reads is not None:
+                reads.add(at)
+            row = writes[at] if at in writes else state.get(effect.relation, {}).get(key)
+            if effect.kind == "insert":
+                if row is not None or key is None:
+                    return None
+                writes[at] = new_row(self.p, effect.relation, key, values)
+            elif row is not None:
+                writes[at] = None if effect.kind == "delete" else {**row, **values}
+        return writes
+
+    def targets(self, group: Group) -> list[RowId]:
+        """Rows that a group may write, whatever the state (``fixed_keys`` tools)."""
+        frame = self.compiler.frame(self.db)
+        frame.args = group.lead
+        return [(effect.relation, effect.key(frame)) for effect in group.tool.effects]
+
+    def after(self, diff: Diff, writes: Mapping[RowId, Row | None]) -> Diff:
+        """``diff`` with some more rows written."""
+        changed = dict(diff)
+        for at, row in writes.items():
+            initial = self.db.get(at[0], {}).get(at[1])
+            if row == initial:
+                changed.pop(at, None)
+            else:
+                changed[at] = None if row is None else tuple(row.values())
+        return tuple(sorted(changed.items()))
+
+    def tables(self, diff: Diff) -> Tables:
+        """The rows of a state."""
+        state = dict(self.db)
+        for (relation, key), values in diff:
+            if state.get(relation) is self.db.get(relation):
+                state[relation] = dict(self.db.get(relation, {}))
+            if values is None:
+                state[relation].pop(key, None)
+            else:
+                names = [column.name for column in self.p.relation(relation).columns]
+                initial = self.db.get(relation, {}).get(key)
+                order = list(initial) if initial is not None else names
+                state[relation][key] = dict(zip(order, values, strict=True))
+        return state
+
+
+def _present(
+    tool: Tool,
+    args: Mapping[str, Any],
+    state: Tables,
+    reads: set[tuple[str, str | None]] | None,
+) -> bool:
+    """Whether the rows that the arguments name exist."""
+    for name, relation in tool.sources.items():
+        if name in args:
+            if reads is not None:
+                reads.add((relation, args[name]))
+            if args[name] not in state.get(relation, {}):
+                return False
+    return True
+
+
+def _args(expr: Node) -> set[str]:
+    return {name[4:] for name in free_names(expr) if name.startswith("arg:")}
+
+
+def _reads(expr: Node) -> set[str]:
+    """Relations that an expression reads."""
+    return {n.relation for n in expr.walk() if isinstance(n, ir.Get | ir.Query | ir.Reachable)}
+
+
+def _pieces(
+    p: Problem, db: Tables, access: Access, name: str, span: IntSpan
+) -> list[WeightedValue]:
+    """A span's values; a long one as the values that something is compared with, and the gaps."""
+    size = span.high - span.low + 1
+    if size <= MAX_SPAN:
+        return [WeightedValue(value, 1 / size) for value in range(span.low, span.high + 1)]
+    marks = sorted({v for v in int_thresholds(p, db, access, name) if span.low <= v <= span.high})
+    pieces, start = [], span.low
+    for mark in (*marks, span.high + 1):
+        if mark > start:
+            pieces.append(WeightedValue(start, (mark - start) / size))
+        if mark <= span.high:
+            pieces.append(WeightedValue(mark, 1 / size))
+        start = mark + 1
+    return pieces
