@@ -123,6 +123,8 @@ def test_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         "import envgen, gymnasium, pathlib, envgen.verifiers.general;"
         f"assert pathlib.Path(envgen.__file__).is_relative_to({str(site)!r}), envgen.__file__;"
         "env = gymnasium.make('envgen/TripPlanning-v0'); text, info = env.reset(seed=0);"
-        "assert len(info['tools']) == 15, len(info['tools']); env.close(); print('ok')"
+        "assert len(info['tools']) == 15, len(info['tools']); env.close();"
+        "from envgen.pipelines.general.domains import DOMAINS, load_tasks;"
+        "assert len([load_tasks(name) for name in DOMAINS]) > 2; print('ok')"
     )
     assert "ok" in run(code, PYTHONPATH=str(site))
