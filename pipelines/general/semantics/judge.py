@@ -9,12 +9,11 @@ from typing import Any
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Reach
-from envgen.pipelines.general.semantics.evaluate import Allowance, rules_of
+from envgen.pipelines.general.semantics.evaluate import Allowance, domain_values, rules_of
 from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, elements
 from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, plain
 from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId
 from envgen.pipelines.general.semantics.rewrite import conjuncts, reads_final, slots_of, truth
-from envgen.pipelines.general.semantics.slot_values import domain_values
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_SUBMISSIONS = 5_000

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.core.types import Density
+from envgen.pipelines.general.semantics.calls import Call, Plan
 from envgen.pipelines.general.semantics.judge import MAX_SUBMISSIONS, Judge, frozen_rows
 from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId, Tool
-from envgen.pipelines.general.semantics.plans import Call, Plan
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.search import OutOfStepsError, StepBudget
 
