@@ -23,6 +23,7 @@ from envgen.core.ir import Node, Problem
 from envgen.pipelines.general.semantics.dispatch import Dispatch
 from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
+    column_equals,
     conjuncts,
     free_names,
     params_of,
@@ -280,10 +281,11 @@ def _bound(node: ir.Start | ir.End, c: Compiler) -> Closure:
 
 
 @lru_cache(maxsize=16_384)
-def _ordinal(text: str) -> int | None:
+def _ordinal(value: Any) -> int | None:
+    """The day of a date or datetime, None for anything else."""
     try:
-        return datetime.date.fromisoformat(text[:10]).toordinal()
-    except ValueError:
+        return datetime.date.fromisoformat(value[:10]).toordinal()
+    except (TypeError, ValueError):
         return None
 
 
@@ -292,9 +294,7 @@ def _days(node: ir.Days, c: Compiler) -> Closure:
     left, right = c.compile(node.left), c.compile(node.right)
 
     def run(f: Frame) -> int | None:
-        a, b = left(f), right(f)
-        start = _ordinal(a) if type(a) is str else None
-        end = _ordinal(b) if type(b) is str else None
+        start, end = _ordinal(left(f)), _ordinal(right(f))
         return None if start is None or end is None else end - start
 
     return run
@@ -487,7 +487,7 @@ def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]
         return None, node.where
     rows, parts = c.db.get(node.relation, {}), list(conjuncts(node.where))
     for i, part in enumerate(parts):
-        column, value = _column_equals(part, node)
+        column, value = column_equals(part, node)
         if column is None or value is None:
             continue
         keys: dict[Any, list[str]] = {}
@@ -503,20 +503,6 @@ def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]
 
 def _looked_up(keys: dict[Any, list[str]], wanted: Closure, frame: Frame) -> Sequence[Any]:
     return keys.get(wanted(frame), ())
-
-
-def _column_equals(part: Node, query: ir.Query) -> tuple[str | None, Node | None]:
-    """``column`` and ``value`` of a condition ``column = value`` on the query's row."""
-    if isinstance(part, ir.Cmp) and part.fn == "=":
-        for cell, value in ((part.left, part.right), (part.right, part.left)):
-            if (
-                isinstance(cell, ir.Get)
-                and cell.entity == ir.Var(name=query.var)
-                and cell.relation == query.relation
-                and query.var not in free_names(value)
-            ):
-                return cell.column, value
-    return None, None
 
 
 def _folded(agg: str, values: tuple[Any, ...]) -> Any:

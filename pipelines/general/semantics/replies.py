@@ -32,8 +32,9 @@ def reply(p: Problem, tables: Tables, access: Access, args: Mapping[str, Any]) -
     """What the tool answers to a call that names each of its arguments; an error changes nothing."""
     if access.mode == "write":
         after = apply_call(p, tables, access, args)
-        failed = isinstance(after, str)
-        return Reply(None, after, tables) if failed else Reply({"ok": True}, None, after)
+        if isinstance(after, str):
+            return Reply(None, after, tables)
+        return Reply({"ok": True}, None, after)
     found = _argument_error(p, tables, access, args)
     if found:
         return Reply(None, found, tables)

@@ -20,6 +20,7 @@ from envgen.pipelines.general.semantics.evaluator import Compiler, elements
 from envgen.pipelines.general.semantics.layout import ordered
 from envgen.pipelines.general.semantics.rewrite import (
     OPPOSITE,
+    column_equals,
     conjuncts,
     free_names,
     slots_of,
@@ -251,16 +252,11 @@ def fixed_columns(p: Problem, slot: Slot) -> dict[str, Scalar]:
 
 def _equalities(slot: Slot) -> Iterator[tuple[str, Node]]:
     """(column, other side) for each conjunct ``column = ...`` of the domain's ``where``."""
-    query = slot.domain
-    if not isinstance(query, ir.Query):
-        return
-    for part in conjuncts(query.where):
-        if not isinstance(part, ir.Cmp) or part.fn != "=":
-            continue
-        for get, side in ((part.left, part.right), (part.right, part.left)):
-            if isinstance(get, ir.Get) and get.entity == ir.Var(name=query.var):
-                if get.relation == query.relation:
-                    yield get.column, side
+    if isinstance(slot.domain, ir.Query):
+        for part in conjuncts(slot.domain.where):
+            column, side = column_equals(part, slot.domain)
+            if column is not None and side is not None:
+                yield column, side
 
 
 def goal_truth(p: Problem, compiler: Compiler) -> Node | None:

@@ -221,7 +221,7 @@ class Eliminator:
 
     def _neighbours(self, x: int) -> set[int]:
         """The other variables of all that mentions ``x``."""
-        scopes = [item.scope for item in (*self.tests, *self.messages)]
+        scopes = [test.scope for test in self.tests] + [m.scope for m in self.messages]
         scopes += [term.scope for _, term in self.terms]
         scopes += [(link.child, link.parent) for link in self.links]
         return {i for scope in scopes if x in scope for i in scope} - {x}

@@ -97,7 +97,8 @@ class Model:
         values = [term.run(self.frame) for term in linear.terms]
         if None in values:
             return False
-        return sum(values) == linear.bound if linear.exact else sum(values) <= linear.bound
+        total: int = sum(values)
+        return total == linear.bound if linear.exact else total <= linear.bound
 
     def answer(self, values: Sequence[Any]) -> Any:
         """The submission with these (hashable) slot values."""

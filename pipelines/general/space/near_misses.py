@@ -12,7 +12,6 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Access, Node, Problem
 from envgen.pipelines.general.semantics.calls import IntSpan, Plan, argument_values
 from envgen.pipelines.general.semantics.evaluate import (
-    NotEnumerableError,
     domain_values,
     evaluate,
     rule_ids,
@@ -278,11 +277,7 @@ def _other_answers(p: Problem, db: Tables, answer: Any) -> Iterator[Any]:
     compiler = Compiler(p, db)
     for slot in p.slots:
         here: Any = values[slot.name]
-        try:
-            others = [plain(slot, v) for v in domain_values(slot, compiler)]
-        except NotEnumerableError:
-            continue
-        others = [v for v in others if v != here]
+        others = [v for o in domain_values(slot, compiler) if (v := plain(slot, o)) != here]
         others.sort(key=lambda v: abs(v - here) if type(v) is type(here) is int else 0)
         for other in others[:20]:
             yield fill_layout(p.layout, {**values, slot.name: other})
