@@ -27,7 +27,7 @@ from envgen.pipelines.general.gates.meaning import params_of
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.reload import draft_of
 from envgen.pipelines.general.semantics.tables import sqlite_image
-from envgen.pipelines.general.space.solve import solve
+from envgen.pipelines.general.space.answers import solve
 from envgen.sandboxes.folders import overwrite
 from envgen.sandboxes.programs.params import same_program, split
 from envgen.sandboxes.solution import SolutionRunner

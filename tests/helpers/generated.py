@@ -115,6 +115,8 @@ def draw(slot: Slot, tables: Tables, rng: random.Random) -> Any:
         return rng.sample(values, size)
     if slot.kind == "sequence":
         return [rng.choice(values) for _ in range(slot.length or 1)]
+    if slot.key_domain is not None:
+        return {key: rng.choice(values) for key in sorted(tables[slot.key_domain.relation])}
     return rng.choice(values)
 
 

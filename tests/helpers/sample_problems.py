@@ -52,7 +52,7 @@ from envgen.core.ir import (
     Write,
     WriteSet,
 )
-from envgen.pipelines.general.semantics.plans import Plan
+from envgen.pipelines.general.semantics.calls import Plan
 
 Tables = dict[str, dict[str, dict[str, Any]]]
 

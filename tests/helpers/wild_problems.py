@@ -1,7 +1,7 @@
 """Random small problems, well typed but otherwise wild: what the laws of the IR are tried on.
 
-``wild_problem(seed)`` draws tables with holes (NULLs), slots of every listable kind and clauses from
-a grammar that reaches every expression class that makes sense without a final state.
+``wild_problem(seed)`` draws tables with holes (NULLs), slots of every kind and clauses from a
+grammar that reaches every expression class that makes sense without a final state.
 """
 
 from __future__ import annotations
@@ -316,12 +316,11 @@ class _Grammar:
         return Cmp(fn="in", left=left, right=query.model_copy(update={"limit": None, "order": ()}))
 
 
-def _slots(rng: Random) -> list[Slot]:
-    slots = []
+def _slots(rng: Random, listable: bool) -> list[Slot]:
+    slots: list[Slot] = []
+    kinds = ("city", "spot", "spot", "number", "choice", "time", "set", "list", "map")
     for i in range(rng.randint(1, 4)):
-        kind = rng.choice(
-            ("city", "spot", "spot", "number", "choice", "time", "set", "list", "map")
-        )
+        kind = rng.choice(kinds[:-2] if listable else kinds)
         name = f"{kind}_{i}"
         if kind == "city":
             slots.append(Slot(name=name, kind="entity", domain=Query(var="r", relation="cities")))
@@ -390,11 +389,16 @@ def _budget(rng: Random, slots: list[Slot]) -> Clause | None:
     return Clause(id="budget", family="budget", expr=expr, text_key="budget")
 
 
-def wild_problem(seed: int, *, num_clauses: int = 3) -> tuple[Problem, dict[str, Any]]:
-    """A problem (shape A, B, D or E in spirit) and its rows, both from one seed."""
+def wild_problem(
+    seed: int, *, num_clauses: int = 3, listable: bool = False
+) -> tuple[Problem, dict[str, Any]]:
+    """A problem (shape A, B, D or E in spirit) and its rows, both from one seed.
+
+    ``listable``: without sequences and maps, which are neither searched nor counted.
+    """
     rng = Random(seed)
     tables = random_tables(rng)
-    slots = _slots(rng)
+    slots = _slots(rng, listable)
     grammar = _Grammar(rng, slots)
     clauses = []
     for i in range(rng.randint(0, num_clauses)):

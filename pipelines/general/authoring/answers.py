@@ -16,10 +16,10 @@ from envgen.pipelines.general.authoring.analysis import Params, holds_below, oth
 from envgen.pipelines.general.authoring.opened import OpenTask
 from envgen.pipelines.general.semantics.evaluator import Closure, Frame
 from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, truth
-from envgen.pipelines.general.space.guided import solutions
-from envgen.pipelines.general.space.model import Model, build_model
+from envgen.pipelines.general.space.build import bare_model, build_model
+from envgen.pipelines.general.space.model import Model
 from envgen.pipelines.general.space.near_misses import Finder, pieces
-from envgen.pipelines.general.space.search import OutOfStepsError, Search, StepBudget
+from envgen.pipelines.general.space.search import OutOfStepsError, Search, StepBudget, solutions
 
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""
@@ -46,7 +46,7 @@ class _Answers:
     def __init__(self, task: OpenTask) -> None:
         self.task = task
         self.problem, self.tables = task.problem, task.tables
-        self.space = Model(task.problem, task.tables, task.compiler)
+        self.space = bare_model(task.problem, task.tables, task.compiler)
         self.blocks = _blocks(task, self.space)
         self.listed = len(task.problem.slots) == sum(len(block.scope) for block in self.blocks)
         """Whether every slot is in a block: then a short search finds an answer."""

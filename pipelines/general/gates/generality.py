@@ -10,7 +10,7 @@ from envgen.core.types import GateResult
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
 from envgen.pipelines.general.programs.emit import replace_params
-from envgen.pipelines.general.space.solve import solve
+from envgen.pipelines.general.space.answers import solve
 from envgen.sandboxes.programs.params import same_program
 
 RESEEDS = 3

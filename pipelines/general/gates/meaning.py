@@ -12,7 +12,8 @@ from envgen.core.ir import Choice, Equals, Reach
 from envgen.core.types import Density, GateResult
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
 from envgen.pipelines.general.semantics.layout import match_layout
-from envgen.pipelines.general.space.density import count, density
+from envgen.pipelines.general.space.answers import count
+from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import parse, prompt
 

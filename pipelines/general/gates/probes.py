@@ -17,8 +17,8 @@ from envgen.pipelines.general.gates.turning import turns
 from envgen.pipelines.general.semantics.evaluate import rules_of
 from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
 from envgen.pipelines.general.semantics.tables import Tables, write_sqlite
+from envgen.pipelines.general.space.answers import solve
 from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.pipelines.general.space.solve import solve
 from envgen.sandboxes.verifier import VerifierInput, VerifierReply
 
 SAMPLES = 1_000

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from envgen.core.canonical import dumps
 from envgen.core.ir import Access, Problem, Scalar
-from envgen.pipelines.general.semantics.plans import IntSpan, argument_values
+from envgen.pipelines.general.semantics.calls import IntSpan, argument_values
 from envgen.pipelines.general.semantics.replies import Reply, argument_kinds, has_kind, reply
 from envgen.pipelines.general.semantics.tables import Tables
 

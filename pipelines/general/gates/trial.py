@@ -27,10 +27,10 @@ from envgen.core.types import (
 )
 from envgen.environments.runner import GoldResult, run_gold
 from envgen.pipelines.general.draft import Author, Draft
-from envgen.pipelines.general.semantics.plans import Call, Plan
+from envgen.pipelines.general.semantics.calls import Call, Plan
 from envgen.pipelines.general.semantics.tables import write_sqlite
+from envgen.pipelines.general.space.answers import solve
 from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.pipelines.general.space.solve import solve
 from envgen.sandboxes.solution import SolutionHost, solution_host
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, verifier_host

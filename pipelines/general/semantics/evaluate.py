@@ -1,18 +1,75 @@
-"""The reference semantics of a problem: which of its rules an answer and a final state keep."""
+"""The reference semantics of a problem: its slots' values, and which rules an answer and a state keep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, combinations, islice
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
 from envgen.core import ir
+from envgen.core.errors import PipelineError
 from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame, elements
-from envgen.pipelines.general.semantics.layout import frozen, match_layout
-from envgen.pipelines.general.semantics.rewrite import truth
+from envgen.pipelines.general.semantics.layout import frozen, match_layout, ordered
+from envgen.pipelines.general.semantics.rewrite import TRUE, truth
 from envgen.pipelines.general.semantics.tables import Tables
+
+MAX_VALUES = 20_000
+"""Slots with more values than this have no enumerated domain."""
+
+
+class NotEnumerableError(PipelineError):
+    """Raised when the values of a slot can't be listed: there are too many, or nothing says which."""
+
+
+def domain_values(slot: Slot, compiler: Compiler) -> list[Any]:
+    """Every value that has the slot's type, hashable, in a fixed order.
+
+    The submit schema tells agents the same (``x-where``), so a uniform draw from this space is what a
+    policy can do that knows no rule.
+
+    Raises:
+        NotEnumerableError: for maps and sequences, more than ``MAX_VALUES``, or where nothing lists them.
+    """
+    if slot.kind in ("map", "sequence"):
+        raise NotEnumerableError(
+            f"can't list the values of the {slot.kind} slot {slot.name!r}",
+            "ask for its parts in slots of their own",
+        )
+    values = _element_values(slot, compiler)
+    if slot.kind == "set":
+        longest = len(values) if slot.length is None else min(slot.length, len(values))
+        sets = chain.from_iterable(combinations(values, k) for k in range(longest + 1))
+        values = [ordered(items) for items in islice(sets, MAX_VALUES + 1)]
+    if len(values) > MAX_VALUES:
+        raise NotEnumerableError(
+            f"the {slot.kind} slot {slot.name!r} has more than {MAX_VALUES} values",
+            "give it a smaller domain or length, or ask for the parts in slots of their own",
+        )
+    return values
+
+
+def _element_values(slot: Slot, compiler: Compiler) -> list[Any]:
+    """The values of one element of a slot: a query gives all keys, or all values, of its relation."""
+    domain = slot.domain
+    if isinstance(domain, ir.Choice):
+        return list(domain.values)
+    if isinstance(domain, ir.IntRange):
+        return list(range(domain.low, domain.high + 1, domain.step)[: MAX_VALUES + 1])
+    if isinstance(domain, ir.Intervals):
+        starts = range(domain.low, domain.high - domain.length + 1, domain.step)
+        return [(start, start + domain.length) for start in starts[: MAX_VALUES + 1]]
+    if domain.agg != "none":
+        raise NotEnumerableError(
+            f"the domain of slot {slot.name!r} is an aggregate", "make it a range or a choice"
+        )
+    if domain.select is None:
+        return sorted(compiler.db.get(domain.relation, {}))
+    whole = domain.model_copy(update={"where": TRUE, "limit": None, "order": ()})
+    found = elements(whole, compiler)(compiler.frame())
+    return sorted({value for value in found if value is not None})
 
 
 class Cell(NamedTuple):

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Reach
-from envgen.pipelines.general.semantics.evaluate import Allowance, rules_of
+from envgen.pipelines.general.semantics.evaluate import Allowance, domain_values, rules_of
 from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, elements
 from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, plain
-from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId
+from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, Reads, RowId
 from envgen.pipelines.general.semantics.rewrite import conjuncts, reads_final, slots_of, truth
-from envgen.pipelines.general.semantics.slot_values import domain_values
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_SUBMISSIONS = 5_000
 
 
-@dataclass
-class _Atom:
+class _Atom(NamedTuple):
     """A part of a rule that must be true, with variables bound; reads no slot."""
 
     rule: str
     run: Closure
     variables: dict[str, Any]
-    reads: set[tuple[str, str | None]] = field(default_factory=set)
 
 
 class Judge:
-    """The rules of a Reach problem over its initial rows."""
+    """The rules of a Reach problem over its initial rows.
+
+    Rules are taken apart into atoms, one for each row that they speak of: a call changes a row or two, so
+    in the next state only the atoms that read those are looked at again.
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
+    """
 
     def __init__(self, p: Problem, machine: Machine) -> None:
         assert isinstance(p.goal, Reach)
@@ -42,7 +46,10 @@ class Judge:
         self.due = False if due is None else self.compiler.compile(due)(start)
         nothing = Allowance(frozenset(), frozenset())
         self.allowance = nothing if self.due is True else rules_of(p).allowance(p.goal, start)
-        self.undo = _undoable(p)
+        self.outcome = {True: "escalated", False: "done"}.get(self.due)
+        self.domains = [domain_values(slot, self.compiler) for slot in p.slots]
+        self.num_submissions = prod(map(len, self.domains))
+        self.effects = [e for a in p.access if a.mode == "write" for e in a.effects]
         effects = () if self.due is True else p.goal.effects
         self.with_slots: list[tuple[str, Closure]] = []
         self.atoms: list[_Atom] = []
@@ -52,11 +59,14 @@ class Judge:
                     self.with_slots.append((clause.id, self.compiler.compile(part)))
                 else:
                     self.atoms += self._atoms(clause.id, part, {})
-        self.start_true = {id(a) for a in self.atoms if self._holds(a, self.db)}
-        self.by_row: dict[tuple[str, str | None], list[_Atom]] = {}
-        for atom in self.atoms:
-            for at in atom.reads:
-                self.by_row.setdefault(at, []).append(atom)
+        self.start_true: set[int] = set()
+        self.by_row: dict[tuple[str, str | None], list[int]] = {}
+        for i, atom in enumerate(self.atoms):
+            true, reads = self._look(atom, self.db)
+            if true:
+                self.start_true.add(i)
+            for at in reads:
+                self.by_row.setdefault(at, []).append(i)
         machine.forbidden = self.forbidden
 
     def _atoms(self, rule: str, expr: Node, variables: dict[str, Any]) -> Iterator[_Atom]:
@@ -71,13 +81,11 @@ class Judge:
         else:
             yield _Atom(rule, self.compiler.compile(expr), variables)
 
-    def _holds(self, atom: _Atom, state: Tables) -> bool:
-        """Whether an atom is true; ``atom.reads`` are the rows of the state that it looked at."""
+    def _look(self, atom: _Atom, state: Tables) -> tuple[bool, Reads]:
+        """Whether an atom is true, and the rows of the state that it looked at."""
         frame = self.compiler.frame(new=state)
         frame.vars, frame.reads = dict(atom.variables), set()
-        result = atom.run(frame) is True
-        atom.reads = frame.reads
-        return result
+        return atom.run(frame) is True, frame.reads
 
     def allowed(self, diff: Diff) -> bool:
         """Whether all that changed may change."""
@@ -106,6 +114,22 @@ class Judge:
         initial = self.db.get(relation, {}).get(key, {}).get(column)
         return initial != value and not self.undo(relation, column, initial)
 
+    def undo(self, relation: str, column: str | None, value: Any) -> bool:
+        """Whether some tool could write back a column's value, or (column None) do ``value`` to rows."""
+        own = [effect for effect in self.effects if effect.relation == relation]
+        kinds = {effect.kind for effect in own}
+        if column is None:
+            return value in kinds
+        if kinds >= {"insert", "delete"}:
+            return True  # deleted and inserted anew
+        exprs = [effect.set.get(column) for effect in own if effect.kind == "update"]
+        return any(
+            expr.value == value
+            if isinstance(expr, ir.Const)
+            else expr is not None and not _only_grows(expr, relation, column)
+            for expr in exprs
+        )
+
     def intruding(self, diff: Diff) -> bool:
         """Whether something changed that may not change and can't be undone."""
         for (relation, key), column, value in self._intrusions(diff):
@@ -122,12 +146,9 @@ class Judge:
         return next(self._broken_atoms(diff, state), None) is None
 
     def _broken_atoms(self, diff: Diff, state: Tables) -> Iterator[_Atom]:
-        touched = self._touched({at for at, _ in diff})
-        for atom in self.atoms:
-            if id(atom) in touched:
-                if not self._recheck(atom, state)[0]:
-                    yield atom
-            elif id(atom) not in self.start_true:
+        touched = self._touched(diff)
+        for i, atom in enumerate(self.atoms):
+            if not (self._look(atom, state)[0] if i in touched else i in self.start_true):
                 yield atom
 
     def broken(self, diff: Diff, state: Tables, answer: Any) -> set[str]:
@@ -139,59 +160,43 @@ class Judge:
         frame = self.compiler.frame(new=state)
         frame.slots[:] = [frozen(slot, values.get(slot.name)) for slot in self.p.slots]
         found |= {rule for rule, run in self.with_slots if run(frame) is not True}
-        outcome = {True: "escalated", False: "done"}.get(self.due)
-        if outcome is None or values.get("outcome", outcome) != outcome:
+        if self.outcome is None or values.get("outcome", self.outcome) != self.outcome:
             found.add("goal")
         return found
 
-    def _recheck(self, atom: _Atom, state: Tables) -> tuple[bool, set[tuple[str, str | None]]]:
-        fresh = _Atom(atom.rule, atom.run, atom.variables)
-        return self._holds(fresh, state), fresh.reads
-
-    def _touched(self, changed: set[RowId]) -> set[int]:
-        found: set[int] = set()
-        for relation, key in changed:
-            for at in ((relation, key), (relation, None)):
-                found |= {id(atom) for atom in self.by_row.get(at, ())}
-        return found
+    def _touched(self, diff: Diff) -> set[int]:
+        """Positions of the atoms that read a changed row."""
+        rows = {at for (relation, key), _ in diff for at in ((relation, key), (relation, None))}
+        return {i for at in rows for i in self.by_row.get(at, ())}
 
     def lost(self, diff: Diff, state: Tables, fixed: set[RowId]) -> set[RowId] | None:
         """Rows that no call can change any more and that break a rule; None if there are none."""
         for at, _, _ in self._intrusions(diff):
             if at in fixed:
                 return {at}
-        touched = self._touched({at for at, _ in diff})
-        for atom in self.atoms:
-            if id(atom) in touched:
-                true, reads = self._recheck(atom, state)
-                rows = {(r, k) for r, k in reads if r in self.machine.mutable and k is not None}
-                loose = any(k is None and r in self.machine.mutable for r, k in reads)
-                if not true and not loose and rows <= fixed:
-                    return rows
+        touched = self._touched(diff)
+        for i in sorted(touched):
+            true, reads = self._look(self.atoms[i], state)
+            rows = {(r, k) for r, k in reads if r in self.machine.mutable and k is not None}
+            loose = any(k is None and r in self.machine.mutable for r, k in reads)
+            if not true and not loose and rows <= fixed:
+                return rows
         return None
 
     def submissions(self, state: Tables) -> Iterator[Any]:
         """Every submission that is accepted with a final state whose other rules hold."""
-        p, frame = self.p, self.compiler.frame(new=state)
-        outcome = {True: "escalated", False: "done"}.get(self.due)
-        if outcome is None:
+        if self.outcome is None:
             return
-        domains = [domain_values(slot, self.compiler) for slot in p.slots]
-        names = [slot.name for slot in p.slots]
-        if "outcome" in names:
-            domains[names.index("outcome")] = [outcome]
+        slots, frame = self.p.slots, self.compiler.frame(new=state)
+        domains = [
+            [self.outcome] if slot.name == "outcome" else domain
+            for slot, domain in zip(slots, self.domains, strict=True)
+        ]
         for values in product(*domains):
             frame.slots[:] = values
             if all(run(frame) is True for _, run in self.with_slots):
-                named = {s.name: plain(s, v) for s, v in zip(p.slots, values, strict=True)}
-                yield fill_layout(p.layout, named)
-
-    def num_submissions(self) -> int:
-        """How many submissions have the right types."""
-        total = 1
-        for slot in self.p.slots:
-            total *= len(domain_values(slot, self.compiler))
-        return total
+                named = {s.name: plain(s, v) for s, v in zip(slots, values, strict=True)}
+                yield fill_layout(self.p.layout, named)
 
 
 def frozen_rows(diff: Diff, groups: dict[RowId, list[Group]], machine: Machine) -> set[RowId]:
@@ -215,32 +220,6 @@ def frozen_rows(diff: Diff, groups: dict[RowId, list[Group]], machine: Machine) 
         if kept == frozen:
             return frozen
         frozen = kept
-
-
-def _undoable(p: Problem) -> Callable[[str, str | None, Any], bool]:
-    """Whether some tool could write back a column's value, or insert or delete in a relation."""
-    effects = [e for a in p.access if a.mode == "write" for e in a.effects]
-
-    def undo(relation: str, column: str | None, value: Any) -> bool:
-        for effect in effects:
-            if effect.relation != relation:
-                continue
-            if column is None and effect.kind == value:
-                return True
-            if column is None or effect.kind == "delete":
-                continue
-            if effect.kind == "insert":
-                if any(other.kind == "delete" and other.relation == relation for other in effects):
-                    return True  # deleted and inserted anew
-                continue
-            expr = effect.set.get(column)
-            if expr is None or _only_grows(expr, relation, column):
-                continue
-            if not isinstance(expr, ir.Const) or expr.value == value:
-                return True
-        return False
-
-    return undo
 
 
 def _only_grows(expr: Node, relation: str, column: str) -> bool:

@@ -1,4 +1,4 @@
-"""Write tools as a fast state machine, written apart from ``plans`` so that each checks the other.
+"""Write tools as a fast state machine, written apart from ``replies`` so that each checks the other.
 
 A state is what differs from the initial rows. Calls are kept in groups that share their leading
 arguments (those that keys and first preconditions read), so that "every exchange of an item that is not
@@ -9,29 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Access, Node, Problem
-from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, Frame
-from envgen.pipelines.general.semantics.plans import (
+from envgen.pipelines.general.semantics.calls import (
     Call,
     IntSpan,
     argument_type,
     argument_values,
     new_row,
 )
+from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, Frame, elements
 from envgen.pipelines.general.semantics.rewrite import free_names
 from envgen.pipelines.general.semantics.tables import Row, Tables
-from envgen.pipelines.general.semantics.thresholds import int_thresholds
 
 RowId = tuple[str, str]
 Diff = tuple[tuple[RowId, tuple[Any, ...] | None], ...]
 """Changed rows, sorted, with their values (None: deleted)."""
+Reads = set[tuple[str, str | None]]
+"""Rows that something depends on (key None: a whole relation)."""
 MAX_SPAN = 64
 """Int arguments with more values are cut into pieces whose values act alike."""
+MAX_BINDINGS = 5_000
+"""Values of the other arguments looked at, where an int argument is compared with one of them."""
 
 
 class WeightedValue(NamedTuple):
@@ -68,6 +71,16 @@ class Tool:
     fixed_keys: bool
     """Whether which rows it may write depends on the leading arguments alone."""
 
+    def choices(
+        self, names: tuple[str, ...], weight: float
+    ) -> Iterator[tuple[dict[str, Any], float]]:
+        """Every combination of some arguments' values, with its share of ``weight``."""
+        for choice in product(*(self.domains[name] for name in names)):
+            share = weight
+            for item in choice:
+                share *= item.weight
+            yield {name: item.value for name, item in zip(names, choice, strict=True)}, share
+
 
 class Move(NamedTuple):
     """A call that works: what it writes, and its share of all calls."""
@@ -88,7 +101,7 @@ class Group:
     doomed: float = 0.0
     """Share of calls that work and leave a state from which nothing is accepted."""
     moves: list[Move] = field(default_factory=list)
-    reads: set[tuple[str, str | None]] = field(default_factory=set)
+    reads: Reads = field(default_factory=set)
 
 
 class Machine:
@@ -98,8 +111,8 @@ class Machine:
         self.p, self.db = p, db
         self.compiler = Compiler(p)
         writers = [access for access in p.access if access.mode == "write"]
+        self.mutable = {effect.relation for access in writers for effect in access.effects}
         self.tools = [self._tool(access, 1 / len(writers)) for access in writers]
-        self.mutable = {effect.relation for tool in self.tools for effect in tool.effects}
         self.forbidden: Callable[[str, str, str, Any], bool] = lambda *cell: False
         """Whether a cell's new value can neither stay nor be undone."""
         self._rest_failing: dict[str, float] = {}
@@ -116,29 +129,26 @@ class Machine:
                 )
             if isinstance(values, IntSpan):
                 spans[name] = values
-                domains[name] = _pieces(self.p, self.db, access, name, values)
+                domains[name] = self._pieces(access, name, values)
             else:
                 share = 1 / max(len(values), 1)
                 domains[name] = [WeightedValue(value, share) for value in values]
+        compile = self.compiler.compile
         kinds = {name: argument_type(self.p, target) for name, target in access.args.items()}
-        keys = [effect.key for effect in access.effects]
-        leading = {name for key in keys for name in _args(key)}
+        leading = {name for effect in access.effects for name in _args(effect.key)}
         leading |= _args(access.pre[0].expr) if access.pre else set()
-        mutable = {e.relation for a in self.p.access if a.mode == "write" for e in a.effects}
         return Tool(
             access=access,
             domains=domains,
             spans=spans,
             sources={n: k[7:] for n, k in kinds.items() if k.startswith("entity:")},
-            pres=[
-                (self.compiler.compile(pre.expr), frozenset(_args(pre.expr))) for pre in access.pre
-            ],
+            pres=[(compile(pre.expr), frozenset(_args(pre.expr))) for pre in access.pre],
             effects=[
                 Effect(
                     e.kind,
                     e.relation,
-                    self.compiler.compile(e.key),
-                    {c: self.compiler.compile(v) for c, v in e.set.items()},
+                    compile(e.key),
+                    {c: compile(v) for c, v in e.set.items()},
                     {c: v.value for c, v in e.set.items() if isinstance(v, ir.Const)},
                 )
                 for e in access.effects
@@ -146,17 +156,64 @@ class Machine:
             lead=tuple(name for name in access.args if name in leading),
             rest=tuple(name for name in access.args if name not in leading),
             weight=weight,
-            fixed_keys=not any(_reads(key) & mutable for key in keys),
+            fixed_keys=not any(_reads(effect.key) & self.mutable for effect in access.effects),
         )
+
+    def _pieces(self, access: Access, name: str, span: IntSpan) -> list[WeightedValue]:
+        """A span's values; a long one as the values that something is compared with, and the gaps."""
+        size = span.high - span.low + 1
+        if size <= MAX_SPAN:
+            return [WeightedValue(value, 1 / size) for value in range(span.low, span.high + 1)]
+        found = set(self._thresholds(access, name))
+        around = {value + step for value in found for step in (-1, 0, 1)}
+        pieces, start = [], span.low
+        for mark in (*sorted(v for v in around if span.low <= v <= span.high), span.high + 1):
+            if mark > start:
+                pieces.append(WeightedValue(start, (mark - start) / size))
+            if mark <= span.high:
+                pieces.append(WeightedValue(mark, 1 / size))
+            start = mark + 1
+        return pieces
+
+    def _thresholds(self, access: Access, name: str) -> Iterator[int]:
+        """Values around which the outcome of a call may change with the int argument ``name``.
+
+        They come from comparisons of the argument in ``pre``, and from comparisons in clauses and effects
+        with a column that the argument is written to (directly or added to a column of the written row).
+        """
+        for pre in access.pre:
+            for node in pre.expr.walk():
+                if isinstance(node, ir.Cmp):
+                    for one, other in ((node.left, node.right), (node.right, node.left)):
+                        if one == ir.Arg(name=name):
+                            yield from self._argument_bindings(access, other)
+        columns = _written_columns(access, name)
+        effects = self.p.goal.effects if isinstance(self.p.goal, ir.Reach) else ()
+        for clause in (*self.p.clauses, *effects):
+            for expr in (clause.guard, clause.expr):
+                if expr is not None:
+                    frame = self.compiler.frame(self.db)
+                    yield from _compared(expr, columns, self.compiler, frame)
+
+    def _argument_bindings(self, access: Access, expr: Node) -> Iterator[int]:
+        """Values of an expression over the other arguments."""
+        names, domains = sorted(_args(expr)), []
+        for name in names:
+            values = argument_values(self.p, access, name, self.db)
+            if values is None or isinstance(values, IntSpan):
+                return
+            domains.append(values)
+        run, frame = self.compiler.compile(expr), self.compiler.frame(self.db)
+        for choice in islice(product(*domains), MAX_BINDINGS):
+            frame.args = dict(zip(names, choice, strict=True))
+            value = run(frame)
+            if type(value) is int:
+                yield value
 
     def groups(self, state: Tables) -> Iterator[Group]:
         """Every group of calls, as it acts in ``state``."""
         for tool in self.tools:
-            for choice in product(*(tool.domains[name] for name in tool.lead)):
-                weight = tool.weight
-                for item in choice:
-                    weight *= item.weight
-                lead = {n: c.value for n, c in zip(tool.lead, choice, strict=True)}
+            for lead, weight in tool.choices(tool.lead, tool.weight):
                 group = Group(tool, lead, weight)
                 self.act(group, state)
                 yield group
@@ -177,12 +234,8 @@ class Machine:
             group.failing = group.weight * self._failing_share(tool, frame)
             group.doomed = group.weight - group.failing
             return
-        for choice in product(*(tool.domains[name] for name in tool.rest)):
-            weight = group.weight
-            for item in choice:
-                weight *= item.weight
-            args = {n: c.value for n, c in zip(tool.rest, choice, strict=True)}
-            args = {**group.lead, **args}
+        for rest, weight in tool.choices(tool.rest, group.weight):
+            args = {**group.lead, **rest}
             writes = self.call(tool, args, state, group.reads)
             if writes is None:
                 group.failing += weight
@@ -216,13 +269,10 @@ class Machine:
         if alone and name in self._rest_failing:
             return self._rest_failing[name]
         share, args, reads = 0.0, dict(frame.args), frame.reads
-        for choice in product(*(tool.domains[n] for n in tool.rest)):
-            frame.args = {**args, **{n: c.value for n, c in zip(tool.rest, choice, strict=True)}}
+        for rest, weight in tool.choices(tool.rest, 1.0):
+            frame.args = {**args, **rest}
             present = _present(tool, frame.args, frame.old, reads)
             if not present or any(run(frame) is not True for run, _ in later):
-                weight = 1.0
-                for item in choice:
-                    weight *= item.weight
                 share += weight
         frame.args = args
         if alone and not set(sources.values()) & self.mutable:
@@ -234,7 +284,7 @@ class Machine:
         tool: Tool,
         args: Mapping[str, Any],
         state: Tables,
-        reads: set[tuple[str, str | None]] | None = None,
+        reads: Reads | None = None,
     ) -> dict[RowId, Row | None] | None:
         """The rows that one call writes; None if it fails."""
         frame = self.compiler.frame(state)
@@ -297,7 +347,7 @@ def _present(
     tool: Tool,
     args: Mapping[str, Any],
     state: Tables,
-    reads: set[tuple[str, str | None]] | None,
+    reads: Reads | None,
 ) -> bool:
     """Whether the rows that the arguments name exist."""
     for name, relation in tool.sources.items():
@@ -318,19 +368,44 @@ def _reads(expr: Node) -> set[str]:
     return {n.relation for n in expr.walk() if isinstance(n, ir.Get | ir.Query | ir.Reachable)}
 
 
-def _pieces(
-    p: Problem, db: Tables, access: Access, name: str, span: IntSpan
-) -> list[WeightedValue]:
-    """A span's values; a long one as the values that something is compared with, and the gaps."""
-    size = span.high - span.low + 1
-    if size <= MAX_SPAN:
-        return [WeightedValue(value, 1 / size) for value in range(span.low, span.high + 1)]
-    marks = sorted({v for v in int_thresholds(p, db, access, name) if span.low <= v <= span.high})
-    pieces, start = [], span.low
-    for mark in (*marks, span.high + 1):
-        if mark > start:
-            pieces.append(WeightedValue(start, (mark - start) / size))
-        if mark <= span.high:
-            pieces.append(WeightedValue(mark, 1 / size))
-        start = mark + 1
-    return pieces
+def _written_columns(access: Access, name: str) -> set[tuple[str, str]]:
+    return {
+        (effect.relation, column)
+        for effect in access.effects
+        for column, expr in effect.set.items()
+        if f"arg:{name}" in free_names(expr)
+    }
+
+
+def _compared(
+    expr: Node, columns: set[tuple[str, str]], compiler: Compiler, frame: Frame
+) -> Iterator[int]:
+    """Values, in the initial state, of what is compared with a new value of one of ``columns``."""
+    if isinstance(expr, ir.Cmp):
+        for left, right in ((expr.left, expr.right), (expr.right, expr.left)):
+            if _reads_new(left, columns):
+                value = compiler.compile(right)(frame)
+                current = compiler.compile(left)(frame)
+                if type(value) is int:
+                    yield value
+                    if type(current) is int:
+                        yield value - current  # an amount that is added
+        return
+    if isinstance(expr, ir.All | ir.Any | ir.Sum | ir.Count):
+        outer = frame.vars
+        for element in elements(expr.over, compiler)(frame):
+            frame.vars = {**outer, expr.var: element}
+            yield from _compared(expr.body, columns, compiler, frame)
+        frame.vars = outer
+        return
+    for child in expr.children():
+        yield from _compared(child, columns, compiler, frame)
+
+
+def _reads_new(expr: Node, columns: set[tuple[str, str]]) -> bool:
+    for node in expr.walk():
+        if isinstance(node, ir.New):
+            gets = (inner for inner in node.walk() if isinstance(inner, ir.Get))
+            if any((get.relation, get.column) in columns for get in gets):
+                return True
+    return False

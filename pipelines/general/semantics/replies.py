@@ -1,18 +1,19 @@
 """The reference semantics of tools: what a call gives and leaves, read off the IR and the rows alone.
 
-It shares nothing with ``tools_source``, so that each checks the other.
+It shares nothing with ``tools_source`` nor with ``machine``, so that each checks the other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
 from envgen.core.ir import Access, Problem, Scalar
-from envgen.pipelines.general.semantics.plans import apply_call, argument_type
+from envgen.pipelines.general.semantics.calls import Call, Plan, argument_type, new_row
+from envgen.pipelines.general.semantics.evaluate import evaluate, rules_of
 from envgen.pipelines.general.semantics.tables import Row, Tables
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2})?", re.ASCII)
@@ -29,14 +30,14 @@ class Reply(NamedTuple):
 
 def reply(p: Problem, tables: Tables, access: Access, args: Mapping[str, Any]) -> Reply:
     """What the tool answers to a call that names each of its arguments; an error changes nothing."""
-    found = _argument_error(p, tables, access, args)
-    if found:
-        return Reply(None, found, tables)
     if access.mode == "write":
         after = apply_call(p, tables, access, args)
         if isinstance(after, str):
             return Reply(None, after, tables)
         return Reply({"ok": True}, None, after)
+    found = _argument_error(p, tables, access, args)
+    if found:
+        return Reply(None, found, tables)
     rows = _rows(tables, access, args)
     if access.mode == "page":
         return _page(tables, access, args["page"], rows)
@@ -123,3 +124,71 @@ def _shown(access: Access, row: Row) -> JsonValue | Scalar:
     if len(access.returned_columns) == 1:
         return row[access.returned_columns[0]]
     return {name: row[name] for name in access.returned_columns}
+
+
+# --- write calls and plans ---------------------------------------------------------------------
+
+
+class Applied(NamedTuple):
+    """The state after a plan, and for each call "ok" or the error's code."""
+
+    final: Tables
+    replies: list[str]
+
+
+def apply_plan(p: Problem, db: Tables, plan: Plan | Sequence[Call]) -> Applied:
+    """Run the write calls of ``plan`` on a copy of ``db``; a call that fails changes nothing."""
+    calls = plan.calls if isinstance(plan, Plan) else plan
+    tools = {access.tool: access for access in p.access if access.mode == "write"}
+    state, replies = db, []
+    for tool, args in calls:
+        access = tools.get(tool)
+        if access is None:
+            replies.append("unknown_tool")
+            continue
+        reply = apply_call(p, state, access, args)
+        replies.append(reply if isinstance(reply, str) else "ok")
+        state = state if isinstance(reply, str) else reply
+    return Applied(state, replies)
+
+
+def evaluate_plan(p: Problem, db: Tables, plan: Plan) -> dict[str, bool]:
+    """Which rules hold after ``plan``."""
+    return evaluate(p, db, plan.answer, apply_plan(p, db, plan).final)
+
+
+def apply_call(p: Problem, state: Tables, access: Access, args: Mapping[str, Any]) -> Tables | str:
+    """The state after one call, or the code of its error.
+
+    Arguments are checked first, then ``pre`` in order (unknown is not enough), then all keys and values
+    are computed, and only then is anything written. An insert of a present key is ``already_exists``; an
+    update or delete of an absent one does nothing.
+    """
+    named = set(args) == set(access.args)
+    wrong = _argument_error(p, state, access, args) if named else "bad_argument"
+    if wrong:
+        return wrong
+    rules = rules_of(p)
+    frame = rules.compiler.frame(state)
+    frame.args = args
+    for pre in access.pre:
+        if rules.value(pre.expr, frame) is not True:
+            return pre.code
+    writes = []
+    for effect in access.effects:
+        values = {column: rules.value(expr, frame) for column, expr in effect.set.items()}
+        writes.append((effect, rules.value(effect.key, frame), values))
+    final = dict(state)
+    for effect, key, values in writes:
+        rows = dict(final.get(effect.relation, {}))
+        if effect.kind == "insert":
+            if not isinstance(key, str) or key in rows:
+                return "already_exists"
+            rows[key] = new_row(p, effect.relation, key, values)
+        elif isinstance(key, str) and key in rows:
+            if effect.kind == "delete":
+                del rows[key]
+            else:
+                rows[key] = {**rows[key], **values}
+        final[effect.relation] = rows
+    return final

@@ -89,3 +89,17 @@ def summands(expr: Node, sign: int) -> Iterator[tuple[int, Node]]:
         yield from summands(expr.right, sign if expr.fn == "+" else -sign)
     else:
         yield sign, expr
+
+
+def column_equals(part: Node, query: ir.Query) -> tuple[str, Node] | tuple[None, None]:
+    """``column`` and ``value`` of a condition ``column = value`` on the query's row."""
+    if isinstance(part, ir.Cmp) and part.fn == "=":
+        for cell, value in ((part.left, part.right), (part.right, part.left)):
+            if (
+                isinstance(cell, ir.Get)
+                and cell.entity == ir.Var(name=query.var)
+                and cell.relation == query.relation
+                and query.var not in free_names(value)
+            ):
+                return cell.column, value
+    return None, None

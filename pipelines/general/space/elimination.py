@@ -2,54 +2,167 @@
 
 Values of a variable that no remaining constraint can tell apart are counted together. A linear
 constraint rides along as an exponent: the message ``{a: 3 x^0 + 2 x^50}`` says that three completions
-cost 0 and two cost 50. With one linear constraint a polynomial is one big integer with a lane for each
-exponent (Kronecker substitution), so that the interpreter's long multiplication is the convolution.
+cost 0 and two cost 50.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from math import lcm
-from typing import Any
+from functools import reduce
+from math import gcd, lcm
+from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import free_names, slots_of
-from envgen.pipelines.general.space.model import Constraint, Link, Model, Term
-from envgen.pipelines.general.space.rings import MAX_STEPS, Ring, TooHardError
+from envgen.pipelines.general.space.model import Linear, Link, Model, Part
+
+MAX_STEPS = 400_000
+MAX_LANES = 50_000
 
 
-@dataclass
-class _Group:
-    """Values that behave alike: one of them, and the polynomial of all."""
-
-    value: Any
-    poly: int
-    members: list[tuple[Any, int]]
-    """All values, each with its own polynomial."""
+class TooHardError(ValueError):
+    """Raised when elimination would take more steps than allowed."""
 
 
-@dataclass
-class _Message:
-    """Result of an elimination: a polynomial for each assignment of ``scope`` (0 where absent)."""
+# --- the rings that elimination computes in --------------------------------------------------
+
+
+class Ring:
+    """Polynomials in one variable, cut at ``slack``; plain ints where no linear constraint binds.
+
+    A polynomial is one big integer with ``width`` bits for each coefficient (Kronecker substitution),
+    because then the interpreter's long multiplication is the convolution: dictionaries of coefficients
+    would multiply in bytecode. No lane runs over into the next, since ``largest`` bounds every
+    coefficient. Exponents are in units of the terms' common divisor, above each term's minimum, which
+    keeps the lanes few: prices in steps of 50 need one for every 50.
+    """
+
+    def __init__(self, model: Model, largest: int) -> None:
+        self.linear: Linear | None = None
+        self.minimum: dict[int, int] = {}
+        self.unit, self.slack, self.width, self.mask = 1, 0, 0, 0
+        self.possible = True
+        if len(model.linears) > 1:
+            raise TooHardError("more than one linear constraint")
+        if model.linears:
+            self._measure(model, model.linears[0])
+        if self.linear is not None:
+            self.width = largest.bit_length() + 1
+            self.mask = (1 << (self.width * (self.slack + 1))) - 1
+
+    def _measure(self, model: Model, linear: Linear) -> None:
+        low = high = divisor = 0
+        for i, term in enumerate(linear.terms):
+            if model.size(term.scope) > MAX_STEPS:
+                raise TooHardError("a term with too many values")
+            values = {value for _, value in model.table(term) if value is not None}
+            if not values:
+                self.possible = False
+                return
+            self.minimum[i] = min(values)
+            low, high = low + min(values), high + max(values)
+            divisor = reduce(gcd, (value - min(values) for value in values), divisor)
+        if linear.bound >= high and not linear.exact:
+            return  # never binds
+        self.unit = divisor or 1
+        room = linear.bound - low
+        self.possible = room >= 0 and (not linear.exact or room % self.unit == 0)
+        self.slack = max(room, 0) // self.unit
+        if self.slack > MAX_LANES:
+            raise TooHardError(f"{self.slack} lanes")
+        self.linear = linear
+
+    def power(self, term: int, value: int) -> int:
+        """The monomial of one term's value; 0 beyond the bound."""
+        exponent = (value - self.minimum[term]) // self.unit
+        return 1 << (exponent * self.width) if exponent <= self.slack else 0
+
+    def add(self, a: int, b: int) -> int:
+        """The sum of two polynomials."""
+        return a + b
+
+    def times(self, a: int, b: int) -> int:
+        """The product of two polynomials, cut at the bound."""
+        if self.linear is None or a == 1 or b == 1 or not a or not b:
+            return a * b
+        low_a, low_b = self._lowest(a), self._lowest(b)
+        room = self.slack - low_a - low_b
+        if room < 0:
+            return 0
+        # Common factors x^k are put back by a shift, and lanes that would pass the bound take no part:
+        # most factors are monomials far up, and multiplying their zeros would be most of the work.
+        width, mask = self.width, self.mask >> ((self.slack - room) * self.width)
+        product = ((a >> (low_a * width)) & mask) * ((b >> (low_b * width)) & mask) & mask
+        return product << ((low_a + low_b) * width)
+
+    def _lowest(self, poly: int) -> int:
+        """The smallest exponent; ``poly & -poly`` is its lowest bit."""
+        return ((poly & -poly).bit_length() - 1) // self.width
+
+    def total(self, poly: int) -> int:
+        """How many completions keep the constraint."""
+        if self.linear is None:
+            return poly
+        lane = (1 << self.width) - 1
+        if self.linear.exact:
+            return (poly >> (self.width * self.slack)) & lane
+        return sum((poly >> shift) & lane for shift in range(0, poly.bit_length(), self.width))
+
+
+class Cheapest(Ring):
+    """Instead of counts the least exponent: 1 + exponent, 0 where there is no completion."""
+
+    def power(self, term: int, value: int) -> int:
+        """One term's value."""
+        exponent = (value - self.minimum[term]) // self.unit
+        return exponent + 1 if exponent <= self.slack else 0
+
+    def add(self, a: int, b: int) -> int:
+        """The smaller one."""
+        return min(a, b) if a and b else a or b
+
+    def times(self, a: int, b: int) -> int:
+        """The sum of exponents, cut at the bound."""
+        return a + b - 1 if a and b and a + b - 2 <= self.slack else 0
+
+
+# --- elimination -----------------------------------------------------------------------------
+
+
+class Message(NamedTuple):
+    """A polynomial for each assignment of ``scope`` (0 where absent)."""
 
     scope: tuple[int, ...]
     table: dict[tuple[Any, ...], int]
 
 
-@dataclass
+class _Group:
+    """Values that behave alike: one of them, the polynomial of all, and each with its own."""
+
+    __slots__ = ("members", "poly", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.poly = value, 0
+        self.members: list[tuple[Any, int]] = []
+
+
 class Eliminator:
     """Counts the solutions of a model, weighting each by the product of ``weights``."""
 
-    model: Model
-    max_steps: int = MAX_STEPS
-    weights: list[_Message] = field(default_factory=list)
-    ring_type: type[Ring] = Ring
-    steps: int = 0
-    buckets: list[_Walk] = field(default_factory=list)
-    """What was eliminated, in order."""
+    def __init__(
+        self,
+        model: Model,
+        max_steps: int = MAX_STEPS,
+        weights: tuple[Message, ...] = (),
+        ring_type: type[Ring] = Ring,
+    ) -> None:
+        self.model, self.weights, self.ring_type = model, weights, ring_type
+        self.steps, self.max_steps = 0, max_steps
+        self.buckets: list[_Bucket] = []
+        """What was eliminated, in order."""
 
     def count(self) -> int:
         """The number (or total weight) of assignments that keep every constraint.
@@ -61,67 +174,57 @@ class Eliminator:
 
     def run(self) -> int:
         """Eliminate every variable; the polynomial of the whole."""
-        if not self.model.feasible:
+        model = self.model
+        if not model.feasible:
             return 0
-        self.ring = self.ring_type(self.model, self._largest())
+        self.ring = self.ring_type(model, self._largest())
         if not self.ring.possible:
             return 0
-        self.tests: list[Constraint] = list(self.model.constraints)
-        self.messages = [*self.weights]
-        self.terms = self._large_terms()
-        self.groups = [self._grouped(i) for i in range(len(self.model.domains))]
-        self.by_link = [self._indexed(link) for link in self.model.links]
-        self.links = list(self.model.links)
-        left = set(range(len(self.model.domains)))
-        result = 1
+        self.tests, self.links, self.messages = (
+            [*model.constraints],
+            [*model.links],
+            [*self.weights],
+        )
+        summands = [] if self.ring.linear is None else list(enumerate(self.ring.linear.terms))
+        self.terms = [(i, term) for i, term in summands if len(term.scope) > 1]
+        own = [(i, term) for i, term in summands if len(term.scope) == 1]
+        self.groups = [self._grouped(x, own) for x in range(len(model.domains))]
+        self.by_link = [self._indexed(link) for link in model.links]
+        left, result = set(range(len(model.domains))), 1
         while left:
-            parents = {link.parent for link in self.links}  # children first: a parent narrows them
+            # Children first: while its parent is there, a child has only the few values below it.
+            parents = {link.parent for link in self.links}
             x = min(left, key=lambda i: (i in parents, self._cost(i), i))
             left.remove(x)
             message = self._eliminate(x)
-            if not message.scope:
-                result = self.ring.times(result, message.table.get((), 0))
-                if not result:
-                    return 0
-            else:
+            if message.scope:
                 self.messages.append(message)
+                continue
+            result = self.ring.times(result, message.table.get((), 0))
+            if not result:
+                return 0
         return result
 
     def _largest(self) -> int:
         """An upper bound on every count and weight that may turn up."""
         largest = 1
         for i, domain in enumerate(self.model.domains):
-            size = len(domain)
+            sizes = [len(domain)]
             for link in self.model.links:
                 if link.child == i:
-                    sizes: dict[Any, int] = {}
-                    for value in domain:
-                        key = link.key_of[value]
-                        sizes[key] = sizes.get(key, 0) + 1
-                    size = min(size, max(sizes.values(), default=0))
-            largest *= max(size, 1)
+                    children = Counter(link.key_of[value] for value in domain)
+                    sizes.append(max(children.values(), default=0))
+            largest *= max(min(sizes), 1)
         for message in self.weights:
             largest *= max(message.table.values(), default=1)
         return largest
 
-    def _large_terms(self) -> list[tuple[int, Term]]:
-        linear = self.ring.linear
-        if linear is None:
-            return []
-        return [(i, term) for i, term in enumerate(linear.terms) if len(term.scope) > 1]
-
     def _neighbours(self, x: int) -> set[int]:
-        found: set[int] = set()
-        scopes = [item.scope for item in self.tests]
-        scopes += [item.scope for item in self.messages]
+        """The other variables of all that mentions ``x``."""
+        scopes = [test.scope for test in self.tests] + [m.scope for m in self.messages]
         scopes += [term.scope for _, term in self.terms]
-        for scope in scopes:
-            if x in scope:
-                found.update(scope)
-        for link in self.links:
-            if x in (link.child, link.parent):
-                found.update((link.child, link.parent))
-        return found - {x}
+        scopes += [(link.child, link.parent) for link in self.links]
+        return {i for scope in scopes if x in scope for i in scope} - {x}
 
     def _cost(self, x: int) -> float:
         """Assignments that eliminating ``x`` would visit, links taken into account."""
@@ -135,25 +238,27 @@ class Eliminator:
             cost *= size
         return cost
 
-    def _grouped(self, x: int) -> list[_Group]:
-        """The values of ``x`` in groups that no constraint of two or more variables tells apart."""
+    def _grouped(self, x: int, own: list[tuple[int, Part]]) -> list[_Group]:
+        """The values of ``x`` in groups that no constraint of two or more variables tells apart.
+
+        Two hotels of one city and tier count the same in every rule but the budget, and there the
+        group's polynomial holds the price of each: the walk visits groups, not hotels.
+        """
         model, ring = self.model, self.ring
         keys = _signatures(model, x, [*self.tests, *(term for _, term in self.terms)])
-        tabled = {j: i for m in self.messages if x in m.scope for i, j in enumerate(m.scope)}
-        own = [] if ring.linear is None else list(enumerate(ring.linear.terms))
-        own = [(i, term) for i, term in own if term.scope == (x,)]
+        alone = any(x in message.scope for message in self.messages)  # tables are by value
+        alone = alone or any(link.parent == x for link in model.links)
         groups: dict[Any, _Group] = {}
         for value in model.domains[x]:
             model.frame.slots[x] = value
             poly = 1
             for i, term in own:
-                poly = ring.times(poly, ring.power(i, term.run(model.frame)))
-            key = value if x in tabled else tuple(run(model.frame) for run in keys)
-            links = tuple(link.key_of[value] for link in model.links if link.child == x)
-            if any(link.parent == x for link in model.links):
-                links = (*links, value)
+                if term.scope == (x,):
+                    poly = ring.times(poly, ring.power(i, term.run(model.frame)))
             if poly:
-                group = groups.setdefault((key, links), _Group(value, 0, []))
+                links = tuple(link.key_of[value] for link in model.links if link.child == x)
+                key = value if alone else tuple(run(model.frame) for run in keys)
+                group = groups.setdefault((key, links), _Group(value))
                 group.poly = ring.add(group.poly, poly)
                 group.members.append((value, poly))
         return list(groups.values())
@@ -164,71 +269,72 @@ class Eliminator:
             index.setdefault(link.key_of[group.value], []).append(group)
         return index
 
-    def _eliminate(self, x: int) -> _Message:
+    def _eliminate(self, x: int) -> Message:
         """Sum ``x`` out: everything that mentions it becomes one message over its neighbours."""
         scope = tuple(sorted(self._neighbours(x)))
         self._merge_messages(x)
-        walk = _Walk(self, scope, x)
+        bucket = _Bucket(self, scope, x)
         if self._cost(x) > 50 * self.max_steps:
             raise TooHardError("an elimination is too large")
-        walk.descend(0, 1)
-        self.buckets.append(walk)
+        bucket.descend(0, 1)
+        self.buckets.append(bucket)
         self.tests = [t for t in self.tests if x not in t.scope]
         self.terms = [(i, t) for i, t in self.terms if x not in t.scope]
         self.messages = [m for m in self.messages if x not in m.scope]
         self.links = [link for link in self.links if x not in (link.child, link.parent)]
-        return _Message(scope, walk.table)
+        return Message(scope, bucket.table)
 
     def _merge_messages(self, x: int) -> None:
         """Multiply messages of equal scope once, not at every visit."""
-        by_scope: dict[tuple[int, ...], _Message] = {}
-        rest = [message for message in self.messages if x not in message.scope]
+        by_scope: dict[tuple[int, ...], Message] = {}
         for message in self.messages:
             if x not in message.scope:
                 continue
             other = by_scope.get(message.scope)
-            if other is None:
-                by_scope[message.scope] = message
-                continue
-            table = {
-                key: self.ring.times(poly, other.table[key])
-                for key, poly in message.table.items()
-                if key in other.table
-            }
-            by_scope[message.scope] = _Message(message.scope, table)
-        self.messages = [*rest, *by_scope.values()]
+            if other is not None:
+                times, both = self.ring.times, [k for k in message.table if k in other.table]
+                table = {k: times(message.table[k], other.table[k]) for k in both}
+                message = Message(message.scope, table)
+            by_scope[message.scope] = message
+        self.messages = [*(m for m in self.messages if x not in m.scope), *by_scope.values()]
 
 
-class _Walk:
-    """Visits the assignments of a bucket: neighbours first (parents before children), ``x`` last."""
+class _Bucket:
+    """Visits the assignments of an elimination: neighbours first (parents before children), ``x`` last.
+
+    What all depends on the variables up to some depth is tested there, so that most assignments are
+    never completed.
+    """
 
     def __init__(self, owner: Eliminator, scope: tuple[int, ...], x: int) -> None:
         self.owner, self.scope, self.x = owner, scope, x
         self.frame = owner.model.frame
         self.table: dict[tuple[Any, ...], int] = {}
-        self.order = _parents_first(scope, owner.links)
-        self.order.append(x)
-        depth_of = {i: depth for depth, i in enumerate(self.order)}
+        parents = {link.parent for link in owner.links}
+        self.order = [*sorted(scope, key=lambda i: (i not in parents, i)), x]
+        self.tests: list[list[Closure]] = [[] for _ in self.order]
+        self.messages: list[list[Message]] = [[] for _ in self.order]
+        self.terms: list[list[tuple[int, Closure]]] = [[] for _ in self.order]
+        self.links: list[list[tuple[int, int, dict[Any, Any]]]] = [[] for _ in self.order]
         inside = set(self.order)
-        depths = range(len(self.order))
-        self.tests: list[list[Closure]] = [[] for _ in depths]
-        self.messages: list[list[_Message]] = [[] for _ in depths]
-        self.terms: list[list[tuple[int, Closure]]] = [[] for _ in depths]
-        self.links: list[list[tuple[int, int, dict[Any, Any]]]] = [[] for _ in depths]
         for test in owner.tests:
             if inside.issuperset(test.scope):
-                self.tests[max(depth_of[i] for i in test.scope)].append(test.run)
+                self.tests[self._depth(test.scope)].append(test.run)
         for message in owner.messages:
             if x in message.scope:
-                self.messages[max(depth_of[i] for i in message.scope)].append(message)
+                self.messages[self._depth(message.scope)].append(message)
         for i, term in owner.terms:
             if x in term.scope:
-                self.terms[max(depth_of[j] for j in term.scope)].append((i, term.run))
+                self.terms[self._depth(term.scope)].append((i, term.run))
         for link in owner.model.links:
-            if link.child in inside and link.parent in inside:
-                depth = max(depth_of[link.child], depth_of[link.parent])
+            if inside.issuperset((link.child, link.parent)):
+                depth = self._depth((link.child, link.parent))
                 self.links[depth].append((link.child, link.parent, link.key_of))
         self.index = [self._index_for(depth, i) for depth, i in enumerate(self.order)]
+
+    def _depth(self, scope: tuple[int, ...]) -> int:
+        """Where all of ``scope`` is assigned."""
+        return max(self.order.index(i) for i in scope)
 
     def _index_for(self, depth: int, i: int) -> tuple[int, dict[Any, list[_Group]]] | None:
         for at, link in enumerate(self.owner.model.links):
@@ -285,22 +391,14 @@ class _Walk:
         return value
 
 
-def _parents_first(scope: tuple[int, ...], links: list[Link]) -> list[int]:
-    parents = {link.parent for link in links}
-    return sorted(scope, key=lambda i: (i not in parents, i))
-
-
-def _signatures(model: Model, x: int, items: list[Any]) -> list[Closure]:
-    """Closures of the largest parts of ``items`` that read ``x`` alone."""
+def _signatures(model: Model, x: int, items: list[Part]) -> list[Closure]:
+    """Closures of the largest parts of ``items`` that read ``x`` alone: what a rule can see of ``x``."""
     name = model.p.slots[x].name
-    parts: dict[Node, None] = {}
-    for item in items:
-        if x in item.scope:
-            parts |= dict.fromkeys(atoms(item.expr, name))
-    return [model.compiler.compile(part) for part in parts]
+    found = dict.fromkeys(e for item in items if x in item.scope for e in _atoms(item.expr, name))
+    return [model.compiler.compile(expr) for expr in found]
 
 
-def atoms(expr: Node, slot: str) -> Iterator[Node]:
+def _atoms(expr: Node, slot: str) -> Iterator[Node]:
     """The largest closed sub-expressions of ``expr`` that read ``slot`` and no other slot."""
     names = slots_of(expr)
     if slot not in names:
@@ -311,38 +409,30 @@ def atoms(expr: Node, slot: str) -> Iterator[Node]:
         yield ir.SlotRef(slot=slot)
     else:
         for child in expr.children():
-            yield from atoms(child, slot)
+            yield from _atoms(child, slot)
 
 
-@dataclass(frozen=True)
-class DrawWeights:
+class DrawWeights(NamedTuple):
     """Weights that turn a count into the chance of drawing slot by slot; see ``draw_weights``."""
 
-    messages: list[_Message]
+    messages: tuple[Message, ...]
     scale: int
     """Sum of all weights over the whole space."""
 
 
-def draw_weights(model: Model, space: Model) -> DrawWeights:
+def draw_weights(space: Model) -> DrawWeights:
     """Weight of an answer = its chance when each slot is drawn uniformly given earlier ones, times scale.
 
-    ``space`` is the bare conditioned model. Slots whose number of values never varies weigh nothing.
+    ``space`` is the bare conditioned model. Slots whose number of values never varies weigh nothing;
+    the others weigh in units of 1 / lcm, so that every weight is an int and the count stays exact.
     """
-    messages: list[_Message] = []
-    scale = 1
-    children = {link.child for link in space.links}
+    messages, scale = [], 1
     for x, domain in enumerate(space.domains):
         links = [link for link in space.links if link.child == x]
-        if x not in children:
-            scale *= len(domain)
-            continue
-        sizes: dict[tuple[Any, ...], int] = {}
-        for value in domain:
-            key = tuple(link.key_of[value] for link in links)
-            sizes[key] = sizes.get(key, 0) + 1
+        sizes = Counter(tuple(link.key_of[value] for link in links) for value in domain)
         common = lcm(*sizes.values())
         scale *= common
         if len(set(sizes.values())) > 1:
             scope = tuple(link.parent for link in links)
-            messages.append(_Message(scope, {k: common // n for k, n in sizes.items()}))
-    return DrawWeights(messages, scale)
+            messages.append(Message(scope, {key: common // n for key, n in sizes.items()}))
+    return DrawWeights(tuple(messages), scale)

@@ -1,4 +1,4 @@
-"""Answers that break exactly one rule: what a verifier must not let through."""
+"""Answers and plans that break exactly one rule: what a verifier must not let through."""
 
 from __future__ import annotations
 
@@ -8,19 +8,27 @@ from random import Random
 from typing import Any
 
 from envgen.core import ir
-from envgen.core.ir import Node, Problem
-from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.core.errors import ConfigError
+from envgen.core.ir import Access, Node, Problem
+from envgen.pipelines.general.semantics.calls import IntSpan, Plan, argument_values
+from envgen.pipelines.general.semantics.evaluate import (
+    domain_values,
+    evaluate,
+    rule_ids,
+)
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
-from envgen.pipelines.general.semantics.layout import fill_layout, plain
+from envgen.pipelines.general.semantics.judge import Judge
+from envgen.pipelines.general.semantics.layout import fill_layout, match_layout, plain
+from envgen.pipelines.general.semantics.machine import Diff, Machine
+from envgen.pipelines.general.semantics.replies import evaluate_plan
 from envgen.pipelines.general.semantics.rewrite import conjuncts, summands, truth
-from envgen.pipelines.general.semantics.slot_values import NotEnumerableError, element_values
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.pipelines.general.space.guided import solutions
-from envgen.pipelines.general.space.model import Model, build_model, goal_truth, right_sets
-from envgen.pipelines.general.space.plan_misses import plan_misses
-from envgen.pipelines.general.space.search import StepBudget
+from envgen.pipelines.general.space.build import bare_model, build_model, goal_truth
+from envgen.pipelines.general.space.search import StepBudget, solutions
 
 NUM_EQUALS = 20
+MAX_TRIED = 3_000
+"""Changed plans looked at."""
 
 
 def near_misses(
@@ -39,19 +47,14 @@ def near_misses(
     one. That search is complete within ``steps`` steps a rule: a rule that gets nothing is unbreakable.
     ``evaluate`` confirms each. For Equals the near-misses of ``goal`` are other values of the slot. For
     Reach ``accepted`` and the results are ``Plan``s.
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
     """
     if isinstance(p.goal, ir.Reach):
-        yield from plan_misses(p, db, accepted, rng, per_clause=per_clause)
+        yield from _plan_misses(p, db, accepted, rng, per_clause)
         return
-    try:
-        finder = Finder(p, db, accepted, rng)
-    except NotEnumerableError:
-        targets = right_sets(p, Compiler(p, db))
-        if targets is None:
-            raise
-        for target in targets:
-            yield from _other_sets(p, db, target, rng)
-        return
+    finder = Finder(p, db, accepted, rng)
     for rule in finder.rules:
         most = NUM_EQUALS if rule == "goal" and isinstance(p.goal, ir.Equals) else per_clause
         yield from islice(finder.misses(rule, steps), most)
@@ -64,8 +67,8 @@ class Finder:
         self, p: Problem, db: Tables, accepted: Any, rng: Random, compiler: Compiler | None = None
     ) -> None:
         self.p, self.db, self.rng = p, db, rng
-        self.compiler = compiler or Compiler(p, db)
-        self.whole = Model(p, db, self.compiler)
+        self.whole = bare_model(p, db, compiler)
+        self.compiler = self.whole.compiler
         values = self.whole.values_of(accepted)
         if values is None:
             raise ValueError("the accepted answer doesn't fit the layout")
@@ -90,16 +93,11 @@ class Finder:
             for value in domain:
                 frame.slots[:] = self.start
                 frame.slots[i] = value
-                broken = None
-                for rule in by_slot[i]:
-                    if runs[rule](frame) is not True:
-                        if broken is not None:
-                            break
-                        broken = rule
-                else:
-                    if broken is not None:
-                        off = violation(self.exprs[broken], self.compiler, frame)
-                        found[broken].append((off, len(found[broken]), list(frame.slots)))
+                broken = (rule for rule in by_slot[i] if runs[rule](frame) is not True)
+                rule, other = next(broken, None), next(broken, None)
+                if rule is not None and other is None:
+                    off = violation(self.exprs[rule], self.compiler, frame)
+                    found[rule].append((off, len(found[rule]), list(frame.slots)))
         return found
 
     def misses(self, rule: str, steps: int) -> Iterator[tuple[Any, str]]:
@@ -134,39 +132,30 @@ class Finder:
         yield from _in_turn(hard)
 
 
-def _in_turn(sources: list[Iterator[list[Any]]]) -> Iterator[list[Any]]:
+def _in_turn(sources: list[Iterator[Any]]) -> Iterator[Any]:
     """One item of each source, then the next of each, until all are empty."""
     while sources:
         for source in list(sources):
-            values = next(source, None)
-            if values is None:
+            item = next(source, None)
+            if item is None:
                 sources.remove(source)
             else:
-                yield values
+                yield item
 
 
 def pieces(rule: Node, p: Problem) -> Iterator[Node]:
-    """Parts of a rule that can be broken alone, each by its own conjunct."""
-    for part in conjuncts(rule):
-        yield from _pieces(part, p)
-
-
-def _pieces(expr: Node, p: Problem) -> Iterator[Node]:
-    """Parts that can be broken alone: pairs of an AllDifferent, summands that may be unknown."""
-    if isinstance(expr, ir.AllDifferent):
-        for left, right in combinations(expr.items, 2):
-            yield ir.Cmp(fn="!=", left=left, right=right)
-        return
-    yield expr
-    if isinstance(expr, ir.Cmp):
-        for _, part in (*summands(expr.left, 1), *summands(expr.right, 1)):
-            if _nullable(part, p):
-                yield ir.Cmp(fn="=", left=part, right=part)
-
-
-def _nullable(expr: Node, p: Problem) -> bool:
-    gets = (node for node in expr.walk() if isinstance(node, ir.Get))
-    return any(p.relation(get.relation).column(get.column).nullable for get in gets)
+    """Parts of a rule that can be broken alone: conjuncts, pairs of an AllDifferent, unknown summands."""
+    for expr in conjuncts(rule):
+        if isinstance(expr, ir.AllDifferent):
+            for left, right in combinations(expr.items, 2):
+                yield ir.Cmp(fn="!=", left=left, right=right)
+            continue
+        yield expr
+        if isinstance(expr, ir.Cmp):
+            for _, part in (*summands(expr.left, 1), *summands(expr.right, 1)):
+                gets = (node for node in part.walk() if isinstance(node, ir.Get))
+                if any(p.relation(get.relation).column(get.column).nullable for get in gets):
+                    yield ir.Cmp(fn="=", left=part, right=part)
 
 
 def violation(expr: Node, compiler: Compiler, frame: Frame) -> int:
@@ -186,18 +175,109 @@ def violation(expr: Node, compiler: Compiler, frame: Frame) -> int:
     return 1
 
 
-def _other_sets(
-    p: Problem, db: Tables, target: tuple[Any, ...], rng: Random
-) -> Iterator[tuple[Any, str]]:
-    """Near-misses of an Equals goal over a set too large to list: one element more, less or other."""
-    slot = p.slots[0]
-    rest = [item for item in element_values(slot, Compiler(p, db)) if item not in target]
-    rng.shuffle(rest)
-    others = [[x for x in target if x != gone] for gone in target]
-    others += [[*target, extra] for extra in rest]
-    others += [[*(x for x in target if x != gone), new] for gone in target for new in rest]
-    for values in others[: 3 * NUM_EQUALS]:
-        answer = fill_layout(p.layout, {slot.name: plain(slot, values)})
-        held = evaluate(p, db, answer)
-        if [name for name, ok in held.items() if not ok] == ["goal"]:
-            yield answer, "goal"
+# --- plans -----------------------------------------------------------------------------------
+
+
+def _plan_misses(
+    p: Problem, db: Tables, accepted: Plan, rng: Random, per_clause: int
+) -> Iterator[tuple[Plan, str]]:
+    """Plans that break one rule: one call skipped, repeated, changed or added, or another submission.
+
+    The machine guesses what each breaks, because the reference takes a hundred times as long;
+    ``evaluate`` on the resulting state confirms it.
+    """
+    try:
+        machine = Machine(p, db)
+    except ConfigError:
+        return
+    judge = Judge(p, machine)
+    tools = {tool.access.tool: tool for tool in machine.tools}
+    left = dict.fromkeys(rule_ids(p), per_clause)
+    seen = {repr(accepted)}
+    for plan in islice(_changed(p, db, accepted, judge, rng), MAX_TRIED):
+        if not any(left.values()):
+            return
+        if repr(plan) in seen:
+            continue
+        seen.add(repr(plan))
+        diff: Diff = ()
+        for tool, args in plan.calls:
+            writes = machine.call(tools[tool], args, machine.tables(diff))
+            diff = machine.after(diff, writes or {})
+        guess = judge.broken(diff, machine.tables(diff), plan.answer)
+        if len(guess) != 1 or not left.get(next(iter(guess))):
+            continue
+        broken = [rule for rule, ok in evaluate_plan(p, db, plan).items() if not ok]
+        if len(broken) == 1 and left[broken[0]]:
+            left[broken[0]] -= 1
+            yield plan, broken[0]
+
+
+def _changed(p: Problem, db: Tables, accepted: Plan, judge: Judge, rng: Random) -> Iterator[Plan]:
+    calls = accepted.calls
+    for i in range(len(calls)):
+        yield Plan((*calls[:i], *calls[i + 1 :]), accepted.answer)
+    for i in range(len(calls)):
+        yield Plan((*calls[: i + 1], *calls[i:]), accepted.answer)
+    for answer in _other_answers(p, db, accepted.answer):
+        yield Plan(calls, answer)
+    tools = {access.tool: access for access in p.access if access.mode == "write"}
+    swaps = [
+        Plan((*calls[:i], (tool, {**args, name: value}), *calls[i + 1 :]), accepted.answer)
+        for i, (tool, args) in enumerate(calls)
+        for name in args
+        for value in _near_values(p, db, tools[tool], name, args[name], rng)
+    ]
+    near = {key for _, key, _ in judge.allowance.cells}
+    extra = [
+        Plan((*calls, (access.tool, args)), accepted.answer)
+        for access in tools.values()
+        for args in _some_arguments(p, db, access, near, rng)
+    ]
+    yield from _in_turn([iter(swaps), iter(extra)])
+
+
+def _near_values(
+    p: Problem, db: Tables, access: Access, name: str, value: Any, rng: Random
+) -> list[Any]:
+    """Other values of an argument: neighbours of an int, else all in random order."""
+    values = argument_values(p, access, name, db) or ()
+    if isinstance(values, IntSpan):
+        near = (value - 1, value + 1, values.low, values.high)
+        return [v for v in near if values.low <= v <= values.high and v != value]
+    others = [v for v in values if v != value]
+    return rng.sample(others, min(len(others), 60))
+
+
+def _some_arguments(
+    p: Problem, db: Tables, access: Access, near: set[str], rng: Random, most: int = 150
+) -> Iterator[dict[str, Any]]:
+    """Arguments for one more call, at random; those with a key of ``near`` first."""
+    domains: dict[str, Any] = {}
+    for name in access.args:
+        values = argument_values(p, access, name, db)
+        if isinstance(values, IntSpan):
+            values = (values.low, values.high, rng.randint(values.low, values.high))
+        if not values:
+            return
+        domains[name] = rng.sample(values, len(values))
+    if not domains:
+        yield {}
+        return
+    first = max(domains, key=lambda name: len(domains[name]))  # a key, where there is one
+    for value in sorted(domains[first], key=lambda v: v not in near)[:most]:
+        yield {n: value if n == first else rng.choice(v) for n, v in domains.items()}
+
+
+def _other_answers(p: Problem, db: Tables, answer: Any) -> Iterator[Any]:
+    """Submissions that differ from ``answer`` in one slot, the nearest numbers first."""
+    values = match_layout(p.layout, answer)
+    if values is None:
+        return
+    compiler = Compiler(p, db)
+    for slot in p.slots:
+        here: Any = values[slot.name]
+        others = [v for o in domain_values(slot, compiler) if (v := plain(slot, o)) != here]
+        others.sort(key=lambda v: abs(v - here) if type(v) is type(here) is int else 0)
+        for other in others[:20]:
+            yield fill_layout(p.layout, {**values, slot.name: other})

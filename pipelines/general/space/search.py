@@ -1,10 +1,9 @@
-"""Randomised backtracking over a model: forward checking, bounds on sums, a step budget."""
+"""Solutions of a model in random order: guided draws that never meet a dead end, and backtracking."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
 from random import Random
 from typing import Any, NamedTuple
 
@@ -12,9 +11,15 @@ from envgen.core import ir
 from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import slots_of
-from envgen.pipelines.general.space.model import Linear, Model
+from envgen.pipelines.general.space.elimination import Cheapest, Eliminator, TooHardError
+from envgen.pipelines.general.space.model import Linear, Model, Part
 
 MAX_TERM_VALUES = 20_000
+RESTARTS_WITHOUT_NEWS = 12
+DRAWS_WITHOUT_NEWS = 25
+MAX_GUIDE_STEPS = 60_000
+_BEYOND = 10**15
+"""More than any sum."""
 
 
 class OutOfStepsError(Exception):
@@ -38,7 +43,10 @@ class StepBudget:
             raise OutOfStepsError
 
 
-class _ConstraintTest(NamedTuple):
+# --- backtracking ----------------------------------------------------------------------------
+
+
+class _Test(NamedTuple):
     """A constraint; ``takes_unknown``: None for a slot gives false only if every value would."""
 
     scope: tuple[int, ...]
@@ -47,8 +55,7 @@ class _ConstraintTest(NamedTuple):
 
 
 def _takes_unknown(expr: Node, model: Model) -> bool:
-    kinds = {model.p.slot(name).kind for name in slots_of(expr)}
-    if not kinds <= {"entity", "value", "interval"}:
+    if not {model.p.slot(name).kind for name in slots_of(expr)} <= {"entity", "value", "interval"}:
         return False
     # a row or number is left out, not unknown, where what selects it is unknown
     return not any(
@@ -63,52 +70,35 @@ class _Sum:
         self.bound, self.exact = linear.bound, linear.exact
         self.unary: dict[int, dict[Any, int]] = {}
         self.large: list[tuple[tuple[int, ...], Closure, int, int]] = []
-        slots = model.frame.slots
         for term in linear.terms:
-            size = 1
-            for i in term.scope:
-                size *= len(model.domains[i])
-            if size > MAX_TERM_VALUES:
-                self.large.append((term.scope, term.run, -(10**15), 10**15))
-                continue
-            values: dict[Any, int] = {}
-            for choice in product(*(model.domains[i] for i in term.scope)):
-                for i, value in zip(term.scope, choice, strict=True):
-                    slots[i] = value
-                result = term.run(model.frame)
-                if result is not None:
-                    values[choice[0] if len(choice) == 1 else choice] = result
-            if len(term.scope) == 1:
-                self.unary[term.scope[0]] = values
-            elif values:
-                self.large.append(
-                    (term.scope, term.run, min(values.values()), max(values.values()))
-                )
+            least, most = -_BEYOND, _BEYOND
+            if model.size(term.scope) <= MAX_TERM_VALUES:
+                values = {at: value for at, value in model.table(term) if value is not None}
+                if len(term.scope) == 1:
+                    self.unary[term.scope[0]] = {at[0]: value for at, value in values.items()}
+                    continue
+                if not values:
+                    continue
+                least, most = min(values.values()), max(values.values())
+            self.large.append((term.scope, term.run, least, most))
 
 
 class Search:
-    """Depth-first search for the solutions of a model, in random order."""
+    """Depth-first search for the solutions of a model: forward checking, bounds on sums."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.slots = model.frame.slots
         self.size = len(model.domains)
-        self.tests: list[list[_ConstraintTest]] = [[] for _ in range(self.size)]
-        tests = [
-            _ConstraintTest(c.scope, c.run, _takes_unknown(c.expr, model))
-            for c in model.constraints
-        ]
-        for test in tests:
-            for i in test.scope:
-                self.tests[i].append(test)
+        tests = [_Test(c.scope, c.run, _takes_unknown(c.expr, model)) for c in model.constraints]
+        self.tests = [[test for test in tests if i in test.scope] for i in range(self.size)]
         self.links: list[list[tuple[int, int, dict[Any, Any]]]] = [[] for _ in range(self.size)]
-        for link in model.links:
-            item = (link.child, link.parent, link.key_of)
-            self.links[link.child].append(item)
-            self.links[link.parent].append(item)
+        for child, parent, _, _, key_of in model.links:
+            self.links[child].append((child, parent, key_of))
+            self.links[parent].append((child, parent, key_of))
         self.sums = [_Sum(linear, model) for linear in model.linears] if model.feasible else []
-        self.domains = self._supported(tests) if model.feasible else []
-        self.equals = [c.scope for c in model.constraints if _is_equality(c.expr)]
+        self.domains = self._supported(tests) if model.feasible else [[]]
+        self.equals = [c.scope for c in model.constraints if _is_equality(c)]
         self.parents = {link.parent for link in model.links}
         self.failures = [1] * self.size
         """By variable: 1 + how often a test on it ruled everything out."""
@@ -119,8 +109,6 @@ class Search:
         Raises:
             OutOfStepsError: when the budget is spent before the search is complete.
         """
-        if not self.model.feasible:
-            return
         domains = [list(domain) for domain in self.domains]
         if not all(domains):
             return
@@ -152,12 +140,10 @@ class Search:
 
         The mean over many dives estimates the chance that a draw is a solution (Knuth 1975).
         """
-        if not self.model.feasible:
-            return 0.0
         if not all(self.domains):
             return 0.0
-        domains = self._bounded(list(self.domains), set(range(self.size)), budget)
         free = set(range(self.size))
+        domains = self._bounded(list(self.domains), free, budget)
         inverse = 1.0
         while domains is not None and free:
             i = self._next(domains, free)
@@ -194,12 +180,7 @@ class Search:
             if not domains[child] or not domains[parent]:
                 return None
         for test in self.tests[i]:
-            open_ = [j for j in test.scope if j in rest]
-            if len(open_) > 1:
-                ok = not self._hopeless(domains, test, rest)
-            else:
-                ok = self._tested(domains, test, open_, budget)
-            if not ok:
+            if not self._passes(domains, test, rest, budget):
                 for j in test.scope:
                     self.failures[j] += 1
                 return None
@@ -212,21 +193,35 @@ class Search:
                 domains[b] = [value for value in domains[b] if value in common]
         return self._bounded(domains, rest, budget)
 
-    def _hopeless(self, domains: list[list[Any]], test: _ConstraintTest, rest: set[int]) -> bool:
-        """Whether a test is false whatever its open variables will be: unknown in, false out."""
-        if not test.takes_unknown:
-            return False
-        for j in test.scope:
-            self.slots[j] = None if j in rest else domains[j][0]
-        return test.run(self.model.frame) is False
+    def _passes(
+        self, domains: list[list[Any]], test: _Test, rest: set[int], budget: StepBudget
+    ) -> bool:
+        """Whether a test may still hold; with one open variable, that one is narrowed.
 
-    def _supported(self, tests: list[_ConstraintTest]) -> list[list[Any]]:
+        With more of them open they count as unknown: what is false then, stays false.
+        """
+        slots, frame, run = self.slots, self.model.frame, test.run
+        open_ = [j for j in test.scope if j in rest]
+        if len(open_) > 1 and not test.takes_unknown:
+            return True
+        for j in test.scope:
+            slots[j] = None if j in open_ else domains[j][0]
+        if len(open_) != 1:
+            return run(frame) is not False if open_ else run(frame) is True
+        kept, x = [], open_[0]
+        budget.spend(len(domains[x]))
+        for value in domains[x]:
+            slots[x] = value
+            if run(frame) is True:
+                kept.append(value)
+        domains[x] = kept
+        return bool(kept)
+
+    def _supported(self, tests: list[_Test]) -> list[list[Any]]:
         """The model's domains without values that alone make a test false."""
         domains = [list(domain) for domain in self.model.domains]
         for test in tests:
-            if not test.takes_unknown:
-                continue
-            for i in test.scope:
+            for i in test.scope if test.takes_unknown else ():
                 for j in test.scope:
                     self.slots[j] = None
                 kept = []
@@ -236,24 +231,6 @@ class Search:
                         kept.append(value)
                 domains[i] = kept
         return domains
-
-    def _tested(
-        self, domains: list[list[Any]], test: _ConstraintTest, open_: list[int], budget: StepBudget
-    ) -> bool:
-        """Run a test that has at most one open variable; narrow that variable."""
-        slots, frame, run = self.slots, self.model.frame, test.run
-        for j in test.scope:
-            slots[j] = domains[j][0]
-        if not open_:
-            return run(frame) is True
-        kept, x = [], open_[0]
-        budget.spend(len(domains[x]))
-        for value in domains[x]:
-            slots[x] = value
-            if run(frame) is True:
-                kept.append(value)
-        domains[x] = kept
-        return bool(kept)
 
     def _bounded(
         self, domains: list[list[Any]], free: set[int], budget: StepBudget
@@ -280,8 +257,8 @@ class Search:
             for i, (least, most) in ranges.items():
                 if i not in free:
                     continue
-                ceiling = total.bound - low + least
-                floor = total.bound - high + most if total.exact else -(10**18)
+                ceiling = total.bound - low + least  # the others at their least
+                floor = total.bound - high + most if total.exact else -_BEYOND
                 values = total.unary[i]
                 domains[i] = [v for v in domains[i] if floor <= values[v] <= ceiling]
                 if not domains[i]:
@@ -289,14 +266,12 @@ class Search:
         return domains
 
 
-def _is_equality(expr: Node) -> bool:
-    """Whether ``expr`` says that two slots are equal."""
-    if not isinstance(expr, ir.Cmp) or expr.fn != "=":
+def _is_equality(part: Part) -> bool:
+    """Whether a constraint says that two slots are equal."""
+    expr = part.expr
+    if not isinstance(expr, ir.Cmp) or expr.fn != "=" or len(part.scope) != 2:
         return False
-    sides = (expr.left, expr.right)
-    return (
-        all(isinstance(s, ir.SlotRef) and s.index is None for s in sides) and sides[0] != sides[1]
-    )
+    return all(isinstance(s, ir.SlotRef) and s.index is None for s in (expr.left, expr.right))
 
 
 def count_by_search(model: Model, cap: int, steps: int) -> tuple[int, bool]:
@@ -310,3 +285,136 @@ def count_by_search(model: Model, cap: int, steps: int) -> tuple[int, bool]:
     except OutOfStepsError:
         return found, False
     return found, True
+
+
+# --- guided draws ----------------------------------------------------------------------------
+
+
+class Guide:
+    """Draws solutions that keep all constraints, and sums but for ``unchecked``.
+
+    Eliminating the variables for the least sum of a linear constraint leaves tables that say, for every
+    partial assignment, whether and how cheaply it can be completed. Assigning the variables in the
+    reverse order then never meets a dead end.
+
+    Raises:
+        TooHardError: when elimination would take more than ``max_steps`` steps.
+    """
+
+    def __init__(self, model: Model, max_steps: int) -> None:
+        self.model = model
+        self.accepts = model.acceptor()
+        linears = model.linears
+        # One sum only: a bound on two at once would take a table of pairs of sums.
+        first = next((linear for linear in linears if not linear.exact), None)
+        self.unchecked = [linear for linear in linears if linear is not first]
+        model.linears = [] if first is None else [first]
+        try:
+            self.eliminator = Eliminator(model, max_steps, ring_type=Cheapest)
+            self.least = self.eliminator.run()
+        finally:
+            model.linears = linears
+
+    @property
+    def feasible(self) -> bool:
+        """Whether there is a solution (of all but ``unchecked``)."""
+        return self.least > 0
+
+    def draw(self, rng: Random) -> list[Any] | None:
+        """A solution; None where one was drawn that breaks an unchecked sum."""
+        slots = self.model.frame.slots
+        values: list[Any] = [None] * len(slots)
+        # Tables were made over one value of each group: look-ups go by those, members are drawn.
+        representatives: list[Any] = [None] * len(slots)
+        least, slack = self.least, self.eliminator.ring.slack
+        for bucket in reversed(self.eliminator.buckets):
+            slots[:] = representatives
+            here = bucket.table[tuple(slots[j] for j in bucket.scope)]
+            last, x = len(bucket.order) - 1, bucket.x
+            choices: list[tuple[Any, Any, int]] = []
+            for group in bucket.candidates(last):
+                slots[x] = group.value
+                rest = bucket.factor(last, 1)
+                if not rest:
+                    continue
+                for value, own in group.members:
+                    # The least sum of the whole with this value for the best one of this bucket.
+                    total = least - here + rest + own - 1
+                    if total - 1 <= slack:
+                        choices.append((value, group.value, total))
+            values[x], representatives[x], least = rng.choice(choices)
+        return values if not self.unchecked or self.accepts(values) else None
+
+
+class _CompleteError(Exception):
+    """Raised when it is known that there are no more solutions."""
+
+
+def solutions(
+    model: Model, rng: Random, budget: StepBudget, *, searches_first: bool = False
+) -> Iterator[list[Any]]:
+    """Distinct solutions of a model: independent draws while those bring new ones, then the rest.
+
+    ``searches_first``: look for easy ones by search before spending steps on guidance.
+    """
+    if not model.feasible:
+        return
+    seen = set[tuple[Any, ...]]()
+    quick = (_restarts, _draws) if searches_first else (_draws, _restarts)
+    try:
+        for source in (*quick, _all):
+            for values in source(model, rng, budget):
+                if tuple(values) not in seen:
+                    seen.add(tuple(values))
+                    yield values
+    except (_CompleteError, OutOfStepsError):
+        return
+
+
+def _all(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
+    return Search(model).run(rng, budget)
+
+
+def _draws(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
+    """Guided draws until they bring nothing new; none where guidance costs too much."""
+    try:
+        guide = Guide(model, min(budget.steps, MAX_GUIDE_STEPS))
+    except TooHardError:
+        budget.steps -= min(budget.steps, MAX_GUIDE_STEPS) // 4
+        return
+    budget.steps -= guide.eliminator.steps // 4
+    if not guide.feasible:
+        raise _CompleteError
+    seen, fruitless = set[tuple[Any, ...]](), 0
+    while fruitless < DRAWS_WITHOUT_NEWS and budget.steps > 0:
+        budget.steps -= len(model.domains)
+        values = guide.draw(rng)
+        if values is None or tuple(values) in seen:
+            fruitless += 1
+            continue
+        seen.add(tuple(values))
+        fruitless = 0
+        yield values
+
+
+def _restarts(model: Model, rng: Random, budget: StepBudget) -> Iterator[list[Any]]:
+    """The first solution of one randomised search after another."""
+    search, seen = Search(model), set[tuple[Any, ...]]()
+    fruitless, allowance = 0, max(2_000, budget.steps // 50)
+    while fruitless < RESTARTS_WITHOUT_NEWS and budget.steps > 0:
+        attempt = StepBudget(min(allowance, budget.steps))
+        granted = attempt.steps
+        try:
+            values = next(search.run(rng, attempt), None)
+        except OutOfStepsError:
+            values = None
+        else:
+            if values is None:
+                raise _CompleteError
+        budget.steps -= granted - max(attempt.steps, 0)
+        if values is None or tuple(values) in seen:
+            fruitless += 1
+            continue
+        seen.add(tuple(values))
+        fruitless = 0
+        yield values

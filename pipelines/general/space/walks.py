@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.core.types import Density
+from envgen.pipelines.general.semantics.calls import Call, Plan
 from envgen.pipelines.general.semantics.judge import MAX_SUBMISSIONS, Judge, frozen_rows
 from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId, Tool
-from envgen.pipelines.general.semantics.plans import Call, Plan
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.search import OutOfStepsError, StepBudget
 
@@ -54,7 +54,7 @@ class Walks:
         self.p, self.goal, self.budget = p, p.goal, budget
         self.machine = Machine(p, db)
         self.judge = Judge(p, self.machine)
-        self.num_submissions = self.judge.num_submissions()
+        self.num_submissions = self.judge.num_submissions
         if self.num_submissions > MAX_SUBMISSIONS:
             raise OutOfStepsError
         self.base = list(self._start_groups(db))
@@ -227,7 +227,7 @@ def _sampled(p: Problem, db: Tables, rng: Random, samples: int) -> Density:
     machine = Machine(p, db)
     judge = Judge(p, machine)
     hits, n = 0.0, 0
-    num_submissions = judge.num_submissions()
+    num_submissions = judge.num_submissions
     exact_end = num_submissions <= MAX_SUBMISSIONS
     for _ in range(samples):
         n += 1

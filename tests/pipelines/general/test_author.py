@@ -22,7 +22,7 @@ from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Author, Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.semantics.evaluate import evaluate
-from envgen.pipelines.general.space.solve import solve
+from envgen.pipelines.general.space.answers import solve
 
 ROOT = Path(__file__).parents[3]
 AUTHOR = ProceduralAuthor()

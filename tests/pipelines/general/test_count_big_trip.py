@@ -10,30 +10,30 @@ import pytest
 from big_trip import big_trip
 
 from envgen.pipelines.general.semantics.evaluate import accepted, evaluate
-from envgen.pipelines.general.space.density import count, measure, sampled_share
-from envgen.pipelines.general.space.model import build_model
+from envgen.pipelines.general.space.answers import count, solve
+from envgen.pipelines.general.space.build import build_model
+from envgen.pipelines.general.space.density import density, sampled_share
 from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.pipelines.general.space.solve import solve
 
 
 @pytest.mark.parametrize("uneven", [False, True])
 def test_exact_density_lies_in_the_look_ahead_estimate(uneven: bool) -> None:
     problem, tables = big_trip(1, 3200, uneven=uneven, cities=5)[:2]
-    counted, density = measure(problem, tables, Random(0))
-    assert counted.exact
-    assert density.method == "exact"
-    assert 1e-4 < density.value < 1e-1
+    exact = density(problem, tables, Random(0))
+    assert exact.method == "exact"
+    assert 1e-4 < exact.value < 1e-1
     model = build_model(problem, tables, space="conditioned")
     space = build_model(problem, tables, space="conditioned", clauses=False)
-    got = sampled_share(model, space, Random(1), density.space, steps=10**6, samples=800)
+    got = sampled_share(model, space, Random(1), exact.space, steps=10**6, samples=800)
     assert got.method == "importance"
-    assert got.low <= density.value <= got.high
+    assert got.low <= exact.value <= got.high
 
 
 def test_equal_cities_make_density_the_accepted_share() -> None:
     problem, tables = big_trip(2, 1800)[:2]
-    counted, density = measure(problem, tables, Random(0))
-    assert density.value == pytest.approx(counted.low / density.space)
+    counted, found = count(problem, tables), density(problem, tables, Random(0))
+    assert counted.exact
+    assert found.value == pytest.approx(counted.low / found.space)
 
 
 @pytest.mark.parametrize("budget", [None, 1800, 1200])

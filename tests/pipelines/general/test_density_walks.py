@@ -7,21 +7,14 @@ from pydantic import JsonValue
 from sample_problems import SAMPLES, cmp
 
 from envgen.core.ir import Access, Arg, Const, Get, Precondition, Problem, Reach, Write
-from envgen.pipelines.general.semantics.evaluate import evaluate
+from envgen.pipelines.general.semantics.calls import IntSpan, Plan, argument_values
+from envgen.pipelines.general.semantics.evaluate import domain_values, evaluate
 from envgen.pipelines.general.semantics.machine import Diff, Machine
-from envgen.pipelines.general.semantics.plans import (
-    IntSpan,
-    Plan,
-    apply_plan,
-    argument_values,
-    evaluate_plan,
-)
-from envgen.pipelines.general.semantics.slot_values import domain_values
+from envgen.pipelines.general.semantics.replies import apply_plan, evaluate_plan
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.pipelines.general.space.density import count, density
-from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.pipelines.general.space.plan_misses import _some_arguments
-from envgen.pipelines.general.space.solve import solve
+from envgen.pipelines.general.space.answers import count, solve
+from envgen.pipelines.general.space.density import density
+from envgen.pipelines.general.space.near_misses import _some_arguments, near_misses
 from envgen.pipelines.general.space.walks import _sampled, wilson
 
 NAMES = ["c_refund", "c_escalate", "c_amount"]

@@ -15,10 +15,9 @@ from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.domains import DOMAINS, load_tasks, page
 from envgen.pipelines.general.semantics.evaluate import evaluate
-from envgen.pipelines.general.semantics.plans import evaluate_plan
-from envgen.pipelines.general.space.density import count
+from envgen.pipelines.general.semantics.replies import evaluate_plan
+from envgen.pipelines.general.space.answers import count, solve
 from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.pipelines.general.space.solve import solve
 from envgen.pipelines.general.words.prompt import prompt
 
 LEVELS = range(1, 11)

@@ -273,7 +273,7 @@ def test_shortcuts_catches_a_winner_that_is_always_first(run: Callable[..., Gate
     def first_wins(child: Draft) -> bool:
         from envgen.core.seeding import rng
         from envgen.pipelines.general.semantics.layout import match_layout
-        from envgen.pipelines.general.space.solve import solve
+        from envgen.pipelines.general.space.answers import solve
 
         assert child.problem is not None
         slot = child.problem.slots[0]

@@ -17,7 +17,7 @@ from envgen.core.ir import Access, Cmp, Const, Get, Problem
 from envgen.pipelines.general.programs.emit import quoted
 from envgen.pipelines.general.programs.tools_source import tools_source
 from envgen.pipelines.general.programs.verifier_source import verifier_source
-from envgen.pipelines.general.semantics.plans import apply_call
+from envgen.pipelines.general.semantics.replies import apply_call
 
 ATTACKS = (
     'x""" + open("/etc/hostname").read() + """',

@@ -10,10 +10,10 @@ from sample_problems import SAMPLES
 from envgen.core.ir import Problem
 from envgen.pipelines.general.semantics.evaluate import accepted, evaluate
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.pipelines.general.space.density import count, density
-from envgen.pipelines.general.space.model import build_model
+from envgen.pipelines.general.space.answers import count, solve
+from envgen.pipelines.general.space.build import build_model
+from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.pipelines.general.space.solve import solve
 
 NAMES = [name for name, sample in SAMPLES.items() if sample.problem.shape != "C"]
 

@@ -17,7 +17,7 @@ from envgen.core.ir import Access, Cmp, Const, Param, Precondition
 from envgen.core.schema import compile_schema
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
-from envgen.pipelines.general.semantics.plans import apply_call
+from envgen.pipelines.general.semantics.replies import apply_call
 
 
 @contextmanager

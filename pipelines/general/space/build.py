@@ -1,0 +1,327 @@
+"""From a problem to a ``Model``: clauses in parts of small scope, links, sums.
+
+Two forms get special treatment, for without it counting and search would be hopeless at real sizes. A
+*link* (``Get(hotels, hotel_1, city) = city_1``) makes a domain depend on another variable, so that only
+the hotels of a city are visited. A sum of many variables that is compared with a constant becomes a
+*linear* constraint of separate terms, because a table of it would have a cell for each combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Any, Literal
+
+from envgen.core import ir
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Node, Problem, Scalar, Slot
+from envgen.pipelines.general.semantics.evaluate import domain_values
+from envgen.pipelines.general.semantics.evaluator import Compiler, elements
+from envgen.pipelines.general.semantics.layout import ordered
+from envgen.pipelines.general.semantics.rewrite import (
+    OPPOSITE,
+    column_equals,
+    conjuncts,
+    free_names,
+    slots_of,
+    summands,
+    truth,
+)
+from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.space.model import Linear, Link, Model, Part
+
+MAX_TABLE = 5_000
+"""A sum over so few assignments is tested as a whole."""
+Space = Literal["conditioned", "unconditioned"]
+
+
+def bare_model(p: Problem, db: Tables, compiler: Compiler | None = None) -> Model:
+    """Every slot with all values of its type, and nothing that must hold.
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
+    """
+    compiler = compiler or Compiler(p, db)
+    return Model(p, compiler, [domain_values(slot, compiler) for slot in p.slots])
+
+
+def build_model(
+    p: Problem,
+    db: Tables,
+    *,
+    space: Space = "unconditioned",
+    refused: Iterable[Node] = (),
+    without: str | None = None,
+    clauses: bool = True,
+    compiler: Compiler | None = None,
+) -> Model:
+    """The model of ``p`` over ``db``.
+
+    Args:
+        p: the problem.
+        db: its rows.
+        space: ``conditioned`` also requires what slot domains say about earlier slots.
+        refused: expressions that must not be true.
+        without: id of a clause (or ``goal``) to leave out.
+        clauses: False leaves out all clauses and the goal: the bare space.
+        compiler: shared closures of the same problem and database.
+
+    Raises:
+        NotEnumerableError: if the values of a slot can't be listed.
+    """
+    builder = _Builder(bare_model(p, db, compiler))
+    if space == "conditioned":
+        builder.require_domains()
+    if clauses:
+        for clause in p.clauses:
+            if clause.id != without:
+                builder.require(truth(clause))
+        goal = None if without == "goal" else goal_truth(p, builder.model.compiler)
+        if goal is not None:
+            builder.require(goal)
+    for expr in refused:
+        builder.refuse(expr)
+    return builder.finished()
+
+
+class _Builder:
+    """Adds to a model; ``finished`` filters its domains and drops what is implied."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.compiler = model, model.compiler
+        self.different: set[tuple[int, int]] = set()
+        self.links: dict[tuple[int, int, str], Link] = {}
+
+    def require(self, expr: Node) -> None:
+        """Add a boolean expression that must be true."""
+        for part in conjuncts(expr):
+            scope = self.model.scope_of(part)
+            if self._all_different(part, scope) or self._linked(part):
+                continue
+            large = self.model.size(scope) > MAX_TABLE
+            linear = as_linear(part, self.compiler) if large else None
+            if linear is not None:
+                self.model.linears.append(linear)
+            else:
+                self._constrain(Part(scope, self.compiler.compile(part), part))
+
+    def refuse(self, expr: Node) -> None:
+        """Add a boolean expression that must not be true: false or unknown."""
+        scope = self.model.scope_of(expr)
+        if isinstance(expr, ir.Cmp) and expr.fn in OPPOSITE:
+            # The opposite can be split into links and terms; being not true can't.
+            large = self.model.size(scope) > MAX_TABLE and len(scope) > 2
+            if large or (_is_slot(expr.left) and _is_slot(expr.right)):
+                self.require(expr.model_copy(update={"fn": OPPOSITE[expr.fn]}))
+                return
+        run = self.compiler.compile(expr)
+        self._constrain(Part(scope, lambda f: run(f) is not True, expr))
+
+    def _constrain(self, part: Part) -> None:
+        if part.scope:
+            self.model.constraints.append(part)
+        elif part.run(self.model.frame) is not True:
+            self.model.feasible = False
+
+    def _all_different(self, expr: Node, scope: tuple[int, ...]) -> bool:
+        """Whether ``expr`` was taken as pairs of slots that differ."""
+        if not isinstance(expr, ir.AllDifferent) or not 1 < len(scope) == len(expr.items):
+            return False
+        if not all(map(_is_slot, expr.items)):
+            return False
+        self.different |= set(combinations(scope, 2))
+        return True
+
+    def _linked(self, expr: Node) -> bool:
+        """Whether ``expr`` was taken as a link."""
+        if not isinstance(expr, ir.Cmp) or expr.fn != "=":
+            return False
+        for get, other in ((expr.left, expr.right), (expr.right, expr.left)):
+            if isinstance(get, ir.Get) and _is_slot(get.entity) and _is_slot(other):
+                (child,), (parent,) = map(self.model.scope_of, (get.entity, other))
+                kinds = {self.model.p.slots[i].kind for i in (child, parent)}
+                if child != parent and kinds <= {"entity", "value"}:
+                    self._link(child, parent, get.relation, get.column)
+                    return True
+        return False
+
+    def _link(self, child: int, parent: int, relation: str, column: str) -> None:
+        rows = self.compiler.db.get(relation, {})
+        key_of = {v: rows[v].get(column) for v in self.model.domains[child] if v in rows}
+        self.links[child, parent, column] = Link(child, parent, relation, column, key_of)
+
+    def require_domains(self) -> None:
+        """Condition each slot on constants and earlier slots, as its domain says."""
+        p, position = self.model.p, self.compiler.position
+        for child, slot in enumerate(p.slots):
+            fixed = fixed_columns(p, slot)
+            if fixed and isinstance(slot.domain, ir.Query):
+                rows = self.compiler.db.get(slot.domain.relation, {}).items()
+                known = None not in fixed.values()  # nothing equals an unknown constant
+                fits = {k for k, row in rows if known and fixed.items() <= row.items()}
+                self.model.domains[child] = [
+                    v
+                    for v in self.model.domains[child]
+                    if fits.issuperset([v] if isinstance(v, str) else v)
+                ]
+            for column, parent in linked_columns(p, slot).items():
+                assert isinstance(slot.domain, ir.Query)
+                self._link(child, position[parent], slot.domain.relation, column)
+
+    def finished(self) -> Model:
+        """The model, with domains that hold no value which alone breaks something."""
+        model = self.model
+        for a, b in sorted(pair for pair in self.different if not self._implied(*pair)):
+            left, right = (ir.SlotRef(slot=model.p.slots[i].name) for i in (a, b))
+            expr = ir.Cmp(fn="!=", left=left, right=right)
+            model.constraints.append(Part((a, b), self.compiler.compile(expr), expr))
+        for constraint in model.constraints:
+            if len(constraint.scope) == 1:
+                self._filter(constraint)
+        model.constraints = [c for c in model.constraints if len(c.scope) > 1]
+        for term in (term for linear in model.linears for term in linear.terms):
+            known = ir.Cmp(
+                fn="=", left=term.expr, right=term.expr
+            )  # an unknown term breaks the sum
+            part = Part(term.scope, self.compiler.compile(known), known)
+            if len(term.scope) == 1:
+                self._filter(part)
+            else:
+                model.constraints.append(part)
+        model.links = list(self.links.values())
+        for link in model.links:
+            parents = set(model.domains[link.parent])
+            keep = [v for v in model.domains[link.child] if link.key_of.get(v) in parents]
+            used = {link.key_of[v] for v in keep}
+            model.domains[link.child] = keep
+            model.domains[link.parent] = [v for v in model.domains[link.parent] if v in used]
+        model.feasible = model.feasible and all(model.domains)
+        return model
+
+    def _filter(self, part: Part) -> None:
+        """Keep the values of one variable that make a part true."""
+        (i,) = part.scope
+        self.model.domains[i] = [v for (v,), held in self.model.table(part) if held is True]
+
+    def _implied(self, a: int, b: int) -> bool:
+        """Whether two hotels differ because the cities that they lie in must.
+
+        Without its pair a hotel is tied to its own city only, which keeps eliminations small.
+        """
+        return any(
+            (min(one.parent, other.parent), max(one.parent, other.parent)) in self.different
+            for one in self.links.values()
+            for other in self.links.values()
+            if (one.child, other.child) == (a, b)
+            and (one.relation, one.column) == (other.relation, other.column)
+        )
+
+
+def _is_slot(expr: Node) -> bool:
+    return isinstance(expr, ir.SlotRef) and expr.index is None
+
+
+# --- domains and goals -----------------------------------------------------------------------
+
+
+def linked_columns(p: Problem, slot: Slot) -> dict[str, str]:
+    """By column the earlier slot whose value it must have, for an entity slot's domain."""
+    if slot.kind != "entity":
+        return {}
+    names = [other.name for other in p.slots]
+    earlier = set(names[: names.index(slot.name)])
+    return {
+        column: side.slot
+        for column, side in _equalities(slot)
+        if isinstance(side, ir.SlotRef) and side.index is None and side.slot in earlier
+    }
+
+
+def fixed_columns(p: Problem, slot: Slot) -> dict[str, Scalar]:
+    """By column the constant that it must have, for the rows of an entity or set slot's domain."""
+    found: dict[str, Scalar] = {}
+    if slot.kind not in ("entity", "set"):
+        return found
+    for column, side in _equalities(slot):
+        if isinstance(side, ir.Param):
+            found[column] = p.params.get(side.name)
+        elif isinstance(side, ir.Const) and not isinstance(side.value, tuple):
+            found[column] = side.value
+    return found
+
+
+def _equalities(slot: Slot) -> Iterator[tuple[str, Node]]:
+    """(column, other side) for each conjunct ``column = ...`` of the domain's ``where``."""
+    if isinstance(slot.domain, ir.Query):
+        for part in conjuncts(slot.domain.where):
+            column, side = column_equals(part, slot.domain)
+            if column is not None and side is not None:
+                yield column, side
+
+
+def goal_truth(p: Problem, compiler: Compiler) -> Node | None:
+    """What the goal asks of the answer, as an expression; None where it asks nothing.
+
+    Raises:
+        PipelineError: for a set that must equal a query which reads other slots.
+    """
+    goal = p.goal
+    if isinstance(goal, ir.Optimise):
+        fn: Any = "<=" if goal.sense == "min" else ">="
+        bound = goal.bound + goal.eps if goal.sense == "min" else goal.bound - goal.eps
+        return ir.Cmp(fn=fn, left=goal.expr, right=ir.Const(value=bound))
+    if not isinstance(goal, ir.Equals):
+        return None
+    slot, target = p.slot(goal.slot), goal.query
+    right: Node = target
+    if slot.kind == "set":
+        if slots_of(target):
+            raise PipelineError(
+                f"can't search or count: the set slot {slot.name!r} must equal a query that reads slots",
+                "let the query read parameters and rows only",
+            )
+        rows = elements(target.model_copy(update={"agg": "none"}), compiler)
+        right = ir.Const(value=ordered(set(rows(compiler.frame()))))
+    elif not slots_of(target):
+        right = ir.Const(value=compiler.compile(target)(compiler.frame()))
+    return ir.Cmp(fn="=", left=ir.SlotRef(slot=goal.slot), right=right)
+
+
+# --- sums ------------------------------------------------------------------------------------
+
+
+def as_linear(expr: Node, compiler: Compiler) -> Linear | None:
+    """``expr`` as a sum of separate terms against a constant, None if it is nothing of the kind."""
+    if not isinstance(expr, ir.Cmp) or expr.fn in ("!=", "in"):
+        return None
+    parts: list[tuple[int, Node]] = [*summands(expr.left, 1), *summands(expr.right, -1)]
+    if len(parts) < 3 or any(free_names(part) for _, part in parts):
+        return None
+    constant, groups = 0, dict[tuple[int, ...], list[tuple[int, Node]]]()
+    for sign, part in parts:
+        scope = tuple(sorted(compiler.position[name] for name in slots_of(part)))
+        if scope:
+            groups.setdefault(scope, []).append((sign, part))
+            continue
+        value = compiler.compile(part)(compiler.frame())
+        if type(value) is not int:
+            return None
+        constant += sign * value
+    if len(groups) < 2 or max(map(len, groups)) > 2:
+        return None
+    flip = -1 if expr.fn in (">", ">=") else 1  # all sums are bounded from above
+    terms = [_term(scope, [(flip * s, e) for s, e in g], compiler) for scope, g in groups.items()]
+    bound = -flip * constant - (1 if expr.fn in ("<", ">") else 0)
+    return Linear(terms, bound, expr.fn == "=")
+
+
+def _term(scope: tuple[int, ...], parts: list[tuple[int, Node]], compiler: Compiler) -> Part:
+    """The signed sum of expressions that read the same slots."""
+    signed = [
+        part if sign > 0 else ir.Arith(fn="*", left=part, right=ir.Const(value=-1))
+        for sign, part in parts
+    ]
+    total: Node = signed[0]
+    for part in signed[1:]:
+        total = ir.Arith(fn="+", left=total, right=part)
+    return Part(scope, compiler.compile(total), total)
