@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from envgen.core.canonical import dumps
 from envgen.core.errors import EnvError, PolicyError
 from envgen.core.types import GateResult, PublicTask, ToolSpec
-from envgen.pipelines.general.gates.generality import trial_children
+from envgen.pipelines.general.gates.execution import trial_children
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.semantics.layout import fill_layout
 from envgen.policies.answers import AnswerLeaf
@@ -46,7 +46,7 @@ def shortcuts(trial: Trial) -> GateResult:
     answers, a row no more often than 1/rows, by a binomial test at 0.001, and once is luck. Listing,
     comparing and submitting is what level 1 is about, and is not such a program.
     """
-    if trial.draft.problem is None or trial.writes:
+    if trial.writes:
         return not_applicable("shortcuts", "only for tasks that ask for an answer")
     children = trial_children(trial, RESEEDS)
     if not children:
@@ -90,8 +90,8 @@ def _at_least(k: int, n: int, rate: float) -> float:
 
 def _candidates(trial: Trial) -> float:
     """How many answers there are to choose from."""
-    known = trial.density
-    return 2.0 if known is None or known.value <= 0 else max(2.0, 1.0 / known.value)
+    known = trial.density.value
+    return max(2.0, 1.0 / known) if known > 0 else 2.0
 
 
 def _programs(trial: Trial) -> Iterator[Program]:

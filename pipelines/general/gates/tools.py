@@ -30,7 +30,7 @@ from envgen.pipelines.general.gates.tool_calls import (
     odd_writes,
     write_arguments,
 )
-from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
+from envgen.pipelines.general.gates.trial import Trial, outcome
 from envgen.pipelines.general.semantics.replies import argument_kinds, reply
 from envgen.pipelines.general.semantics.tables import Tables, read_sqlite, write_sqlite
 
@@ -54,8 +54,6 @@ def tools(trial: Trial) -> GateResult:
     stands in the way alone, in episodes of one call and of many, on perturbed rows, too. Siblings share
     their tools, so that it is found out once for an environment.
     """
-    if trial.draft.problem is None:
-        return not_applicable("tools", "no constraint IR to say what a tool does")
     draft = trial.draft
     key = content_hash(
         [
