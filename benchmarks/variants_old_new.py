@@ -1,7 +1,7 @@
 """Variants and generation of an old checkout beside today's: rates, and the ratio of new to old.
 
     git worktree add --detach ../old c7681cd
-    python -P -m benchmarks.variants_old_new ../old [--level 1 --level 5 --level 8] [--rounds 3]
+    python -P benchmarks/variants_old_new.py ../old [--level 1 --level 5 --level 8] [--rounds 3] [--folder x]
 
 Each side is a process of its own that makes its own parents (one task of each domain and level, all gates on)
 and then chunks of variants, one process and no workers; the sides take turns, and the least time of each
@@ -101,6 +101,9 @@ def main() -> None:
     parser.add_argument(
         "--count", type=int, default=40, help="variants a round (a quarter from level 8)"
     )
+    parser.add_argument(
+        "--folder", type=Path, help="keep parents there; those there are not made again"
+    )
     arguments = parser.parse_args()
     sides = {"old": Side(arguments.old), "new": Side(ROOT)}
     print(
@@ -108,35 +111,48 @@ def main() -> None:
     )
     print("| task | variants/s | wall ratio | cpu ratio | generation s | of it new gates |")
     print("|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory(prefix="envgen-old-new-") as folder:
+    with tempfile.TemporaryDirectory(prefix="envgen-old-new-") as scratch:
+        parents = arguments.folder or Path(scratch) / "parents"
+        parents.mkdir(parents=True, exist_ok=True)
         for level in arguments.level or LEVELS:
             for category in CATEGORIES:
+                task = (category, level)
                 count = arguments.count if level < 8 else max(4, arguments.count // 4)
-                print(
-                    row(sides, Path(folder), category, level, count, arguments.rounds), flush=True
-                )
+                cells = row(sides, parents, Path(scratch), task, count, arguments.rounds)
+                print(f"| {category} {level} | {' | '.join(cells)} |", flush=True)
 
 
 def row(
-    sides: dict[str, Side], folder: Path, category: str, level: int, count: int, rounds: int
-) -> str:
-    """One line of the table."""
-    parents = {name: str(folder / f"{name}-{category}-{level}") for name in sides}
-    made = {name: side.do("make", category, level, parents[name]) for name, side in sides.items()}
+    sides: dict[str, Side],
+    parents: Path,
+    scratch: Path,
+    task: tuple[str, int],
+    count: int,
+    rounds: int,
+) -> list[str]:
+    """The cells of one line of the table."""
+    category, level = task
+    folders = {name: str(parents / f"{name}-{category}-{level}") for name in sides}
+    made = {
+        name: side.do("make", *task, folders[name])
+        for name, side in sides.items()
+        if not Path(folders[name]).exists()
+    }
     wall: dict[str, list[float]] = {name: [] for name in sides}
     cpu: dict[str, list[float]] = {name: [] for name in sides}
     for i in range(rounds):
         for name, side in sides.items():
-            found = side.do("vary", parents[name], f"{parents[name]}-{i}", count, i)
+            out = str(scratch / f"{name}-{category}-{level}-{i}")
+            found = side.do("vary", folders[name], out, count, i)
             wall[name].append(found["wall"] / found["value"])
             cpu[name].append(found["cpu"] / found["value"])
     old, new = (1 / min(wall[name]) for name in ("old", "new"))
     processor = min(cpu["old"]) / min(cpu["new"])
+    cells = [f"{old:.1f} -> {new:.1f}", f"{new / old:.2f}", f"{processor:.2f}"]
+    if len(made) < len(sides):
+        return [*cells, "kept", ""]
     added = sum(made["new"]["value"].get(gate, 0.0) for gate in NEW_GATES)
-    return (
-        f"| {category} {level} | {old:.1f} -> {new:.1f} | {new / old:.2f} | {processor:.2f} | "
-        f"{made['old']['wall']:.1f} -> {made['new']['wall']:.1f} | {added:.1f} |"
-    )
+    return [*cells, f"{made['old']['wall']:.1f} -> {made['new']['wall']:.1f}", f"{added:.1f}"]
 
 
 if __name__ == "__main__":

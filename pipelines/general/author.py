@@ -13,7 +13,13 @@ from envgen.core.seeding import rng
 from envgen.core.types import LineageStep
 from envgen.pipelines.general.authoring.tasks import Hardened, Tasks, tasks_from
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft, as_read
+from envgen.pipelines.general.draft import (
+    ENVIRONMENT_FIELDS,
+    Draft,
+    DraftRequest,
+    NoDraft,
+    as_read,
+)
 from envgen.pipelines.general.programs.task_code import TaskCompiler
 from envgen.pipelines.general.semantics.tables import Tables, read_sqlite
 from envgen.pipelines.general.space.density import density
@@ -241,22 +247,12 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
         raise DatasetError(
             f"constraints.json of task {task_id!r} is no problem: {error}"
         ) from error
-    spec = environment.spec
     return Draft(
-        environment_id=spec.id,
-        category=spec.category,
-        title=spec.title,
-        description=spec.description,
-        language=spec.language,
+        environment_id=environment.spec.id,
+        **{name: getattr(environment.spec, name) for name in ENVIRONMENT_FIELDS},
         relations=problem.relations,
         tables=read_sqlite(problem.relations, database),
-        tools=spec.tools,
         tools_source=environment.tools_source,
-        policy_text=spec.policy_text,
-        author=spec.author,
-        seed=spec.seed,
-        licence=spec.licence,
-        sources=spec.sources,
         blueprint=environment.blueprint,
         task_id=task_id,
         prompt=task.spec.prompt,

@@ -35,6 +35,12 @@ from envgen.pipelines.general.semantics.tables import Tables, in_file_order, wri
 from envgen.pipelines.general.words.lexicon import LEXICONS, lexicon
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 
+ENVIRONMENT_FIELDS = (
+    "category", "title", "description", "language", "tools", "policy_text", "author", "seed", "licence",
+    "sources",
+)  # fmt: skip
+"""What a draft says of its environment as the environment's record does."""
+
 
 class DraftRequest(Record):
     """What an author is asked for."""
@@ -161,19 +167,8 @@ def environment_bundle(draft: Draft) -> EnvironmentBundle:
         path = Path(folder) / "database.sqlite"
         write_sqlite(draft.relations, draft.tables, path)
         database = path.read_bytes()
-    spec = EnvironmentSpec(
-        id=draft.environment_id,
-        category=draft.category,
-        title=draft.title,
-        description=draft.description,
-        language=draft.language,
-        tools=draft.tools,
-        policy_text=draft.policy_text,
-        author=draft.author,
-        seed=draft.seed,
-        licence=draft.licence,
-        sources=draft.sources,
-    )
+    shared = {name: getattr(draft, name) for name in ENVIRONMENT_FIELDS}
+    spec = EnvironmentSpec(id=draft.environment_id, **shared)
     return EnvironmentBundle(
         spec=spec, database=database, tools_source=draft.tools_source, blueprint=draft.blueprint
     )

@@ -98,6 +98,19 @@ class GenerateConfig(Record):
         ]
 
 
+TRIP_PLANNING = GenerateConfig(
+    categories=("trip_planning",),
+    environments=1,
+    tasks_per_environment=1,
+    min_level=8,
+    max_level=8,
+    seed=20251001,
+    name="trip-planning",
+)
+"""The dataset in the wheel: three days from Hangzhou, starting on 2025-10-01 (arXiv 2512.02556, section
+3.2.3). ``tests/helpers/rebuild_shipped.py`` rebuilds it after a change to what authors write."""
+
+
 class GenerateSummary(Record):
     """What a generation gave."""
 

@@ -75,10 +75,10 @@ def synthesize(job: EnvironmentJob) -> Yield:
     maker = _Maker(job, ProceduralAuthor(), _hosts(job.backend, not job.page))
     for attempt in range(MAX_ATTEMPTS):
         first = maker.first(attempt)
-        environment = (
-            None if first is None else maker.tried(partial(environment_bundle, first.draft))
-        )
-        if first is None or environment is None:
+        if first is None:
+            continue
+        environment = maker.tried("bundle", partial(environment_bundle, first.draft))
+        if environment is None:
             continue
         kept = maker.agreeing(environment, (first.task, *maker.siblings(first)))
         if kept:
@@ -138,28 +138,25 @@ class _Maker:
     def _judge(self, what: str, make: Callable[[], Draft | NoDraft]) -> _Proven | None:
         """A draft that every gate passed; None (and a count) otherwise."""
         self.drafted += 1
-        try:
-            draft = make()
-        except Exception as error:  # the boundary: one draft is lost, the run goes on
-            self.reject(broken(f"{what}: error", error))
-            return None
+        draft = self.tried(f"{what}: error", make)
         if isinstance(draft, NoDraft):
             self._count(f"{what}: {draft.step}", draft.reason)
+        if not isinstance(draft, Draft):
             return None
         proof = prove(draft, self.hosts, author=self.author)
         failed = failure(proof.evidence)
         if failed is not None:
             self.reject(failed)
             return None
-        task = self.tried(partial(task_bundle, draft, proof))
+        task = self.tried("bundle", partial(task_bundle, draft, proof))
         return None if task is None else _Proven(draft, task)
 
-    def tried(self, make: Callable[[], T]) -> T | None:
-        """What ``make`` gives for a proven draft; None (and a count) where it raises."""
+    def tried(self, step: str, make: Callable[[], T]) -> T | None:
+        """What ``make`` gives; None (and a count for ``step``) where it raises."""
         try:
             return make()
         except Exception as error:  # the boundary: one draft is lost, the run goes on
-            self.reject(broken("bundle", error))
+            self.reject(broken(step, error))
             return None
 
     def agreeing(
