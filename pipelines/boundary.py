@@ -1,15 +1,48 @@
-"""The boundary of gates: an error in one fails its task, and never ends the run."""
+"""The boundary of gates and jobs: an error in one fails its task, and never ends the run."""
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, TypeVar
 
 from envgen.core.errors import EnvgenError, SandboxUnavailableError
+from envgen.core.executor import ItemOutcome, LocalExecutor, WorkerSpec
 from envgen.core.types import GateResult, GateStatus
+from envgen.core.worker_process import attempt
 
 logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+
+def outcomes(
+    worker: str,
+    work: Callable[[Item], Any],
+    items: Sequence[Item],
+    workers: int | None,
+    *,
+    ahead: int = 0,
+) -> Iterator[tuple[Item, ItemOutcome]]:
+    """What comes of each item, as it comes: from worker processes, or with one worker from this one.
+
+    Args:
+        worker: the name of what gives ``work`` in a worker process, as ``module:function``.
+        work: done for each item.
+        items: what to do.
+        workers: processes; default: one per core.
+        ahead: items that wait in a process besides the one under way.
+    """
+    count = min(workers or os.cpu_count() or 1, len(items))
+    if count <= 1:
+        yield from ((item, attempt(work, item)) for item in items)
+        return
+    executor = LocalExecutor(count, ahead=ahead)
+    with closing(executor.run(WorkerSpec(worker), items)) as found:
+        yield from ((outcome.item, outcome) for outcome in found)
 
 
 def guarded(gate: str, run: Callable[[], GateResult]) -> GateResult:

@@ -21,8 +21,7 @@ from envgen.core.limits import Label
 from envgen.core.registry import near_names
 from envgen.core.types import GateResult, GateStatus, Probe, Record, SourceKind, Submission
 from envgen.pipelines.boundary import broken
-from envgen.pipelines.general.gates.probe_run import gold_probe, judge, probe_submissions
-from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.gates.trial import Hosts, gold_probe, judge, probe_submissions
 from envgen.sandboxes.tools import tool_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle, VariantRow

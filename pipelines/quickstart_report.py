@@ -8,7 +8,7 @@ from typing import Any
 
 from envgen.core.types import PublicTask, StopReason, Trajectory
 from envgen.pipelines.demo_records import TrainingDemoSummary
-from envgen.pipelines.general.gates.agreement import GATE as AGREEMENT
+from envgen.pipelines.general.gates.dataset import AGREEMENT
 from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.quickstart_records import QuickstartSummary
 from envgen.report.data import (

@@ -50,6 +50,16 @@ class EnvironmentFiles(Record):
     attachments: dict[Label, Path] = Field(default_factory=dict)
     """The files that the blueprint names, never to be written."""
 
+    def bundle(self) -> EnvironmentBundle:
+        """The environment as the writer takes it."""
+        return EnvironmentBundle(
+            spec=self.spec,
+            database=self.database.read_bytes() if self.database else None,
+            tools_source=self.tools_source,
+            blueprint=self.blueprint,
+            attachments=self.attachments,
+        )
+
 
 class TaskBundle(Record):
     """A task with its secrets: solution, verifier, rules, gold run and probes."""

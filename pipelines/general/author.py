@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
 from envgen.core.canonical import content_hash
-from envgen.core.errors import ConfigError
+from envgen.core.errors import ConfigError, DatasetError
 from envgen.core.ir import Problem
-from envgen.core.seeding import derive, rng
-from envgen.core.types import Evidence, LineageStep
-from envgen.pipelines.general.authoring.tasks import Hardened, Operator, Tasks, tasks_from
+from envgen.core.seeding import rng
+from envgen.core.types import LineageStep
+from envgen.pipelines.general.authoring.tasks import Hardened, Tasks, tasks_from
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
+from envgen.pipelines.general.draft import (
+    ENVIRONMENT_FIELDS,
+    Draft,
+    DraftRequest,
+    NoDraft,
+    as_read,
+)
 from envgen.pipelines.general.programs.task_code import TaskCompiler
-from envgen.pipelines.general.reload import as_read
-from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.semantics.tables import Tables, read_sqlite
 from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.words.prompt import prompt
 from envgen.pipelines.general.words.schema import public_rules, submit_schema
 from envgen.store.bundles import PAGE
+from envgen.store.dataset import Dataset
 
 _TRIES = 20
-"""Rows drawn for one level-1 task, operators tried for one step, re-seeds tried for one binding."""
+"""Rows drawn for one level-1 task."""
 _SIBLING_TRIES = 4
 _EXACT_STEPS, _ROUGH_STEPS, _ROUGH_LEVEL = 100_000, 500, 9
 """Work spent on the density of a lineage step: exact where that is quick, else a sampled bound."""
@@ -44,7 +50,7 @@ class _TaskState:
 
 
 class ProceduralAuthor:
-    """Drafts, hardens and re-seeds tasks; everything is a function of (request, seed)."""
+    """Drafts and re-seeds tasks; everything is a function of (request, seed)."""
 
     name = "procedural"
 
@@ -69,31 +75,16 @@ class ProceduralAuthor:
         while state.level < request.level:
             harder = _step(state)
             if harder is None:
-                tried = ", ".join(op.name for op in _operators(state)) or "none applies"
+                operators = tasks.operators(state.level)
+                tried = ", ".join(op.name for op in operators) or "none applies"
                 goal = f"level {state.level + 1}"
                 return NoDraft(goal, f"no operator leads to {goal} (tried: {tried})")
             state = harder
-        return self._compile(state)
+        return self._compile(state, as_read(state.problem))
 
-    def harden(self, draft: Draft) -> Draft | None:
-        """The task one level up; None at the top, or if no operator applies."""
-        state = _state(draft)
-        if state is None or state.level >= state.tasks.domain.max_level:
-            return None
-        harder = _step(state)
-        return None if harder is None else self._compile(harder)
-
-    def repair(self, draft: Draft, report: Evidence) -> Draft | None:
-        """Another task of the same domain and level: what a gate rejects, new rows may mend."""
-        recipe = draft.blueprint
-        if not isinstance(recipe, dict):
-            return None
-        request = DraftRequest(
-            domain=str(recipe["domain"]), level=draft.level, page=str(recipe[PAGE])
-        )
-        failed = [result.gate for result in report if result.status == "failed"]
-        found = self.draft(request, derive(draft.seed, "repair", *failed))
-        return None if isinstance(found, NoDraft) else found
+    def knows(self, draft: Draft) -> bool:
+        """Whether ``draft`` holds what it was made from, so that it can be made again."""
+        return draft.author == self.name and _state(draft) is not None
 
     def reseed(self, draft: Draft, seed: int) -> Draft | None:
         """The same task over new rows, its parameters re-tuned; None if no draw allows it.
@@ -101,12 +92,13 @@ class ProceduralAuthor:
         Tools are unchanged; solution and verifier differ in their ``PARAMS`` line only.
         """
         state = _state(draft)
-        if state is None:
+        found = state and state.tasks.reseeded(state.problem, rng(seed, "reseed"))
+        if state is None or found is None:
             return None
-        found = state.tasks.reseeded(state.problem, rng(seed, "reseed"))
-        if found is None:
-            return None
-        return self._compile(_with_problem(state, found.problem, found.tables, seed))
+        # All but the parameters is the draft's own, and so already in the files' order.
+        params = dict(sorted(found.problem.params.items()))
+        problem = found.problem.model_copy(update={"params": params})
+        return self._compile(_asking(state, problem, found.tables, seed), problem)
 
     def sibling(self, draft: Draft, seed: int) -> Draft | NoDraft:
         """Another task of the same level in the same environment (rows and tools), or why none."""
@@ -119,7 +111,7 @@ class ProceduralAuthor:
             other = state.tasks.sibling(state.problem, state.tables, rand)
             if other is None:
                 continue
-            found = self._compile(_with_problem(state, other, state.tables, draft.seed))
+            found = self._compile(_asking(state, other, state.tables, draft.seed), as_read(other))
             if found.environment_id == draft.environment_id:
                 return found
             stuck = NoDraft("environment", "another question needs other tools or another policy")
@@ -128,20 +120,21 @@ class ProceduralAuthor:
     def recompiled(self, draft: Draft) -> Draft | None:
         """All texts of ``draft`` again, from its problem, rows and recipe; None for another author's."""
         state = _state(draft)
-        return None if state is None else self._compile(state)
+        return None if state is None else self._compile(state, as_read(state.problem))
 
-    def _compile(self, state: _TaskState) -> Draft:
-        """All texts of a task."""
-        problem = as_read(state.problem.model_copy(update={"id": _problem_id(state.problem)}))
+    def _compile(self, state: _TaskState, problem: Problem) -> Draft:
+        """All texts of a task whose problem, as it is read from a file, is ``problem``."""
+        problem = problem.model_copy(update={"id": _problem_id(problem)})
         domain, tables = state.tasks.domain, state.tables
         rendered = prompt(problem, state.tasks.lexicon)
         code = self._compiler.code(problem)
         rows = {name: [found[key] for key in sorted(found)] for name, found in tables.items()}
         environment = content_hash([code.tools, rendered.policy_text, rows])
         environment_id = f"{domain.category}-{environment[:12]}"
+        task = content_hash([environment_id, problem.model_dump(mode="json")])
         recipe: JsonValue = {
             "domain": state.domain,
-            PAGE: state.tasks.domain.text,
+            PAGE: domain.text,
             "level": state.level,
             "operators": [step.operator for step in state.lineage],
             "seed": state.seed,
@@ -156,12 +149,12 @@ class ProceduralAuthor:
             tools=code.specs,
             tools_source=code.tools,
             policy_text=rendered.policy_text,
-            author=ProceduralAuthor.name,
+            author=self.name,
             seed=state.seed,
             licence=domain.licence,
             sources=domain.sources,
             blueprint=recipe,
-            task_id=_task_id(environment_id, problem),
+            task_id=f"t-{task[:16]}",
             prompt=rendered.text,
             submit_schema=submit_schema(problem, tables),
             rules=public_rules(problem, rendered),
@@ -178,34 +171,21 @@ def _first(tasks: Tasks, domain: str, seed: int) -> _TaskState | None:
     for attempt in range(_TRIES):
         found = tasks.first(rng(seed, domain, 1, attempt))
         if found is not None:
-            return _TaskState(
-                tasks, domain, seed, 1, found.problem, found.tables, attempts=attempt + 1
-            )
+            return _TaskState(tasks, domain, seed, 1, *found, attempts=attempt + 1)
     return None
 
 
 def _step(state: _TaskState) -> _TaskState | None:
     """One level up by the first operator, in random order, that gives a task."""
-    rand = rng(state.seed, state.domain, state.level + 1, _problem_id(state.problem))
-    operators = _operators(state)
+    level = state.level + 1
+    rand = rng(state.seed, state.domain, level, _problem_id(state.problem))
+    operators = state.tasks.operators(state.level)
     for operator in rand.sample(operators, len(operators)):
         harder = operator.harden(state.problem, state.tables, rand)
         if harder is not None:
-            return _TaskState(
-                tasks=state.tasks,
-                domain=state.domain,
-                seed=state.seed,
-                level=state.level + 1,
-                problem=harder.problem,
-                tables=harder.tables,
-                lineage=(*state.lineage, _lineage_step(operator.name, state.level + 1, harder)),
-                attempts=state.attempts,
-            )
+            lineage = (*state.lineage, _lineage_step(operator.name, level, harder))
+            return replace(state, level=level, lineage=lineage, **harder._asdict())
     return None
-
-
-def _operators(state: _TaskState) -> list[Operator]:
-    return state.tasks.operators(state.level)
 
 
 def _lineage_step(operator: str, level: int, harder: Hardened) -> LineageStep:
@@ -233,21 +213,13 @@ def _state(draft: Draft) -> _TaskState | None:
     )
 
 
-def _with_problem(state: _TaskState, problem: Problem, tables: Tables, seed: int) -> _TaskState:
+def _asking(state: _TaskState, problem: Problem, tables: Tables, seed: int) -> _TaskState:
     """``state`` about another problem made by the same steps."""
     lineage = state.lineage
     if lineage:
         last = lineage[-1].model_copy(update={"problem_id": _problem_id(problem), "density": None})
         lineage = (*lineage[:-1], last)
-    return _TaskState(
-        tasks=state.tasks,
-        domain=state.domain,
-        seed=seed,
-        level=state.level,
-        problem=problem,
-        tables=tables,
-        lineage=lineage,
-    )
+    return replace(state, problem=problem, tables=tables, seed=seed, lineage=lineage)
 
 
 def _problem_id(problem: Problem) -> str:
@@ -255,5 +227,54 @@ def _problem_id(problem: Problem) -> str:
     return "p-" + content_hash(problem.model_copy(update={"id": ""}))[:16]
 
 
-def _task_id(environment_id: str, problem: Problem) -> str:
-    return "t-" + content_hash([environment_id, problem.model_dump(mode="json")])[:16]
+def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
+    """The draft behind a stored task, read from its files alone; None if it has no constraint IR.
+
+    Raises:
+        DatasetError: if files are missing, the IR doesn't fit the database, or the page is none.
+    """
+    task = dataset.task_files(task_id)
+    if not isinstance(task.constraints, dict):
+        return None
+    environment = dataset.environment_files(task.spec.environment_id)
+    database = dataset.database(task_id)
+    if database is None:
+        raise DatasetError(f"task {task_id!r} has a constraint IR but no database")
+    _learn(environment.blueprint)
+    try:
+        problem = as_read(Problem.model_validate(task.constraints))
+    except ValueError as error:
+        raise DatasetError(
+            f"constraints.json of task {task_id!r} is no problem: {error}"
+        ) from error
+    return Draft(
+        environment_id=environment.spec.id,
+        **{name: getattr(environment.spec, name) for name in ENVIRONMENT_FIELDS},
+        relations=problem.relations,
+        tables=read_sqlite(problem.relations, database),
+        tools_source=environment.tools_source,
+        blueprint=environment.blueprint,
+        task_id=task_id,
+        prompt=task.spec.prompt,
+        submit_schema=task.spec.submit_schema or {},
+        rules=task.spec.rules,
+        solution=task.solution,
+        verifier=task.verifier,
+        problem=problem,
+        level=task.spec.difficulty.level,
+        lineage=task.spec.difficulty.lineage,
+    )
+
+
+def _learn(blueprint: JsonValue) -> None:
+    """Read the page that is stored with an environment, so that its sentences are known.
+
+    Raises:
+        DatasetError: if it is no page.
+    """
+    text = blueprint.get(PAGE) if isinstance(blueprint, dict) else None
+    try:
+        if isinstance(text, str):
+            tasks_from(text)
+    except ConfigError as error:
+        raise DatasetError(f"the domain stored with the environment is none: {error}") from error

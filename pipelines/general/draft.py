@@ -1,23 +1,52 @@
-"""What an author hands to the gates: one task with its environment, as texts and rows."""
+"""A task with its environment as an author hands it to the gates: texts and rows, and how they are stored."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple, Protocol
 
 from pydantic import Field, JsonValue
 
+from envgen.core.canonical import dumps
 from envgen.core.ir import Problem, Relation
 from envgen.core.limits import Text
-from envgen.core.types import Evidence, Id, LineageStep, PublicRule, Record, Schema, ToolSpec
-from envgen.pipelines.general.semantics.tables import Tables
+from envgen.core.types import (
+    Density,
+    Difficulty,
+    EnvironmentSpec,
+    Evidence,
+    GateResult,
+    GateStatus,
+    GoldRun,
+    Id,
+    Limits,
+    LineageStep,
+    Probe,
+    PublicRule,
+    Record,
+    Schema,
+    TaskSpec,
+    ToolSpec,
+)
+from envgen.pipelines.general.semantics.tables import Tables, in_file_order, write_sqlite
+from envgen.pipelines.general.words.lexicon import LEXICONS, lexicon
+from envgen.store.bundles import EnvironmentBundle, TaskBundle
+
+ENVIRONMENT_FIELDS = (
+    "category", "title", "description", "language", "tools", "policy_text", "author", "seed", "licence",
+    "sources",
+)  # fmt: skip
+"""What a draft says of its environment as the environment's record does."""
 
 
 class DraftRequest(Record):
     """What an author is asked for."""
 
     domain: Id
-    """A name in ``envgen.pipelines.general.domains`` (procedural), or any category (model)."""
+    """A name in ``envgen.pipelines.general.domains``, or the id of ``page``."""
     level: int = Field(default=1, ge=1, le=10)
     page: Text = ""
     """The domain's page as JSON, where it isn't one of the package's."""
@@ -28,7 +57,7 @@ class Draft:
     """An unproven task: the gates read nothing but this.
 
     The environment part is category ... blueprint, the task part is task_id ... lineage. ``problem``
-    is the constraint IR behind the texts; None when a model wrote them.
+    is the constraint IR behind the texts; None when a person or a model wrote them.
     """
 
     environment_id: str
@@ -70,18 +99,9 @@ class NoDraft(NamedTuple):
 
 
 class Author(Protocol):
-    """Writes tasks. Every author faces the same gates."""
+    """Who wrote a draft, as far as the gates need them."""
 
     name: str
-
-    def draft(self, request: DraftRequest, seed: int) -> Draft | NoDraft:
-        """A new task at ``request.level``, or why this seed gives none."""
-
-    def harden(self, draft: Draft) -> Draft | None:
-        """The task one level up, lineage extended; None at the top or if no operator applies."""
-
-    def repair(self, draft: Draft, report: Evidence) -> Draft | None:
-        """Another try at a task that failed ``report``; None to give it up."""
 
     def recompiled(self, draft: Draft) -> Draft | None:
         """All texts of ``draft`` again, from its problem, rows and recipe; None for another author's."""
@@ -91,3 +111,94 @@ class Author(Protocol):
 
         Tools are unchanged; solution and verifier differ in their ``PARAMS`` line only.
         """
+
+
+class Proof(NamedTuple):
+    """What the gates found: the evidence, and what the dataset stores of it."""
+
+    evidence: Evidence
+    gold: GoldRun | None = None
+    probes: tuple[Probe, ...] = ()
+    density: Density | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether no gate failed and none was left out for an earlier failure."""
+        return failure(self.evidence) is None
+
+
+def failure(evidence: Evidence) -> GateResult | None:
+    """The first gate that failed or, with nothing to try, couldn't be run."""
+    bad = (GateStatus.FAILED, GateStatus.NOT_RUN)
+    return next((result for result in evidence if result.status in bad), None)
+
+
+def as_stored(draft: Draft) -> Draft:
+    """``draft`` as it is read back once it is stored: equal, with rows and keys in the files' order."""
+    return replace(
+        draft,
+        tables=in_file_order(draft.relations, draft.tables),
+        tools=tuple(ToolSpec.model_validate_json(dumps(tool)) for tool in draft.tools),
+        submit_schema=json.loads(dumps(draft.submit_schema)),
+        blueprint=json.loads(dumps(draft.blueprint)),
+        problem=None if draft.problem is None else as_read(draft.problem),
+    )
+
+
+def as_read(problem: Problem) -> Problem:
+    """``problem`` as it is read back from a file: equal, with its keys in the file's order.
+
+    Files hold canonical JSON, whose keys are sorted, but the answer's form in the prompt has an order:
+    the layout gets that in which its lexicon writes it.
+    """
+    problem = Problem.model_validate_json(dumps(problem))
+    if problem.lexicon not in LEXICONS:
+        return problem
+    try:
+        layout = lexicon(problem.lexicon).frame(problem.fields).layout
+    except (KeyError, TypeError, ValueError):  # fields of no such problem: a gate says so
+        return problem
+    return problem.model_copy(update={"layout": layout}) if layout == problem.layout else problem
+
+
+def environment_bundle(draft: Draft) -> EnvironmentBundle:
+    """The environment part of a draft, with its database as SQLite bytes."""
+    with TemporaryDirectory(prefix="envgen-bundle-") as folder:
+        path = Path(folder) / "database.sqlite"
+        write_sqlite(draft.relations, draft.tables, path)
+        database = path.read_bytes()
+    shared = {name: getattr(draft, name) for name in ENVIRONMENT_FIELDS}
+    spec = EnvironmentSpec(id=draft.environment_id, **shared)
+    return EnvironmentBundle(
+        spec=spec, database=database, tools_source=draft.tools_source, blueprint=draft.blueprint
+    )
+
+
+def task_bundle(draft: Draft, proof: Proof) -> TaskBundle:
+    """The task part of a proven draft."""
+    calls = proof.gold.calls if proof.gold else ()
+    spec = TaskSpec(
+        id=draft.task_id,
+        environment_id=draft.environment_id,
+        prompt=draft.prompt,
+        submit_schema=draft.submit_schema,
+        rules=draft.rules,
+        # Four times gold's calls, and room to explore; one call a turn must suffice.
+        limits=Limits(turns=16 + 4 * len(calls), tokens=32_768, seconds=600.0),
+        difficulty=Difficulty(
+            level=draft.level,
+            lineage=draft.lineage,
+            density=proof.density,
+            minimum_calls=len(calls),
+            distinct_tools=len({call.name for call in calls}),
+        ),
+        evidence=proof.evidence,
+    )
+    return TaskBundle(
+        spec=spec,
+        solution=draft.solution,
+        verifier=draft.verifier,
+        constraints=None if draft.problem is None else draft.problem.model_dump(mode="json"),
+        gold=proof.gold,
+        probes=proof.probes,
+    )

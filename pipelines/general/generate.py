@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash, pretty, sha256
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
-from envgen.core.executor import ItemOutcome, LocalExecutor, WorkerSpec
+from envgen.core.executor import ItemOutcome
 from envgen.core.limits import Count, Label, Real, Seconds, Text, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
-from envgen.core.worker_process import attempt
-from envgen.pipelines.boundary import broken
+from envgen.pipelines.boundary import broken, outcomes
 from envgen.pipelines.general.authoring.page import Domain
-from envgen.pipelines.general.gates.diversity import dataset_evidence
+from envgen.pipelines.general.gates.dataset import dataset_evidence
 from envgen.pipelines.general.synthesize import EnvironmentJob, Yield, synthesize
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store import trust
@@ -100,6 +98,19 @@ class GenerateConfig(Record):
         ]
 
 
+TRIP_PLANNING = GenerateConfig(
+    categories=("trip_planning",),
+    environments=1,
+    tasks_per_environment=1,
+    min_level=8,
+    max_level=8,
+    seed=20251001,
+    name="trip-planning",
+)
+"""The dataset in the wheel: three days from Hangzhou, starting on 2025-10-01 (arXiv 2512.02556, section
+3.2.3). ``tests/helpers/rebuild_shipped.py`` rebuilds it after a change to what authors write."""
+
+
 class GenerateSummary(Record):
     """What a generation gave."""
 
@@ -152,7 +163,8 @@ def generate(
     done = {job.index: found for job in jobs if (found := _load(partial, job.index)) is not None}
     compiled = not config.pages and all(_is_own(partial, index) for index in done)
     resumed = len(done)
-    for job, outcome in _run([job for job in jobs if job.index not in done], workers):
+    left = [job for job in jobs if job.index not in done]
+    for job, outcome in outcomes(_WORKER, synthesize, left, workers):
         result = _yield(job, outcome)
         if outcome.error is None:  # else it is tried again by a run that goes on
             text = result.model_dump_json()
@@ -208,19 +220,6 @@ def _load(partial: Path, index: int) -> Yield | None:
     except ValueError:
         logger.warning("%s was cut off while being written; its environment is made again", path)
         return None
-
-
-def _run(
-    jobs: list[EnvironmentJob], workers: int | None
-) -> Iterator[tuple[EnvironmentJob, ItemOutcome]]:
-    """Outcomes as they come; with one worker, in this process."""
-    count = min(workers or os.cpu_count() or 1, len(jobs))
-    if count <= 1:
-        yield from ((job, attempt(synthesize, job)) for job in jobs)
-        return
-    executor = LocalExecutor(count, ahead=0)
-    with closing(executor.run(WorkerSpec(_WORKER), jobs)) as outcomes:
-        yield from ((outcome.item, outcome) for outcome in outcomes)
 
 
 def _yield(job: EnvironmentJob, outcome: ItemOutcome) -> Yield:

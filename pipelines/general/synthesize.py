@@ -8,31 +8,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
 from envgen.core.limits import Count, Label, Text
 from envgen.core.seeding import derive
-from envgen.core.types import (
-    Difficulty,
-    EnvironmentSpec,
-    GateResult,
-    GateStatus,
-    Id,
-    Limits,
-    Record,
-    TaskSpec,
-)
+from envgen.core.types import GateResult, GateStatus, Id, Record
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.author import ProceduralAuthor
-from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
-from envgen.pipelines.general.gates.agreement import random_valid_agreement
-from envgen.pipelines.general.gates.prove import Proof, prove
+from envgen.pipelines.general.draft import (
+    Draft,
+    DraftRequest,
+    NoDraft,
+    environment_bundle,
+    failure,
+    task_bundle,
+)
+from envgen.pipelines.general.gates.dataset import random_valid_agreement
+from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
-from envgen.pipelines.general.semantics.tables import write_sqlite
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 
@@ -80,10 +75,10 @@ def synthesize(job: EnvironmentJob) -> Yield:
     maker = _Maker(job, ProceduralAuthor(), _hosts(job.backend, not job.page))
     for attempt in range(MAX_ATTEMPTS):
         first = maker.first(attempt)
-        environment = (
-            None if first is None else maker.tried(partial(environment_bundle, first.draft))
-        )
-        if first is None or environment is None:
+        if first is None:
+            continue
+        environment = maker.tried("bundle", partial(environment_bundle, first.draft))
+        if environment is None:
             continue
         kept = maker.agreeing(environment, (first.task, *maker.siblings(first)))
         if kept:
@@ -143,27 +138,25 @@ class _Maker:
     def _judge(self, what: str, make: Callable[[], Draft | NoDraft]) -> _Proven | None:
         """A draft that every gate passed; None (and a count) otherwise."""
         self.drafted += 1
-        try:
-            draft = make()
-        except Exception as error:  # the boundary: one draft is lost, the run goes on
-            self.reject(broken(f"{what}: error", error))
-            return None
+        draft = self.tried(f"{what}: error", make)
         if isinstance(draft, NoDraft):
             self._count(f"{what}: {draft.step}", draft.reason)
+        if not isinstance(draft, Draft):
             return None
         proof = prove(draft, self.hosts, author=self.author)
-        if proof.failure is not None:
-            self.reject(proof.failure)
+        failed = failure(proof.evidence)
+        if failed is not None:
+            self.reject(failed)
             return None
-        task = self.tried(partial(task_bundle, draft, proof))
+        task = self.tried("bundle", partial(task_bundle, draft, proof))
         return None if task is None else _Proven(draft, task)
 
-    def tried(self, make: Callable[[], T]) -> T | None:
-        """What ``make`` gives for a proven draft; None (and a count) where it raises."""
+    def tried(self, step: str, make: Callable[[], T]) -> T | None:
+        """What ``make`` gives; None (and a count for ``step``) where it raises."""
         try:
             return make()
         except Exception as error:  # the boundary: one draft is lost, the run goes on
-            self.reject(broken("bundle", error))
+            self.reject(broken(step, error))
             return None
 
     def agreeing(
@@ -200,64 +193,3 @@ class _Maker:
             rejected=dict(sorted(self.rejected.items())),
             reasons=tuple(self.reasons),
         )
-
-
-def environment_bundle(draft: Draft) -> EnvironmentBundle:
-    """The environment part of a draft, with its database as SQLite bytes."""
-    with TemporaryDirectory(prefix="envgen-bundle-") as folder:
-        path = Path(folder) / "database.sqlite"
-        write_sqlite(draft.relations, draft.tables, path)
-        database = path.read_bytes()
-    spec = EnvironmentSpec(
-        id=draft.environment_id,
-        category=draft.category,
-        title=draft.title,
-        description=draft.description,
-        language=draft.language,
-        tools=draft.tools,
-        policy_text=draft.policy_text,
-        author=draft.author,
-        seed=draft.seed,
-        licence=draft.licence,
-        sources=draft.sources,
-    )
-    return EnvironmentBundle(
-        spec=spec, database=database, tools_source=draft.tools_source, blueprint=draft.blueprint
-    )
-
-
-def task_bundle(draft: Draft, proof: Proof) -> TaskBundle:
-    """The task part of a proven draft."""
-    gold = proof.gold
-    calls = gold.calls if gold else ()
-    difficulty = Difficulty(
-        level=draft.level,
-        lineage=draft.lineage,
-        density=proof.density,
-        minimum_calls=len(calls),
-        distinct_tools=len({call.name for call in calls}),
-    )
-    spec = TaskSpec(
-        id=draft.task_id,
-        environment_id=draft.environment_id,
-        prompt=draft.prompt,
-        submit_schema=draft.submit_schema,
-        rules=draft.rules,
-        limits=limits_for(len(calls)),
-        difficulty=difficulty,
-        evidence=proof.evidence,
-    )
-    constraints = None if draft.problem is None else draft.problem.model_dump(mode="json")
-    return TaskBundle(
-        spec=spec,
-        solution=draft.solution,
-        verifier=draft.verifier,
-        constraints=constraints,
-        gold=gold,
-        probes=proof.probes,
-    )
-
-
-def limits_for(gold_calls: int) -> Limits:
-    """Turns: four times gold's calls, and room to explore; one call a turn must suffice."""
-    return Limits(turns=16 + 4 * gold_calls, tokens=32_768, seconds=600.0)

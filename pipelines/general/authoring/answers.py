@@ -118,7 +118,7 @@ class _Answers:
         self.task.compiler.bind(params)
         bound = self.problem.model_copy(update={"params": dict(params)})
         finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
-        missing = {rule for rule in finder.rules if not finder.moves[rule]}
+        missing = {rule for rule in finder.rules if next(finder.moves(rule), None) is None}
         if not self.listed:
             missing -= self._redrawn(missing, params, values)
             return not missing

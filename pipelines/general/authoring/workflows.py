@@ -58,13 +58,22 @@ class _Workflow:
                 continue
             if self._holds(self.goal.escalate_when, request) is not escalated:
                 continue
-            asked = [self._rows(wish, request) for wish in self.wishes]
-            if not escalated and not all(len(rows) <= _MOST_ROWS for rows in asked):
+            asked = self._asked(request, escalated)
+            if asked is None:
                 continue
             found = self._any_bounds(request, asked) if escalated else self._bound(request, asked)
             if found is not None:
                 return found
         return None
+
+    def _asked(self, request: Params, escalated: bool) -> list[list[str]] | None:
+        """For each wish the rows that the request is about; None if they are too few or too many."""
+        found = []
+        for wish in self.wishes:
+            found.append(self._rows(wish, request))
+            if not escalated and not _may_fit(wish, found[-1]):
+                return None
+        return found
 
     # --- requests ------------------------------------------------------------------------------------
 
@@ -273,6 +282,11 @@ class _Workflow:
                 return None
             params[name] = self.task.rng.choice(values)
         return params
+
+
+def _may_fit(wish: Wish, rows: list[str]) -> bool:
+    """Whether the rows are enough for a wish: some are granted, and each rule alone forbids another."""
+    return wish.least + len(wish.rules) <= len(rows) <= _MOST_ROWS
 
 
 class _Column(NamedTuple):

@@ -1,25 +1,29 @@
-"""Gates about running: the same build twice, a restricted solution, gold that passes every time."""
+"""Gates about running: the same build twice, a restricted solution, gold that passes on other rows, too."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import islice
 
 from envgen.core.canonical import dumps
+from envgen.core.seeding import derive
 from envgen.core.types import GateResult
 from envgen.core.version import VERSION
 from envgen.environments.checker import check_solution
-from envgen.pipelines.general.draft import Draft
-from envgen.pipelines.general.gates.trial import Trial, calls_of, not_applicable, outcome
-from envgen.pipelines.general.reload import as_stored
-from envgen.pipelines.general.semantics.tables import read_sqlite, write_sqlite
+from envgen.pipelines.general.draft import Draft, as_stored
+from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
+from envgen.pipelines.general.programs.emit import replace_params
+from envgen.pipelines.general.semantics.tables import read_sqlite
+from envgen.pipelines.general.space.answers import solve
+from envgen.sandboxes.programs.params import same_program
 
 GOLD_RUNS = 3
+RESEEDS = 3
 
 
 def rebuild(trial: Trial) -> GateResult:
     """Two builds of the database give the same bytes, and reading one gives the rows back."""
-    second = trial.folder / "rebuilt.sqlite"
-    write_sqlite(trial.draft.relations, trial.draft.tables, second)
+    second = trial.stored(trial.draft.tables, "rebuilt")
     same = trial.database.read_bytes() == second.read_bytes()
     exact = read_sqlite(trial.draft.relations, second) == trial.draft.tables
     reason = "two builds differ" if not same else "reading the database gives other rows"
@@ -33,20 +37,13 @@ def compiled(trial: Trial) -> GateResult:
     again = None if trial.author is None else trial.author.recompiled(trial.draft)
     if again is None:
         reason = "the author can't compile this task again"
-        if trial.author is not None and trial.draft.author == trial.author.name:
-            return outcome(
-                "compiled", False, 1, reason=f"{reason}: its blueprint is not the author's"
-            )
-        return not_applicable("compiled", reason)
+        if trial.author is None or trial.draft.author != trial.author.name:
+            return not_applicable("compiled", reason)
+        return outcome("compiled", False, 1, reason=f"{reason}: its blueprint is not the author's")
     again, parts = as_stored(again), [part.name for part in fields(Draft) if part.compare]
     differing = [name for name in parts if getattr(again, name) != getattr(trial.draft, name)]
-    return outcome(
-        "compiled",
-        not differing,
-        len(parts),
-        reason=f"not what the constraint IR gives: {', '.join(differing)}",
-        envgen=VERSION,
-    )
+    reason = f"not what the constraint IR gives: {', '.join(differing)}"
+    return outcome("compiled", not differing, len(parts), reason=reason, envgen=VERSION)
 
 
 def restricted(trial: Trial) -> GateResult:
@@ -65,8 +62,7 @@ def gold(trial: Trial) -> GateResult:
     faults = sorted({run.fault for run in runs if run.fault is not None})
     if faults:
         return outcome("gold", False, GOLD_RUNS, reason=f"the solution fails: {faults[0]}")
-    logs = {dumps([calls_of(run.gold.calls), run.gold.answer]) for run in runs}
-    if len(logs) > 1:
+    if len({dumps(run.gold) for run in runs}) > 1:
         return outcome("gold", False, GOLD_RUNS, reason="runs differ in answer or calls")
     if trial.gold.answer is None:
         return outcome("gold", False, GOLD_RUNS, reason="the solution finds no answer")
@@ -81,3 +77,64 @@ def gold(trial: Trial) -> GateResult:
         reason=f"the verifier rejects gold: {', '.join(reasons)}",
         calls=len(trial.gold.calls),
     )
+
+
+def reseeds(trial: Trial) -> GateResult:
+    """On three re-seeded databases gold agrees with the independent solver, infeasible ones included."""
+    children = trial_children(trial, RESEEDS)
+    if children is None:
+        return not_applicable("reseeds", "the author can't re-seed this task")
+    if len(children) < RESEEDS:
+        return outcome("reseeds", False, 1, reason="too few re-seeds could be re-bound")
+    problems = [problem for child in children if (problem := _disagreement(trial.draft, child))]
+    return outcome(
+        "reseeds",
+        not problems,
+        len(children),
+        figure=1.0 - len(problems) / len(children),
+        reason="; ".join(problems[:2]),
+        infeasible=sum(child.gold.answer is None for child in children),
+    )
+
+
+def trial_children(trial: Trial, n: int) -> list[Trial] | None:
+    """The first ``n`` re-seeds that can be re-bound (made once per trial); None without an author."""
+    if trial.author is None or trial.draft.blueprint is None:
+        return None
+    for i in range(trial.reseeds_tried, 4 * n):
+        if len(trial.children) >= n:
+            break
+        trial.reseeds_tried = i + 1
+        draft = trial.author.reseed(trial.draft, derive(trial.seed, "reseed", i))
+        if draft is not None and trial.foreign:
+            draft = _with_programs_of(trial.draft, draft)
+        if draft is not None:
+            trial.children.append(trial.child(draft, f"reseed-{i}"))
+    return trial.children[:n]
+
+
+def _with_programs_of(parent: Draft, child: Draft) -> Draft:
+    """A re-seed whose programs are its parent's, but for the parameters."""
+    assert child.problem is not None  # only drafts with an IR are re-seeded
+    return replace(
+        child,
+        tools=parent.tools,
+        tools_source=parent.tools_source,
+        solution=replace_params(parent.solution, child.problem.params),
+        verifier=replace_params(parent.verifier, child.problem.params),
+    )
+
+
+def _disagreement(parent: Draft, child: Trial) -> str:
+    """What is wrong with a re-seeded draft; "" when gold, verifier and solver agree."""
+    draft = child.draft
+    for name in ("solution", "verifier"):
+        if not same_program(getattr(parent, name), getattr(draft, name)):
+            return f"the {name} differs in more than PARAMS"
+    if child.gold_result.fault is not None:
+        return f"the solution fails on a re-seed: {child.gold_result.fault}"
+    found = list(islice(solve(child.problem, draft.tables, child.rng("solve")), 1))
+    if child.gold.answer is None or not found:
+        return "" if child.gold.answer is None and not found else "feasible for one, not the other"
+    score = child.judge([child.gold_case])[0]
+    return "" if score.passed else f"gold fails on a re-seed: {', '.join(score.reasons)}"

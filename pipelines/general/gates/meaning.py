@@ -7,13 +7,12 @@ import re
 
 from pydantic import JsonValue
 
-from envgen.core.errors import PipelineError
-from envgen.core.ir import Choice, Equals, Reach
-from envgen.core.types import Density, GateResult
+from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.ir import Choice, Equals, Problem, Reach
+from envgen.core.types import GateResult
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
 from envgen.pipelines.general.semantics.layout import match_layout
 from envgen.pipelines.general.space.answers import count
-from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import parse, prompt
 
@@ -22,48 +21,46 @@ COUNT_CAP = 200_000
 
 def stated(trial: Trial) -> GateResult:
     """The prompt (with the policy text) says every tested rule: read back, it gives the same problem."""
-    if trial.draft.problem is None:
-        return not_applicable("stated", "no constraint IR to read back")
     try:
         return _stated(trial)
-    except PipelineError:
+    except (ConfigError, PipelineError):
         if trial.foreign:
             return not_applicable("stated", "the prompt is in other words than this version's")
         raise
 
 
 def _stated(trial: Trial) -> GateResult:
-    problem, words = trial.problem, lexicon(trial.problem.lexicon)
+    draft, problem, words = trial.draft, trial.problem, lexicon(trial.problem.lexicon)
     rendered = prompt(problem, words)
-    tested = [clause.id for clause in problem.clauses]
-    if isinstance(problem.goal, Reach):
-        tested += [effect.id for effect in problem.goal.effects]
+    tested = rules_tested(problem)
     missing = [r for r in tested if not rendered.spans.get(r) and not rendered.policy_spans.get(r)]
-    same = rendered.text == trial.draft.prompt and rendered.policy_text == trial.draft.policy_text
+    same = rendered.text == draft.prompt and rendered.policy_text == draft.policy_text
     if missing or not (same or trial.foreign):
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
-    parsed = parse(
-        trial.draft.prompt, problem.relations, words, policy_text=trial.draft.policy_text
-    )
+    said = parse(draft.prompt, problem.relations, words, policy_text=draft.policy_text)
     differing = [
         name
         for name in ("slots", "clauses", "goal")
-        if getattr(parsed, name) != getattr(problem, name)
+        if getattr(said, name) != getattr(problem, name)
     ]
-    differing += [k for k, v in parsed.params.items() if problem.params.get(k) != v]
+    known = {"": said.params} | {
+        f" of the {file}": params_of(getattr(draft, file)) for file in ("solution", "verifier")
+    }
     differing += [
-        f"{name} of the {file}"
-        for file in ("solution", "verifier")
-        for name, value in params_of(getattr(trial.draft, file)).items()
+        f"{name}{where}"
+        for where, params in known.items()
+        for name, value in params.items()
         if problem.params.get(name) != value
     ]
-    return outcome(
-        "stated",
-        not differing,
-        len(tested) + 1,
-        reason=f"read back, the prompt differs in {', '.join(differing)}",
-    )
+    reason = f"read back, the prompt differs in {', '.join(differing)}"
+    return outcome("stated", not differing, len(tested) + 1, reason=reason)
+
+
+def rules_tested(problem: Problem) -> list[str]:
+    """The ids of the clauses, and of a workflow's effects."""
+    effects = problem.goal.effects if isinstance(problem.goal, Reach) else ()
+    return [rule.id for rule in (*problem.clauses, *effects)]
 
 
 def params_of(source: str) -> dict[str, JsonValue]:
@@ -77,16 +74,10 @@ def params_of(source: str) -> dict[str, JsonValue]:
 
 def binding(trial: Trial) -> GateResult:
     """Dropping any clause lets more answers in: a near-miss of it proves that, else exact counts do."""
-    if trial.draft.problem is None:
-        return not_applicable("binding", "no constraint IR")
-    problem = trial.problem
-    if isinstance(problem.goal, Equals):
-        wrong = [m for m in trial.near_misses if m.clause == "goal"]
-        return outcome("binding", bool(wrong), 1, reason="every in-domain value is right")
-    rules = [clause.id for clause in problem.clauses]
-    if isinstance(problem.goal, Reach):
-        rules += [effect.id for effect in problem.goal.effects]
     broken = {miss.clause for miss in trial.near_misses}
+    if isinstance(trial.problem.goal, Equals):
+        return outcome("binding", "goal" in broken, 1, reason="every in-domain value is right")
+    rules = rules_tested(trial.problem)
     idle = [rule for rule in rules if rule not in broken and not _counts(trial, rule)]
     return outcome(
         "binding",
@@ -101,17 +92,18 @@ def _counts(trial: Trial, rule: str) -> bool:
     """Whether exact-enough counts in the unconditioned space show that ``rule`` binds."""
     if trial.writes:
         return False
-    tables = trial.draft.tables
-    full = count(trial.problem, tables, COUNT_CAP, space="unconditioned")
-    less = count(trial.problem.without(rule), tables, COUNT_CAP, space="unconditioned")
+    full, less = (
+        count(problem, trial.draft.tables, COUNT_CAP, space="unconditioned")
+        for problem in (trial.problem, trial.problem.without(rule))
+    )
     return less.low > full.high
 
 
 def leaks(trial: Trial) -> GateResult:
     """No value of gold stands in the prompt or the tools' documentation."""
-    problem = trial.draft.problem
-    docs = " ".join(f"{tool.description} {tool.parameters}" for tool in trial.draft.tools)
-    text = f"{trial.draft.prompt}\n{trial.draft.policy_text}\n{docs}"
+    draft, problem = trial.draft, trial.draft.problem
+    docs = " ".join(f"{tool.description} {tool.parameters}" for tool in draft.tools)
+    text = f"{draft.prompt}\n{draft.policy_text}\n{docs}"
     values: list[JsonValue] = [trial.gold.answer]
     if problem is not None:
         found = match_layout(problem.layout, trial.gold.answer) or {}
@@ -127,26 +119,14 @@ def leaks(trial: Trial) -> GateResult:
 def _texts(value: JsonValue) -> list[str]:
     if isinstance(value, str):
         return [value] if len(value) >= 3 else []
-    if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
     if isinstance(value, dict):
-        return [text for item in value.values() for text in _texts(item)]
-    return []
-
-
-def density_of(trial: Trial) -> Density | None:
-    """The share of the answer space that is right, for the final task."""
-    if trial.draft.problem is None:
-        return None
-    return density(trial.problem, trial.draft.tables, trial.rng("density"))
+        value = list(value.values())
+    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
 
 
 def density_gate(trial: Trial) -> GateResult:
     """The density is known, with its method and interval, and is neither 0 nor 1."""
-    found = density_of(trial)
-    if found is None:
-        return not_applicable("density", "no constraint IR to count with")
-    trial.density = found
+    found = trial.density
     return outcome(
         "density",
         found.high > 0.0 and found.low < 1.0,

@@ -11,14 +11,12 @@ from envgen.core.types import GateResult
 from envgen.pipelines.general.gates.meaning import params_of
 from envgen.pipelines.general.gates.probes import (
     SAMPLES,
-    Judged,
     edited_probes,
     judged,
     perturbed_probes,
     samples,
-    verdicts,
 )
-from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
+from envgen.pipelines.general.gates.trial import Judged, Trial, outcome
 from envgen.sandboxes.verifier import VerifierInput
 from envgen.verifiers.mutants import mutants
 
@@ -37,8 +35,6 @@ def mutants_killed(trial: Trial) -> GateResult:
     rows (values shuffled, or set to a bound or one off it); more such rows are drawn while too many
     survive. Survivors must agree with the original on 1,000 sampled answers, and are listed.
     """
-    if trial.draft.problem is None:
-        return not_applicable("mutants", "no constraint IR to make probes from")
     pairs = list(judged(trial))
     if not pairs:
         return outcome("mutants", False, 0, reason="no probes")
@@ -84,7 +80,7 @@ def _alive(
     trial: Trial, survivors: list[tuple[str, str]], probes: Sequence[VerifierInput]
 ) -> list[tuple[str, str]]:
     """The mutants (name, source) that more probes don't tell apart, either."""
-    found = verdicts(trial, trial.draft.verifier, probes)
+    found = trial.verdicts(trial.draft.verifier, probes)
     pairs = list(zip(probes, found, strict=True))
     return [one for one in survivors if _killer(trial, one[1], pairs) is None]
 
@@ -102,7 +98,7 @@ def _only_unused_params(source: str, mutant: str) -> bool:
 def _killer(trial: Trial, source: str, pairs: Sequence[Judged]) -> int | None:
     """Position of a probe that tells ``source`` from the original; None if none does."""
     for start, stop in pairwise((0, *CHUNKS, len(pairs))):
-        found = verdicts(trial, source, [probe for probe, _ in pairs[start:stop]])
+        found = trial.verdicts(source, [probe for probe, _ in pairs[start:stop]])
         for i, verdict in enumerate(found):
             if verdict != pairs[start + i][1]:
                 return start + i

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from datetime import date, timedelta
-from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
-from envgen.core.ir import Cmp, Column, Const, Get, Node, Param, Problem, Reach, Relation, Scalar
-from envgen.pipelines.general.semantics.tables import Row, Tables
+from pydantic import JsonValue
+
+from envgen.core.ir import (
+    Clause,
+    Cmp,
+    Column,
+    Const,
+    Get,
+    Node,
+    Param,
+    Problem,
+    Reach,
+    Relation,
+    Scalar,
+    Var,
+)
+from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.tables import Row, Tables, sql_type
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+BASES = 3
+"""Answers for which each comparison is turned, at most."""
+Edit = Literal["insert", "delete", "update"]
+KINDS: tuple[Edit, ...] = ("insert", "delete", "update")
 
 
 def perturbed(problem: Problem, tables: Tables, rand: Random, marks: Sequence[int] = ()) -> Tables:
@@ -90,75 +106,32 @@ def _at_bound(
     return value if column.type.startswith("entity:") else rand.choice(known)
 
 
-def edit(
-    base: Path,
-    path: Path,
-    relation: Relation,
-    kind: Literal["insert", "delete", "update"],
-    rand: Random,
-) -> bool:
-    """Copy ``base`` to ``path`` and change one row of ``relation``; False if it has no row."""
-    shutil.copyfile(base, path)
-    path.chmod(0o600)
-    table, key = f'"{relation.name}"', f'"{relation.key}"'
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        keys = [row[0] for row in db.execute(f"SELECT {key} FROM {table} ORDER BY {key}")]
-        if not keys:
-            return False
-        chosen = rand.choice(keys)
-        others = [column for column in relation.columns if column.name != relation.key]
-        if kind == "delete":
-            db.execute(f"DELETE FROM {table} WHERE {key} = ?", [chosen])
-        elif kind == "insert":
-            names = ", ".join(f'"{column.name}"' for column in others)
-            sep = ", " if others else ""
-            db.execute(
-                f"INSERT INTO {table} ({key}{sep}{names}) "
-                f"SELECT {key} || '-copy'{sep}{names} FROM {table} WHERE {key} = ?",
-                [chosen],
-            )
-        else:
-            if not others:
-                return False
-            column = rand.choice(others)
-            value = f'"{column.name}" + 1'
-            if column.type == "bool":
-                value = f'1 - "{column.name}"'
-            elif column.type in ("str", "date", "datetime") or column.type.startswith("entity:"):
-                value = f"coalesce(\"{column.name}\", '') || 'x'"
-            db.execute(f'UPDATE {table} SET "{column.name}" = {value} WHERE {key} = ?', [chosen])
-    return True
-
-
 def _bounds(problem: Problem) -> Bounds:
     """What the problem compares with."""
     ints: dict[tuple[str, str], set[int]] = {}
     values: list[object] = list(problem.params.values())
-    for root in _roots(problem):
-        for node in root.walk():
-            if isinstance(node, Const):
-                values.append(node.value)
-            elif isinstance(node, Cmp):
-                numbers = {n for side in (node.left, node.right) for n in _numbers(side, problem)}
-                gets = [n for side in (node.left, node.right) for n in side.walk()]
-                for get in gets:
-                    if isinstance(get, Get):
-                        ints.setdefault((get.relation, get.column), set()).update(numbers)
+    for node in (node for root in _roots(problem) for node in root.walk()):
+        if isinstance(node, Const):
+            values.append(node.value)
+        elif isinstance(node, Cmp):
+            inside = [*node.left.walk(), *node.right.walk()]
+            numbers = {n for one in inside for n in _numbers(one, problem)}
+            for get in inside:
+                if isinstance(get, Get):
+                    ints.setdefault((get.relation, get.column), set()).update(numbers)
     gaps = sorted({v for v in values if type(v) is int and 0 < v <= 400})
     texts = sorted({v for v in values if isinstance(v, str)})
     days = sorted({date.fromisoformat(t) for t in texts if _DAY.fullmatch(t)})
     return Bounds({key: sorted(found) for key, found in ints.items()}, days, gaps, texts)
 
 
-def _numbers(side: Node, problem: Problem) -> Iterator[int]:
-    """The numbers on one side of a comparison, halves too: a sum of two turns where each has half."""
-    for node in side.walk():
-        value = node.value if isinstance(node, Const) else None
-        if isinstance(node, Param):
-            value = problem.params.get(node.name)
-        if type(value) is int:
-            yield value
-            yield value // 2
+def _numbers(node: Node, problem: Problem) -> Iterator[int]:
+    """A number that stands in a comparison, and half of it: a sum of two turns where each has half."""
+    value = node.value if isinstance(node, Const) else None
+    if isinstance(node, Param):
+        value = problem.params.get(node.name)
+    if type(value) is int:
+        yield from (value, value // 2)
 
 
 def _roots(problem: Problem) -> Iterator[Node]:
@@ -169,11 +142,110 @@ def _roots(problem: Problem) -> Iterator[Node]:
         clauses += goal.effects
         if goal.escalate_when is not None:
             yield goal.escalate_when
-        for cells in goal.write_set:
-            yield cells.rows
+        yield from (cells.rows for cells in goal.write_set)
     elif goal.kind == "equals":
         yield goal.query
     for clause in clauses:
-        yield clause.expr
-        if clause.guard is not None:
-            yield clause.guard
+        yield from _parts(clause)
+
+
+def _parts(clause: Clause) -> Iterator[Node]:
+    yield clause.expr
+    if clause.guard is not None:
+        yield clause.guard
+
+
+def edited(tables: Tables, relation: Relation, kind: Edit, rand: Random) -> Tables | None:
+    """The rows with one of ``relation`` copied, deleted or changed in one cell; None if it has none."""
+    rows = dict(tables[relation.name])
+    others = [column for column in relation.columns if column.name != relation.key]
+    if not rows or (kind == "update" and not others):
+        return None
+    key = rand.choice(sorted(rows))
+    if kind == "delete":
+        del rows[key]
+    elif kind == "insert":
+        rows[f"{key}-copy"] = {**rows[key], relation.key: f"{key}-copy"}
+    else:
+        column = rand.choice(others)
+        rows[key] = {**rows[key], column.name: _other(column, rows[key][column.name])}
+    return {**tables, relation.name: rows}
+
+
+def _other(column: Column, value: Scalar) -> Scalar:
+    """Another value for a cell; what is unknown becomes known."""
+    if column.type == "bool":
+        return not value
+    return f"{value or ''}x" if sql_type(column) == "TEXT" else int(value or 0) + 1
+
+
+class TurnedCell(NamedTuple):
+    """One cell to be set, and the answer for which that matters."""
+
+    answer: JsonValue
+    relation: str
+    key: str
+    column: str
+    value: int
+
+    def set_in(self, tables: Tables) -> Tables:
+        """The rows with the cell set."""
+        rows = tables[self.relation]
+        row = {**rows[self.key], self.column: self.value}
+        return {**tables, self.relation: {**rows, self.key: row}}
+
+
+def turns(problem: Problem, tables: Tables, answers: Sequence[JsonValue]) -> Iterator[TurnedCell]:
+    """Cells that turn a comparison of a clause, each with three values: just below, at, just above.
+
+    Only those for which the clause's verdict on the answer changes between the three: there a verifier
+    that compares a little differently gives itself away.
+    """
+    for clause in problem.clauses:
+        nodes = (node for root in _parts(clause) for node in root.walk())
+        for comparison in (node for node in nodes if isinstance(node, Cmp)):
+            for get in _cells(comparison):
+                found = 0
+                for answer in answers:
+                    turned = _turned(problem, tables, answer, clause, comparison, get)
+                    yield from turned
+                    found += bool(turned)
+                    if found == BASES:
+                        break
+
+
+def _cells(comparison: Cmp) -> Iterator[Get]:
+    """Columns read by a comparison, of rows that the answer alone determines."""
+    for node in (*comparison.left.walk(), *comparison.right.walk()):
+        if isinstance(node, Get) and not any(isinstance(n, Var) for n in node.walk()):
+            yield node
+
+
+def _turned(
+    problem: Problem,
+    tables: Tables,
+    answer: JsonValue,
+    clause: Clause,
+    comparison: Cmp,
+    get: Get,
+) -> list[TurnedCell]:
+    rules = rules_of(problem)
+    frame = rules.frame(tables, answer, tables)
+    if frame is None:
+        return []
+    left, right, key, value = (
+        rules.value(expr, frame) for expr in (comparison.left, comparison.right, get.entity, get)
+    )
+    if type(left) is not int or type(right) is not int or type(value) is not int:
+        return []
+    on_left = any(node is get for node in comparison.left.walk())
+    equal = value + (right - left if on_left else left - right)
+    if equal < 1:
+        return []
+    found, verdicts = [], set()
+    for other in (equal - 1, equal, equal + 1):
+        turn = TurnedCell(answer, get.relation, str(key), get.column, other)
+        found.append(turn)
+        frame.old = frame.new = turn.set_in(tables)
+        verdicts.add(rules.holds(clause.id, frame))
+    return found if len(verdicts) == 2 else []

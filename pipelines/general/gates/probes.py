@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from random import Random
 
@@ -11,15 +11,14 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.ir import Choice, Equals, Intervals, IntRange, Problem, Reach, Slot
-from envgen.pipelines.general.gates.perturb import edit, perturbed
-from envgen.pipelines.general.gates.trial import Case, Trial
-from envgen.pipelines.general.gates.turning import turns
+from envgen.pipelines.general.gates.perturb import KINDS, edited, perturbed, turns
+from envgen.pipelines.general.gates.trial import Case, Judged, Trial, as_case
 from envgen.pipelines.general.semantics.evaluate import rules_of
 from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
-from envgen.pipelines.general.semantics.tables import Tables, write_sqlite
+from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import solve
 from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.sandboxes.verifier import VerifierInput, VerifierReply
+from envgen.sandboxes.verifier import VerifierInput
 
 SAMPLES = 1_000
 DATABASES = 8
@@ -29,16 +28,12 @@ ESCALATING, ESCALATING_TRIES = 4, 60
 LOOKUP_DATABASES = 32
 """The same for questions with one answer, where a rule shows only if it changes the winner."""
 
-Verdict = tuple[str, ...] | None
-"""Broken rules; None for a fault."""
-Judged = tuple[VerifierInput, Verdict]
-
 
 def judged(trial: Trial) -> list[Judged]:
     """The probes with what the draft's own verifier says of them, found once for all gates."""
     if trial.judged is None:
         inputs = probes(trial)
-        found = verdicts(trial, trial.draft.verifier, inputs)
+        found = trial.verdicts(trial.draft.verifier, inputs)
         trial.judged = list(zip(inputs, found, strict=True))
     return trial.judged
 
@@ -48,9 +43,7 @@ def probes(trial: Trial) -> list[VerifierInput]:
     by_clause: dict[str, list[Case]] = {}
     for miss in trial.near_misses:
         by_clause.setdefault(miss.clause, []).append(miss.case)
-    spread: list[Case] = []
-    for i in range(max(map(len, by_clause.values()), default=0)):
-        spread += [cases[i] for cases in by_clause.values() if i < len(cases)]
+    spread = [case for layer in zip_longest(*by_clause.values()) for case in layer if case]
     cases = [trial.gold_case, *trial.alternatives[:4], *spread, *trial.alternatives[4:]]
     if trial.writes:
         plan = trial.gold_plan
@@ -65,16 +58,14 @@ def _turned_probes(trial: Trial) -> list[VerifierInput]:
     """Answers on rows of which one cell is set so that a comparison just turns."""
     if trial.writes:
         return []
-    answers = [case.answer for case in (trial.gold_case, *trial.alternatives)]
-    answers += [miss.case.answer for miss in trial.near_misses]
-    keys = {relation.name: relation.key for relation in trial.draft.relations}
+    cases = (trial.gold_case, *trial.alternatives, *(miss.case for miss in trial.near_misses))
     files: dict[tuple[str, str, str, int], Path] = {}
     inputs = []
-    for turn in turns(trial.problem, trial.draft.tables, answers):
-        path = files.get(turn[1:])
-        if path is None:
-            path = files[turn[1:]] = trial.folder / f"turned-{len(files)}.sqlite"
-            turn.write(trial.database, path, keys[turn.relation])
+    for turn in turns(trial.problem, trial.draft.tables, [case.answer for case in cases]):
+        if turn[1:] not in files:
+            tables = turn.set_in(trial.draft.tables)
+            files[turn[1:]] = trial.stored(tables, f"turned-{len(files)}")
+        path = files[turn[1:]]
         inputs.append(VerifierInput(turn.answer, path, path))
     return inputs
 
@@ -90,13 +81,15 @@ def perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
         pool += [Case(trial.gold.answer), *_other_outcomes(trial, pool[0])]
     inputs = []
     for i in range(LOOKUP_DATABASES if lookup else DATABASES):
-        path = trial.folder / f"perturbed-{draw}-{i}.sqlite"
         tables = perturbed(trial.problem, trial.draft.tables, rand, marks)
-        write_sqlite(trial.draft.relations, tables, path)
-        found = [trial.case(one) for one in islice(solve(trial.problem, tables, rand), 2)]
+        path = trial.stored(tables, f"perturbed-{draw}-{i}")
+        found = list(map(as_case, islice(solve(trial.problem, tables, rand), 2)))
         cases = [*found, pool[0]] if lookup else [*found, *pool]
-        if not lookup and not trial.writes:
-            cases += _boundary_cases(trial, tables, found, rand)
+        if found and not lookup and not trial.writes:
+            # Nearest to a bound first, a few of each rule.
+            base, at = trial.problem, found[0].answer
+            near = near_misses(base, tables, at, rand, per_clause=4, steps=4_000)
+            cases += [Case(answer) for answer, _ in near]
         inputs += [VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases]
     return inputs
 
@@ -110,26 +103,15 @@ def _numbers(answer: JsonValue) -> Iterator[int]:
         yield answer
 
 
-def _boundary_cases(
-    trial: Trial, tables: Tables, found: Sequence[Case], rand: Random
-) -> list[Case]:
-    """Near-misses on perturbed rows, nearest to a bound first, a few of each rule."""
-    return [
-        Case(answer)
-        for case in found[:1]
-        for answer, _ in near_misses(
-            trial.problem, tables, case.answer, rand, per_clause=4, steps=4_000
-        )
-    ]
-
-
 def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
     """The other values of a workflow's outcome, with and without the writes."""
+    values = match_layout(trial.problem.layout, case.answer)
+    if values is None:
+        return []
     return [
         Case(fill_layout(trial.problem.layout, {**values, slot.name: other}), plan)
         for slot in trial.problem.slots
         if isinstance(slot.domain, Choice)
-        and (values := match_layout(trial.problem.layout, case.answer)) is not None
         for other in slot.domain.values
         for plan in (case.plan, ())
     ]
@@ -143,13 +125,13 @@ def edited_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
     answers = [case.answer for case in _other_outcomes(trial, trial.gold_case)][::2]
     escalating = _escalating(trial, draw)
     inputs = [VerifierInput(answer, path, path) for path in escalating for answer in answers]
-    for n, (initial, base) in enumerate(
-        [(trial.database, trial.final(trial.gold_plan)), *((path, path) for path in escalating[:1])]
-    ):
+    bases = [(trial.database, trial.final(trial.gold_plan)), *((e, e) for e in escalating[:1])]
+    for n, (initial, base) in enumerate(bases):
         for relation in trial.draft.relations:
-            for kind in ("insert", "delete", "update"):
-                path = trial.folder / f"edited-{draw}-{n}-{relation.name}-{kind}.sqlite"
-                if edit(base, path, relation, kind, rand):
+            for kind in KINDS:
+                tables = edited(trial.rows(base), relation, kind, rand)
+                if tables is not None:
+                    path = trial.stored(tables, f"edited-{draw}-{n}-{relation.name}-{kind}")
                     inputs += [VerifierInput(answer, initial, path) for answer in answers]
     return inputs
 
@@ -159,37 +141,33 @@ def _escalating(trial: Trial, draw: int) -> list[Path]:
 
     First those on which there would be something to do: where nothing is, "done" looks the same.
     """
-    problem = trial.problem
-    goal = problem.goal
+    goal = trial.problem.goal
     if not isinstance(goal, Reach) or goal.escalate_when is None:
         return []
     rand = trial.rng("escalate", draw)
     found: list[tuple[bool, int, Tables]] = []
-    rules = rules_of(problem)
+    rules = rules_of(trial.problem)
     for i in range(ESCALATING_TRIES):
-        tables = perturbed(problem, trial.draft.tables, rand)
+        tables = perturbed(trial.problem, trial.draft.tables, rand)
         frame = rules.compiler.frame(tables)
         if rules.value(goal.escalate_when, frame) is True:
             idle = all(rules.holds(effect.id, frame) for effect in goal.effects)
             found.append((idle, i, tables))
-    paths = []
-    for _, i, tables in sorted(found, key=lambda one: one[:2])[:ESCALATING]:
-        paths.append(trial.folder / f"escalating-{draw}-{i}.sqlite")
-        write_sqlite(trial.draft.relations, tables, paths[-1])
-    return paths
+    found.sort(key=lambda one: one[:2])
+    return [trial.stored(rows, f"escalating-{draw}-{i}") for _, i, rows in found[:ESCALATING]]
 
 
 def wrong_forms(problem: Problem, answer: JsonValue) -> list[JsonValue]:
     """A right answer misshapen, and with a slot's value just outside its type: unknown keys, off the grid."""
-    layout = problem.layout
     wrong = _misshapen(answer)
-    values = match_layout(layout, answer)
+    values = match_layout(problem.layout, answer)
     if values is None:
         return wrong
-    for slot in problem.slots:
-        for other in _outside(slot, values[slot.name]):
-            wrong.append(fill_layout(layout, {**values, slot.name: other}))
-    return wrong
+    return wrong + [
+        fill_layout(problem.layout, {**values, slot.name: other})
+        for slot in problem.slots
+        for other in _outside(slot, values[slot.name])
+    ]
 
 
 def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
@@ -199,13 +177,12 @@ def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
             return [*beyond, float(low), str(low), True]
         case Intervals(low=low, high=high, step=step, length=length):
             starts = [low - step, high - length + step, low + 1, high - length, high, low]
-            spans = [(start, start + length) for start in starts]
+            spans: list[tuple[float, float]] = [(start, start + length) for start in starts]
             spans += [(low, low + length + step), (low, low + length - 1), (low + step, low)]
-            found: list[JsonValue] = [{"start": a, "end": b} for a, b in spans]
-            floats = [(float(low), low + length), (low, float(low + length))]
-            found += [{"start": a, "end": b} for a, b in floats]
+            spans += [(float(low), low + length), (low, float(low + length))]
             extra = dict(value, extra=0) if isinstance(value, dict) else None
-            return [*found, extra, [low, low + length], {"start": low}, "start"]
+            odd: list[JsonValue] = [extra, [low, low + length], {"start": low}, "start"]
+            return [*({"start": a, "end": b} for a, b in spans), *odd]
         case _:
             return ["no such key", 1, True, None, [value], {"key": value}, "", "\ud800"]
 
@@ -220,11 +197,12 @@ def _misshapen(answer: JsonValue) -> list[JsonValue]:
     elif isinstance(answer, dict):
         for key, item in answer.items():
             wrong.append({k: v for k, v in answer.items() if k != key})
-            wrong += [{**answer, key: other} for other in (None, 0, True, "x", [], item and [item])]
+            others: list[JsonValue] = [None, 0, True, "x", [], item and [item]]
             if isinstance(item, dict):
-                wrong += [{**answer, key: other} for other in _misshapen(item)]
-            if isinstance(item, int) and not isinstance(item, bool):
-                wrong += [{**answer, key: item + 1}, {**answer, key: item - 1}]
+                others += _misshapen(item)
+            if type(item) is int:
+                others += [item + 1, item - 1]
+            wrong += [{**answer, key: other} for other in others]
         wrong.append({**answer, "extra": 0})
     elif isinstance(answer, int):
         wrong += [answer + 1, answer - 1, str(answer), float(answer)]
@@ -273,19 +251,10 @@ def _draw(slot: Slot, tables: Tables, rand: Random) -> JsonValue:
 
 
 def _inputs(trial: Trial, cases: Sequence[Case]) -> list[VerifierInput]:
-    inputs: dict[str, VerifierInput] = {}
+    """The cases on the task's own rows, each once."""
+    once: dict[str, Case] = {}
     for case in cases:
-        final = trial.final(case.plan)
-        key = dumps([case.answer, str(final)])
-        inputs.setdefault(key, VerifierInput(case.answer, trial.database, final))
-    return list(inputs.values())
-
-
-def verdicts(trial: Trial, source: str, inputs: Sequence[VerifierInput]) -> list[Verdict]:
-    """Broken rules per input; None for a fault."""
-    replies = trial.hosts.verifier.verify_many(source, inputs)
-    return [_verdict(reply) for reply in replies]
-
-
-def _verdict(reply: VerifierReply) -> Verdict:
-    return None if reply.fault is not None or reply.broken is None else tuple(sorted(reply.broken))
+        once.setdefault(dumps(case), case)
+    return [
+        VerifierInput(case.answer, trial.database, trial.final(case.plan)) for case in once.values()
+    ]

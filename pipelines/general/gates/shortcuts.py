@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice, product
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import EnvError, PolicyError
 from envgen.core.types import GateResult, PublicTask, ToolSpec
-from envgen.pipelines.general.gates.generality import trial_children
+from envgen.pipelines.general.gates.execution import trial_children
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.semantics.layout import fill_layout
 from envgen.policies.answers import AnswerLeaf
-from envgen.policies.programs import Call
 from envgen.policies.programs import Program as Generator
 from envgen.policies.random_valid import chosen_answer
 from envgen.policies.sources import Reader
@@ -46,41 +44,53 @@ def shortcuts(trial: Trial) -> GateResult:
     answers, a row no more often than 1/rows, by a binomial test at 0.001, and once is luck. Listing,
     comparing and submitting is what level 1 is about, and is not such a program.
     """
-    if trial.draft.problem is None or trial.writes:
+    if trial.writes:
         return not_applicable("shortcuts", "only for tasks that ask for an answer")
     children = trial_children(trial, RESEEDS)
     if not children:
         return not_applicable("shortcuts", "the author can't re-seed this task")
     trials = [trial, *children]
-    hits: Counter[tuple[str, str]] = Counter()
-    chance: dict[tuple[str, str], list[float]] = {}
+    tried: dict[tuple[str, str], list[_Try]] = {}
     for one in trials:
-        made = _programs(one) if len(trial.problem.slots) == 1 else _by_parts(one)
-        programs = list({dumps([p.text, p.selector, p.answer]): p for p in made}.values())
-        scores = one.judge([Case(program.answer) for program in programs])
-        here: dict[tuple[str, str], float] = {}
-        right: set[tuple[str, str]] = set()
-        for program, score in zip(programs, scores, strict=True):
-            key = (program.text, program.selector)
-            here[key] = min(1.0, here.get(key, 0.0) + 1.0 / max(1, program.rows))
-            if score.passed:
-                right.add(key)
-        for key, rate in here.items():  # one trial per database, however many arguments were tried
-            chance.setdefault(key, []).append(rate)
-            hits[key] += key in right
+        for key, result in _tried(one).items():
+            tried.setdefault(key, []).append(result)
     found = []
-    for key, rates in chance.items():
-        whole = key[1].startswith(("whole", "only", "each"))
-        expected = 1.0 / _candidates(trial) if whole else sum(rates) / len(rates)
-        if hits[key] >= 2 and _at_least(hits[key], len(rates), min(1.0, expected)) < 0.001:
-            found.append(f"{key[1]} of {key[0]} ({hits[key]}/{len(rates)})")
+    for (text, selector), results in tried.items():
+        hits = sum(result.right for result in results)
+        chance = sum(result.chance for result in results) / len(results)
+        if selector.startswith(("whole", "only", "each")):
+            chance = _one_of_all(trial)
+        if hits >= 2 and _at_least(hits, len(results), min(1.0, chance)) < 0.001:
+            found.append(f"{selector} of {text} ({hits}/{len(results)})")
     return outcome(
         "shortcuts",
         not found,
-        len(chance),
+        len(tried),
         reason=f"right too often: {'; '.join(sorted(found)[:3])}",
         databases=len(trials),
     )
+
+
+class _Try(NamedTuple):
+    """One program on one database, with all arguments that were tried."""
+
+    chance: float
+    """Of a row that was drawn instead."""
+    right: bool
+
+
+def _tried(trial: Trial) -> dict[tuple[str, str], _Try]:
+    """What came of each program, by its text and selector."""
+    made = _programs(trial) if len(trial.problem.slots) == 1 else _by_parts(trial)
+    programs = list({dumps([p.text, p.selector, p.answer]): p for p in made}.values())
+    scores = trial.judge([Case(program.answer) for program in programs])
+    found: dict[tuple[str, str], _Try] = {}
+    for program, score in zip(programs, scores, strict=True):
+        key = (program.text, program.selector)
+        before = found.get(key, _Try(0.0, False))
+        chance = min(1.0, before.chance + 1.0 / max(1, program.rows))
+        found[key] = _Try(chance, before.right or score.passed)
+    return found
 
 
 def _at_least(k: int, n: int, rate: float) -> float:
@@ -88,10 +98,10 @@ def _at_least(k: int, n: int, rate: float) -> float:
     return sum(comb(n, i) * rate**i * (1.0 - rate) ** (n - i) for i in range(k, n + 1))
 
 
-def _candidates(trial: Trial) -> float:
-    """How many answers there are to choose from."""
-    known = trial.density
-    return 2.0 if known is None or known.value <= 0 else max(2.0, 1.0 / known.value)
+def _one_of_all(trial: Trial) -> float:
+    """The chance that one of all answers, drawn at random, is right."""
+    known = trial.density.value
+    return min(0.5, known) if known > 0 else 0.5
 
 
 def _programs(trial: Trial) -> Iterator[Program]:
@@ -145,7 +155,11 @@ def _played(program: Generator[JsonValue], session: ToolSession) -> JsonValue:
     try:
         while True:
             calls = next(program) if results is None else program.send(results)
-            results = [_answered(session, call) for call in calls]
+            replies = [session.call(call.name, call.arguments) for call in calls]
+            results = [
+                r.value if r.error is None else {"error": r.error, "message": r.message}
+                for r in replies
+            ]
     except StopIteration as stop:
         answer: JsonValue = stop.value
         return answer
@@ -153,29 +167,25 @@ def _played(program: Generator[JsonValue], session: ToolSession) -> JsonValue:
         raise EnvError(f"the tools don't tell what an answer may hold: {error}") from error
 
 
-def _answered(session: ToolSession, call: Call) -> JsonValue:
-    reply = session.call(call.name, call.arguments)
-    return reply.value if reply.error is None else {"error": reply.error, "message": reply.message}
-
-
 def _outputs(trial: Trial, session: ToolSession) -> Iterator[tuple[str, JsonValue]]:
     """(program, output) for all one-call programs, then two-call programs fed by them."""
-    literals = _literals(trial)
     first = []
     for tool in trial.draft.tools:
-        for arguments in _arguments(tool, literals):
-            output = _call(session, tool, arguments)
-            if output is not None:
-                first.append((tool.name, output))
-                yield tool.name, output
+        for output in _called(session, tool, _literals(trial)):
+            first.append((tool.name, output))
+            yield tool.name, output
     for (outer, output), tool in product(first[:8], trial.draft.tools):
-        source = _rows(output)
-        for position, row in (("first", source[:1]), ("last", source[-1:])):
-            values = [v for item in row for v in _scalars(item)]
-            for arguments in _arguments(tool, values):
-                second = _call(session, tool, arguments)
-                if second is not None:
-                    yield f"{tool.name}({position} of {outer})", second
+        rows = _rows(output)
+        for position, row in (("first", rows[:1]), ("last", rows[-1:])):
+            values = [value for item in row for _, value in _fields(item)]
+            for second in _called(session, tool, values):
+                yield f"{tool.name}({position} of {outer})", second
+
+
+def _called(session: ToolSession, tool: ToolSpec, values: list[JsonValue]) -> Iterator[JsonValue]:
+    """What a tool gives for arguments out of ``values``, but for documented errors and null."""
+    replies = (session.call(tool.name, arguments) for arguments in _arguments(tool, values))
+    yield from (reply.value for reply in replies if reply.error is None and reply.value is not None)
 
 
 def _literals(trial: Trial) -> list[JsonValue]:
@@ -189,54 +199,32 @@ def _arguments(tool: ToolSpec, values: list[JsonValue]) -> Iterator[dict[str, Js
     """Argument sets for ``tool`` with every argument taken from ``values`` (or all columns of a list)."""
     if tool.mutates:
         return
-    properties = tool.parameters.get("properties", {})
-    if not isinstance(properties, dict):
-        return
-    choices: list[list[JsonValue]] = []
-    for schema in properties.values():
-        kind = schema.get("type") if isinstance(schema, dict) else None
-        items = schema.get("items") if isinstance(schema, dict) else None
-        if kind == "array" and isinstance(items, dict) and isinstance(items.get("enum"), list):
-            choices.append([items["enum"]])
-        elif kind == "integer":
-            choices.append([v for v in values if isinstance(v, int) and not isinstance(v, bool)])
-        else:
-            choices.append([v for v in values if isinstance(v, str)])
+    properties: Any = tool.parameters.get("properties", {})
+    choices = [_fitting(schema, values) for schema in properties.values()]
     for combination in islice(product(*choices), 12):
         yield dict(zip(properties, combination, strict=True))
 
 
-def _call(session: ToolSession, tool: ToolSpec, arguments: dict[str, JsonValue]) -> JsonValue:
-    """The output, or None for a documented error."""
-    try:
-        reply = session.call(tool.name, arguments)
-    except EnvError as error:
-        raise EnvError(f"tool {tool.name!r} broke on {arguments!r}: {error}") from error
-    return None if reply.error is not None else reply.value
+def _fitting(schema: Any, values: list[JsonValue]) -> list[JsonValue]:
+    if schema.get("type") == "array":
+        return [schema["items"]["enum"]]
+    kind = int if schema.get("type") == "integer" else str
+    return [value for value in values if type(value) is kind]
 
 
 def _rows(output: JsonValue) -> list[JsonValue]:
     if isinstance(output, dict) and isinstance(output.get("items"), list):
-        return list(output["items"])  # type: ignore[arg-type]  # checked to be a list
-    return list(output) if isinstance(output, list) else [output]
-
-
-def _scalars(value: JsonValue) -> list[JsonValue]:
-    if isinstance(value, dict):
-        return [v for v in value.values() if not isinstance(v, dict | list)]
-    return [] if isinstance(value, list) else [value]
+        output = output["items"]
+    return output if isinstance(output, list) else [output]
 
 
 def _selections(output: JsonValue) -> Iterator[tuple[str, JsonValue, int]]:
     rows = _rows(output)
     yield "whole", output, len(rows)
-    if len(rows) == 1:
-        for name, value in _fields(rows[0]):
-            yield f"only{name}", value, 1
-    elif rows:
-        for selector, row in (("first", rows[0]), ("last", rows[-1])):
-            for name, value in _fields(row):
-                yield f"{selector}{name}", value, len(rows)
+    ends = {"only": 0} if len(rows) == 1 else {"first": 0, "last": -1}
+    for selector, at in ends.items() if rows else ():
+        for name, value in _fields(rows[at]):
+            yield f"{selector}{name}", value, len(rows)
 
 
 def _fields(row: JsonValue) -> Iterator[tuple[str, JsonValue]]:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
-from pathlib import Path
-from typing import Literal
 
-from envgen.core.types import GateResult, Submission
-from envgen.pipelines.general.gates.perturb import edit
+from envgen.core.types import GateResult
+from envgen.pipelines.general.gates.perturb import KINDS, edited
 from envgen.pipelines.general.gates.probes import judged
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
-from envgen.pipelines.general.semantics.evaluate import evaluate
-from envgen.pipelines.general.semantics.tables import Tables, read_sqlite
+from envgen.pipelines.general.semantics.evaluate import accepted, evaluate
+from envgen.sandboxes.verifier import VerifierInput
 from envgen.verifiers.attacks import attack
-
-PER_CLAUSE = 5
-KINDS: tuple[Literal["insert", "delete", "update"], ...] = ("insert", "delete", "update")
 
 
 def attacks(trial: Trial) -> GateResult:
@@ -28,11 +23,7 @@ def attacks(trial: Trial) -> GateResult:
     )
     found = report.lines()
     return outcome(
-        "attacks",
-        report.ok,
-        report.n,
-        figure=float(len(found)),
-        reason="; ".join(found[:3]),
+        "attacks", report.ok, report.n, figure=float(len(found)), reason="; ".join(found[:3])
     )
 
 
@@ -42,16 +33,12 @@ def evaluation(trial: Trial) -> GateResult:
     It says so of right and wrong answers on the task's own rows and on rows with ties and values at the
     bounds of rules, so that a verifier whose source can't be compared is judged by what it does.
     """
-    if trial.draft.problem is None:
-        return not_applicable("evaluation", "no constraint IR to evaluate")
-    tables: dict[Path | bytes, Tables] = {trial.database: trial.draft.tables}
     wrong: Counter[str] = Counter()
     right = 0
     pairs = judged(trial)
     for probe, broken in pairs:
-        for path in {probe.initial, probe.final} - set(tables):
-            tables[path] = read_sqlite(trial.draft.relations, str(path))
-        held = evaluate(trial.problem, tables[probe.initial], probe.answer, tables[probe.final])
+        initial, final = trial.rows(probe.initial), trial.rows(probe.final)
+        held = evaluate(trial.problem, initial, probe.answer, final)
         right += all(held.values())
         if broken is None:
             wrong["the verifier breaks"] += 1
@@ -71,42 +58,34 @@ def evaluation(trial: Trial) -> GateResult:
 
 def prefixes(trial: Trial) -> GateResult:
     """Every proper prefix of gold's write calls fails, doing nothing included."""
-    plan = trial.gold_plan
     if not trial.writes:
         return not_applicable("prefixes", "the task changes nothing")
+    plan = trial.gold_plan
     if not plan:
         return not_applicable("prefixes", "gold writes nothing: the right outcome is to escalate")
-    cases = [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
-    passed = [i for i, score in enumerate(trial.judge(cases)) if score is not None and score.passed]
-    return outcome(
-        "prefixes", not passed, len(cases), reason=f"gold cut after {passed} writes still passes"
-    )
+    scores = trial.judge([Case(trial.gold.answer, plan[:i]) for i in range(len(plan))])
+    passed = [i for i, score in enumerate(scores) if score.passed]
+    reason = f"gold cut after {passed} writes still passes"
+    return outcome("prefixes", not passed, len(plan), reason=reason)
 
 
 def collateral(trial: Trial) -> GateResult:
     """After gold, one more change of a cell or row that the rules don't allow makes the verifier fail."""
     if not trial.writes:
         return not_applicable("collateral", "the task changes nothing")
-    final = trial.final(trial.gold_plan)
-    rand = trial.rng("collateral")
-    submissions = []
+    answer, rand = trial.gold.answer, trial.rng("collateral")
+    done = trial.rows(trial.final(trial.gold_plan))
+    inputs = []
     for i, (relation, kind) in enumerate(product(trial.draft.relations, KINDS * 2)):
-        path = trial.folder / f"collateral-{i}.sqlite"
-        if not edit(final, path, relation, kind, rand):
-            continue
-        tables = read_sqlite(trial.draft.relations, path)
-        verdict = evaluate(trial.problem, trial.draft.tables, trial.gold.answer, tables)
-        if not all(verdict.values()):
-            submission = Submission(
-                answer=trial.gold.answer, initial=str(trial.database), final=str(path)
-            )
-            submissions.append(submission)
-    scores = trial.verifier().verify_many(submissions)
-    passed = sum(score.passed for score in scores)
+        tables = edited(done, relation, kind, rand)
+        if tables and not accepted(trial.problem, trial.draft.tables, answer, tables):
+            path = trial.stored(tables, f"collateral-{i}")
+            inputs.append(VerifierInput(answer, trial.database, path))
+    passed = sum(not verdict for verdict in trial.verdicts(trial.draft.verifier, inputs))
     return outcome(
         "collateral",
         passed == 0,
-        len(submissions),
+        len(inputs),
         figure=float(passed),
         reason=f"{passed} changes outside the write set went unnoticed",
     )
@@ -114,8 +93,6 @@ def collateral(trial: Trial) -> GateResult:
 
 def near_misses(trial: Trial) -> GateResult:
     """Every case that breaks exactly one clause (boundaries first) is rejected."""
-    if trial.draft.problem is None:
-        return not_applicable("near_misses", "no constraint IR; the probes are replayed instead")
     found = trial.near_misses
     scores = trial.judge([miss.case for miss in found])
     tried = Counter(miss.clause for miss in found)
@@ -123,8 +100,8 @@ def near_misses(trial: Trial) -> GateResult:
     return outcome(
         "near_misses",
         not passed,
-        sum(tried.values()),
-        figure=1.0 - sum(passed.values()) / max(1, sum(tried.values())),
+        len(found),
+        figure=1.0 - passed.total() / max(1, len(found)),
         reason=f"accepted near-misses of {', '.join(sorted(passed))}",
         per_clause=dict(sorted(tried.items())),
     )
@@ -132,13 +109,10 @@ def near_misses(trial: Trial) -> GateResult:
 
 def alternatives(trial: Trial) -> GateResult:
     """Accepted answers other than gold, found by an independent solver, pass (20 where they exist)."""
-    if trial.draft.problem is None:
-        return not_applicable("alternatives", "no constraint IR to solve")
     cases = trial.alternatives
     if not cases:
         return not_applicable("alternatives", "gold is the only accepted answer")
-    scores = trial.judge(cases)
-    wrong = [score.reasons for score in scores if not score.passed]
+    wrong = [score.reasons for score in trial.judge(cases) if not score.passed]
     return outcome(
         "alternatives",
         not wrong,

@@ -30,9 +30,9 @@ from envgen.pipelines.general.gates.tool_calls import (
     odd_writes,
     write_arguments,
 )
-from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
+from envgen.pipelines.general.gates.trial import Trial, outcome
 from envgen.pipelines.general.semantics.replies import argument_kinds, reply
-from envgen.pipelines.general.semantics.tables import Tables, read_sqlite, write_sqlite
+from envgen.pipelines.general.semantics.tables import Tables, read_sqlite
 
 STATES = 4
 """Databases on which write tools are called: the environment's own, with what was inserted, perturbed."""
@@ -54,8 +54,6 @@ def tools(trial: Trial) -> GateResult:
     stands in the way alone, in episodes of one call and of many, on perturbed rows, too. Siblings share
     their tools, so that it is found out once for an environment.
     """
-    if trial.draft.problem is None:
-        return not_applicable("tools", "no constraint IR to say what a tool does")
     draft = trial.draft
     key = content_hash(
         [
@@ -115,29 +113,19 @@ class _Check:
             yield from spec_faults(self.problem, access, self.specs[access.tool])
         tables, database = self.trial.draft.tables, self.trial.database
         yield from self._reading(tables, database)
-        yield from self._reading(
-            *self._stored(self._perturbed(_thinned(tables)), "thinned"), THINNED
-        )
+        thin = perturbed(self.problem, _thinned(tables), self._rand)
+        yield from self._reading(thin, self.trial.stored(thin, "tools-thinned"), THINNED)
+        effects = [effect for access in self.writes for effect in access.effects]
+        inserts = {effect.relation for effect in effects if effect.kind == "insert"}
         for i in range(STATES if self.writes else 0):
             episode = self.episode(tables, database)
             yield from self._writing(episode)
-            tables = self._with_inserts(episode.tables)
-            tables, database = self._stored(self._perturbed(tables) if i else tables, f"{i}")
-
-    def _perturbed(self, tables: Tables) -> Tables:
-        return perturbed(self.problem, tables, self._rand)
-
-    def _with_inserts(self, after: Tables) -> Tables:
-        """The environment's rows and those that were inserted, so that inserts meet what is there."""
-        writes = {
-            one.relation for access in self.writes for one in access.effects if one.kind == "insert"
-        }
-        return {**self.trial.draft.tables, **{name: after[name] for name in writes}}
-
-    def _stored(self, tables: Tables, name: str) -> tuple[Tables, Path]:
-        path = self.trial.folder / f"tools-{name}.sqlite"
-        write_sqlite(self.trial.draft.relations, tables, path)
-        return tables, path
+            # The environment's rows and those that were inserted, so that inserts meet what is there.
+            added = {name: episode.tables[name] for name in inserts}
+            tables = {**self.trial.draft.tables, **added}
+            if i:
+                tables = perturbed(self.problem, tables, self._rand)
+            database = self.trial.stored(tables, f"tools-{i}")
 
     def episode(self, tables: Tables, database: Path) -> _Episode:
         """Fresh tools over a database."""

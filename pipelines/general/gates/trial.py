@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
 from itertools import islice
@@ -17,25 +17,33 @@ from envgen.core.errors import PipelineError
 from envgen.core.ir import Problem, Reach
 from envgen.core.seeding import derive, rng
 from envgen.core.types import (
-    CallRecord,
     Density,
     GateResult,
     GateStatus,
     GoldRun,
+    Probe,
     Score,
     Submission,
+    ToolSpec,
 )
-from envgen.environments.runner import GoldResult, run_gold
+from envgen.environments.runner import GoldResult, replay, run_gold
 from envgen.pipelines.general.draft import Author, Draft
 from envgen.pipelines.general.semantics.calls import Call, Plan
-from envgen.pipelines.general.semantics.tables import write_sqlite
+from envgen.pipelines.general.semantics.tables import Tables, read_sqlite, write_sqlite
 from envgen.pipelines.general.space.answers import solve
+from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.space.near_misses import near_misses
 from envgen.sandboxes.solution import SolutionHost, solution_host
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, verifier_host
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.verifiers.general import GeneralVerifier
+
+Calls = tuple[Call, ...]
+"""Write calls in order: (tool, arguments)."""
+Verdict = tuple[str, ...] | None
+"""Broken rules; None for a fault."""
+Judged = tuple[VerifierInput, Verdict]
 
 
 class Hosts:
@@ -70,11 +78,7 @@ class Hosts:
     def tools(self, draft: Draft, database: Path) -> ToolHost:
         """A tool host for ``draft``; the caller closes it."""
         return tool_host(
-            draft.tools_source,
-            draft.tools,
-            database,
-            backend=self.backend,
-            trusted=self.trusted,
+            draft.tools_source, draft.tools, database, backend=self.backend, trusted=self.trusted
         )
 
     def once(self, key: str, find: Callable[[], GateResult]) -> GateResult:
@@ -92,10 +96,6 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-Calls = tuple[Call, ...]
-"""Write calls in order: (tool, arguments)."""
 
 
 class Case(NamedTuple):
@@ -121,6 +121,7 @@ class Trial:
         folder: an empty scratch folder.
         author: who can re-seed the draft; None if nobody can.
         seed: seeds every random choice of the gates.
+        parent: the trial of which this is a re-seed's.
         foreign: why the texts can't be those that this envgen compiles; empty where they must be.
     """
 
@@ -135,20 +136,16 @@ class Trial:
         parent: Trial | None = None,
         foreign: str = "",
     ) -> None:
-        self.draft = draft
-        self.hosts = hosts
-        self.folder = folder
-        self.author = author
-        self.seed = seed
-        self._finals: dict[str, Path] = {}
-        self._parent = parent
-        self._tools: ToolHost | None = None
+        self.draft, self.hosts, self.folder = draft, hosts, folder
+        self.author, self.seed, self.foreign = author, seed, foreign
         self.children: list[Trial] = []
         self.reseeds_tried = 0
-        self.density: Density | None = None
-        self.foreign = foreign
-        self.judged: list[tuple[VerifierInput, tuple[str, ...] | None]] | None = None
+        self.judged: list[Judged] | None = None
         """The probes, with what the verifier says of them."""
+        self._parent = parent
+        self._tools: ToolHost | None = None
+        self._finals: dict[str, Path] = {}
+        self._rows: dict[Path | bytes, Tables] = {}
 
     def rng(self, *names: str | int) -> Random:
         """A private generator for one purpose."""
@@ -176,7 +173,7 @@ class Trial:
         """The IR behind the draft.
 
         Raises:
-            PipelineError: if there is none; gates that need it say ``not_applicable`` first.
+            PipelineError: if there is none.
         """
         if self.draft.problem is None:
             raise PipelineError(f"draft {self.draft.task_id!r} has no constraint IR")
@@ -185,14 +182,32 @@ class Trial:
     @property
     def writes(self) -> bool:
         """Whether the task is about changing the database."""
-        return self.draft.problem is not None and isinstance(self.draft.problem.goal, Reach)
+        return isinstance(self.problem.goal, Reach)
+
+    @cached_property
+    def density(self) -> Density:
+        """The share of the answer space that is right."""
+        return density(self.problem, self.draft.tables, self.rng("density"))
+
+    # --- rows and tools ------------------------------------------------------------------------------
 
     @cached_property
     def database(self) -> Path:
         """The initial database as a file."""
-        path = self.folder / "initial.sqlite"
-        write_sqlite(self.draft.relations, self.draft.tables, path)
+        return self.stored(self.draft.tables, "initial")
+
+    def stored(self, tables: Tables, name: str) -> Path:
+        """A new file of these rows; ``rows`` remembers them."""
+        path = self.folder / f"{name}.sqlite"
+        write_sqlite(self.draft.relations, tables, path)
+        self._rows[path] = tables
         return path
+
+    def rows(self, path: Path | bytes) -> Tables:
+        """The rows in a database file, read once."""
+        if path not in self._rows:
+            self._rows[path] = read_sqlite(self.draft.relations, str(path))
+        return self._rows[path]
 
     @property
     def tools(self) -> ToolHost:
@@ -203,74 +218,9 @@ class Trial:
             self._tools = self.hosts.tools(self.draft, self.database)
         return self._tools
 
-    def run_gold(self, host: int = 0) -> GoldResult:
-        """Run the solution once, in a fresh process of solution host ``host``."""
-        return run_gold(
-            self.draft.solution,
-            self.draft.tools,
-            self.tools,
-            self.hosts.solutions(host),
-            database=self.database,
-        )
-
     def session(self, initial: Path | None = None) -> ToolSession:
         """An episode of the tools on the initial database (or another)."""
         return self.tools.open(initial or self.database)
-
-    @cached_property
-    def gold_result(self) -> GoldResult:
-        """The first gold run, with its fault if it had one."""
-        return self.run_gold()
-
-    @property
-    def gold(self) -> GoldRun:
-        """The first gold run."""
-        return self.gold_result.gold
-
-    @property
-    def gold_plan(self) -> Calls:
-        """The gold run's successful write calls."""
-        return tuple(
-            (call.name, dict(call.arguments))
-            for call in self.gold.calls
-            if call.mutates and call.error is None
-        )
-
-    @property
-    def gold_case(self) -> Case:
-        """Gold as a case."""
-        return Case(self.gold.answer, self.gold_plan)
-
-    @cached_property
-    def alternatives(self) -> tuple[Case, ...]:
-        """Up to 24 accepted cases that the solver found on the tables, gold excluded."""
-        rand = self.rng("alternatives")
-        found: dict[str, Case] = {}
-        cases = (self.case(one) for one in solve(self.problem, self.draft.tables, rand))
-        gold = dumps([self.gold_case.answer, self.gold_case.plan])
-        for case in islice(cases, 25):
-            text = dumps([case.answer, case.plan])
-            if text != gold:
-                found.setdefault(text, case)
-        return tuple(found.values())[:24]
-
-    @cached_property
-    def near_misses(self) -> tuple[NearMiss, ...]:
-        """Cases that break exactly one clause, from accepted ones."""
-        rand = self.rng("near-misses")
-        found: dict[str, NearMiss] = {}
-        for case in (self.gold_case, *self.alternatives[:2]):
-            base = Plan(case.plan, case.answer) if self.writes else case.answer
-            for item, clause in near_misses(self.problem, self.draft.tables, base, rand):
-                miss = NearMiss(self.case(item), clause)
-                found.setdefault(dumps([miss.case.answer, miss.case.plan]), miss)
-        return tuple(found.values())
-
-    def case(self, item: Any) -> Case:
-        """A case from what the solver gives: an answer, or for workflows a plan."""
-        if not isinstance(item, Plan):
-            return Case(item)
-        return Case(item.answer, tuple((name, dict(args)) for name, args in item.calls))
 
     def final(self, plan: Calls, initial: Path | None = None) -> Path:
         """The database after the calls of ``plan``, made through the tools (on ``initial`` if given)."""
@@ -286,14 +236,65 @@ class Trial:
             self._finals[key] = path
         return self._finals[key]
 
+    # --- gold and other answers ----------------------------------------------------------------------
+
+    def run_gold(self, host: int = 0) -> GoldResult:
+        """Run the solution once, in a fresh process of solution host ``host``."""
+        return run_gold(
+            self.draft.solution,
+            self.draft.tools,
+            self.tools,
+            self.hosts.solutions(host),
+            database=self.database,
+        )
+
+    @cached_property
+    def gold_result(self) -> GoldResult:
+        """The first gold run, with its fault if it had one."""
+        return self.run_gold()
+
+    @property
+    def gold(self) -> GoldRun:
+        """The first gold run."""
+        return self.gold_result.gold
+
+    @property
+    def gold_plan(self) -> Calls:
+        """The gold run's successful write calls."""
+        calls = (call for call in self.gold.calls if call.mutates and call.error is None)
+        return tuple((call.name, dict(call.arguments)) for call in calls)
+
+    @property
+    def gold_case(self) -> Case:
+        """Gold as a case."""
+        return Case(self.gold.answer, self.gold_plan)
+
+    @cached_property
+    def alternatives(self) -> tuple[Case, ...]:
+        """Up to 24 accepted cases that the solver found on the tables, gold excluded."""
+        rand = self.rng("alternatives")
+        cases = map(as_case, islice(solve(self.problem, self.draft.tables, rand), 25))
+        found = {dumps(case): case for case in cases}
+        found.pop(dumps(self.gold_case), None)
+        return tuple(found.values())[:24]
+
+    @cached_property
+    def near_misses(self) -> tuple[NearMiss, ...]:
+        """Cases that break exactly one clause, from accepted ones."""
+        rand = self.rng("near-misses")
+        found: dict[str, NearMiss] = {}
+        for case in (self.gold_case, *self.alternatives[:2]):
+            base = Plan(case.plan, case.answer) if self.writes else case.answer
+            for item, clause in near_misses(self.problem, self.draft.tables, base, rand):
+                miss = NearMiss(as_case(item), clause)
+                found.setdefault(dumps(miss.case), miss)
+        return tuple(found.values())
+
+    # --- verdicts ------------------------------------------------------------------------------------
+
     def submission(self, case: Case) -> Submission:
         """``case`` as a verifier gets it."""
-        return Submission(
-            answer=case.answer,
-            raw=dumps(case.answer),
-            initial=str(self.database),
-            final=str(self.final(case.plan)),
-        )
+        return _submission(case.answer, self.database, self.final(case.plan))
 
     def verifier(self, source: str | None = None, *, check_schema: bool = False) -> GeneralVerifier:
         """The draft's verifier (or another source) over its submit schema."""
@@ -308,6 +309,65 @@ class Trial:
         """The verifier's verdicts."""
         return self.verifier().verify_many([self.submission(case) for case in cases])
 
+    def verdicts(self, source: str, inputs: Sequence[VerifierInput]) -> list[Verdict]:
+        """What a verifier that may break says of each input."""
+        replies = self.hosts.verifier.verify_many(source, inputs)
+        return [None if r.fault or r.broken is None else tuple(sorted(r.broken)) for r in replies]
+
+
+def as_case(item: Any) -> Case:
+    """A case from what the solver gives: an answer, or for workflows a plan."""
+    if not isinstance(item, Plan):
+        return Case(item)
+    return Case(item.answer, tuple((name, dict(args)) for name, args in item.calls))
+
+
+def _submission(answer: JsonValue, initial: Path, final: Path) -> Submission:
+    return Submission(answer=answer, raw=dumps(answer), initial=str(initial), final=str(final))
+
+
+def gold_probe(gold: GoldRun, *, expected: bool = True) -> Probe:
+    """The probe that does what gold does: its writes, then its answer."""
+    writes = tuple(call for call in gold.calls if call.mutates and call.error is None)
+    return Probe(answer=gold.answer, calls=writes or None, expected=expected, origin="gold")
+
+
+def probe_submissions(
+    probes: Sequence[Probe],
+    specs: Sequence[ToolSpec],
+    database: Path,
+    folder: Path,
+    tools: ToolHost,
+) -> list[Submission]:
+    """What an agent that does as the probes say would leave behind.
+
+    Args:
+        probes: what is done.
+        specs: of the tools.
+        database: before.
+        folder: where the databases after go; read by the verifier later.
+        tools: over ``database``.
+    """
+    submissions = []
+    for i, probe in enumerate(probes):
+        final = folder / f"{i}.sqlite"
+        if probe.calls:
+            replay(probe.calls, specs, tools, final=final)
+        submissions.append(
+            _submission(probe.answer, database, final if final.exists() else database)
+        )
+    return submissions
+
+
+def judge(verifier: str, submissions: Sequence[Submission], hosts: Hosts) -> list[Score]:
+    """What a ``verifier.py`` says of them, its schema check left out.
+
+    Raises:
+        VerifierError: if it breaks.
+    """
+    checked = GeneralVerifier(verifier, None, hosts.verifier, check_schema=False)
+    return checked.verify_many(submissions)
+
 
 def outcome(
     gate: str,
@@ -320,27 +380,14 @@ def outcome(
 ) -> GateResult:
     """A gate's result from a verdict over ``n`` trials; an n of 0 never passes."""
     if n == 0:
-        return GateResult(
-            gate=gate,
-            status=GateStatus.NOT_RUN,
-            reason=reason or "nothing to try",
-            details=details,
-        )
-    return GateResult(
-        gate=gate,
-        status=GateStatus.PASSED if passed else GateStatus.FAILED,
-        n=n,
-        figure=figure,
-        reason="" if passed else reason,
-        details=details,
-    )
+        status, reason, figure = GateStatus.NOT_RUN, reason or "nothing to try", None
+    elif passed:
+        status, reason = GateStatus.PASSED, ""
+    else:
+        status = GateStatus.FAILED
+    return GateResult(gate=gate, status=status, n=n, figure=figure, reason=reason, details=details)
 
 
 def not_applicable(gate: str, reason: str) -> GateResult:
     """The gate makes no sense for this draft."""
     return GateResult(gate=gate, status=GateStatus.NOT_APPLICABLE, reason=reason)
-
-
-def calls_of(calls: Iterable[CallRecord]) -> str:
-    """A call log as canonical text, for comparing runs."""
-    return dumps([[call.name, call.arguments, call.result, call.error] for call in calls])

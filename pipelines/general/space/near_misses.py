@@ -78,33 +78,34 @@ class Finder:
         if goal is not None:
             self.exprs["goal"] = goal
         self.rules = list(self.exprs)
-        self.moves = self._single_moves()
+        self._runs = {rule: self.compiler.compile(expr) for rule, expr in self.exprs.items()}
+        self._scopes = {rule: self.whole.scope_of(expr) for rule, expr in self.exprs.items()}
 
-    def _single_moves(self) -> dict[str, list[tuple[int, int, list[Any]]]]:
-        """By rule: the one-slot changes that break only it, with how far each is off."""
-        frame = self.whole.frame
-        runs = {rule: self.compiler.compile(expr) for rule, expr in self.exprs.items()}
-        by_slot: list[list[str]] = [[] for _ in self.start]
-        for rule, expr in self.exprs.items():
-            for i in self.whole.scope_of(expr):
-                by_slot[i].append(rule)
-        found: dict[str, list[tuple[int, int, list[Any]]]] = {rule: [] for rule in runs}
-        for i, domain in enumerate(self.whole.domains):
-            for value in domain:
+    def moves(self, rule: str) -> Iterator[list[Any]]:
+        """The one-slot changes of the accepted answer that break ``rule`` and no other."""
+        frame, run = self.whole.frame, self._runs[rule]
+        for i in self._scopes[rule]:
+            others = [
+                self._runs[r] for r, scope in self._scopes.items() if r != rule and i in scope
+            ]
+            for value in self.whole.domains[i]:
                 frame.slots[:] = self.start
                 frame.slots[i] = value
-                broken = (rule for rule in by_slot[i] if runs[rule](frame) is not True)
-                rule, other = next(broken, None), next(broken, None)
-                if rule is not None and other is None:
-                    off = violation(self.exprs[rule], self.compiler, frame)
-                    found[rule].append((off, len(found[rule]), list(frame.slots)))
-        return found
+                if run(frame) is not True and all(one(frame) is True for one in others):
+                    yield list(frame.slots)
+
+    def _nearest(self, rule: str) -> list[list[Any]]:
+        """The moves of a rule, those that are off the least first."""
+        frame, found = self.whole.frame, []
+        for values in self.moves(rule):
+            frame.slots[:] = values
+            found.append((violation(self.exprs[rule], self.compiler, frame), values))
+        return [values for _, values in sorted(found, key=lambda move: move[0])]
 
     def misses(self, rule: str, steps: int) -> Iterator[tuple[Any, str]]:
         """Confirmed near-misses of one rule, nearest first."""
         seen = set()
-        nearest = sorted(self.moves[rule], key=lambda move: move[:2])
-        for values in chain((move[2] for move in nearest), self._searched(rule, steps)):
+        for values in chain(self._nearest(rule), self._searched(rule, steps)):
             if tuple(values) in seen:
                 continue
             seen.add(tuple(values))

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError
 from envgen.core.seeding import rng
-from envgen.core.types import GateResult, GateStatus, Id
+from envgen.core.types import Id
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.domains import load_tasks
 from envgen.pipelines.general.draft import Author, Draft, DraftRequest, NoDraft
@@ -113,14 +113,8 @@ def test_lineage_names_each_step(level: int) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 4, 7])
-def test_hardening_a_draft_is_drafting_one_level_up(level: int) -> None:
-    harder = AUTHOR.harden(drafted(level, 3))
-    assert harder is not None
-    assert fingerprint(harder) == fingerprint(drafted(level + 1, 3))
-
-
-def test_nothing_is_harder_than_the_top() -> None:
-    assert AUTHOR.harden(drafted(10, 1)) is None
+def test_a_draft_is_on_the_way_to_the_next_level(level: int) -> None:
+    assert drafted(level + 1, 3).lineage[:-1] == drafted(level, 3).lineage
 
 
 @pytest.mark.parametrize("level", range(1, 11))
@@ -163,19 +157,9 @@ def test_orders_are_drawn_such_that_there_are_siblings(level: int) -> None:
     assert found >= 2
 
 
-def test_repair_gives_another_task_of_the_level() -> None:
-    draft = drafted(3, 6)
-    report = (GateResult(gate="binding", status=GateStatus.FAILED, n=1),)
-    other = AUTHOR.repair(draft, report)
-    assert other is not None
-    assert other.level == 3
-    assert other.task_id != draft.task_id
-
-
 def test_drafts_of_other_authors_are_left_alone() -> None:
     foreign = replace(drafted(1, 0), blueprint=None, problem=None)
-    assert AUTHOR.harden(foreign) is None
-    assert AUTHOR.repair(foreign, ()) is None
+    assert AUTHOR.recompiled(foreign) is None
     assert AUTHOR.reseed(foreign, 1) is None
     assert isinstance(AUTHOR.sibling(foreign, 1), NoDraft)
 

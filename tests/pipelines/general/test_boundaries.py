@@ -12,16 +12,22 @@ import pytest
 from envgen.core.errors import PipelineError, SandboxUnavailableError
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.hosts import PACKAGE_DATA
-from envgen.pipelines.general import synthesize, variant_chunk
-from envgen.pipelines.general.author import ProceduralAuthor
-from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
-from envgen.pipelines.general.gates import agreement, diversity
+from envgen.pipelines.general import synthesize
+from envgen.pipelines.general import variants as varying
+from envgen.pipelines.general.author import ProceduralAuthor, draft_of
+from envgen.pipelines.general.draft import (
+    Draft,
+    DraftRequest,
+    NoDraft,
+    Proof,
+    environment_bundle,
+    task_bundle,
+)
+from envgen.pipelines.general.gates import dataset as datasets
 from envgen.pipelines.general.gates import prove as proving
-from envgen.pipelines.general.gates.prove import GATES, Proof
+from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.general.gates.trial import Trial
 from envgen.pipelines.general.generate import GenerateConfig, generate
-from envgen.pipelines.general.reload import draft_of
-from envgen.pipelines.general.synthesize import environment_bundle, task_bundle
 from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
 from envgen.store.dataset import Dataset
@@ -30,7 +36,7 @@ from envgen.store.writer import DatasetWriter
 CONFIG = GenerateConfig(
     categories=("trip_planning",), environments=1, max_level=1, seed=5, agreement_episodes=16
 )
-UNPROVEN = Proof((), None, (), None)
+UNPROVEN = Proof(())
 PASS = GateResult(gate="pass", status=GateStatus.PASSED, n=1)
 
 
@@ -112,8 +118,8 @@ def test_a_dataset_gate_that_raises_leaves_the_tasks_their_report(
     two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only(monkeypatch, "gold", lambda trial: PASS)
-    monkeypatch.setattr(diversity, "MIN_TASKS", 2)
-    monkeypatch.setattr(diversity, "signature", lambda task: 1 // 0)
+    monkeypatch.setattr(datasets, "MIN_TASKS", 2)
+    monkeypatch.setattr(datasets, "signature", lambda task: 1 // 0)
     report = validate(two, backend="process", trust=True)
     assert all(task.passed for task in report.tasks)
     assert not report.passed
@@ -189,7 +195,7 @@ def test_a_gate_that_raises_is_in_the_funnel_and_generation_goes_on(
         (ProceduralAuthor, "sibling", "sibling: error"),
         (synthesize, "environment_bundle", "bundle"),
         (synthesize, "task_bundle", "bundle"),
-        (agreement, "_dataset", "agreement"),
+        (datasets, "_dataset", "agreement"),
     ],
 )
 def test_a_step_that_raises_is_in_the_funnel_and_generation_goes_on(
@@ -205,8 +211,8 @@ def test_a_step_that_raises_is_in_the_funnel_and_generation_goes_on(
         return real(*args, **kwargs)
 
     monkeypatch.setattr(where, name, once)
-    monkeypatch.setattr(agreement, "_episodes_needed", lambda task, most: 1)
-    monkeypatch.setattr(agreement, "agreement", lambda *_: PASS)
+    monkeypatch.setattr(datasets, "_episodes_needed", lambda task, most: 1)
+    monkeypatch.setattr(datasets, "agreement", lambda *_: PASS)
     summary = generate(CONFIG, tmp_path / "ds", workers=1, backend="process")
     lost = 2 if step == "agreement" else 1
     assert summary.rejected[step] == lost
@@ -273,7 +279,7 @@ def test_a_parent_that_breaks_costs_its_variants(
             raise RecursionError("too deep")
         return draft_of(dataset, task_id)
 
-    monkeypatch.setattr(variant_chunk, "draft_of", load)
+    monkeypatch.setattr(varying, "draft_of", load)
     summary = make_variants(tmp_path, per_task=2)
     assert (summary.asked, summary.variants, summary.rejected) == (4, 2, 2)
     assert summary.reasons == {f"{bad.task_id}: RecursionError: too deep": 1}

@@ -21,7 +21,6 @@ from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.gates import (
     execution,
-    generality,
     meaning,
     mutation,
     probes,
@@ -245,7 +244,7 @@ def test_reseeds_catches_a_solution_for_one_database(
             return None if child is None else replace(child, solution=child.solution + hard_coded)
 
     broken = replace(lookup(), solution=lookup().solution + hard_coded)
-    assert run(generality.reseeds, broken, Author()).status is GateStatus.FAILED
+    assert run(execution.reseeds, broken, Author()).status is GateStatus.FAILED
 
 
 def test_reseeds_catches_a_verifier_changed_beyond_its_parameters(
@@ -256,7 +255,7 @@ def test_reseeds_catches_a_verifier_changed_beyond_its_parameters(
             child = super().reseed(draft, seed)
             return None if child is None else replace(child, verifier=child.verifier + "# more\n")
 
-    assert "PARAMS" in run(generality.reseeds, lookup(), Author()).reason
+    assert "PARAMS" in run(execution.reseeds, lookup(), Author()).reason
 
 
 def test_shortcuts_catches_a_winner_that_is_always_first(run: Callable[..., GateResult]) -> None:

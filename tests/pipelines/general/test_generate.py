@@ -12,8 +12,12 @@ import pytest
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import GateStatus
 from envgen.environments.hosts import close_hosts
-from envgen.pipelines.general.gates.agreement import random_valid_agreement
-from envgen.pipelines.general.gates.diversity import dataset_evidence, diversity, planted_rows
+from envgen.pipelines.general.gates.dataset import (
+    dataset_evidence,
+    diversity,
+    planted_rows,
+    random_valid_agreement,
+)
 from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.validate import validate
@@ -187,7 +191,7 @@ def test_validation_catches_a_dataset_of_one_kind(
         writer.finish(funnel={})
     evidence = dataset_evidence(bundles(tmp_path / "ds"))
     assert [result.status for result in evidence] == [GateStatus.NOT_RUN] * 2
-    monkeypatch.setattr("envgen.pipelines.general.gates.diversity.MIN_TASKS", 2)
+    monkeypatch.setattr("envgen.pipelines.general.gates.dataset.MIN_TASKS", 2)
     report = validate(tmp_path / "ds", backend="process")
     assert all(task.passed for task in report.tasks)
     assert {r.gate: r.status for r in report.dataset_evidence}["diversity"] is GateStatus.FAILED
@@ -225,7 +229,7 @@ def repeated(made: Path, answers: str) -> list[tuple[EnvironmentBundle, list[Tas
     task = tasks[0]
     assert isinstance(task.constraints, dict)
     from envgen.core.ir import Problem, Query
-    from envgen.pipelines.general.gates.diversity import _tables
+    from envgen.pipelines.general.gates.dataset import _tables
     from envgen.pipelines.general.semantics.layout import fill_layout
 
     problem = Problem.model_validate(task.constraints)

@@ -12,11 +12,15 @@ from planted_faults import AUDIT, BLIND, Fault, forget
 from envgen import __version__
 from envgen.core.types import GateResult, GateStatus
 from envgen.pipelines.general.author import ProceduralAuthor
-from envgen.pipelines.general.draft import Draft, DraftRequest
-from envgen.pipelines.general.gates.prove import Proof
+from envgen.pipelines.general.draft import (
+    Draft,
+    DraftRequest,
+    Proof,
+    environment_bundle,
+    task_bundle,
+)
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.stored import SINCE_0_2
-from envgen.pipelines.general.synthesize import environment_bundle, task_bundle
 from envgen.pipelines.general.validate import TaskValidation, validate
 from envgen.store.writer import DatasetWriter
 

@@ -11,7 +11,7 @@ import pytest
 from envgen.core.ir import Problem
 from envgen.core.types import GateStatus, SourceKind
 from envgen.environments.hosts import PACKAGE_DATA
-from envgen.pipelines.general.shipped import TRIP_PLANNING, build
+from envgen.pipelines.general.generate import TRIP_PLANNING, generate
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.solution import parameter_order
 from envgen.store.dataset import Dataset
@@ -64,7 +64,7 @@ def contents(folder: Path) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_rebuilds_byte_for_byte(tmp_path: Path, shipped: Dataset) -> None:
-    build(tmp_path / "again")
+    generate(TRIP_PLANNING, tmp_path / "again", workers=1)
     assert contents(tmp_path / "again") == contents(shipped.path)
 
 

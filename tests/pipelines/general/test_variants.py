@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from envgen.core.errors import PipelineError
-from envgen.pipelines.general import variant_chunk
+from envgen.pipelines.general import variants as varying
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.programs import task_code
 from envgen.pipelines.general.programs.solution_source import solution_source
+from envgen.pipelines.general.programs.verifier_source import verifier_source
 from envgen.pipelines.general.semantics.tables import (
     Tables,
     read_sqlite,
@@ -86,10 +87,21 @@ def test_a_verifier_that_is_not_the_parent_s_gives_no_variant(
     refused(parents, tmp_path)
 
 
-def test_no_answer_for_the_independent_solver_gives_no_variant(
+def test_an_answer_that_the_ir_does_not_accept_gives_no_variant(
     parents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(variant_chunk, "solve", lambda *_: iter(()))
+    """Though solution and verifier agree: both lie, and only evaluating the IR tells."""
+    lie = "\n\ndef solve():\n    return {key: 'nobody' for key in honest()}\n"
+    lax = "\n\ndef verify(answer, initial, final):\n    return []\n"
+    monkeypatch.setattr(
+        task_code,
+        "solution_source",
+        lambda problem: solution_source(problem).replace("def solve()", "def honest()") + lie,
+    )
+    monkeypatch.setattr(
+        task_code, "verifier_source", lambda problem: verifier_source(problem) + lax
+    )
+    monkeypatch.setattr(varying, "same_program", lambda *_: True)
     refused(parents, tmp_path)
 
 
