@@ -104,6 +104,8 @@ class Context:
 Wanted = bool | None
 """True or False: the test that the expression is that; None: its value."""
 _TABLE: Dispatch[Callable[..., Py]] = Dispatch("solution")
+_TESTS = (ir.Cmp, ir.And, ir.Or, ir.Not, ir.AllDifferent, ir.NoOverlap, ir.Before, ir.All, ir.Any)
+"""Written as a test of (node, scope, wanted); the rest, but Old and If, as a value of (node, scope)."""
 
 
 def emit(node: ir.Node, scope: Context, wanted: Wanted = None) -> Py:
@@ -112,7 +114,17 @@ def emit(node: ir.Node, scope: Context, wanted: Wanted = None) -> Py:
     Raises:
         PipelineError: if the tools don't give what it reads, or it has no form here.
     """
-    return _TABLE[type(node)](node, scope, wanted)
+    make = _TABLE[type(node)]
+    if isinstance(node, ir.Old | ir.If):
+        return make(node, scope, wanted)
+    if not isinstance(node, _TESTS):
+        found = make(node, scope)
+        return found if wanted is None else _is(found, wanted)
+    true = make(node, scope, wanted is not False)
+    if wanted is not None or not true.nullable:
+        return true
+    false = make(node, scope, False)
+    return Py(f"(True if {true.at(OR)} else False if {false.at(OR)} else None)", nullable=True)
 
 
 def value_text(node: ir.Node, scope: Context) -> str:
@@ -123,39 +135,6 @@ def value_text(node: ir.Node, scope: Context) -> str:
 def truth_text(node: ir.Node, scope: Context) -> str:
     """The test that ``node`` is true."""
     return emit(node, scope, True).text
-
-
-def _value(*nodes: type[ir.Node]) -> Callable[[Callable[..., Py]], Callable[..., Py]]:
-    """Registers a function of (node, scope) that gives a value."""
-
-    def register(make: Callable[..., Py]) -> Callable[..., Py]:
-        def handler(node: ir.Node, scope: Context, wanted: Wanted) -> Py:
-            found = make(node, scope)
-            return found if wanted is None else _is(found, wanted)
-
-        return _TABLE.on(*nodes)(handler)
-
-    return register
-
-
-def _test(*nodes: type[ir.Node]) -> Callable[[Callable[..., Py]], Callable[..., Py]]:
-    """Registers a function of (node, scope, wanted) that gives a test."""
-
-    def register(make: Callable[..., Py]) -> Callable[..., Py]:
-        def handler(node: ir.Node, scope: Context, wanted: Wanted) -> Py:
-            if wanted is not None:
-                return make(node, scope, wanted)
-            true = make(node, scope, True)
-            if not true.nullable:
-                return true
-            false = make(node, scope, False)
-            return Py(
-                f"(True if {true.at(OR)} else False if {false.at(OR)} else None)", nullable=True
-            )
-
-        return _TABLE.on(*nodes)(handler)
-
-    return register
 
 
 def _is(found: Py, wanted: bool) -> Py:
@@ -198,24 +177,14 @@ def _compare(left: Py, symbol: str, right: Py) -> Py:
 # --- terms ---------------------------------------------------------------------------------
 
 
-@_value(ir.Const)
+@_TABLE.on(ir.Const)
 def _const(node: ir.Const, scope: Context) -> Py:
     if isinstance(node.value, tuple):
         return Py(python_literal(list(node.value)))
     return Py(python_literal(node.value), nullable=node.value is None)
 
 
-@_value(ir.Param)
-def _param(node: ir.Param, scope: Context) -> Py:
-    return Py(scope.arguments.get(node.name, f'PARAMS["{node.name}"]'))
-
-
-@_value(ir.Arg)
-def _arg(node: ir.Arg, scope: Context) -> Py:
-    raise PipelineError("an argument only has a meaning inside a tool")
-
-
-@_value(ir.Var)
+@_TABLE.on(ir.Var)
 def _var(node: ir.Var, scope: Context) -> Py:
     if node.name not in scope.variables:
         raise PipelineError(f"the variable {node.name!r} is not bound")
@@ -223,11 +192,6 @@ def _var(node: ir.Var, scope: Context) -> Py:
     if item.relation is None:
         return Py(item.text)
     return Py(item.columns[scope.p.relation(item.relation).key])
-
-
-@_value(ir.SlotRef)
-def _slot(node: ir.SlotRef, scope: Context) -> Py:
-    return Py(_slot_text(node, scope, "entity", "value"))
 
 
 def _slot_text(node: ir.Node, scope: Context, *kinds: str) -> str:
@@ -241,7 +205,7 @@ def _slot_text(node: ir.Node, scope: Context, *kinds: str) -> str:
     return scope.slots[node.slot]
 
 
-@_value(ir.Get)
+@_TABLE.on(ir.Get)
 def _get(node: ir.Get, scope: Context) -> Py:
     column = scope.p.relation(node.relation).column(node.column)
     if isinstance(node.entity, ir.Var):
@@ -265,7 +229,7 @@ def solid(node: ir.Node, scope: Context) -> bool:
     return isinstance(node, ir.SlotRef)
 
 
-@_value(ir.Arith)
+@_TABLE.on(ir.Arith)
 def _arith(node: ir.Arith, scope: Context) -> Py:
     left, right = emit(node.left, scope), emit(node.right, scope)
     symbol = "*" if node.fn == "convert" else node.fn
@@ -275,40 +239,20 @@ def _arith(node: ir.Arith, scope: Context) -> Py:
     return Py(text, level, needs=(*left.doubts, *right.doubts))
 
 
-@_value(ir.Days)
+@_TABLE.on(ir.Days)
 def _days(node: ir.Days, scope: Context) -> Py:
     left, right = emit(node.left, scope), emit(node.right, scope)
     return Py(f"days_between({left.text}, {right.text})", needs=(*left.doubts, *right.doubts))
-
-
-@_value(ir.Start)
-def _start(node: ir.Start, scope: Context) -> Py:
-    return Py(f"{_span(node.interval, scope)}[0]")
-
-
-@_value(ir.End)
-def _end(node: ir.End, scope: Context) -> Py:
-    return Py(f"{_span(node.interval, scope)}[1]")
 
 
 def _span(node: ir.Node, scope: Context) -> str:
     return _slot_text(node, scope, "interval")
 
 
-@_TABLE.on(ir.Old)
-def _old(node: ir.Old, scope: Context, wanted: Wanted) -> Py:
-    return emit(node.item, scope, wanted)
-
-
-@_value(ir.New)
-def _new(node: ir.New, scope: Context) -> Py:
-    raise PipelineError("a solution can't read the state that it is to reach")
-
-
 # --- tests ---------------------------------------------------------------------------------
 
 
-@_test(ir.Cmp)
+@_TABLE.on(ir.Cmp)
 def _cmp(node: ir.Cmp, scope: Context, wanted: bool) -> Py:
     if node.fn == "in":
         return _member(node, scope, wanted)
@@ -348,12 +292,17 @@ def _members(over: ir.Node, scope: Context) -> Py:
     )
 
 
-@_test(ir.And)
+@_TABLE.on(ir.And)
 def _and(node: ir.And, scope: Context, wanted: bool) -> Py:
     span = _between(*node.items, scope=scope) if len(node.items) == 2 else None
     if span is not None:
         return span if wanted else Py(f"not {span.text}", NOT)
-    return _join([emit(item, scope, wanted) for item in node.items], "and" if wanted else "or")
+    return _junction(node, scope, wanted)
+
+
+def _junction(node: ir.And | ir.Or, scope: Context, wanted: bool) -> Py:
+    word = "and" if isinstance(node, ir.And) == wanted else "or"
+    return _join([emit(item, scope, wanted) for item in node.items], word)
 
 
 def _between(low: ir.Node, high: ir.Node, scope: Context) -> Py | None:
@@ -361,31 +310,21 @@ def _between(low: ir.Node, high: ir.Node, scope: Context) -> Py | None:
     if not isinstance(low, ir.Cmp) or not isinstance(high, ir.Cmp) or low.left != high.left:
         return None
     symbols = {">=": "<=", ">": "<"}.get(low.fn, ""), high.fn if high.fn in ("<", "<=") else ""
+    if not all(symbols):
+        return None
     parts = [emit(node, scope) for node in (low.right, low.left, high.right)]
-    if not all(symbols) or any(part.doubts for part in parts):
+    if any(part.doubts for part in parts):
         return None
     first, middle, last = (part.at(ADD) for part in parts)
     return Py(f"{first} {symbols[0]} {middle} {symbols[1]} {last}", CMP)
 
 
-@_test(ir.Or)
-def _or(node: ir.Or, scope: Context, wanted: bool) -> Py:
-    return _join([emit(item, scope, wanted) for item in node.items], "or" if wanted else "and")
-
-
-@_test(ir.Not)
-def _not(node: ir.Not, scope: Context, wanted: bool) -> Py:
-    return emit(node.item, scope, not wanted)
-
-
 @_TABLE.on(ir.If)
 def _if(node: ir.If, scope: Context, wanted: Wanted) -> Py:
     yes, no = emit(node.test, scope, True), emit(node.test, scope, False)
-    then, other = emit(node.then, scope, wanted), emit(node.other, scope, wanted)
+    then, other = emit(node.then, scope, wanted).value(), emit(node.other, scope, wanted).value()
     nullable = yes.nullable or then.nullable or other.nullable
     if wanted is None:
-        then, other = then.value(), other.value()
-        nullable = yes.nullable or then.nullable or other.nullable
         rest = f"{other.at(OR)} if {no.at(OR)} else None" if yes.nullable else other.at(OR)
         return Py(f"({then.at(OR)} if {yes.at(OR)} else {rest})", nullable=nullable)
     ways = [_join([yes, then], "and"), _join([no, other], "and")]
@@ -396,7 +335,7 @@ def _if(node: ir.If, scope: Context, wanted: Wanted) -> Py:
     return replace(_join(ways, "or"), nullable=nullable)
 
 
-@_test(ir.AllDifferent)
+@_TABLE.on(ir.AllDifferent)
 def _all_different(node: ir.AllDifferent, scope: Context, wanted: bool) -> Py:
     items = [emit(item, scope) for item in node.items]
     pairs = [
@@ -407,7 +346,7 @@ def _all_different(node: ir.AllDifferent, scope: Context, wanted: bool) -> Py:
     return _join(pairs, "and" if wanted else "or")
 
 
-@_test(ir.NoOverlap)
+@_TABLE.on(ir.NoOverlap)
 def _no_overlap(node: ir.NoOverlap, scope: Context, wanted: bool) -> Py:
     spans = [_span(item, scope) for item in node.intervals]
     places = [emit(item, scope) for item in node.resources]
@@ -422,7 +361,7 @@ def _no_overlap(node: ir.NoOverlap, scope: Context, wanted: bool) -> Py:
     return _join(pairs, "and" if wanted else "or")
 
 
-@_test(ir.Before)
+@_TABLE.on(ir.Before)
 def _before(node: ir.Before, scope: Context, wanted: bool) -> Py:
     end, start, lag = _span(node.left, scope), _span(node.right, scope), emit(node.lag, scope)
     total = f"{end}[1]" if lag.text == "0" else f"{end}[1] + {lag.at(MUL)}"
@@ -512,7 +451,7 @@ def _needs(var: str, relation: ir.Relation, roots: Sequence[ir.Node]) -> set[str
     return set(needs)
 
 
-@_value(ir.Query)
+@_TABLE.on(ir.Query)
 def _query(node: ir.Query, scope: Context) -> Py:
     if node.agg == "none" and node.limit == 1:
         return _first(node, scope)
@@ -609,12 +548,7 @@ def _names_rows(node: ir.Reachable, scope: Context) -> bool:
     return column.name == relation.key or column.type.startswith("entity:")
 
 
-@_value(ir.Reachable)
-def _reachable(node: ir.Reachable, scope: Context) -> Py:
-    raise PipelineError(f"what is reachable in {node.relation!r} is a list, not one value")
-
-
-@_value(ir.Sum)
+@_TABLE.on(ir.Sum)
 def _sum(node: ir.Sum, scope: Context) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope).value()
@@ -624,7 +558,7 @@ def _sum(node: ir.Sum, scope: Context) -> Py:
     return Py(f"(None if None in {values} else sum({values}))", nullable=True)
 
 
-@_value(ir.Count)
+@_TABLE.on(ir.Count)
 def _count(node: ir.Count, scope: Context) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope, True)
@@ -635,7 +569,7 @@ def _count(node: ir.Count, scope: Context) -> Py:
     return Py(f"(None if None in {values} else {number})", nullable=True)
 
 
-@_test(ir.All, ir.Any)
+@_TABLE.on(ir.All, ir.Any)
 def _quantified(node: ir.All | ir.Any, scope: Context, wanted: bool) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope, wanted)
@@ -643,6 +577,23 @@ def _quantified(node: ir.All | ir.Any, scope: Context, wanted: bool) -> Py:
     return Py(f"{word}({rows.each(body.at(OR))})", nullable=body.nullable)
 
 
+def _no(message: str) -> Callable[..., Py]:
+    def refuse(node: ir.Node, scope: Context) -> Py:
+        raise PipelineError(message)
+
+    return refuse
+
+
+_TABLE.on(ir.Param)(lambda n, scope: Py(scope.arguments.get(n.name, f'PARAMS["{n.name}"]')))
+_TABLE.on(ir.SlotRef)(lambda node, scope: Py(_slot_text(node, scope, "entity", "value")))
+_TABLE.on(ir.Start)(lambda node, scope: Py(f"{_span(node.interval, scope)}[0]"))
+_TABLE.on(ir.End)(lambda node, scope: Py(f"{_span(node.interval, scope)}[1]"))
+_TABLE.on(ir.Old)(lambda node, scope, wanted: emit(node.item, scope, wanted))
+_TABLE.on(ir.Or)(_junction)
+_TABLE.on(ir.Not)(lambda node, scope, wanted: emit(node.item, scope, not wanted))
+_TABLE.on(ir.Arg)(_no("an argument only has a meaning inside a tool"))
+_TABLE.on(ir.New)(_no("a solution can't read the state that it is to reach"))
+_TABLE.on(ir.Reachable)(_no("what is reachable is a list, not one value"))
 _TABLE.complete()
 
 
