@@ -536,8 +536,8 @@ def _reached(node: ir.Reachable, scope: Context) -> str:
         here = ir.Cmp(fn="=", left=ends[0], right=ir.Var(name=key))
         links = ir.Query(var="link", relation=node.relation, where=here, select=ends[1])
         linked = _members(links, inner).text
-    value = f"remembered(lambda {start}: reached(lambda {key}: {linked}, {start}))"
-    name = scope.reads.function(f"reached_in_{node.relation}", value)
+    value = f"reached(lambda {key}: {linked}, {start})"
+    name = scope.reads.function(f"reached_in_{node.relation}", start, value)
     return f"{name}({value_text(node.start, scope)})"
 
 
