@@ -120,6 +120,8 @@ def _operands(text: str) -> list[str]:
         at = [i for i in top for word in words if text.startswith(word, i)]
         if words[0] == " for " and not any(text.startswith(" for ", i) for i in at):
             continue
+        if at and words[0] == " == " and 2 * (_opening(text) or len(text)) < len(text):
+            return [text]  # its long last bracket is what breaks: ``for name in (...)``
         if at:
             ends = [*at[1:], len(text)]
             return [text[: at[0]], *(text[i + 1 : end] for i, end in zip(at, ends, strict=True))]

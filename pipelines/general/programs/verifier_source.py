@@ -13,7 +13,6 @@ from envgen.core.ir import Clause, Equals, Problem, Reach, Satisfy, WriteSet
 from envgen.pipelines.general.programs.emit import (
     Block,
     Doc,
-    call,
     comment,
     identifier,
     join_lines,
@@ -22,6 +21,7 @@ from envgen.pipelines.general.programs.emit import (
     python_literal,
     quoted,
 )
+from envgen.pipelines.general.programs.python_text import python_lines
 from envgen.pipelines.general.programs.sql import SqlScope, rows, select_bool, sql
 from envgen.pipelines.general.programs.verifier_form import form_source, given_source
 from envgen.pipelines.general.words.lexicon import outline
@@ -125,8 +125,8 @@ def _workflow_parts(goal: Reach, p: Problem, scope: SqlScope) -> list[str]:
         text = quoted(layout_text(query, 4), block=True)
         lines = [*about, 'ESCALATE = """', f"    {text}", '"""']
         parts.append("\n".join(lines))
-    names = call("TABLES = [", [f'"{r.name}"' for r in p.relations], "]")
-    parts.append(layout_text(names))
+    names = python_literal([relation.name for relation in p.relations])
+    parts.append("\n".join(python_lines(names, 0, "TABLES = ")))
     entries = []
     touched = [r for r in p.relations if any(w.relation == r.name for w in goal.write_set)]
     for relation in touched:
@@ -206,7 +206,7 @@ def _verify(p: Problem, given: list[str], *, attach: bool, has_rules: bool) -> s
         "        if slots is None:",
         '            return ["layout"]',
     ]
-    lines += [f"        {line}" for line in given]
+    lines += given
     lines += _judge(p, has_rules)
     return "\n".join(lines)
 
