@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.pipelines.general.programs.emit import python_literal
-from envgen.pipelines.general.programs.python_text import Names, filled, hole, loop_of, template
+from envgen.pipelines.general.programs.python_text import Names, masked, rolled
 from envgen.pipelines.general.programs.solution_reads import Pin, Reads
 from envgen.pipelines.general.semantics.dispatch import Dispatch
 from envgen.pipelines.general.semantics.rewrite import OPPOSITE, conjuncts, free_names
@@ -75,6 +75,7 @@ class Variable:
     given: frozenset[str] = frozenset()
     solid: bool = True
     """False where the value may name no row."""
+    nullable: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,6 @@ class Context:
     slots: Mapping[str, str] = field(default_factory=dict)
     """What holds a slot's value: a key, a value, a pair of minutes, or a tuple of keys."""
     variables: Mapping[str, Variable] = field(default_factory=dict)
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    """Parameters of the problem that have a name of their own here."""
 
     def bind(self, name: str, item: Variable) -> Context:
         """This scope and one more variable."""
@@ -98,7 +97,7 @@ class Context:
     def taken(self) -> frozenset[str]:
         """Names that loop variables must not hide."""
         variables = [item.text for item in self.variables.values()]
-        return frozenset([*variables, *self.slots.values(), *self.arguments.values()])
+        return frozenset([*variables, *self.slots.values()])
 
 
 Wanted = bool | None
@@ -190,7 +189,7 @@ def _var(node: ir.Var, scope: Context) -> Py:
         raise PipelineError(f"the variable {node.name!r} is not bound")
     item = scope.variables[node.name]
     if item.relation is None:
-        return Py(item.text)
+        return Py(item.text, nullable=item.nullable)
     return Py(item.columns[scope.p.relation(item.relation).key])
 
 
@@ -223,7 +222,7 @@ def _get(node: ir.Get, scope: Context) -> Py:
 def solid(node: ir.Node, scope: Context) -> bool:
     """Whether a key is sure to name a row: it comes from one."""
     if isinstance(node, ir.Get):
-        return scope.p.relation(node.relation).column(node.column).type.startswith("entity:")
+        return _is_entity(scope.p.relation(node.relation).column(node.column))
     if isinstance(node, ir.Var):
         return scope.variables[node.name].solid
     return isinstance(node, ir.SlotRef)
@@ -274,7 +273,7 @@ def _member(node: ir.Cmp, scope: Context, wanted: bool) -> Py:
 
 
 def _members(over: ir.Node, scope: Context) -> Py:
-    """The list on the right of "in"; ``nullable`` if an element may be None."""
+    """What stands where a list may, as a list; ``nullable`` if an element may be None."""
     if isinstance(over, ir.Const):
         values = over.value if isinstance(over.value, tuple) else (over.value,)
         return Py(python_literal(list(values)), nullable=None in values)
@@ -285,11 +284,26 @@ def _members(over: ir.Node, scope: Context) -> Py:
         rows = rows_of(over, scope, [select])
         value = emit(select, rows.scope).value()
         return Py(rows.listed(value.text), nullable=value.nullable)
+    if isinstance(over, ir.Range):
+        step = f", {over.step}" if over.step != 1 else ""
+        return Py(f"range({value_text(over.low, scope)}, {value_text(over.high, scope)} + 1{step})")
     if isinstance(over, ir.Reachable):
         return Py(_reached(over, scope))
-    raise PipelineError(
-        f"'in' needs a list, a set slot, a query or Reachable, not {type(over).__name__}"
-    )
+    raise PipelineError(f"a solution can't run over or look into this {type(over).__name__}")
+
+
+def _names_rows(over: ir.Node, scope: Context) -> bool:
+    """Whether each member is sure to be the key of a row."""
+    if isinstance(over, ir.Reachable):
+        column = scope.p.relation(over.relation).column(over.target)
+        return column.name == scope.p.relation(over.relation).key or _is_entity(column)
+    if isinstance(over, ir.Query) and isinstance(over.select, ir.Get):
+        return _is_entity(scope.p.relation(over.select.relation).column(over.select.column))
+    return isinstance(over, ir.SlotRef) or (isinstance(over, ir.Query) and over.select is None)
+
+
+def _is_entity(column: ir.Column) -> bool:
+    return column.type.startswith("entity:")
 
 
 @_TABLE.on(ir.And)
@@ -418,18 +432,14 @@ def rows_of(
 def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tuple[Pin, ir.Node]]:
     """Column -> what a conjunct says that it is, and that conjunct."""
     pins: dict[str, tuple[Pin, ir.Node]] = {}
+    row = ir.Var(name=query.var)
     for part in parts:
         if not isinstance(part, ir.Cmp) or part.fn not in ("=", "in"):
             continue
         sides = [(part.left, part.right)] + ([(part.right, part.left)] if part.fn == "=" else [])
         for get, other in sides:
-            if not isinstance(get, ir.Get) or get.entity != ir.Var(name=query.var):
-                continue
-            if (
-                get.relation != query.relation
-                or get.column in pins
-                or query.var in free_names(other)
-            ):
+            own = isinstance(get, ir.Get) and (get.relation, get.entity) == (query.relation, row)
+            if not own or get.column in pins or query.var in free_names(other):
                 continue
             if part.fn == "=":
                 value = emit(other, scope).value()
@@ -437,7 +447,7 @@ def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tu
                 pins[get.column] = (pin, part)
             elif not (listed := _members(other, scope)).nullable:
                 text = f"sorted(set({listed.text}))"
-                pins[get.column] = (Pin(text, True, solid=isinstance(other, ir.Query)), part)
+                pins[get.column] = (Pin(text, True, solid=_names_rows(other, scope)), part)
     return pins
 
 
@@ -498,25 +508,14 @@ def _sort_key(value: Py) -> str:
 
 
 def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
-    """A run of ``var`` over a query, a set slot, a range or what is reachable."""
-    name = scope.names.local(var, scope.taken)
-    if isinstance(over, ir.Query) and over.agg == "none" and over.limit is None:
-        if over.select is None:
-            return rows_of(over, scope, [body], var)
-        rows = rows_of(over, scope, [over.select])
-        source = rows.listed(value_text(over.select, rows.scope))
-    elif isinstance(over, ir.SlotRef):
-        source = _slot_text(over, scope, "set")
-    elif isinstance(over, ir.Range):
-        step = f", {over.step}" if over.step != 1 else ""
-        source = f"range({value_text(over.low, scope)}, {value_text(over.high, scope)} + 1{step})"
-    elif isinstance(over, ir.Reachable):
-        found = Variable(name, solid=_names_rows(over, scope))
-        loop = f"for {name} in {_reached(over, scope)}"
-        return Rows((loop,), (), scope.bind(var, found))
-    else:
-        raise PipelineError(f"a solution can't run over this {type(over).__name__}")
-    return Rows((f"for {name} in {source}",), (), scope.bind(var, Variable(name)))
+    """A run of ``var`` over the rows of a query, or over what else stands where a list may."""
+    if isinstance(over, ir.Query) and (over.agg != "none" or over.limit is not None):
+        raise PipelineError("a solution can't run over an aggregate or the first rows of a query")
+    if isinstance(over, ir.Query) and over.select is None:
+        return rows_of(over, scope, [body], var)
+    name, members = scope.names.local(var, scope.taken), _members(over, scope)
+    item = Variable(name, solid=_names_rows(over, scope), nullable=members.nullable)
+    return Rows((f"for {name} in {members.text}",), (), scope.bind(var, item))
 
 
 def _reached(node: ir.Reachable, scope: Context) -> str:
@@ -524,7 +523,7 @@ def _reached(node: ir.Reachable, scope: Context) -> str:
     names, relation = scope.names, scope.p.relation(node.relation)
     start, key = names.local("start"), names.local("node")
     known = solid(node.start, scope) and _names_rows(node, scope)
-    inner = replace(scope, slots={}, arguments={}, variables={key: Variable(key, solid=known)})
+    inner = replace(scope, slots={}, variables={key: Variable(key, solid=known)})
     if node.source == relation.key:  # one row at most: no need to run over it
         one = ir.Get(relation=node.relation, entity=ir.Var(name=key), column=node.target)
         linked = f"[{value_text(one, inner)}]"
@@ -539,13 +538,6 @@ def _reached(node: ir.Reachable, scope: Context) -> str:
     value = f"reached(lambda {key}: {linked}, {start})"
     name = scope.reads.function(f"reached_in_{node.relation}", start, value)
     return f"{name}({value_text(node.start, scope)})"
-
-
-def _names_rows(node: ir.Reachable, scope: Context) -> bool:
-    """Whether each link is sure to end at a row."""
-    relation = scope.p.relation(node.relation)
-    column = relation.column(node.target)
-    return column.name == relation.key or column.type.startswith("entity:")
 
 
 @_TABLE.on(ir.Sum)
@@ -584,7 +576,7 @@ def _no(message: str) -> Callable[..., Py]:
     return refuse
 
 
-_TABLE.on(ir.Param)(lambda n, scope: Py(scope.arguments.get(n.name, f'PARAMS["{n.name}"]')))
+_TABLE.on(ir.Param)(lambda node, scope: Py(f'PARAMS["{node.name}"]'))
 _TABLE.on(ir.SlotRef)(lambda node, scope: Py(_slot_text(node, scope, "entity", "value")))
 _TABLE.on(ir.Start)(lambda node, scope: Py(f"{_span(node.interval, scope)}[0]"))
 _TABLE.on(ir.End)(lambda node, scope: Py(f"{_span(node.interval, scope)}[1]"))
@@ -600,18 +592,18 @@ _TABLE.complete()
 def answer_text(p: ir.Problem, value: Callable[[str], str], names: Names) -> str:
     """The submission; ``value`` gives the text of a slot."""
 
-    def walk(layout: JsonValue, key: str) -> str:
+    def walk(layout: JsonValue) -> str:
         if isinstance(layout, list):
-            items = [walk(item, key) for item in layout]
-            if len(items) > 1 and len(set(map(template, items))) == 1:
-                head, each, text = loop_of(items, names)
+            items = [walk(item) for item in layout]
+            if len(items) > 1 and len(set(map(masked, items))) == 1:
+                head, each, text = rolled(items, names)
                 return f"[{text} for {head} in {each}]" if head else f"[{', '.join(items)}]"
             return f"[{', '.join(items)}]"
         if isinstance(layout, dict):
             if set(layout) == {"$slot"}:
                 return value(str(layout["$slot"]))
-            pairs = [f"{python_literal(k)}: {walk(item, k)}" for k, item in layout.items()]
+            pairs = [f"{python_literal(k)}: {walk(item)}" for k, item in layout.items()]
             return f"{{{', '.join(pairs)}}}"
-        return hole(key, python_literal(layout))
+        return python_literal(layout)
 
-    return filled(walk(p.layout, "item"))
+    return walk(p.layout)
