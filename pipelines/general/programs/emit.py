@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pprint import pformat
@@ -147,13 +148,9 @@ def comment(text: str, indent: int = 0) -> list[str]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """``text`` broken at spaces into lines of at most ``width``."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
+    """``text`` broken at spaces into lines of at most ``width``; one empty line if it is empty."""
+    words = " ".join(text.split())
+    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def statement(query: Doc, prefix: str, suffix: str = "", indent: int = 4) -> list[str]:

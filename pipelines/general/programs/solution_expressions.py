@@ -279,6 +279,8 @@ def _members(over: ir.Node, scope: Context) -> Py:
         return Py(python_literal(list(values)), nullable=None in values)
     if isinstance(over, ir.SlotRef):
         return Py(_slot_text(over, scope, "set"))
+    if isinstance(over, ir.Query) and (over.agg != "none" or over.limit is not None):
+        raise PipelineError("a solution can't list an aggregate or the first rows of a query")
     if isinstance(over, ir.Query):
         select = over.select or ir.Var(name=over.var)
         rows = rows_of(over, scope, [select])
@@ -474,15 +476,20 @@ def _query(node: ir.Query, scope: Context) -> Py:
     select = node.select or ir.Var(name=node.var)
     rows = rows_of(node, scope, [select])
     value = emit(select, rows.scope)
-    if value.doubts:
+    if value.doubts:  # an aggregate leaves out what is unknown
         rows = replace(rows, tests=(*rows.tests, _known(value.doubts, Py("True"))))
-    if node.agg in ("min", "max"):
-        return Py(f"{node.agg}({rows.listed(value.text)}, default=None)", nullable=True)
-    if node.agg == "mean":
-        listed = rows.listed(value.text)
-        return Py(f"(sum({listed}) // len({listed}) if {listed} else None)", nullable=True)
-    wrap = {"count": "len({})", "sum": "sum({})", "none": "{}"}[node.agg]
-    return Py(wrap.replace("{}", rows.listed(value.text)))
+    fold = _FOLDS[node.agg].replace("{}", rows.listed(value.text))
+    return Py(fold, nullable=node.agg in ("min", "max", "mean"))
+
+
+_FOLDS = {
+    "none": "{}",
+    "count": "len({})",
+    "sum": "sum({})",
+    "min": "min({}, default=None)",
+    "max": "max({}, default=None)",
+    "mean": "(sum({}) // len({}) if {} else None)",
+}
 
 
 def _first(query: ir.Query, scope: Context) -> Py:
@@ -509,9 +516,7 @@ def _sort_key(value: Py) -> str:
 
 def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
     """A run of ``var`` over the rows of a query, or over what else stands where a list may."""
-    if isinstance(over, ir.Query) and (over.agg != "none" or over.limit is not None):
-        raise PipelineError("a solution can't run over an aggregate or the first rows of a query")
-    if isinstance(over, ir.Query) and over.select is None:
+    if isinstance(over, ir.Query) and (over.select, over.agg, over.limit) == (None, "none", None):
         return rows_of(over, scope, [body], var)
     name, members = scope.names.local(var, scope.taken), _members(over, scope)
     item = Variable(name, solid=_names_rows(over, scope), nullable=members.nullable)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, groupby
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from envgen.pipelines.general.programs.python_text import (
     statement_lines,
 )
 from envgen.pipelines.general.programs.solution_expressions import (
+    AND,
     MUL,
     Context,
     Variable,
@@ -98,8 +99,7 @@ DIFFERENT = ("one", "other")
 # --- the problem, taken apart --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rule:
+class _Rule(NamedTuple):
     """A part of a clause: a condition over a few slots, in the order of the problem."""
 
     clause: str
@@ -108,20 +108,12 @@ class _Rule:
 
     def is_pair(self) -> bool:
         """Whether it says that two slots differ, nothing else."""
-        expr = self.expr
-        return (
-            isinstance(expr, ir.Cmp)
-            and expr.fn == "!="
-            and len(self.slots) == 2
-            and all(
-                isinstance(side, ir.SlotRef) and side.index is None
-                for side in (expr.left, expr.right)
-            )
-        )
+        if not isinstance(self.expr, ir.Cmp) or self.expr.fn != "!=" or len(self.slots) != 2:
+            return False
+        return all(ir.SlotRef(slot=s) in (self.expr.left, self.expr.right) for s in self.slots)
 
 
-@dataclass(frozen=True)
-class _Link:
+class _Link(NamedTuple):
     """``column`` of the row of ``child`` equals ``value``, which reads other slots only."""
 
     child: str
@@ -156,11 +148,10 @@ class _SlotPlan:
         for get, value in ((expr.left, expr.right), (expr.right, expr.left)):
             if not isinstance(get, ir.Get) or not isinstance(get.entity, ir.SlotRef):
                 continue
-            slot = self.p.slot(get.entity.slot)
-            if slot.kind != "entity" or not isinstance(slot.domain, Query):
-                continue
-            if slot.domain.relation == get.relation and slot.name not in slots_of(value):
-                if get.column != self.p.relation(get.relation).key:
+            slot, key = self.p.slot(get.entity.slot), self.p.relation(get.relation).key
+            if slot.kind == "entity" and isinstance(slot.domain, Query):
+                own = slot.domain.relation == get.relation and slot.name not in slots_of(value)
+                if own and get.column != key:
                     return _Link(slot.name, get.column, value, rule)
         return None
 
@@ -381,25 +372,19 @@ class SearchWriter:
 
     def _subsets(self, slot: Slot, relation: str, done: Sequence[str]) -> tuple[str, list[str]]:
         """Subsets of the rows that keep the rules on each member alone."""
-        on_members = [
-            rule
-            for rule in self.plan.rules
-            if isinstance(rule.expr, ir.All)
-            and rule.expr.over == ir.SlotRef(slot=slot.name)
-            and slots_of(rule.expr.body) <= set(done)
-        ]
-        self.kept += on_members
-        bodies = [
-            (rule.expr.var, rule.expr.body) for rule in on_members if isinstance(rule.expr, ir.All)
-        ]
-        reads = [name for name in done if any(name in slots_of(body) for _, body in bodies)]
+        each: list[ir.All] = []
+        for rule in self.plan.rules:
+            expr = rule.expr
+            if isinstance(expr, ir.All) and expr.over == ir.SlotRef(slot=slot.name):
+                if slots_of(expr.body) <= set(done):
+                    each.append(expr)
+                    self.kept.append(rule)
+        reads = [name for name in done if any(name in slots_of(expr.body) for expr in each)]
         scope = replace(self.scope, slots=self._arguments(reads))
         key, row = self.p.relation(relation).key, self.names.local("row", scope.taken)
         scan = scope.reads.scan(relation, {key}, {}, row, scope.taken)
-        tests = [
-            emit(body, scope.bind(var, Variable(scan.columns[key])), True).at(3)
-            for var, body in bodies
-        ]
+        member = Variable(scan.columns[key])
+        tests = [emit(expr.body, scope.bind(expr.var, member), True).at(AND) for expr in each]
         only = f" if {' and '.join(tests)}" if tests else ""
         rows = f"[{scan.columns[key]} {' '.join(scan.loops)}{only}]"
         return _lambda(list(scope.slots.values()), f"subsets({rows}, {slot.length})"), reads
