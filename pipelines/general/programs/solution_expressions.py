@@ -440,8 +440,9 @@ def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tu
             continue
         sides = [(part.left, part.right)] + ([(part.right, part.left)] if part.fn == "=" else [])
         for get, other in sides:
-            own = isinstance(get, ir.Get) and (get.relation, get.entity) == (query.relation, row)
-            if not own or get.column in pins or query.var in free_names(other):
+            if not isinstance(get, ir.Get) or (get.relation, get.entity) != (query.relation, row):
+                continue
+            if get.column in pins or query.var in free_names(other):
                 continue
             if part.fn == "=":
                 value = emit(other, scope).value()
