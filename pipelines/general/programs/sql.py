@@ -157,15 +157,13 @@ def _elements(over: ir.Node, var: str, scope: SqlScope) -> _Elements:
     if isinstance(over, ir.Query):
         if over.agg != "none":
             raise PipelineError("a fold runs over rows, not over an aggregate")
-        if over.limit is None and over.select is None:
-            source, inner, where = _open(over, scope)
-            row = inner.variables[over.var]
-            return _Elements(source, where, scope.bind(var, row), var)
         if over.limit is None:
             source, inner, where = _open(over, scope)
-            value = sql(over.select or ir.Var(name=over.var), inner)
-            bound = Bound(flat(value.at(ATOM)), inner.variables[over.var].alias, known=value.known)
-            return _Elements(source, where, scope.bind(var, bound), var)
+            row = inner.variables[over.var]
+            if over.select is not None:
+                value = sql(over.select, inner)
+                row = Bound(flat(value.at(ATOM)), row.alias, known=value.known)
+            return _Elements(source, where, scope.bind(var, row), var)
         alias = scope.alias(var)
         source = f"FROM ({flat(rows(over, scope, 'value'))}) AS {identifier(alias)}"
         bound = Bound(f"{identifier(alias)}.value", alias, known=False)
