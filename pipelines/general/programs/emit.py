@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pprint import pformat
 
@@ -34,8 +35,7 @@ _KEYWORDS = frozenset(
 class Block:
     """Text in brackets or after a keyword: ``open``, items with ``join`` between them, ``close``.
 
-    Broken over lines, ``join`` starts the next line, or ends each line if not ``lead``; ``last`` then
-    follows the last item (Python's trailing comma).
+    Broken over lines, ``join`` starts the next line, or ends each line if not ``lead``.
     """
 
     open: str
@@ -43,9 +43,6 @@ class Block:
     join: str = " "
     close: str = ""
     lead: bool = True
-    last: str = ""
-    glued: bool = False
-    """``open`` stays on the line of its one item, which breaks in brackets of its own."""
 
 
 Doc = str | Block
@@ -69,16 +66,13 @@ def layout_text(doc: Doc, indent: int = 0, used: int = 0) -> str:
     line = flat(doc)
     if isinstance(doc, str) or indent + used + len(line) <= WIDTH:
         return line
-    if doc.glued:
-        room = used + len(doc.open) + len(doc.close)
-        return doc.open + layout_text(doc.items[0], indent, room) + doc.close
     deeper = indent + 4 if doc.open else indent
     pad = "\n" + " " * deeper
     lead, trail = (doc.join.lstrip(), "") if doc.lead else ("", doc.join.rstrip())
     parts = []
     for i, item in enumerate(doc.items):
         head = lead if i else ""
-        tail = trail if i < len(doc.items) - 1 else doc.last
+        tail = trail if i < len(doc.items) - 1 else ""
         body = layout_text(item, deeper, len(head) + len(tail))
         parts.append(f"{head}{body}{tail}")
     close = f"\n{' ' * indent}{doc.close.lstrip()}" if doc.close and doc.open else doc.close
@@ -154,39 +148,9 @@ def comment(text: str, indent: int = 0) -> list[str]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """``text`` broken at spaces into lines of at most ``width``."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
-
-
-def call(opening: str, items: Iterable[Doc], closing: str = ")") -> Block:
-    """A Python call, list or dict of code fragments: commas between them, one at the end when broken."""
-    return Block(opening, tuple(items), ", ", closing, lead=False, last=",")
-
-
-def glued(opening: str, item: Doc, closing: str = "") -> Block:
-    """``opening`` and an item that breaks, if it must, within its own brackets."""
-    return Block(opening, (item,), "", closing, glued=True)
-
-
-def bracketed(item: Doc) -> Doc:
-    """``item`` such that it may break over lines in Python: in parentheses, unless it has brackets."""
-    if isinstance(item, Block) and item.open.endswith(("(", "[", "{")) and item.close:
-        return item
-    if isinstance(item, Block) and item.glued and item.open.endswith(("(", "[", "{")):
-        return item
-    return Block("(", (item,), "", ")")
-
-
-def line_of(opening: str, value: Doc, indent: int) -> str:
-    """A statement such as ``return value`` or ``x = value``."""
-    if indent + len(opening) + len(flat(value)) <= WIDTH:
-        return " " * indent + opening + flat(value)
-    return " " * indent + layout_text(glued(opening, bracketed(value)), indent)
+    """``text`` broken at spaces into lines of at most ``width``; one empty line if it is empty."""
+    words = " ".join(text.split())
+    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def statement(query: Doc, prefix: str, suffix: str = "", indent: int = 4) -> list[str]:

@@ -120,6 +120,8 @@ def _operands(text: str) -> list[str]:
         at = [i for i in top for word in words if text.startswith(word, i)]
         if words[0] == " for " and not any(text.startswith(" for ", i) for i in at):
             continue
+        if at and words[0] == " == " and 2 * (_opening(text) or len(text)) < len(text):
+            return [text]  # its long last bracket is what breaks: ``for name in (...)``
         if at:
             ends = [*at[1:], len(text)]
             return [text[: at[0]], *(text[i + 1 : end] for i, end in zip(at, ends, strict=True))]
@@ -151,52 +153,42 @@ def _opening(text: str) -> int | None:
 # --- loops ---------------------------------------------------------------------------------
 
 _TARGET = re.compile(r"\w+(\[\w+\])? = ")
-_HOLE = re.compile("\x01(.*?)\x02(.*?)\x03")
+_VARIES = re.compile(r'(?<=[A-Z0-9_]\[)\w+(?=\])|(?<=": )(?:"(?:\\.|[^"\\])*"|\d+)')
+"""What a loop may run over: the number of a slot, as in ``CITY[1]``, and the value of a constant key."""
 
 
-def hole(name: str, value: str) -> str:
-    """``value`` in a statement as a part that ``rolled`` may replace by a loop variable like ``name``."""
-    return f"\x01{name}\x02{value}\x03"
+def masked(text: str) -> str:
+    """``text`` without what a loop may run over."""
+    return _VARIES.sub("\0", text)
 
 
-def filled(text: str) -> str:
-    """``text`` with what stands in its holes."""
-    return _HOLE.sub(r"\2", text)
+def rolled(texts: Sequence[str], names: Names) -> tuple[str, str, str]:
+    """Texts that are the same when ``masked`` as one: ("k", "[1, 2]", the text over k).
 
-
-def template(text: str) -> str:
-    """``text`` without what stands in its holes."""
-    return _HOLE.sub("\x01", text)
-
-
-def statement_lines(texts: Sequence[str], names: Names) -> list[str]:
-    """Lines of statements that differ in their holes only, as a loop if there are several."""
-    head, each, text = loop_of(texts, names)
-    indent = 4 if head else 0
-    lines = python_lines(each, before=f"for {head} in ", after=":") if head else []
-    for one in filled(text).split("\n"):
-        found = _TARGET.match(one)
-        before = found[0] if found else ""
-        lines += python_lines(one.removeprefix(before), indent, before)
-    return lines
-
-
-def loop_of(texts: Sequence[str], names: Names) -> tuple[str, str, str]:
-    """Texts that differ in their holes only as one text: ("k", "[1, 2]", the text over k).
-
-    A single text keeps its holes and has no loop.
+    A single text has no loop.
     """
-    if len(texts) == 1:
-        return "", "", texts[0]
-    rows = [_HOLE.findall(text) for text in texts]
-    columns = [tuple(value for _, value in column) for column in zip(*rows, strict=True)]
+    columns = list(zip(*map(_VARIES.finditer, texts), strict=True))
     variables: dict[tuple[str, ...], str] = {}
-    for (wish, _), column in zip(rows[0], columns, strict=True):
-        if len(set(column)) > 1 and column not in variables:
-            variables[column] = names.local(wish, variables.values())
-    shown = iter([variables.get(column, column[0]) for column in columns])
-    text = _HOLE.sub(lambda _: next(shown), texts[0])
+    for column in columns:
+        values = tuple(found[0] for found in column)
+        if len(set(values)) > 1 and values not in variables:
+            key = re.search(r'"(\w+)": $', column[0].string[: column[0].start()])
+            variables[values] = names.local(key[1] if key else "k", variables.values())
+    shown = iter([variables.get(tuple(x[0] for x in column), column[0][0]) for column in columns])
+    text = _VARIES.sub(lambda _: next(shown), texts[0])
     each = [", ".join(values) for values in zip(*variables, strict=True)]
     if len(variables) > 1:
         each = [f"({values})" for values in each]
     return ", ".join(variables.values()), f"[{', '.join(each)}]", text
+
+
+def statement_lines(texts: Sequence[str], names: Names) -> list[str]:
+    """Lines of statements that are the same when ``masked``, as a loop if there are several."""
+    head, each, text = rolled(texts, names)
+    indent = 4 if head else 0
+    lines = python_lines(each, before=f"for {head} in ", after=":") if head else []
+    for one in text.split("\n"):
+        found = _TARGET.match(one)
+        before = found[0] if found else ""
+        lines += python_lines(one.removeprefix(before), indent, before)
+    return lines

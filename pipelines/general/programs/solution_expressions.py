@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.pipelines.general.programs.emit import python_literal
-from envgen.pipelines.general.programs.python_text import Names, filled, hole, loop_of, template
+from envgen.pipelines.general.programs.python_text import Names, masked, rolled
 from envgen.pipelines.general.programs.solution_reads import Pin, Reads
 from envgen.pipelines.general.semantics.dispatch import Dispatch
 from envgen.pipelines.general.semantics.rewrite import OPPOSITE, conjuncts, free_names
@@ -28,6 +28,14 @@ FIRST = '''def first(found, descending):
     for i in reversed(range(len(descending))):
         found.sort(key=lambda row: row[i], reverse=descending[i])
     return found[0][-1] if found else None'''
+REACHED = '''def reached(follow, start):
+    """The keys that one link or more lead to, the nearest first; each once, so cycles end."""
+    found, fresh = [], [] if start is None else [start]
+    while fresh:
+        nearby = {target for key in fresh for target in follow(key)}
+        fresh = sorted(nearby - {None} - set(found))
+        found = found + fresh
+    return found'''
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,9 @@ class Variable:
     relation: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
+    solid: bool = True
+    """False where the value may name no row."""
+    nullable: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,8 +88,6 @@ class Context:
     slots: Mapping[str, str] = field(default_factory=dict)
     """What holds a slot's value: a key, a value, a pair of minutes, or a tuple of keys."""
     variables: Mapping[str, Variable] = field(default_factory=dict)
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    """Parameters of the problem that have a name of their own here."""
 
     def bind(self, name: str, item: Variable) -> Context:
         """This scope and one more variable."""
@@ -88,12 +97,14 @@ class Context:
     def taken(self) -> frozenset[str]:
         """Names that loop variables must not hide."""
         variables = [item.text for item in self.variables.values()]
-        return frozenset([*variables, *self.slots.values(), *self.arguments.values()])
+        return frozenset([*variables, *self.slots.values()])
 
 
 Wanted = bool | None
 """True or False: the test that the expression is that; None: its value."""
 _TABLE: Dispatch[Callable[..., Py]] = Dispatch("solution")
+_TESTS = (ir.Cmp, ir.And, ir.Or, ir.Not, ir.AllDifferent, ir.NoOverlap, ir.Before, ir.All, ir.Any)
+"""Written as a test of (node, scope, wanted); the rest, but Old and If, as a value of (node, scope)."""
 
 
 def emit(node: ir.Node, scope: Context, wanted: Wanted = None) -> Py:
@@ -102,7 +113,17 @@ def emit(node: ir.Node, scope: Context, wanted: Wanted = None) -> Py:
     Raises:
         PipelineError: if the tools don't give what it reads, or it has no form here.
     """
-    return _TABLE[type(node)](node, scope, wanted)
+    make = _TABLE[type(node)]
+    if isinstance(node, ir.Old | ir.If):
+        return make(node, scope, wanted)
+    if not isinstance(node, _TESTS):
+        found = make(node, scope)
+        return found if wanted is None else _is(found, wanted)
+    true = make(node, scope, wanted is not False)
+    if wanted is not None or not true.nullable:
+        return true
+    false = make(node, scope, False)
+    return Py(f"(True if {true.at(OR)} else False if {false.at(OR)} else None)", nullable=True)
 
 
 def value_text(node: ir.Node, scope: Context) -> str:
@@ -113,39 +134,6 @@ def value_text(node: ir.Node, scope: Context) -> str:
 def truth_text(node: ir.Node, scope: Context) -> str:
     """The test that ``node`` is true."""
     return emit(node, scope, True).text
-
-
-def _value(*nodes: type[ir.Node]) -> Callable[[Callable[..., Py]], Callable[..., Py]]:
-    """Registers a function of (node, scope) that gives a value."""
-
-    def register(make: Callable[..., Py]) -> Callable[..., Py]:
-        def handler(node: ir.Node, scope: Context, wanted: Wanted) -> Py:
-            found = make(node, scope)
-            return found if wanted is None else _is(found, wanted)
-
-        return _TABLE.on(*nodes)(handler)
-
-    return register
-
-
-def _test(*nodes: type[ir.Node]) -> Callable[[Callable[..., Py]], Callable[..., Py]]:
-    """Registers a function of (node, scope, wanted) that gives a test."""
-
-    def register(make: Callable[..., Py]) -> Callable[..., Py]:
-        def handler(node: ir.Node, scope: Context, wanted: Wanted) -> Py:
-            if wanted is not None:
-                return make(node, scope, wanted)
-            true = make(node, scope, True)
-            if not true.nullable:
-                return true
-            false = make(node, scope, False)
-            return Py(
-                f"(True if {true.at(OR)} else False if {false.at(OR)} else None)", nullable=True
-            )
-
-        return _TABLE.on(*nodes)(handler)
-
-    return register
 
 
 def _is(found: Py, wanted: bool) -> Py:
@@ -188,36 +176,21 @@ def _compare(left: Py, symbol: str, right: Py) -> Py:
 # --- terms ---------------------------------------------------------------------------------
 
 
-@_value(ir.Const)
+@_TABLE.on(ir.Const)
 def _const(node: ir.Const, scope: Context) -> Py:
     if isinstance(node.value, tuple):
         return Py(python_literal(list(node.value)))
     return Py(python_literal(node.value), nullable=node.value is None)
 
 
-@_value(ir.Param)
-def _param(node: ir.Param, scope: Context) -> Py:
-    return Py(scope.arguments.get(node.name, f'PARAMS["{node.name}"]'))
-
-
-@_value(ir.Arg)
-def _arg(node: ir.Arg, scope: Context) -> Py:
-    raise PipelineError("an argument only has a meaning inside a tool")
-
-
-@_value(ir.Var)
+@_TABLE.on(ir.Var)
 def _var(node: ir.Var, scope: Context) -> Py:
     if node.name not in scope.variables:
         raise PipelineError(f"the variable {node.name!r} is not bound")
     item = scope.variables[node.name]
     if item.relation is None:
-        return Py(item.text)
+        return Py(item.text, nullable=item.nullable)
     return Py(item.columns[scope.p.relation(item.relation).key])
-
-
-@_value(ir.SlotRef)
-def _slot(node: ir.SlotRef, scope: Context) -> Py:
-    return Py(_slot_text(node, scope, "entity", "value"))
 
 
 def _slot_text(node: ir.Node, scope: Context, *kinds: str) -> str:
@@ -231,7 +204,7 @@ def _slot_text(node: ir.Node, scope: Context, *kinds: str) -> str:
     return scope.slots[node.slot]
 
 
-@_value(ir.Get)
+@_TABLE.on(ir.Get)
 def _get(node: ir.Get, scope: Context) -> Py:
     column = scope.p.relation(node.relation).column(node.column)
     if isinstance(node.entity, ir.Var):
@@ -249,11 +222,13 @@ def _get(node: ir.Get, scope: Context) -> Py:
 def solid(node: ir.Node, scope: Context) -> bool:
     """Whether a key is sure to name a row: it comes from one."""
     if isinstance(node, ir.Get):
-        return scope.p.relation(node.relation).column(node.column).type.startswith("entity:")
-    return isinstance(node, ir.Var | ir.SlotRef)
+        return _is_entity(scope.p.relation(node.relation).column(node.column))
+    if isinstance(node, ir.Var):
+        return scope.variables[node.name].solid
+    return isinstance(node, ir.SlotRef)
 
 
-@_value(ir.Arith)
+@_TABLE.on(ir.Arith)
 def _arith(node: ir.Arith, scope: Context) -> Py:
     left, right = emit(node.left, scope), emit(node.right, scope)
     symbol = "*" if node.fn == "convert" else node.fn
@@ -263,40 +238,20 @@ def _arith(node: ir.Arith, scope: Context) -> Py:
     return Py(text, level, needs=(*left.doubts, *right.doubts))
 
 
-@_value(ir.Days)
+@_TABLE.on(ir.Days)
 def _days(node: ir.Days, scope: Context) -> Py:
     left, right = emit(node.left, scope), emit(node.right, scope)
     return Py(f"days_between({left.text}, {right.text})", needs=(*left.doubts, *right.doubts))
-
-
-@_value(ir.Start)
-def _start(node: ir.Start, scope: Context) -> Py:
-    return Py(f"{_span(node.interval, scope)}[0]")
-
-
-@_value(ir.End)
-def _end(node: ir.End, scope: Context) -> Py:
-    return Py(f"{_span(node.interval, scope)}[1]")
 
 
 def _span(node: ir.Node, scope: Context) -> str:
     return _slot_text(node, scope, "interval")
 
 
-@_TABLE.on(ir.Old)
-def _old(node: ir.Old, scope: Context, wanted: Wanted) -> Py:
-    return emit(node.item, scope, wanted)
-
-
-@_value(ir.New)
-def _new(node: ir.New, scope: Context) -> Py:
-    raise PipelineError("a solution can't read the state that it is to reach")
-
-
 # --- tests ---------------------------------------------------------------------------------
 
 
-@_test(ir.Cmp)
+@_TABLE.on(ir.Cmp)
 def _cmp(node: ir.Cmp, scope: Context, wanted: bool) -> Py:
     if node.fn == "in":
         return _member(node, scope, wanted)
@@ -318,26 +273,52 @@ def _member(node: ir.Cmp, scope: Context, wanted: bool) -> Py:
 
 
 def _members(over: ir.Node, scope: Context) -> Py:
-    """The list on the right of "in"; ``nullable`` if an element may be None."""
+    """What stands where a list may, as a list; ``nullable`` if an element may be None."""
     if isinstance(over, ir.Const):
         values = over.value if isinstance(over.value, tuple) else (over.value,)
         return Py(python_literal(list(values)), nullable=None in values)
     if isinstance(over, ir.SlotRef):
         return Py(_slot_text(over, scope, "set"))
+    if isinstance(over, ir.Query) and (over.agg != "none" or over.limit is not None):
+        raise PipelineError("a solution can't list an aggregate or the first rows of a query")
     if isinstance(over, ir.Query):
         select = over.select or ir.Var(name=over.var)
         rows = rows_of(over, scope, [select])
         value = emit(select, rows.scope).value()
         return Py(rows.listed(value.text), nullable=value.nullable)
-    raise PipelineError(f"'in' needs a list, a set slot or a query, not {type(over).__name__}")
+    if isinstance(over, ir.Range):
+        step = f", {over.step}" if over.step != 1 else ""
+        return Py(f"range({value_text(over.low, scope)}, {value_text(over.high, scope)} + 1{step})")
+    if isinstance(over, ir.Reachable):
+        return Py(_reached(over, scope))
+    raise PipelineError(f"a solution can't run over or look into this {type(over).__name__}")
 
 
-@_test(ir.And)
+def _names_rows(over: ir.Node, scope: Context) -> bool:
+    """Whether each member is sure to be the key of a row."""
+    if isinstance(over, ir.Reachable):
+        column = scope.p.relation(over.relation).column(over.target)
+        return column.name == scope.p.relation(over.relation).key or _is_entity(column)
+    if isinstance(over, ir.Query) and isinstance(over.select, ir.Get):
+        return _is_entity(scope.p.relation(over.select.relation).column(over.select.column))
+    return isinstance(over, ir.SlotRef) or (isinstance(over, ir.Query) and over.select is None)
+
+
+def _is_entity(column: ir.Column) -> bool:
+    return column.type.startswith("entity:")
+
+
+@_TABLE.on(ir.And)
 def _and(node: ir.And, scope: Context, wanted: bool) -> Py:
     span = _between(*node.items, scope=scope) if len(node.items) == 2 else None
     if span is not None:
         return span if wanted else Py(f"not {span.text}", NOT)
-    return _join([emit(item, scope, wanted) for item in node.items], "and" if wanted else "or")
+    return _junction(node, scope, wanted)
+
+
+def _junction(node: ir.And | ir.Or, scope: Context, wanted: bool) -> Py:
+    word = "and" if isinstance(node, ir.And) == wanted else "or"
+    return _join([emit(item, scope, wanted) for item in node.items], word)
 
 
 def _between(low: ir.Node, high: ir.Node, scope: Context) -> Py | None:
@@ -345,31 +326,21 @@ def _between(low: ir.Node, high: ir.Node, scope: Context) -> Py | None:
     if not isinstance(low, ir.Cmp) or not isinstance(high, ir.Cmp) or low.left != high.left:
         return None
     symbols = {">=": "<=", ">": "<"}.get(low.fn, ""), high.fn if high.fn in ("<", "<=") else ""
+    if not all(symbols):
+        return None
     parts = [emit(node, scope) for node in (low.right, low.left, high.right)]
-    if not all(symbols) or any(part.doubts for part in parts):
+    if any(part.doubts for part in parts):
         return None
     first, middle, last = (part.at(ADD) for part in parts)
     return Py(f"{first} {symbols[0]} {middle} {symbols[1]} {last}", CMP)
 
 
-@_test(ir.Or)
-def _or(node: ir.Or, scope: Context, wanted: bool) -> Py:
-    return _join([emit(item, scope, wanted) for item in node.items], "or" if wanted else "and")
-
-
-@_test(ir.Not)
-def _not(node: ir.Not, scope: Context, wanted: bool) -> Py:
-    return emit(node.item, scope, not wanted)
-
-
 @_TABLE.on(ir.If)
 def _if(node: ir.If, scope: Context, wanted: Wanted) -> Py:
     yes, no = emit(node.test, scope, True), emit(node.test, scope, False)
-    then, other = emit(node.then, scope, wanted), emit(node.other, scope, wanted)
+    then, other = emit(node.then, scope, wanted).value(), emit(node.other, scope, wanted).value()
     nullable = yes.nullable or then.nullable or other.nullable
     if wanted is None:
-        then, other = then.value(), other.value()
-        nullable = yes.nullable or then.nullable or other.nullable
         rest = f"{other.at(OR)} if {no.at(OR)} else None" if yes.nullable else other.at(OR)
         return Py(f"({then.at(OR)} if {yes.at(OR)} else {rest})", nullable=nullable)
     ways = [_join([yes, then], "and"), _join([no, other], "and")]
@@ -380,7 +351,7 @@ def _if(node: ir.If, scope: Context, wanted: Wanted) -> Py:
     return replace(_join(ways, "or"), nullable=nullable)
 
 
-@_test(ir.AllDifferent)
+@_TABLE.on(ir.AllDifferent)
 def _all_different(node: ir.AllDifferent, scope: Context, wanted: bool) -> Py:
     items = [emit(item, scope) for item in node.items]
     pairs = [
@@ -391,7 +362,7 @@ def _all_different(node: ir.AllDifferent, scope: Context, wanted: bool) -> Py:
     return _join(pairs, "and" if wanted else "or")
 
 
-@_test(ir.NoOverlap)
+@_TABLE.on(ir.NoOverlap)
 def _no_overlap(node: ir.NoOverlap, scope: Context, wanted: bool) -> Py:
     spans = [_span(item, scope) for item in node.intervals]
     places = [emit(item, scope) for item in node.resources]
@@ -406,7 +377,7 @@ def _no_overlap(node: ir.NoOverlap, scope: Context, wanted: bool) -> Py:
     return _join(pairs, "and" if wanted else "or")
 
 
-@_test(ir.Before)
+@_TABLE.on(ir.Before)
 def _before(node: ir.Before, scope: Context, wanted: bool) -> Py:
     end, start, lag = _span(node.left, scope), _span(node.right, scope), emit(node.lag, scope)
     total = f"{end}[1]" if lag.text == "0" else f"{end}[1] + {lag.at(MUL)}"
@@ -463,18 +434,15 @@ def rows_of(
 def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tuple[Pin, ir.Node]]:
     """Column -> what a conjunct says that it is, and that conjunct."""
     pins: dict[str, tuple[Pin, ir.Node]] = {}
+    row = ir.Var(name=query.var)
     for part in parts:
         if not isinstance(part, ir.Cmp) or part.fn not in ("=", "in"):
             continue
         sides = [(part.left, part.right)] + ([(part.right, part.left)] if part.fn == "=" else [])
         for get, other in sides:
-            if not isinstance(get, ir.Get) or get.entity != ir.Var(name=query.var):
+            if not isinstance(get, ir.Get) or (get.relation, get.entity) != (query.relation, row):
                 continue
-            if (
-                get.relation != query.relation
-                or get.column in pins
-                or query.var in free_names(other)
-            ):
+            if get.column in pins or query.var in free_names(other):
                 continue
             if part.fn == "=":
                 value = emit(other, scope).value()
@@ -482,7 +450,7 @@ def _pins(parts: list[ir.Node], query: ir.Query, scope: Context) -> dict[str, tu
                 pins[get.column] = (pin, part)
             elif not (listed := _members(other, scope)).nullable:
                 text = f"sorted(set({listed.text}))"
-                pins[get.column] = (Pin(text, True, solid=isinstance(other, ir.Query)), part)
+                pins[get.column] = (Pin(text, True, solid=_names_rows(other, scope)), part)
     return pins
 
 
@@ -496,7 +464,7 @@ def _needs(var: str, relation: ir.Relation, roots: Sequence[ir.Node]) -> set[str
     return set(needs)
 
 
-@_value(ir.Query)
+@_TABLE.on(ir.Query)
 def _query(node: ir.Query, scope: Context) -> Py:
     if node.agg == "none" and node.limit == 1:
         return _first(node, scope)
@@ -509,15 +477,20 @@ def _query(node: ir.Query, scope: Context) -> Py:
     select = node.select or ir.Var(name=node.var)
     rows = rows_of(node, scope, [select])
     value = emit(select, rows.scope)
-    if value.doubts:
+    if value.doubts:  # an aggregate leaves out what is unknown
         rows = replace(rows, tests=(*rows.tests, _known(value.doubts, Py("True"))))
-    if node.agg in ("min", "max"):
-        return Py(f"{node.agg}({rows.listed(value.text)}, default=None)", nullable=True)
-    if node.agg == "mean":
-        listed = rows.listed(value.text)
-        return Py(f"(sum({listed}) // len({listed}) if {listed} else None)", nullable=True)
-    wrap = {"count": "len({})", "sum": "sum({})", "none": "{}"}[node.agg]
-    return Py(wrap.replace("{}", rows.listed(value.text)))
+    fold = _FOLDS[node.agg].replace("{}", rows.listed(value.text))
+    return Py(fold, nullable=node.agg in ("min", "max", "mean"))
+
+
+_FOLDS = {
+    "none": "{}",
+    "count": "len({})",
+    "sum": "sum({})",
+    "min": "min({}, default=None)",
+    "max": "max({}, default=None)",
+    "mean": "(sum({}) // len({}) if {} else None)",
+}
 
 
 def _first(query: ir.Query, scope: Context) -> Py:
@@ -543,24 +516,37 @@ def _sort_key(value: Py) -> str:
 
 
 def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
-    """A run of ``var`` over a query, a set slot or a range."""
-    name = scope.names.local(var, scope.taken)
-    if isinstance(over, ir.Query) and over.agg == "none" and over.limit is None:
-        if over.select is None:
-            return rows_of(over, scope, [body], var)
-        rows = rows_of(over, scope, [over.select])
-        source = rows.listed(value_text(over.select, rows.scope))
-    elif isinstance(over, ir.SlotRef):
-        source = _slot_text(over, scope, "set")
-    elif isinstance(over, ir.Range):
-        step = f", {over.step}" if over.step != 1 else ""
-        source = f"range({value_text(over.low, scope)}, {value_text(over.high, scope)} + 1{step})"
+    """A run of ``var`` over the rows of a query, or over what else stands where a list may."""
+    if isinstance(over, ir.Query) and (over.select, over.agg, over.limit) == (None, "none", None):
+        return rows_of(over, scope, [body], var)
+    name, members = scope.names.local(var, scope.taken), _members(over, scope)
+    item = Variable(name, solid=_names_rows(over, scope), nullable=members.nullable)
+    return Rows((f"for {name} in {members.text}",), (), scope.bind(var, item))
+
+
+def _reached(node: ir.Reachable, scope: Context) -> str:
+    """The list of what is reachable. The links read nothing else, so a function of the start remembers it."""
+    names, relation = scope.names, scope.p.relation(node.relation)
+    start, key = names.local("start"), names.local("node")
+    known = solid(node.start, scope) and _names_rows(node, scope)
+    inner = replace(scope, slots={}, variables={key: Variable(key, solid=known)})
+    if node.source == relation.key:  # one row at most: no need to run over it
+        one = ir.Get(relation=node.relation, entity=ir.Var(name=key), column=node.target)
+        linked = f"[{value_text(one, inner)}]"
     else:
-        raise PipelineError(f"a solution can't run over this {type(over).__name__}")
-    return Rows((f"for {name} in {source}",), (), scope.bind(var, Variable(name)))
+        ends = [
+            ir.Get(relation=node.relation, entity=ir.Var(name="link"), column=column)
+            for column in (node.source, node.target)
+        ]
+        here = ir.Cmp(fn="=", left=ends[0], right=ir.Var(name=key))
+        links = ir.Query(var="link", relation=node.relation, where=here, select=ends[1])
+        linked = _members(links, inner).text
+    value = f"reached(lambda {key}: {linked}, {start})"
+    name = scope.reads.function(f"reached_in_{node.relation}", start, value)
+    return f"{name}({value_text(node.start, scope)})"
 
 
-@_value(ir.Sum)
+@_TABLE.on(ir.Sum)
 def _sum(node: ir.Sum, scope: Context) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope).value()
@@ -570,7 +556,7 @@ def _sum(node: ir.Sum, scope: Context) -> Py:
     return Py(f"(None if None in {values} else sum({values}))", nullable=True)
 
 
-@_value(ir.Count)
+@_TABLE.on(ir.Count)
 def _count(node: ir.Count, scope: Context) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope, True)
@@ -581,7 +567,7 @@ def _count(node: ir.Count, scope: Context) -> Py:
     return Py(f"(None if None in {values} else {number})", nullable=True)
 
 
-@_test(ir.All, ir.Any)
+@_TABLE.on(ir.All, ir.Any)
 def _quantified(node: ir.All | ir.Any, scope: Context, wanted: bool) -> Py:
     rows = _elements(node.over, node.var, scope, node.body)
     body = emit(node.body, rows.scope, wanted)
@@ -589,24 +575,41 @@ def _quantified(node: ir.All | ir.Any, scope: Context, wanted: bool) -> Py:
     return Py(f"{word}({rows.each(body.at(OR))})", nullable=body.nullable)
 
 
-_TABLE.complete(ir.Reachable)
+def _no(message: str) -> Callable[..., Py]:
+    def refuse(node: ir.Node, scope: Context) -> Py:
+        raise PipelineError(message)
+
+    return refuse
+
+
+_TABLE.on(ir.Param)(lambda node, scope: Py(f'PARAMS["{node.name}"]'))
+_TABLE.on(ir.SlotRef)(lambda node, scope: Py(_slot_text(node, scope, "entity", "value")))
+_TABLE.on(ir.Start)(lambda node, scope: Py(f"{_span(node.interval, scope)}[0]"))
+_TABLE.on(ir.End)(lambda node, scope: Py(f"{_span(node.interval, scope)}[1]"))
+_TABLE.on(ir.Old)(lambda node, scope, wanted: emit(node.item, scope, wanted))
+_TABLE.on(ir.Or)(_junction)
+_TABLE.on(ir.Not)(lambda node, scope, wanted: emit(node.item, scope, not wanted))
+_TABLE.on(ir.Arg)(_no("an argument only has a meaning inside a tool"))
+_TABLE.on(ir.New)(_no("a solution can't read the state that it is to reach"))
+_TABLE.on(ir.Reachable)(_no("what is reachable is a list, not one value"))
+_TABLE.complete()
 
 
 def answer_text(p: ir.Problem, value: Callable[[str], str], names: Names) -> str:
     """The submission; ``value`` gives the text of a slot."""
 
-    def walk(layout: JsonValue, key: str) -> str:
+    def walk(layout: JsonValue) -> str:
         if isinstance(layout, list):
-            items = [walk(item, key) for item in layout]
-            if len(items) > 1 and len(set(map(template, items))) == 1:
-                head, each, text = loop_of(items, names)
+            items = [walk(item) for item in layout]
+            if len(items) > 1 and len(set(map(masked, items))) == 1:
+                head, each, text = rolled(items, names)
                 return f"[{text} for {head} in {each}]" if head else f"[{', '.join(items)}]"
             return f"[{', '.join(items)}]"
         if isinstance(layout, dict):
             if set(layout) == {"$slot"}:
                 return value(str(layout["$slot"]))
-            pairs = [f"{python_literal(k)}: {walk(item, k)}" for k, item in layout.items()]
+            pairs = [f"{python_literal(k)}: {walk(item)}" for k, item in layout.items()]
             return f"{{{', '.join(pairs)}}}"
-        return hole(key, python_literal(layout))
+        return python_literal(layout)
 
-    return filled(walk(p.layout, "item"))
+    return walk(p.layout)

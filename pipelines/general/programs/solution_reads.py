@@ -8,11 +8,12 @@ function remembers what it was told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from envgen.core.errors import PipelineError
-from envgen.core.ir import Access, Problem, Relation
+from envgen.core.ir import Access, Problem
 from envgen.pipelines.general.programs.emit import python_literal
 from envgen.pipelines.general.programs.python_text import Names, python_lines
 
@@ -64,33 +65,26 @@ class Scan:
 
 
 @dataclass
-class _Wrapper:
-    """A function around one tool; ``may_miss`` if some argument may name no row."""
+class _Function:
+    """A function of the solution that remembers what it was told: around a tool, or an index of rows."""
 
     name: str
-    access: Access
+    write: Callable[[_Function], tuple[list[str], str]]
+    """Gives its arguments and what it remembers, once all ``columns`` are known."""
     columns: dict[str, None] = field(default_factory=dict)
     may_miss: bool = False
-
-
-@dataclass
-class _Index:
-    """``hotels_index()[key]``: rows by key, from all rows; ``only`` if the tool gives no keys."""
-
-    name: str
-    relation: Relation
-    columns: dict[str, None] = field(default_factory=dict)
+    """Whether some argument may name no row."""
     only: bool = False
+    """Whether an index is of a table of one row, such as settings, that needs no key."""
 
 
-@dataclass(frozen=True)
-class _Way:
+class _Way(NamedTuple):
     """A tool that lists rows: its cost, loops around it, and the columns that its arguments give."""
 
     cost: tuple[int, int, str]
     access: Access
-    loops: tuple[str, ...]
-    given: Mapping[str, str]
+    loops: list[str]
+    given: dict[str, str]
     pinned: frozenset[str]
 
 
@@ -101,9 +95,7 @@ class Reads:
         self.schema = {relation.name: relation for relation in p.relations}
         self.access = [item for item in p.access if item.mode != "write"]
         self.names = names
-        self._loaders: dict[str, _Wrapper] = {}
-        self._lookups: dict[str, _Wrapper] = {}
-        self._indexes: dict[str, _Index] = {}
+        self._functions: dict[str, _Function] = {}
 
     # --- one row by its key ----------------------------------------------------------------
 
@@ -125,17 +117,15 @@ class Reads:
             PipelineError: if no tool gives it, or none that tells a missing row.
         """
         givers = self.by_key(relation)
-        if column == self.schema[relation].key and (solid or givers):
-            return (
-                (key, False)
-                if solid
-                else (f"({key} if {self.exists(relation, key)} else None)", True)
-            )
+        if column == self.schema[relation].key and solid:
+            return key, False
+        if column == self.schema[relation].key and givers:
+            return f"({key} if {self.exists(relation, key)} else None)", True
         if column not in givers or self._all_at_once(relation, column):
             return self._indexed(relation, key, column, solid)
         lookup = self._lookup(givers[column])
         lookup.columns.setdefault(column)
-        if _returns_value(lookup.access):
+        if _returns_value(givers[column]):
             if not solid:
                 raise PipelineError(f"no tool tells whether a row of {relation!r} has {column!r}")
             return f"{lookup.name}({key})", False
@@ -168,11 +158,23 @@ class Reads:
             for item in self.access
         )
 
-    def _lookup(self, item: Access) -> _Wrapper:
-        if item.tool not in self._lookups:
-            name = self.names.new(item.relation)
-            self._lookups[item.tool] = _Wrapper(name, item)
-        return self._lookups[item.tool]
+    def _function(
+        self, key: str, wish: str, write: Callable[[_Function], tuple[list[str], str]]
+    ) -> _Function:
+        if key not in self._functions:
+            self._functions[key] = _Function(self.names.new(wish), write)
+        return self._functions[key]
+
+    def _lookup(self, item: Access) -> _Function:
+        argument = next(iter(item.args))
+
+        def write(function: _Function) -> tuple[list[str], str]:
+            parts = [f"{argument}=key"]
+            if item.projection is not None:
+                parts.insert(0, f"{item.projection}={python_literal(list(function.columns))}")
+            return ["key"], f"{item.tool}({', '.join(parts)})"
+
+        return self._function(f"tool {item.tool}", item.relation, write)
 
     def _indexed(self, relation: str, key: str, column: str, solid: bool) -> tuple[str, bool]:
         index = self._index(relation, column)
@@ -183,19 +185,34 @@ class Reads:
             return f'{index.name}()[{key}]["{name}"]', False
         return f'{index.name}().get({key}, {{}}).get("{name}")', True
 
-    def _index(self, relation: str, column: str) -> _Index:
-        if relation not in self._indexes:
-            name, key = f"{relation}_index", self.schema[relation].key
+    def _index(self, relation: str, column: str) -> _Function:
+        """``hotels_index()[key]``: rows by key, from all rows."""
+        known = f"index {relation}" in self._functions
+        index = self._function(
+            f"index {relation}",
+            f"{relation}_index",
+            lambda index: ([], self._rows(index, relation)),
+        )
+        if not known:
             try:
-                self.scan(relation, {key, column}, {}, "row")
-                only = False
-            except PipelineError:  # a table of one row, such as settings, needs no key
+                self.scan(relation, {self.schema[relation].key, column}, {}, "row")
+            except PipelineError:
                 self.scan(relation, {column}, {}, "row")
-                only = True
-            index = _Index(self.names.new(name), self.schema[relation], only=only)
-            self._indexes[relation] = index
-        self._indexes[relation].columns.setdefault(column)
-        return self._indexes[relation]
+                index.only = True
+        index.columns.setdefault(column)
+        return index
+
+    def _rows(self, index: _Function, relation: str) -> str:
+        key = self.schema[relation].key
+        scan = self.scan(relation, {*index.columns, *([] if index.only else [key])}, {}, "row")
+        cells = []
+        for column in index.columns:
+            text = scan.columns.get(column)
+            if text is None:
+                text, _ = self.column(relation, scan.columns[key], column, solid=True)
+            cells.append(f'"{self._field(relation, column)}": {text}')
+        row, loops = f"{{{', '.join(cells)}}}", " ".join(scan.loops)
+        return f"[{row} {loops}]" if index.only else f"{{{scan.columns[key]}: {row} {loops}}}"
 
     def _field(self, relation: str, column: str) -> str:
         """The key of ``column`` in a row of an index: a word that the tools use."""
@@ -226,7 +243,10 @@ class Reads:
         """
         key, needs, taken = self.schema[relation].key, set(needs), frozenset(taken) | {var}
         if key in pins and needs - {key} <= set(self.by_key(relation)):
-            return self._keyed_scan(relation, pins[key], var)
+            loops = pins[key].loops(var)
+            if not pins[key].solid:
+                loops.append(f"if {self.exists(relation, var)}")
+            return Scan(tuple(loops), {key: var}, frozenset({key}), frozenset({key}))
         tools = [a for a in self.access if a.relation == relation and a.mode not in _KEYED]
         ways = [self._way(item, needs, pins, var, taken, depth) for item in tools]
         best = min((way for way in ways if way is not None), default=None, key=lambda way: way.cost)
@@ -236,17 +256,10 @@ class Reads:
         loader = self._loader(best.access)
         loader.may_miss = loader.may_miss or any(not pins[c].solid for c in best.pinned)
         values = ", ".join(best.given.values())
-        loops = (*best.loops, f"for {var} in {loader.name}({values})")
         own = best.access.returned_columns
         texts = {c: var if len(own) == 1 else f'{var}["{c}"]' for c in own}
-        return Scan(loops, {**best.given, **texts}, frozenset(best.given) - set(own), best.pinned)
-
-    def _keyed_scan(self, relation: str, pin: Pin, var: str) -> Scan:
-        key = self.schema[relation].key
-        loops = pin.loops(var)
-        if not pin.solid:
-            loops.append(f"if {self.exists(relation, var)}")
-        return Scan(tuple(loops), {key: var}, frozenset({key}), frozenset({key}))
+        run = (*best.loops, f"for {var} in {loader.name}({values})")
+        return Scan(run, {**best.given, **texts}, frozenset(best.given) - set(own), best.pinned)
 
     def _way(
         self,
@@ -291,68 +304,47 @@ class Reads:
             if not known or not missing <= set(self.by_key(relation.name)):
                 return None
         cost = (len(set(given) - set(pins)), len(missing), item.tool)
-        return _Way(cost, item, tuple(loops), given, frozenset(given) & frozenset(pins))
+        return _Way(cost, item, loops, given, frozenset(given) & frozenset(pins))
 
-    def _loader(self, item: Access) -> _Wrapper:
-        if item.tool not in self._loaders:
-            by = "_and_".join(a for a in item.args if a not in bounds_of(item))
-            name = f"{item.relation}_by_{by}" if by else f"all_{item.relation}"
-            self._loaders[item.tool] = _Wrapper(self.names.new(name), item)
-        return self._loaders[item.tool]
+    def _loader(self, item: Access) -> _Function:
+        named = [a for a in item.args if a not in bounds_of(item)]
+
+        def write(function: _Function) -> tuple[list[str], str]:
+            names = {a: self.names.local(a) for a in named}
+            parts = [f"{a}={names[a] if a in names else _bound(a)}" for a in item.args]
+            if item.mode == "page":
+                reply = f"lambda page: {item.tool}({', '.join([*parts, 'page=page'])})"
+                return list(names.values()), f"all_pages({reply})"
+            reply = f"{item.tool}({', '.join(parts)})"
+            return list(names.values()), f"listed({reply})" if function.may_miss else reply
+
+        wish = f"{item.relation}_by_{'_and_'.join(named)}" if named else f"all_{item.relation}"
+        return self._function(f"tool {item.tool}", wish, write)
 
     # --- source ----------------------------------------------------------------------------
 
+    def function(self, wish: str, argument: str, value: str) -> str:
+        """The name, like ``wish``, of a function that remembers ``value``; one for equal texts."""
+        return self._function(f"text {value}", wish, lambda _: ([argument], value)).name
+
     def source(self, body: str) -> list[str]:
         """The functions that ``body`` calls, and those that they call."""
-        indexes = {one.name: self._index_lines(one) for one in self._indexes.values()}
-        found = {one.name: self._lookup_lines(one) for one in self._lookups.values()}
-        found |= {one.name: self._loader_lines(one) for one in self._loaders.values()}
-        found |= indexes
-        called: set[str] = set()
+        called: list[str] = []
         text = body
-        while fresh := {name for name in found if re.search(rf"\b{name}\b", text)} - called:
-            called |= fresh
-            text += "".join(line for name in fresh for line in found[name])
-        return ["\n".join(line for name, own in found.items() if name in called for line in own)]
-
-    def _lookup_lines(self, lookup: _Wrapper) -> list[str]:
-        item = lookup.access
-        argument = next(iter(item.args))
-        parts = [f"{argument}=key"]
-        if item.projection is not None:
-            parts.insert(0, f"{item.projection}={python_literal(list(lookup.columns))}")
-        return _remembered(lookup.name, ["key"], f"{item.tool}({', '.join(parts)})")
-
-    def _loader_lines(self, loader: _Wrapper) -> list[str]:
-        item, bounds = loader.access, bounds_of(loader.access)
-        names = {a: self.names.local(a) for a in item.args if a not in bounds}
-        parts = [f"{a}={names[a]}" if a in names else f"{a}={_bound(a)}" for a in item.args]
-        if item.mode == "page":
-            reply = f"all_pages(lambda page: {item.tool}({', '.join([*parts, 'page=page'])}))"
-        else:
-            reply = f"{item.tool}({', '.join(parts)})"
-            reply = f"listed({reply})" if loader.may_miss else reply
-        return _remembered(loader.name, list(names.values()), reply)
-
-    def _index_lines(self, index: _Index) -> list[str]:
-        relation = index.relation
-        needs = set(index.columns) | (set() if index.only else {relation.key})
-        scan = self.scan(relation.name, needs, {}, "row")
-        cells = []
-        for column in index.columns:
-            text = scan.columns.get(column)
-            if text is None:
-                text, _ = self.column(relation.name, scan.columns[relation.key], column, solid=True)
-            cells.append(f'"{self._field(relation.name, column)}": {text}')
-        row, loops = f"{{{', '.join(cells)}}}", " ".join(scan.loops)
-        if index.only:
-            return _remembered(index.name, [], f"[{row} {loops}]")
-        return _remembered(index.name, [], f"{{{scan.columns[relation.key]}: {row} {loops}}}")
-
-
-def _remembered(name: str, arguments: list[str], value: str) -> list[str]:
-    head = f"lambda {', '.join(arguments)}" if arguments else "lambda"
-    return python_lines(f"remembered({head}: {value})", before=f"{name} = ")
+        while fresh := [
+            function
+            for function in self._functions.values()
+            if function.name not in called and re.search(rf"\b{function.name}\b", text)
+        ]:
+            called += [function.name for function in fresh]
+            text += "".join(function.write(function)[1] for function in fresh)
+        lines = []
+        for function in self._functions.values():  # only now is it known which columns each needs
+            if function.name in called:
+                arguments, value = function.write(function)
+                head = f"lambda {', '.join(arguments)}" if arguments else "lambda"
+                lines += python_lines(f"remembered({head}: {value})", 0, f"{function.name} = ")
+        return ["\n".join(lines)]
 
 
 def _bound(argument: str) -> str:

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations, groupby
+from typing import NamedTuple
 
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Clause, Intervals, IntRange, Node, Problem, Query, Slot
 from envgen.pipelines.general.programs.emit import WIDTH, comment, python_literal
 from envgen.pipelines.general.programs.python_text import (
-    filled,
-    hole,
+    masked,
     python_lines,
     statement_lines,
-    template,
 )
 from envgen.pipelines.general.programs.solution_expressions import (
+    AND,
     MUL,
     Context,
     Variable,
@@ -41,7 +41,7 @@ SLOT = '''def slot(choices, *reads):
     return len(SLOTS) - 1'''
 SEARCH = '''USES = [(tuple(reads), holds) for uses, holds in RULES for reads in uses]
 READS = [reads for reads, holds in USES] + [SLOTS[i][1] + (i,) for i in range(len(SLOTS))]
-COSTS = [[(i, cost) for slots, cost in costs for i in slots] for costs, bound in BOUNDS]
+COSTS = [[(i, cost) for uses, cost in costs for (i,) in uses] for costs, bound in BOUNDS]
 
 
 def options_of(i, *given):
@@ -99,8 +99,7 @@ DIFFERENT = ("one", "other")
 # --- the problem, taken apart --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rule:
+class _Rule(NamedTuple):
     """A part of a clause: a condition over a few slots, in the order of the problem."""
 
     clause: str
@@ -109,20 +108,12 @@ class _Rule:
 
     def is_pair(self) -> bool:
         """Whether it says that two slots differ, nothing else."""
-        expr = self.expr
-        return (
-            isinstance(expr, ir.Cmp)
-            and expr.fn == "!="
-            and len(self.slots) == 2
-            and all(
-                isinstance(side, ir.SlotRef) and side.index is None
-                for side in (expr.left, expr.right)
-            )
-        )
+        if not isinstance(self.expr, ir.Cmp) or self.expr.fn != "!=" or len(self.slots) != 2:
+            return False
+        return all(ir.SlotRef(slot=s) in (self.expr.left, self.expr.right) for s in self.slots)
 
 
-@dataclass(frozen=True)
-class _Link:
+class _Link(NamedTuple):
     """``column`` of the row of ``child`` equals ``value``, which reads other slots only."""
 
     child: str
@@ -157,11 +148,10 @@ class _SlotPlan:
         for get, value in ((expr.left, expr.right), (expr.right, expr.left)):
             if not isinstance(get, ir.Get) or not isinstance(get.entity, ir.SlotRef):
                 continue
-            slot = self.p.slot(get.entity.slot)
-            if slot.kind != "entity" or not isinstance(slot.domain, Query):
-                continue
-            if slot.domain.relation == get.relation and slot.name not in slots_of(value):
-                if get.column != self.p.relation(get.relation).key:
+            slot, key = self.p.slot(get.entity.slot), self.p.relation(get.relation).key
+            if slot.kind == "entity" and isinstance(slot.domain, Query):
+                own = slot.domain.relation == get.relation and slot.name not in slots_of(value)
+                if own and get.column != key:
                     return _Link(slot.name, get.column, value, rule)
         return None
 
@@ -169,6 +159,7 @@ class _SlotPlan:
         """Groups (a city and what must lie in it) by how many rules bind them; within one, greedily.
 
         Groups of slots that are alike but for their number have one order, so that a loop makes them.
+        The tightest group comes first, because a search that fails early fails cheaply.
         """
         groups: dict[str, set[str]] = {name: {name} for name in self.parents}
         for child, parents in self.parents.items():
@@ -205,11 +196,8 @@ class _SlotPlan:
 
         def gain(name: str) -> tuple[int, int, int]:
             touching = [rule for rule in checks if name in rule.slots]
-            return (
-                sum(set(r.slots) <= done | {name} for r in touching),
-                len(touching),
-                -names.index(name),
-            )
+            checked = sum(set(rule.slots) <= done | {name} for rule in touching)
+            return checked, len(touching), -names.index(name)
 
         while left:
             ready = [name for name in left if not self.parents[name] & set(left) - {name}] or left
@@ -242,17 +230,16 @@ def _parts(expr: Node) -> Iterator[Node]:
 def _without_implied(rules: list[_Rule], links: list[_Link]) -> list[_Rule]:
     """Rules without "hotel 1 is not hotel 2" where they lie in cities that must differ."""
     pairs = {frozenset(rule.slots) for rule in rules if rule.is_pair()}
-    parents: dict[str, set[tuple[str, str]]] = {}
-    for link in links:
-        if isinstance(link.value, ir.SlotRef) and link.value.index is None:
-            parents.setdefault(link.child, set()).add((link.column, link.value.slot))
+    parents = {
+        (link.child, link.column): link.value.slot
+        for link in links
+        if isinstance(link.value, ir.SlotRef)
+    }
+    columns = {link.column for link in links}
 
     def implied(rule: _Rule) -> bool:
-        return rule.is_pair() and any(
-            column == other and frozenset((x, y)) in pairs
-            for column, x in parents.get(rule.slots[0], ())
-            for other, y in parents.get(rule.slots[1], ())
-        )
+        above = (frozenset(parents.get((slot, c), "") for slot in rule.slots) for c in columns)
+        return rule.is_pair() and any(slots in pairs for slots in above)
 
     return [rule for rule in rules if not implied(rule)]
 
@@ -260,25 +247,14 @@ def _without_implied(rules: list[_Rule], links: list[_Link]) -> list[_Rule]:
 # --- source --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Use:
-    """Slots that a function is used for, and the parameters that it is given."""
+class _Use(NamedTuple):
+    """Slots that a function is used for, the clause that asks for it, and its text there."""
 
     clause: str
     slots: tuple[str, ...]
-    params: tuple[str, ...]
-
-
-@dataclass
-class _Function:
-    """A rule ``lambda arguments: body``, and all its uses."""
-
-    expr: ir.And
-    arguments: tuple[str, ...]
-    given: tuple[str, ...]
-    """Names for parameters of the problem that differ from use to use."""
     body: str
-    uses: list[_Use] = field(default_factory=list)
+    params: tuple[str, ...]
+    """Parameters of the problem with the slots' numbers, which differ from use to use."""
 
 
 class SearchWriter:
@@ -316,7 +292,7 @@ class SearchWriter:
         """The number of a slot: ``CITY[1]``, or ``HOTEL`` where there is one only."""
         stem = stem_of(name)
         if stem in self.series:
-            return f"{self.series[stem]}[{hole('k', _number_of(name))}]"
+            return f"{self.series[stem]}[{_number_of(name)}]"
         return self.constants[name]
 
     def _arguments(self, slots: Sequence[str]) -> dict[str, str]:
@@ -342,7 +318,7 @@ class SearchWriter:
                 texts.append(self._slot_text(self.p.slot(name), done))
                 done.append(name)
             blocks.append("\n".join(texts))
-        for _, alike in groupby(blocks, template):
+        for _, alike in groupby(blocks, masked):
             lines += statement_lines(list(alike), self.names)
         return lines
 
@@ -393,96 +369,82 @@ class SearchWriter:
 
     def _subsets(self, slot: Slot, relation: str, done: Sequence[str]) -> tuple[str, list[str]]:
         """Subsets of the rows that keep the rules on each member alone."""
-        on_members = [
-            rule
-            for rule in self.plan.rules
-            if isinstance(rule.expr, ir.All)
-            and rule.expr.over == ir.SlotRef(slot=slot.name)
-            and slots_of(rule.expr.body) <= set(done)
-        ]
-        self.kept += on_members
-        bodies = [
-            (rule.expr.var, rule.expr.body) for rule in on_members if isinstance(rule.expr, ir.All)
-        ]
-        reads = [name for name in done if any(name in slots_of(body) for _, body in bodies)]
+        each: list[ir.All] = []
+        for rule in self.plan.rules:
+            expr = rule.expr
+            if isinstance(expr, ir.All) and expr.over == ir.SlotRef(slot=slot.name):
+                if slots_of(expr.body) <= set(done):
+                    each.append(expr)
+                    self.kept.append(rule)
+        reads = [name for name in done if any(name in slots_of(expr.body) for expr in each)]
         scope = replace(self.scope, slots=self._arguments(reads))
         key, row = self.p.relation(relation).key, self.names.local("row", scope.taken)
         scan = scope.reads.scan(relation, {key}, {}, row, scope.taken)
-        tests = [
-            emit(body, scope.bind(var, Variable(scan.columns[key])), True).at(3)
-            for var, body in bodies
-        ]
+        member = Variable(scan.columns[key])
+        tests = [emit(expr.body, scope.bind(expr.var, member), True).at(AND) for expr in each]
         only = f" if {' and '.join(tests)}" if tests else ""
         rows = f"[{scan.columns[key]} {' '.join(scan.loops)}{only}]"
         return _lambda(list(scope.slots.values()), f"subsets({rows}, {slot.length})"), reads
 
     # --- rules -------------------------------------------------------------------------------
 
-    def _functions(self, rules: Iterable[_Rule]) -> list[_Function]:
-        """The rules as functions; those that read alike are one."""
+    def _functions(self, rules: Iterable[_Rule]) -> Iterator[tuple[tuple[str, ...], list[_Use]]]:
+        """The rules as functions: arguments and uses. Those that read alike are one."""
         parts: dict[tuple[str, tuple[str, ...]], list[Node]] = {}
         for rule in rules:
             parts.setdefault((rule.clause, rule.slots), []).append(rule.expr)
-        found: dict[tuple[object, ...], _Function] = {}
+        found: dict[tuple[tuple[str, ...], str], list[_Use]] = {}
         for (clause, slots), exprs in parts.items():
-            function, params = self._function(ir.And(items=tuple(exprs)), slots, numbered=True)
-            key = (function.arguments, function.given, function.body)
-            found.setdefault(key, function).uses.append(_Use(clause, slots, params))
-        return [function for function in found.values() if function.body != "True"]
-
-    def _function(
-        self, expr: ir.And, slots: tuple[str, ...], *, numbered: bool
-    ) -> tuple[_Function, tuple[str, ...]]:
-        """``expr`` as a function; parameters with the slots' numbers become arguments if ``numbered``."""
-        names = self._arguments(slots)
-        if len(expr.items) == 1 and _Rule("", expr.items[0], slots).is_pair():
-            names = dict(zip(slots, DIFFERENT, strict=True))
-        given: dict[str, str] = {}
-        numbers = {number for slot in slots for number in _number_of(slot).split("_")} - {""}
-        for node in expr.walk():
-            if numbered and isinstance(node, ir.Param) and node.name not in given:
-                if set(_number_of(node.name).split("_")) <= numbers:
-                    taken = [*names.values(), *given.values()]
-                    given[node.name] = self.names.local(stem_of(node.name), taken)
-        body = truth_text(expr, replace(self.scope, slots=names, arguments=given))
-        return _Function(expr, tuple(names.values()), tuple(given.values()), body), tuple(given)
+            names = self._arguments(slots)
+            if len(exprs) == 1 and _Rule(clause, exprs[0], slots).is_pair():
+                names = dict(zip(slots, DIFFERENT, strict=True))
+            body = truth_text(ir.And(items=tuple(exprs)), replace(self.scope, slots=names))
+            numbers = {number for slot in slots for number in _number_of(slot).split("_")} - {""}
+            read = dict.fromkeys(re.findall(r'PARAMS\["(\w+)"\]', body))
+            params = tuple(x for x in read if set(_number_of(x).split("_")) <= numbers)
+            text = body
+            for i, param in enumerate(params):
+                text = text.replace(f'PARAMS["{param}"]', f"\0{i}")
+            if body != "True":
+                use = _Use(clause, slots, body, params)
+                found.setdefault((tuple(names.values()), text), []).append(use)
+        return ((arguments, uses) for (arguments, _), uses in found.items())
 
     def _rule_lines(self, rules: Iterable[_Rule]) -> tuple[list[str], list[str]]:
         """Functions that are given parameters, and ``RULES``: sentences, each with its rules."""
         factories: list[str] = []
-        entries: dict[str, list[str]] = {}
-        leaders: dict[str, str] = {}
-        for function in self._functions(rules):
-            leader = leaders.get(function.uses[0].clause, function.uses[0].clause)
-            for use in function.uses:
-                leaders.setdefault(use.clause, leader)
-            lines = entries.setdefault(leader, [])
+        lines, told = ["RULES = ["], set[str]()
+        for arguments, uses in self._functions(rules):
+            for clause in dict.fromkeys(use.clause for use in uses if use.clause not in told):
+                lines += self._sentence(clause, 4)
+                told.add(clause)
             by_params: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-            for use in function.uses:
+            for use in uses:
                 by_params.setdefault(use.params, []).append(use.slots)
+            holds = _lambda(arguments, uses[0].body)
             if len(by_params) == 1:
-                first = function.uses[0]
-                alone, _ = self._function(function.expr, first.slots, numbered=False)
-                lines += self._entry(
-                    _lambda(alone.arguments, alone.body), function, next(iter(by_params.values()))
-                )
+                lines += self._entry(holds, next(iter(by_params.values())))
                 continue
-            name = self.names.new(stem_of(function.uses[0].clause))
-            value = _lambda(function.arguments, function.body)
-            text = [f"def {name}({', '.join(function.given)}):", *python_lines(value, 4, "return ")]
-            factories.append("\n".join(text))
+            name, text = self._factory(uses[0], holds)
+            factories.append(text)
             for params, slots in by_params.items():
                 given = ", ".join(f'PARAMS["{param}"]' for param in params)
-                lines += self._entry(f"{name}({given})", function, slots)
-        found = ["RULES = ["]
-        for leader, lines in entries.items():
-            for clause in [name for name, other in leaders.items() if other == leader]:
-                found += self._sentence(clause, 4)
-            found += lines
-        return factories, [*found, "]"] if entries else ["RULES = []"]
+                lines += self._entry(f"{name}({given})", slots)
+        return factories, [*lines, "]"] if len(lines) > 1 else ["RULES = []"]
 
-    def _entry(self, holds: str, function: _Function, slots: list[tuple[str, ...]]) -> list[str]:
-        head, body = f"({self._uses(function, slots)},", f" {holds}),"
+    def _factory(self, use: _Use, text: str) -> tuple[str, str]:
+        """The name and text of a function that gives the rule ``text`` for other parameters."""
+        given: list[str] = []
+        for param in use.params:
+            names = re.findall(r'(?<!")\b\w+', text)
+            given.append(self.names.local(stem_of(param), names))
+            text = text.replace(f'PARAMS["{param}"]', given[-1])
+        name = self.names.new(stem_of(use.clause))
+        lines = [f"def {name}({', '.join(given)}):", *python_lines(text, 4, "return ")]
+        return name, "\n".join(lines)
+
+    def _entry(self, holds: str, slots: list[tuple[str, ...]]) -> list[str]:
+        head, body = f"({self._uses(slots)},", f" {holds}),"
         header, colon, value = holds.partition(": ")
         if len(head + body) + 4 <= WIDTH:
             return [f"    {head}{body}"]
@@ -495,7 +457,7 @@ class SearchWriter:
             *python_lines(holds, 5, after="),", inside=True),
         ]
 
-    def _uses(self, function: _Function, slots: list[tuple[str, ...]]) -> str:
+    def _uses(self, slots: Iterable[tuple[str, ...]]) -> str:
         """The slots of each use; in short where they are all slots of a series."""
         by_stems: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
         for one in slots:
@@ -503,26 +465,22 @@ class SearchWriter:
         parts: list[str] = []
         listed: list[str] = []
         for stems, alike in by_stems.items():
-            if text := self._whole_series(function, stems, alike):
+            if text := self._whole_series(stems, alike):
                 parts.append(text)
             else:
                 listed += [f"[{', '.join(map(self.reference, one))}]" for one in alike]
-        return filled(" + ".join([*parts, f"[{', '.join(listed)}]"] if listed else parts))
+        return " + ".join([*parts, f"[{', '.join(listed)}]"] if listed else parts)
 
-    def _whole_series(
-        self, function: _Function, stems: tuple[str, ...], slots: list[tuple[str, ...]]
-    ) -> str:
+    def _whole_series(self, stems: tuple[str, ...], slots: list[tuple[str, ...]]) -> str:
         """``slots`` as all pairs of a series, or as slots of equal number of all; else nothing."""
-        if not stems or not set(stems) <= set(self.series):
+        if not stems or not set(stems) <= set(self.series) or len(slots) == 1:
             return ""
         series = [[name for name in self.plan.order if stem_of(name) == stem] for stem in stems]
         values = [f"{self.series[stem]}.values()" for stem in stems]
-        if function.arguments == DIFFERENT and stems[0] == stems[1]:
-            pairs = {frozenset(pair) for pair in combinations(series[0], 2)}
-            if len(pairs) > 1 and pairs == {frozenset(one) for one in slots}:
-                return f"list(combinations({values[0]}, 2))"
         if len(set(stems)) == len(stems) and sorted(zip(*series, strict=False)) == sorted(slots):
             return f"list(zip({', '.join(values)}))"
+        if len(stems) == 2 and sorted(combinations(series[0], 2)) == sorted(slots):
+            return f"list(combinations({values[0]}, 2))"
         return ""
 
     def _sentence(self, clause: str, indent: int = 0) -> list[str]:
@@ -560,25 +518,12 @@ class SearchWriter:
                 bound.append((-sign, value.at(MUL)))
         if len(costs) < 2 or (len(bound) > 1 and all(text.isdigit() for _, text in bound)):
             return None  # sums of constants alone are no part of the language
-        alike: dict[str, list[str]] = {}
+        alike: dict[str, list[tuple[str, ...]]] = {}
         for slot, terms in costs.items():
             cost = _lambda(tuple(self._arguments([slot]).values()), _signed(terms))
-            alike.setdefault(cost, []).append(slot)
-        pairs = [f"({self._numbers(slots)}, {cost})" for cost, slots in alike.items()]
+            alike.setdefault(cost, []).append((slot,))
+        pairs = [f"({self._uses(slots)}, {cost})" for cost, slots in alike.items()]
         return f"([{', '.join(pairs)}], {_signed(bound)})"
-
-    def _numbers(self, slots: Sequence[str]) -> str:
-        """The numbers of several slots."""
-        by_stem: dict[str, list[str]] = {}
-        for slot in slots:
-            by_stem.setdefault(stem_of(slot), []).append(slot)
-        parts: list[str] = []
-        for stem, own in by_stem.items():
-            if stem in self.series and len(own) == self.stems.count(stem):
-                parts.append(f"list({self.series[stem]}.values())")
-            else:
-                parts.append(f"[{', '.join(map(self.reference, own))}]")
-        return filled(" + ".join(parts))
 
 
 def _lambda(arguments: Sequence[str], body: str) -> str:

@@ -1,31 +1,132 @@
-"""Terms and conditions in SQL: everything that is no query and no fold."""
+"""Terms and conditions in SQL: pieces of SQL, scopes, the table of handlers; all but what runs over rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.pipelines.general.programs.emit import Block, Doc, flat, identifier, sql_literal
-from envgen.pipelines.general.programs.sql_base import (
-    ADD,
-    AND,
-    ATOM,
-    CMP,
-    MUL,
-    NOT,
-    OR,
-    Sql,
-    SqlScope,
-    bound_of,
-    chain,
-    choose,
-    compare,
-    emit_table,
-    slot_of,
-    sql,
-)
-from envgen.pipelines.general.programs.sql_folds import reachable, rows
+from envgen.pipelines.general.semantics.dispatch import Dispatch
+
+OR, AND, NOT, CMP, ADD, MUL, ATOM = range(1, 8)
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A piece of SQL, how tightly it binds, and whether it is never NULL."""
+
+    doc: Doc
+    level: int = ATOM
+    known: bool = False
+
+    def at(self, level: int) -> Doc:
+        """The text, in parentheses where its context binds tighter than it does."""
+        return self.doc if self.level >= level else Block("(", (self.doc,), "", ")")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a variable stands for: an SQL text, and the row it is the key of, if it is one."""
+
+    text: str
+    alias: str | None = None
+    relation: str | None = None
+    state: str = "initial"
+    known: bool = True
+    names: str | None = None
+    """The relation of which it is sure to be a key, in ``state``."""
+
+
+@dataclass(frozen=True)
+class SqlScope:
+    """Where an expression stands.
+
+    ``schemas`` maps the state ("initial", "final") to the prefix of its tables.
+    """
+
+    relations: Mapping[str, ir.Relation]
+    slots: Mapping[str, ir.Slot] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=lambda: {"initial": ""})
+    state: Literal["initial", "final"] = "initial"
+    variables: Mapping[str, Bound] = field(default_factory=dict)
+
+    def table(self, relation: str) -> str:
+        """The name of a table in the current state."""
+        if self.state not in self.schemas:
+            raise PipelineError(f"the {self.state} database is not at hand here")
+        return self.schemas[self.state] + identifier(relation)
+
+    def alias(self, name: str) -> str:
+        """A table alias for variable ``name`` that hides nothing."""
+        taken = {bound.alias for bound in self.variables.values()} | set(self.relations)
+        choice, n = name, 2
+        while choice in taken:
+            choice, n = f"{name}_{n}", n + 1
+        return choice
+
+    def bind(self, name: str, bound: Bound) -> SqlScope:
+        """This scope and one more variable."""
+        return replace(self, variables={**self.variables, name: bound})
+
+
+emit_table: Dispatch[Callable[..., Sql]] = Dispatch("sql")
+
+
+def sql(node: ir.Node, scope: SqlScope, *, truth: bool = False) -> Sql:
+    """``node`` as an SQL expression in ``scope``.
+
+    Raises:
+        PipelineError: for a combination that has no SQL form.
+    """
+    return emit_table[type(node)](node, scope, truth)
+
+
+def bound_of(node: ir.Var, scope: SqlScope) -> Bound:
+    """What a variable stands for."""
+    if node.name not in scope.variables:
+        raise PipelineError(f"the variable {node.name!r} is not bound")
+    return scope.variables[node.name]
+
+
+def slot_of(node: ir.SlotRef, scope: SqlScope) -> ir.Slot:
+    """The slot that is referred to."""
+    if node.slot not in scope.slots:
+        raise PipelineError(f"the slot {node.slot!r} does not exist here")
+    return scope.slots[node.slot]
+
+
+def chain(items: list[Sql], word: str, level: int, empty: str) -> Sql:
+    """``items`` joined by AND or OR; ``empty`` if there are none."""
+    if len(items) <= 1:
+        return items[0] if items else Sql(empty, known=True)
+    doc = Block("", tuple(item.at(level) for item in items), f" {word} ")
+    return Sql(doc, level, all(item.known for item in items))
+
+
+def compare(left: Sql, symbol: str, right: Sql) -> Sql:
+    """A comparison."""
+    doc = Block("", (left.at(ADD), right.at(ADD)), f" {symbol} ")
+    return Sql(doc, CMP, left.known and right.known)
+
+
+def choose(test: Sql, then: Sql, other: Sql) -> Sql:
+    """CASE WHEN test THEN then ELSE other, unknown where the test is."""
+    if test.known and other.doc == "TRUE":
+        return chain(
+            [Sql(Block("NOT ", (test.at(ATOM),)), NOT, known=True), then], "OR", OR, "FALSE"
+        )
+    if test.known and then.doc == "TRUE":
+        return chain([test, other], "OR", OR, "FALSE")
+    when: list[Doc] = [Block("WHEN ", (test.doc,), ""), Block("THEN ", (then.doc,), "")]
+    if test.known:
+        when.append(Block("ELSE ", (other.doc,), ""))
+    else:
+        when += [Block("WHEN NOT ", (test.at(ATOM),), ""), Block("THEN ", (other.doc,), "")]
+    known = test.known and then.known and other.known
+    return Sql(Block("CASE ", tuple(when), " ", " END"), known=known)
 
 
 @emit_table.on(ir.Const)
@@ -33,16 +134,6 @@ def _const(node: ir.Const, scope: SqlScope, truth: bool) -> Sql:
     if isinstance(node.value, tuple):
         raise PipelineError("a list constant only stands on the right of 'in'")
     return Sql(sql_literal(node.value), known=node.value is not None)
-
-
-@emit_table.on(ir.Param)
-def _param(node: ir.Param, scope: SqlScope, truth: bool) -> Sql:
-    return Sql(f":param_{node.name}", known=True)
-
-
-@emit_table.on(ir.Arg)
-def _arg(node: ir.Arg, scope: SqlScope, truth: bool) -> Sql:
-    return Sql(f":{node.name}", known=True)
 
 
 @emit_table.on(ir.Var)
@@ -105,54 +196,6 @@ def _arith(node: ir.Arith, scope: SqlScope, truth: bool) -> Sql:
     return Sql(doc, level, left.known and right.known)
 
 
-@emit_table.on(ir.Cmp)
-def _cmp(node: ir.Cmp, scope: SqlScope, truth: bool) -> Sql:
-    left = sql(node.left, scope)
-    if node.fn == "in":
-        return _member(left, node.right, scope, truth)
-    right = sql(node.right, scope)
-    symbol = {"!=": "<>"}.get(node.fn, node.fn)
-    doc = Block("", (left.at(ADD), right.at(ADD)), f" {symbol} ")
-    return Sql(doc, CMP, left.known and right.known)
-
-
-def _member(left: Sql, over: ir.Node, scope: SqlScope, truth: bool) -> Sql:
-    known = left.known
-    if isinstance(over, ir.Const):
-        values = over.value if isinstance(over.value, tuple) else (over.value,)
-        known = known and None not in values
-        inside: Doc = Block(
-            "(", tuple(sql_literal(value) for value in values), ", ", ")", lead=False
-        )
-    elif isinstance(over, ir.SlotRef):
-        inside = f"(SELECT value FROM json_each(:{slot_of(over, scope).name}))"
-    elif isinstance(over, ir.Reachable):
-        inside = reachable(over, scope)
-    elif isinstance(over, ir.Query):
-        if over.agg != "none":
-            raise PipelineError("'in' looks into rows, not into an aggregate")
-        inside, known = Block("(", (rows(over, scope),), "", ")"), False
-    else:
-        raise PipelineError(f"'in' needs a list, a set slot, a Query or Reachable, not {over.op!r}")  # type: ignore[attr-defined]  # every node has op
-    doc: Doc = Block("", (left.at(ADD), inside), " IN ")
-    if truth or left.known:
-        return Sql(doc, CMP, known)
-    # x IN () is false in SQL even where x is unknown
-    return Sql(
-        Block("CASE WHEN ", (Block("", (left.at(ADD), "NOT NULL"), " IS "), doc), " THEN ", " END")
-    )
-
-
-@emit_table.on(ir.And)
-def _and(node: ir.And, scope: SqlScope, truth: bool) -> Sql:
-    return chain([sql(item, scope, truth=truth) for item in node.items], "AND", AND, "TRUE")
-
-
-@emit_table.on(ir.Or)
-def _or(node: ir.Or, scope: SqlScope, truth: bool) -> Sql:
-    return chain([sql(item, scope, truth=truth) for item in node.items], "OR", OR, "FALSE")
-
-
 @emit_table.on(ir.Not)
 def _not(node: ir.Not, scope: SqlScope, truth: bool) -> Sql:
     item = sql(node.item, scope)
@@ -173,16 +216,11 @@ def _all_different(node: ir.AllDifferent, scope: SqlScope, truth: bool) -> Sql:
         values = Block("VALUES ", tuple(f"({flat(item.doc)})" for item in items), ", ", lead=False)
         doc = Block(f"(SELECT COUNT(DISTINCT column1) = {len(items)} FROM (", (values,), "", "))")
         return Sql(doc, known=True)
-    pairs = [
-        Sql(Block("", (a.at(ADD), b.at(ADD)), " <> "), CMP, a.known and b.known)
-        for i, a in enumerate(items)
-        for b in items[i + 1 :]
-    ]
+    pairs = [compare(a, "<>", b) for i, a in enumerate(items) for b in items[i + 1 :]]
     return chain(pairs, "AND", AND, "TRUE")
 
 
-@dataclass(frozen=True)
-class _Span:
+class _Span(NamedTuple):
     start: Sql
     end: Sql
 
@@ -224,16 +262,6 @@ def _before(node: ir.Before, scope: SqlScope, truth: bool) -> Sql:
     return compare(left, "<=", right)
 
 
-@emit_table.on(ir.Start)
-def _start(node: ir.Start, scope: SqlScope, truth: bool) -> Sql:
-    return _span(node.interval, scope).start
-
-
-@emit_table.on(ir.End)
-def _end(node: ir.End, scope: SqlScope, truth: bool) -> Sql:
-    return _span(node.interval, scope).end
-
-
 @emit_table.on(ir.Days)
 def _days(node: ir.Days, scope: SqlScope, truth: bool) -> Sql:
     left, right = sql(node.left, scope), sql(node.right, scope)
@@ -250,11 +278,21 @@ def _day(node: ir.Node, value: Sql, scope: SqlScope) -> Doc:
     return Block("julianday(substr(", (value.doc,), "", ", 1, 10))")
 
 
-@emit_table.on(ir.Old)
-def _old(node: ir.Old, scope: SqlScope, truth: bool) -> Sql:
-    return sql(node.item, replace(scope, state="initial"), truth=truth)
+@emit_table.on(ir.And, ir.Or)
+def _junction(node: ir.And | ir.Or, scope: SqlScope, truth: bool) -> Sql:
+    items = [sql(item, scope, truth=truth) for item in node.items]
+    if isinstance(node, ir.And):
+        return chain(items, "AND", AND, "TRUE")
+    return chain(items, "OR", OR, "FALSE")
 
 
-@emit_table.on(ir.New)
-def _new(node: ir.New, scope: SqlScope, truth: bool) -> Sql:
-    return sql(node.item, replace(scope, state="final"), truth=truth)
+def _in(state: Literal["initial", "final"]) -> Callable[..., Sql]:
+    return lambda node, scope, truth: sql(node.item, replace(scope, state=state), truth=truth)
+
+
+emit_table.on(ir.Param)(lambda node, scope, truth: Sql(f":param_{node.name}", known=True))
+emit_table.on(ir.Arg)(lambda node, scope, truth: Sql(f":{node.name}", known=True))
+emit_table.on(ir.Start)(lambda node, scope, truth: _span(node.interval, scope).start)
+emit_table.on(ir.End)(lambda node, scope, truth: _span(node.interval, scope).end)
+emit_table.on(ir.Old)(_in("initial"))
+emit_table.on(ir.New)(_in("final"))

@@ -9,17 +9,15 @@ from envgen.core.ir import Access, Column, Relation
 from envgen.pipelines.general.programs.emit import (
     Block,
     Doc,
-    call,
     flat,
     identifier,
     join_lines,
-    layout_text,
-    line_of,
     python_literal,
     quoted,
     statement,
     wrap,
 )
+from envgen.pipelines.general.programs.python_text import python_lines
 from envgen.pipelines.general.programs.sql import SqlScope, sql
 from envgen.pipelines.general.words.tool_specs import (
     Argument,
@@ -106,8 +104,8 @@ def _function(access: Access, schema: dict[str, Relation]) -> str:
     if access.mode == "inverse" and len(access.returned_columns) == 1:
         gives = _python_type(schema[access.relation].column(access.returned_columns[0]))
     star = ["*"] if names else []
-    head = call(f"def {access.tool}(", ("db: sqlite3.Connection", *star, *names), f") -> {gives}:")
-    lines = [layout_text(head), *_docstring(access, arguments)]
+    head = f"{access.tool}({', '.join(['db: sqlite3.Connection', *star, *names])})"
+    lines = [*python_lines(head, 0, "def ", f" -> {gives}:"), *_docstring(access, arguments)]
     lines += _checks(access, arguments)
     body = {"inverse": _inverse, "info": _info, "page": _page, "write": _write}.get(
         access.mode, _list
@@ -139,8 +137,9 @@ def _checks(access: Access, arguments: list[Argument]) -> list[str]:
     lines = []
     if access.projection is not None:
         known = python_literal(list(access.returned_columns))
-        parts = (python_literal(access.projection), access.projection, known)
-        lines.append("    " + layout_text(call("check_columns(", parts), 4))
+        lines += python_lines(
+            f'check_columns("{access.projection}", {access.projection}, {known})', 4
+        )
     for argument in arguments:
         name = argument.name
         lines.append(f'    check("{name}", {name}, {_python_type(argument.column)})')
@@ -150,9 +149,8 @@ def _checks(access: Access, arguments: list[Argument]) -> list[str]:
         for argument in arguments:
             if argument.source is not None:
                 table, key = map(identifier, argument.source.split("."))
-                query = f'"SELECT 1 FROM {table} WHERE {key} = ?"'.replace('""', '\\"')
-                key_parts = ("db", query, f'"{_noun(argument)}"', argument.name)
-                lines.append("    " + layout_text(call("find(", key_parts), 4))
+                query = python_literal(f"SELECT 1 FROM {table} WHERE {key} = ?")
+                lines += python_lines(f'find(db, {query}, "{_noun(argument)}", {argument.name})', 4)
     return lines
 
 
@@ -181,28 +179,28 @@ def _test(access: Access, argument: Argument) -> str:
     return f"{identifier(argument.column.name)} {symbol} :{argument.name}"
 
 
-def _given(names: Iterable[str]) -> str:
-    return "{" + ", ".join(f'"{name}": {name}' for name in names) + "}"
+def _given(names: Iterable[str], *more: str) -> str:
+    pairs = [*(f'"{name}": {name}' for name in names), *more]
+    return f"{{{', '.join(pairs)}}}"
 
 
-def _row(access: Access, schema: dict[str, Relation], row: str = "row") -> Doc:
+def _row(access: Access, schema: dict[str, Relation]) -> str:
     columns = [schema[access.relation].column(name) for name in access.returned_columns]
     cells = [
-        f"truth({row}[{i}])" if column.type == "bool" else f"{row}[{i}]"
+        f"truth(row[{i}])" if column.type == "bool" else f"row[{i}]"
         for i, column in enumerate(columns)
     ]
     if len(cells) == 1 and access.mode != "info":
         return cells[0]
-    pairs = tuple(f'"{c.name}": {cell}' for c, cell in zip(columns, cells, strict=True))
-    return call("{", pairs, "}")
+    pairs = [f'"{c.name}": {cell}' for c, cell in zip(columns, cells, strict=True)]
+    return f"{{{', '.join(pairs)}}}"
 
 
 def _list(access: Access, arguments: list[Argument], schema: dict[str, Relation]) -> list[str]:
     key = identifier(schema[access.relation].key)
     query = Block("", (*_select(access, arguments), f"ORDER BY {key}"), " ")
     lines = _execute("rows", query, [argument.name for argument in arguments])
-    result = Block("return [", (_row(access, schema), "for row in rows"), " ", "]")
-    return [*lines, "    " + layout_text(result, 4)]
+    return [*lines, *python_lines(f"[{_row(access, schema)} for row in rows]", 4, "return ")]
 
 
 def _execute(target: str, query: Doc, names: list[str], fetch: str = "") -> list[str]:
@@ -218,13 +216,8 @@ def _page(access: Access, arguments: list[Argument], schema: dict[str, Relation]
         "", (*_select(access, arguments), f"ORDER BY {key}", f"LIMIT {size} OFFSET :skip"), " "
     )
     names = [argument.name for argument in arguments]
-    given = (
-        "{"
-        + ", ".join([*(f'"{name}": {name}' for name in names), f'"skip": (page - 1) * {size}'])
-        + "}"
-    )
-    items = Block('return {"items": [', (_row(access, schema), "for row in rows"), " ",
-                  '], "page": page, "pages": pages}')  # fmt: skip
+    given = _given(names, f'"skip": (page - 1) * {size}')
+    items = f"[{_row(access, schema)} for row in rows]"
     return [
         '    check("page", page, int)',
         *_execute("total", count, names, ".fetchone()[0]"),
@@ -232,7 +225,7 @@ def _page(access: Access, arguments: list[Argument], schema: dict[str, Relation]
         "    if not 1 <= page <= pages:",
         '        raise ToolError("bad_argument", f"page must be between 1 and {pages}")',
         *statement(query, "rows = db.execute(", f", {given})"),
-        "    " + layout_text(items, 4),
+        *python_lines(f'{{"items": {items}, "page": page, "pages": pages}}', 4, "return "),
     ]
 
 
@@ -252,13 +245,13 @@ def _one_row(access: Access, arguments: list[Argument], schema: dict[str, Relati
 
 
 def _inverse(access: Access, arguments: list[Argument], schema: dict[str, Relation]) -> list[str]:
-    return [*_one_row(access, arguments, schema), line_of("return ", _row(access, schema), 4)]
+    return [*_one_row(access, arguments, schema), *python_lines(_row(access, schema), 4, "return ")]
 
 
 def _info(access: Access, arguments: list[Argument], schema: dict[str, Relation]) -> list[str]:
     return [
         *_one_row(access, arguments, schema),
-        line_of("facts = ", _row(access, schema), 4),
+        *python_lines(_row(access, schema), 4, "facts = "),
         f"    return {{name: facts[name] for name in {access.projection}}}",
     ]
 
@@ -270,17 +263,15 @@ def _write(access: Access, arguments: list[Argument], schema: dict[str, Relation
         test = Block("SELECT ", (sql(pre.expr, scope, truth=True).doc,), "")
         lines += statement(test, "allowed = db.execute(", ", given).fetchone()[0]")
         lines += ["    if not allowed:"]
-        message = python_literal(pre.text)
-        raised = call("raise ToolError(", (python_literal(pre.code), message))
-        lines.append("        " + layout_text(raised, 8))
+        error = f"ToolError({python_literal(pre.code)}, {python_literal(pre.text)})"
+        lines += python_lines(error, 8, "raise ")
     values = _values(access, scope)
     if values:
         named = tuple(Block("", (doc,), "", f" AS {name}") for name, doc in values.items())
         select = Block("SELECT ", named, ", ", lead=False)
         lines += statement(select, "row = db.execute(", ", given).fetchone()")
-        names = list(values)
-        pairs = tuple(f'"{name}": row[{i}]' for i, name in enumerate(names))
-        lines.append("    " + layout_text(call("given.update({", pairs, "})"), 4))
+        pairs = [f'"{name}": row[{i}]' for i, name in enumerate(values)]
+        lines += python_lines(f"given.update({{{', '.join(pairs)}}})", 4)
     for i, effect in enumerate(access.effects):
         lines += _effect(i, effect, schema, scope, values)
     return [*lines, '    return {"ok": True}']

@@ -5,17 +5,8 @@ from __future__ import annotations
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Intervals, IntRange, Layout, Problem, Query, Slot
-from envgen.pipelines.general.programs.emit import (
-    Block,
-    Doc,
-    call,
-    flat,
-    glued,
-    identifier,
-    layout_text,
-    line_of,
-    python_literal,
-)
+from envgen.pipelines.general.programs.emit import identifier, join_lines, python_literal
+from envgen.pipelines.general.programs.python_text import python_lines
 from envgen.pipelines.general.semantics.layout import slot_paths
 
 _HELPERS = {
@@ -72,29 +63,25 @@ def need(condition):
 
 def form_source(p: Problem) -> str:
     """Helpers and ``read(answer, db)``: the slot values of a well-formed answer, else None."""
-    body = _read(p)
-    helpers = [text for name, text in _HELPERS.items() if f"{name}(" in body]
-    given = "\n".join(given_source(p))
-    if "bindable(" in given:
-        helpers.append(_HELPERS["bindable"])
-    return "\n\n".join([_FORM, *helpers, "\n" + body]).strip("\n").replace("\n\n\n\n", "\n\n\n")
+    body = "\n".join(_read(p))
+    used = body + "".join(given_source(p))
+    helpers = [text for name, text in _HELPERS.items() if f"{name}(" in used]
+    return join_lines([_FORM, *helpers, body])
 
 
-def _read(p: Problem) -> str:
+def _read(p: Problem) -> list[str]:
     lines = [
         "def read(answer, db):",
         '    """The values in an answer of the right form, None for any other."""',
         "    try:",
     ]
-    lines += [f"        {layout_text(test, 8)}" for test in _structure(p.layout, "answer")]
+    for test in _structure(p.layout, "answer"):
+        lines += python_lines(f"need({test})", 8)
     pairs = [f'"{name}": {_path("answer", pointer)}' for name, pointer in slot_paths(p.layout)]
-    lines.append("        " + layout_text(call("slots = {", pairs, "}"), 8))
+    lines += python_lines(f"{{{', '.join(pairs)}}}", 8, "slots = ")
     lines += ["    except BadForm:", "        return None"]
-    checks = _checks(p)
-    fits = Block("", tuple(checks), " and ") if len(checks) != 1 else checks[0]
-    lines.append(line_of("fits = ", fits, 4))
-    lines.append("    return slots if fits else None")
-    return "\n".join(lines)
+    lines += python_lines(" and ".join(_checks(p)) or "True", 4, "fits = ")
+    return [*lines, "    return slots if fits else None"]
 
 
 def _path(root: str, pointer: str) -> str:
@@ -104,30 +91,24 @@ def _path(root: str, pointer: str) -> str:
     return path
 
 
-def _structure(layout: Layout, path: str) -> list[Doc]:
-    """Checks of the answer's structure, outer before inner."""
+def _structure(layout: Layout, path: str) -> list[str]:
+    """Tests of the answer's structure, outer before inner."""
     if isinstance(layout, list):
-        lines: list[Doc] = [_need(path, "list", f"len({path}) == {len(layout)}")]
-        for i, item in enumerate(layout):
-            lines += _structure(item, f"{path}[{i}]")
-        return lines
-    if isinstance(layout, dict):
+        items = {f"{path}[{i}]": item for i, item in enumerate(layout)}
+        tests = [f"type({path}) is list and len({path}) == {len(layout)}"]
+    elif isinstance(layout, dict):
         if set(layout) == {"$slot"}:
             return []
-        keys = call("{", map(python_literal, layout), "}") if layout else "set()"
-        lines = [_need(path, "dict", glued(f"set({path}) == ", keys))]
-        for key, item in layout.items():
-            lines += _structure(item, f"{path}[{python_literal(key)}]")
-        return lines
-    if layout is None:
-        return [f"need({path} is None)"]
-    if isinstance(layout, str):
-        return [f"need({path} == {python_literal(layout)})"]
-    return [_need(path, type(layout).__name__, f"{path} == {python_literal(layout)}")]
-
-
-def _need(path: str, kind: str, test: Doc) -> Block:
-    return Block("need(", (f"type({path}) is {kind}", test), " and ", ")")
+        items = {f"{path}[{python_literal(key)}]": item for key, item in layout.items()}
+        keys = f"{{{', '.join(map(python_literal, layout))}}}" if layout else "set()"
+        tests = [f"type({path}) is dict and set({path}) == {keys}"]
+    elif layout is None:
+        return [f"{path} is None"]
+    elif isinstance(layout, str):
+        return [f"{path} == {python_literal(layout)}"]
+    else:
+        return [f"type({path}) is {type(layout).__name__} and {path} == {python_literal(layout)}"]
+    return [*tests, *(test for at, item in items.items() for test in _structure(item, at))]
 
 
 def _value_type(slot: Slot, p: Problem) -> str:
@@ -156,7 +137,7 @@ def _entity(slot: Slot, p: Problem) -> str | None:
     return kind.removeprefix("entity:") if kind.startswith("entity:") else None
 
 
-def _element(slot: Slot, value: str, p: Problem) -> Doc:
+def _element(slot: Slot, value: str, p: Problem) -> str:
     domain = slot.domain
     if isinstance(domain, Choice):
         if all(isinstance(choice, str) for choice in domain.values):
@@ -170,59 +151,57 @@ def _element(slot: Slot, value: str, p: Problem) -> Doc:
     if relation is not None:
         key = identifier(p.relation(relation).key)
         query = f"SELECT 1 FROM {identifier(relation)} WHERE {key} = CAST(? AS TEXT)"
-        return call("is_key(", ("db", python_literal(query), value))
+        return f"is_key(db, {python_literal(query)}, {value})"
     kind = _value_type(slot, p)
     python = {"str": "str", "date": "str", "datetime": "str", "bool": "bool"}.get(kind, "int")
     return f"type({value}) is {python}"
 
 
-def _check(slot: Slot, value: str, p: Problem) -> Doc:
+def _check(slot: Slot, value: str, p: Problem) -> str:
     if slot.kind == "map":
         raise PipelineError(f"no verifier for the map slot {slot.name!r} yet")
     if slot.kind not in ("set", "sequence"):
         return _element(slot, value, p)
-    entry = glued("lambda entry: ", _element(slot, "entry", p))
+    entry = f"lambda entry: {_element(slot, 'entry', p)}"
     if slot.kind == "set":
-        most = "len(" + value + ")" if slot.length is None else str(slot.length)
-        return call("is_set(", (value, most, entry))
+        most = f"len({value})" if slot.length is None else slot.length
+        return f"is_set({value}, {most}, {entry})"
     if slot.length is None:
         raise PipelineError(f"the sequence {slot.name!r} needs a length")
-    return call("is_list(", (value, str(slot.length), entry))
+    return f"is_list({value}, {slot.length}, {entry})"
 
 
-def _checks(p: Problem) -> list[Doc]:
-    groups: dict[str, list[Slot]] = {}
+def _checks(p: Problem) -> list[str]:
+    groups: dict[str, list[str]] = {}
     for slot in p.slots:
-        groups.setdefault(flat(_check(slot, "slots[name]", p)), []).append(slot)
-    checks: list[Doc] = []
-    for slots in groups.values():
-        if len(slots) == 1:
-            checks.append(_check(slots[0], f'slots["{slots[0].name}"]', p))
-        else:
-            listed = call("for name in (", (f'"{slot.name}"' for slot in slots))
-            checks.append(Block("all(", (_check(slots[0], "slots[name]", p), listed), " ", ")"))
-    return checks
+        groups.setdefault(_check(slot, "slots[name]", p), []).append(f'"{slot.name}"')
+    return [
+        f"all({check} for name in ({', '.join(names)}))"
+        if len(names) > 1
+        else check.replace("slots[name]", f"slots[{names[0]}]")
+        for check, names in groups.items()
+    ]
 
 
 def given_source(p: Problem) -> list[str]:
     """Statements that set ``given``: what the queries' ``:names`` stand for."""
-    pairs = []
+    pairs: dict[str, str] = {}
     for slot in p.slots:
         value = f'slots["{slot.name}"]'
         if slot.kind == "interval":
-            pairs += [f'"{slot.name}_{end}": {value}["{end}"]' for end in ("start", "end")]
+            pairs |= {f"{slot.name}_{end}": f'{value}["{end}"]' for end in ("start", "end")}
         elif slot.kind in ("set", "sequence"):
-            pairs.append(f'"{slot.name}": json.dumps({value})')
+            pairs[slot.name] = f"json.dumps({value})"
         elif isinstance(slot.domain, Query) and _entity(slot, p) is None:
-            pairs.append(f'"{slot.name}": bindable({value})')
+            pairs[slot.name] = f"bindable({value})"
         else:
-            pairs.append(f'"{slot.name}": {value}')
-    lines = [layout_text(call("given = {", pairs, "}"), 8)]
-    if all(
-        pair == f'"{s.name}": slots["{s.name}"]' for pair, s in zip(pairs, p.slots, strict=False)
-    ):
-        if len(pairs) == len(p.slots):
-            lines = ["given = dict(slots)"]
+            pairs[slot.name] = value
+    if pairs == {slot.name: f'slots["{slot.name}"]' for slot in p.slots}:
+        lines = ["        given = dict(slots)"]
+    else:
+        text = ", ".join(f'"{name}": {value}' for name, value in pairs.items())
+        lines = python_lines(f"{{{text}}}", 8, "given = ")
     if p.params:
-        lines.append('given.update({f"param_{name}": value for name, value in PARAMS.items()})')
+        update = 'given.update({f"param_{name}": value for name, value in PARAMS.items()})'
+        lines.append(f"        {update}")
     return lines

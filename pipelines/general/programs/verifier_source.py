@@ -7,13 +7,14 @@ that both name the same broken rules for every answer.
 
 from __future__ import annotations
 
+import textwrap
+
 from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Clause, Equals, Problem, Reach, Satisfy, WriteSet
 from envgen.pipelines.general.programs.emit import (
     Block,
     Doc,
-    call,
     comment,
     identifier,
     join_lines,
@@ -22,6 +23,7 @@ from envgen.pipelines.general.programs.emit import (
     python_literal,
     quoted,
 )
+from envgen.pipelines.general.programs.python_text import python_lines
 from envgen.pipelines.general.programs.sql import SqlScope, rows, select_bool, sql
 from envgen.pipelines.general.programs.verifier_form import form_source, given_source
 from envgen.pipelines.general.words.lexicon import outline
@@ -89,7 +91,7 @@ def _entry(rule: str, about: str, query: Doc) -> list[str]:
 
 
 def _dictionary(name: str, entries: list[str]) -> str:
-    return "\n".join([f"{name} = {{", *entries, "}"])
+    return "\n".join([f"{name} = {{", *entries, "}"]) if entries else f"{name} = {{}}"
 
 
 def _equals(goal: Equals, p: Problem, scope: SqlScope) -> Doc:
@@ -113,30 +115,25 @@ def _equals(goal: Equals, p: Problem, scope: SqlScope) -> Doc:
 
 
 def _workflow_parts(goal: Reach, p: Problem, scope: SqlScope) -> list[str]:
-    parts: list[str] = []
-    entries: list[str] = []
-    if goal.effects:
-        for effect in goal.effects:
-            entries += _entry(effect.id, _about(p, effect), select_bool(effect, scope))
-        parts.append(_dictionary("EFFECTS", entries))
+    effects = [
+        line
+        for effect in goal.effects
+        for line in _entry(effect.id, _about(p, effect), select_bool(effect, scope))
+    ]
+    parts = [_dictionary("EFFECTS", effects)]
     if goal.escalate_when is not None:
         about = comment("When this is true, nothing may be changed and the outcome is escalated.")
         query = Block("SELECT ", (sql(goal.escalate_when, scope).doc,), "")
         text = quoted(layout_text(query, 4), block=True)
-        lines = [*about, 'ESCALATE = """', f"    {text}", '"""']
-        parts.append("\n".join(lines))
-    names = call("TABLES = [", [f'"{r.name}"' for r in p.relations], "]")
-    parts.append(layout_text(names))
-    entries = []
-    touched = [r for r in p.relations if any(w.relation == r.name for w in goal.write_set)]
-    for relation in touched:
-        allowed = [w for w in goal.write_set if w.relation == relation.name]
-        sentence = f"Only what the task asks for may change in {relation.name}."
-        entries += _entry(relation.name, sentence, _allowed_changes(relation, allowed, scope))
-    if entries:
-        parts.append(_dictionary("ALLOWED", entries))
-    parts.append(_UNCHANGED)
-    return parts
+        parts.append("\n".join([*about, 'ESCALATE = """', f"    {text}", '"""']))
+    names = python_literal([relation.name for relation in p.relations])
+    parts.append("\n".join(python_lines(names, 0, "TABLES = ")))
+    entries: list[str] = []
+    for relation in p.relations:
+        if allowed := [w for w in goal.write_set if w.relation == relation.name]:
+            sentence = f"Only what the task asks for may change in {relation.name}."
+            entries += _entry(relation.name, sentence, _allowed_changes(relation, allowed, scope))
+    return [*parts, _dictionary("ALLOWED", entries), _UNCHANGED]
 
 
 def _allowed_changes(relation: ir.Relation, allowed: list[WriteSet], scope: SqlScope) -> Doc:
@@ -191,67 +188,45 @@ _UNCHANGED = '''def unchanged(db, table):
 # --- verify --------------------------------------------------------------------------------
 
 
+_VERIFY = '''def verify(answer, initial, final):
+    """The ids of the rules that the answer breaks, none if it is right."""
+    with closing(sqlite3.connect(f"file:{initial}?mode=ro&immutable=1", uri=True)) as db:
+        slots = read(answer, db)
+        if slots is None:
+            return ["layout"]'''
+_ATTACH = '        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro&immutable=1",))'
+_HOLDS = """
+        def holds(query):
+            return db.execute(query, given).fetchone()[0] == 1
+"""
+_KEPT = """broken += [rule for rule, query in EFFECTS.items() if not holds(query)]
+changed = [table for table in TABLES if table not in ALLOWED and not unchanged(db, table)]
+changed += [table for table, query in ALLOWED.items() if not holds(query)]"""
+_ESCALATED = """due = db.execute(ESCALATE, given).fetchone()[0]
+if due == 1:
+    changed = [table for table in TABLES if not unchanged(db, table)]
+else:"""
+
+
 def _verify(p: Problem, given: list[str], *, attach: bool, has_rules: bool) -> str:
-    lines = [
-        "def verify(answer, initial, final):",
-        '    """The ids of the rules that the answer breaks, none if it is right."""',
-        '    with closing(sqlite3.connect(f"file:{initial}?mode=ro&immutable=1", uri=True)) as db:',
-    ]
-    if attach:
-        lines.append(
-            '        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro&immutable=1",))'
-        )
-    lines += [
-        "        slots = read(answer, db)",
-        "        if slots is None:",
-        '            return ["layout"]',
-    ]
-    lines += [f"        {line}" for line in given]
-    lines += _judge(p, has_rules)
-    return "\n".join(lines)
-
-
-def _judge(p: Problem, has_rules: bool) -> list[str]:
-    rules = "{}" if not has_rules else "RULES"
-    lines = [
-        "",
-        "        def holds(query):",
-        "            return db.execute(query, given).fetchone()[0] == 1",
-        "",
-        f"        broken = [rule for rule, query in {rules}.items() if not holds(query)]",
-    ]
-    if not has_rules:
-        lines[-1] = "        broken = []"
+    head, opened, read = _VERIFY.partition("as db:\n")
+    lines = [head + opened + (f"{_ATTACH}\n" if attach else "") + read, *given, _HOLDS]
+    broken = "[rule for rule, query in RULES.items() if not holds(query)]" if has_rules else "[]"
+    lines.append(f"        broken = {broken}")
     if isinstance(p.goal, Reach):
-        lines += _judge_workflow(p.goal, p)
-    return [*lines, "    return broken"]
+        lines.append(textwrap.indent(_workflow_verdict(p.goal, p), " " * 8))
+    return "\n".join([*lines, "    return broken"])
 
 
-def _judge_workflow(goal: Reach, p: Problem) -> list[str]:
-    outcome = any(slot.name == "outcome" for slot in p.slots)
-    tables = "ALLOWED" if goal.write_set else "{}"
-    write = [
-        f"changed = [table for table in TABLES if table not in {tables} and not unchanged(db, table)]"
-        if goal.write_set
-        else "changed = [table for table in TABLES if not unchanged(db, table)]"
-    ]
-    if goal.write_set:
-        write.append("changed += [table for table, query in ALLOWED.items() if not holds(query)]")
-    effects = "broken += [rule for rule, query in EFFECTS.items() if not holds(query)]"
-    normal = [*([effects] if goal.effects else []), *write]
-    if goal.escalate_when is None:
-        right = 'slots["outcome"] == "done"' if outcome else "True"
-        lines = [*normal, *([f"if not {right}:", '    broken.append("goal")'] if outcome else [])]
-    else:
-        lines = [
-            "due = db.execute(ESCALATE, given).fetchone()[0]",
-            "if due == 1:",
-            "    changed = [table for table in TABLES if not unchanged(db, table)]",
-            "else:",
-            *(f"    {line}" for line in normal),
-        ]
+def _workflow_verdict(goal: Reach, p: Problem) -> str:
+    """Statements that add the broken effects, a wrong outcome, and changes that were not asked for."""
+    judged, wanted = _KEPT, '"done"'
+    if goal.escalate_when is not None:
+        judged = f"{_ESCALATED}\n{textwrap.indent(_KEPT, '    ')}"
         wanted = '{1: "escalated", 0: "done"}.get(due)'
-        test = f'slots["outcome"] != {wanted}' if outcome else "due is None"
-        lines += [f"if {test}:", '    broken.append("goal")']
-    lines += ["if changed:", '    broken.append("write_set")']
-    return [f"        {line}" for line in lines]
+    lines = [judged]
+    if any(slot.name == "outcome" for slot in p.slots):
+        lines += [f'if slots["outcome"] != {wanted}:', '    broken.append("goal")']
+    elif goal.escalate_when is not None:
+        lines += ["if due is None:", '    broken.append("goal")']
+    return "\n".join([*lines, "if changed:", '    broken.append("write_set")'])

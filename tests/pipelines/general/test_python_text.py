@@ -5,7 +5,13 @@ import ast
 import pytest
 
 from envgen.pipelines.general.programs.emit import WIDTH
-from envgen.pipelines.general.programs.python_text import Names, hole, python_lines, statement_lines
+from envgen.pipelines.general.programs.python_text import (
+    Names,
+    masked,
+    python_lines,
+    rolled,
+    statement_lines,
+)
 
 LONG = [
     f"first([(hotels(x)['price'], x) for x in {'hotels_by_city' * 5}(city) if x != other], [True])",
@@ -29,20 +35,33 @@ def test_a_long_statement_is_broken_and_means_the_same(text: str, before: str) -
 
 
 def test_statements_that_differ_in_numbers_are_a_loop() -> None:
-    texts = [f"ROOM[{hole('k', k)}] = slot(rooms, CITY[{hole('k', k)}])" for k in ("2", "1")]
+    texts = [f"ROOM[{k}] = slot(rooms, CITY[{k}])" for k in ("2", "1")]
+    assert masked(texts[0]) == masked(texts[1]) != masked("ROOM[1] = slot(rooms, 1)")
     loop = ["for k in [2, 1]:", "    ROOM[k] = slot(rooms, CITY[k])"]
     assert statement_lines(texts, Names([])) == loop
     assert statement_lines(texts[:1], Names([])) == ["ROOM[2] = slot(rooms, CITY[2])"]
 
 
 def test_numbers_that_differ_from_each_other_are_two_variables() -> None:
-    texts = [f"f({hole('k', a)}, {hole('k', b)}, 7)" for a, b in (("1", "2"), ("1", "3"))]
-    assert statement_lines(texts, Names([])) == ["for k in [2, 3]:", "    f(1, k, 7)"]
-    texts.append(f"f({hole('k', '2')}, {hole('k', '3')}, 7)")
+    texts = [f"f(A[{a}], B[{b}], C[7])" for a, b in (("1", "2"), ("1", "3"))]
+    assert statement_lines(texts, Names([])) == ["for k in [2, 3]:", "    f(A[1], B[k], C[7])"]
+    texts.append("f(A[2], B[3], C[7])")
     assert statement_lines(texts, Names([])) == [
         "for k, k_2 in [(1, 2), (1, 3), (2, 3)]:",
-        "    f(k, k_2, 7)",
+        "    f(A[k], B[k_2], C[7])",
     ]
+
+
+def test_only_numbers_of_slots_and_values_of_keys_vary() -> None:
+    """A lambda in a loop would read the last number of all; what it holds is no part of what varies."""
+    assert masked("lambda: [1, 2]") != masked("lambda: [2, 2]")
+    assert masked('rooms(PARAMS["a_1"])') != masked('rooms(PARAMS["a_2"])')
+    days = [f'{{"day": "{day}", "room": found[ROOM[{k}]]}}' for k, day in ((1, "mon"), (2, "tue"))]
+    assert rolled(days, Names([])) == (
+        "day, k",
+        '[("mon", 1), ("tue", 2)]',
+        '{"day": day, "room": found[ROOM[k]]}',
+    )
 
 
 def test_no_name_hides_another() -> None:
