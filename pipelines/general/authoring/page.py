@@ -27,7 +27,7 @@ RESERVED = frozenset(
 """RuleNames that generated programs, or the texts of a page, use for themselves."""
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Refuse what a reader can't see: control, format (bidi) and private characters, line breaks."""
     for character in text:
         if unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
@@ -58,16 +58,16 @@ Ident = Annotated[str, StringConstraints(pattern=_WORD), AfterValidator(_free)]
 Code = Annotated[
     str,
     StringConstraints(min_length=1, max_length=800),
-    AfterValidator(_plain),
+    AfterValidator(plain),
     BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value),
 ]
 """An expression in Python's grammar; it may be written on several lines."""
 Sentence = Annotated[
-    str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(_plain)
+    str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(plain)
 ]  # fmt: skip
 """One line of a prompt, with typed holes."""
 Value = Annotated[
-    str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(_plain)
+    str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(plain)
 ]
 """An entry of a list: a name or a word, no sentence."""
 Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]

@@ -126,11 +126,11 @@ class Tasks:
                 return found
         return None
 
-    def _of_policy(self, problem: Problem) -> set[str]:
+    def _of_policy(self, problem: Problem) -> list[str]:
         """Parameters that the policy states, and the day on which it is read."""
         clauses = [clause for clause in problem.clauses if clause.source == "policy"]
         stated = {name for clause in clauses for name in params_of(clause.expr)}
-        return stated | ({"today"} & set(problem.params))
+        return sorted(stated | ({"today"} & set(problem.params)))
 
 
 @lru_cache(maxsize=64)
