@@ -238,17 +238,29 @@ def draw_table(
     if prod(map(len, sources)) > left:
         raise _failed(draws.domain, name, "per", ConfigError("has too many owners", "list fewer"))
     found: dict[str, Row] = {}
+    asked = 0
     for choice in product(*sources):
         d.per = dict(zip(table.per, choice, strict=True))
         count = _count(draws.domain, name, number, d)
-        left -= count
+        left, asked = left - count, asked + count
         if left < 0:
             problem = f"tables of more than {MAX_ROWS} rows or {MAX_CELLS} cells"
             raise _failed(draws.domain, name, "rows", ConfigError(problem, "draw fewer rows"))
         for _ in range(count):
             row = _draw_row(d, cells, draws.domain, name)
-            if row is not None:
-                found[str(row[table.key])] = row
+            if row is None:
+                continue
+            if row[table.key] in found:
+                twice = ConfigError(
+                    f"{row[table.key]!r} comes twice", "draw keys with distinct, code or fresh"
+                )
+                raise _failed(draws.domain, name, table.key, twice)
+            found[str(row[table.key])] = row
+    if 2 * len(found) < asked:
+        lost = ConfigError(f"only {len(found)} of {asked} rows find values that are not taken")
+        raise _failed(
+            draws.domain, name, list(d.row)[-1], lost, "draw fewer rows, or from more values"
+        )
     return found
 
 
@@ -263,9 +275,11 @@ _MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError
 """What a draw raises whose names or numbers don't fit its functions."""
 
 
-def _failed(domain: Domain, table: str, column: str, error: Exception) -> ConfigError:
+def _failed(
+    domain: Domain, table: str, column: str, error: Exception, hint: str = ""
+) -> ConfigError:
     reason = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-    hint = getattr(error, "hint", "") or "check the names and numbers of its draw"
+    hint = hint or getattr(error, "hint", "") or "check the names and numbers of its draw"
     return ConfigError(f"domain {domain.id!r}, table {table!r}, {column!r}: {reason}", hint)
 
 
