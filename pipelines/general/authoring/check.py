@@ -49,6 +49,8 @@ def check_page(blueprint: Blueprint, *, outside: bool) -> None:
     for name in domain.tables:
         with _part(domain, f"table {name!r}"):
             _check_table(blueprint, name)
+    with _part(domain, "params"):
+        assert blueprint.params is not None
     for name in domain.params:
         with _part(domain, f"parameter {name!r}"):
             _check_param(blueprint, name)
@@ -62,9 +64,6 @@ def check_page(blueprint: Blueprint, *, outside: bool) -> None:
     for name, scene in domain.scenes.items():
         with _part(domain, f"scene {name!r}"):
             _check_scene(blueprint, name, scene)
-    for key in domain.phrases:
-        with _part(domain, f"phrase {key!r}"):
-            _check_phrase(blueprint, key)
     for i, step in enumerate(domain.steps):
         with _part(domain, f"step {i + 1} ({step.name!r})"):
             _check_step(blueprint, step)
@@ -72,6 +71,9 @@ def check_page(blueprint: Blueprint, *, outside: bool) -> None:
         gaps = [level for level in range(1, domain.max_level) if not blueprint.steps(level)]
         if gaps:
             raise ConfigError(f"none leads up from level {gaps[0]}", "add one, or lower max_level")
+    for key in domain.phrases:
+        with _part(domain, f"phrase {key!r}"):
+            _check_phrase(blueprint, key)
 
 
 @contextmanager

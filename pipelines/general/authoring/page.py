@@ -89,6 +89,8 @@ Sentence = Annotated[
     str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(plain)
 ]  # fmt: skip
 """One line of a prompt, with typed holes."""
+SlotNoun = Annotated[Sentence, StringConstraints(pattern=r"^[^{}]*(\{k\}[^{}]*)?$")]
+"""A name for a slot, with ``{k}`` for the number of its item."""
 Value = Annotated[
     str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(plain)
 ]
@@ -324,7 +326,7 @@ class Domain(Record):
     nouns: dict[
         Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence
     ] = {}
-    slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Sentence] = {}
+    slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], SlotNoun] = {}
     """Slot -> how sentences and notes name it."""
     units: dict[Unit, Sentence] = {}
     """Unit of a column -> a sentence about it."""

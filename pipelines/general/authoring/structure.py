@@ -132,10 +132,21 @@ class Structures:
 
     @cached_property
     def params(self) -> dict[str, ParamDomain]:
-        """The parameters of the page."""
-        return {
-            name: _param_domain(text, self.relations) for name, text in self.domain.params.items()
-        }
+        """The parameters of the page.
+
+        Raises:
+            ConfigError: naming one whose domain has no meaning.
+        """
+        found = {}
+        for name, text in self.domain.params.items():
+            try:
+                found[name] = _param_domain(text, self.relations)
+            except (ConfigError, ValueError) as error:
+                hint = (
+                    getattr(error, "hint", "") or "write a table, a column, rows, a draw or an edge"
+                )
+                raise ConfigError(f"parameter {name!r}: {error}", hint) from None
+        return found
 
     def stem(self, name: str) -> str:
         """The parameter on the page behind ``name``: without its indices.

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from envgen.core.errors import ConfigError
 from envgen.core.ir import Equals, Get, Problem, Query, Reach
+from envgen.core.seeding import rng
 from envgen.pipelines.general.authoring.analysis import (
     Analysis,
     OpenTask,
@@ -33,6 +35,8 @@ _TRIES = 40
 """Choices of parameters tried for a question about one set of rows."""
 _DRAWS = 400
 """Rows drawn for one structure before it is given up."""
+_REHEARSED = 60
+"""Rows drawn for one step when a page is rehearsed."""
 _CHOICES = 8
 """Ways to take one step, and questions tried for a sibling."""
 _WITH_SIBLING = 150
@@ -99,11 +103,45 @@ class Tasks:
         escalated = may_escalate and rng.random() < _ESCALATED_SHARE
         return next(self._draws(structure, problem, rng, escalated=escalated), None)
 
-    def _over_rows(self, structure: Structure, rng: Random) -> Hardened | None:
+    def rehearsed(self, seed: int = 0) -> Iterator[Hardened]:
+        """A task of each level, each made of the one before; every step that applies is tried.
+
+        Raises:
+            ConfigError: naming the scene or the step for which no rows hold a task.
+        """
+        draws, domain = rng(seed, "rehearsal"), self.domain
+        found = self._over_rows(self.blueprint.begin(domain.start, draws), draws)
+        done, failed = set[str](), dict[str, int]()
+        for level in range(1, domain.max_level):
+            if found is None:
+                break
+            yield found
+            before, found = self.blueprint.structure_of(found.problem), None
+            steps = self.blueprint.steps(level)
+            draws.shuffle(steps)
+            for name, step, phrase in steps:
+                structure = self.blueprint.stepped(before, step, phrase, draws)
+                if structure is None or (found is not None and name in done):
+                    continue
+                task = self._over_rows(structure, draws, _REHEARSED)
+                found = found or task
+                done |= {name} if task else set()
+                failed[name] = level
+        failed |= {} if found else {f"scene {domain.start!r}": 1}
+        for name in failed.keys() - done if found else failed:
+            raise ConfigError(
+                f"domain {domain.id!r}, {name!r}: no rows that were drawn hold such a task of level "
+                f"{failed[name] + 1}: none keep its rules, or some rule can't be broken alone",
+                "loosen the rule, or draw rows that keep it and rows that break it",
+            )
+        if found:
+            yield found
+
+    def _over_rows(self, structure: Structure, rng: Random, most: int = _DRAWS) -> Hardened | None:
         """A task over rows that allow a sibling, if some of the first draws do."""
         first = None
         for found in islice(
-            self._draws(structure, self.blueprint.problem(structure), rng), _WITH_SIBLING
+            self._draws(structure, self.blueprint.problem(structure), rng, most=most), _WITH_SIBLING
         ):
             first = first or found
             if not isinstance(found.problem.goal, Reach):
@@ -113,9 +151,10 @@ class Tasks:
         return first
 
     def _draws(
-        self, structure: Structure, problem: Problem, rng: Random, *, escalated: bool = False
-    ) -> Iterator[Hardened]:
-        for _ in range(_DRAWS):
+        self, structure: Structure, problem: Problem, rng: Random, *,
+        escalated: bool = False, most: int = _DRAWS,
+    ) -> Iterator[Hardened]:  # fmt: skip
+        for _ in range(most):
             tables = self.blueprint.draw_tables(structure, rng)
             bound = self._tuned(problem, tables, rng, escalated=escalated)
             if bound is not None:
