@@ -331,14 +331,14 @@ def _names_used(blueprint: Blueprint, key: str) -> set[str]:
 
 def _check_step(blueprint: Blueprint, step: StepRule) -> None:
     """It leads to what there is, and its condition has a meaning in some scene."""
-    domain, problems = blueprint.domain, []
+    domain = blueprint.domain
     for phrase in (*step.add, *step.once, *step.together):
         _known(phrase, domain.phrases, "phrase")
     if step.scene is not None:
         _known(step.scene, domain.scenes, "scene")
     texts = [step.when, *(domain.phrases[key].when for key in (*step.add, *step.together))]
     for text in texts:
-        problems = []
+        problems: list[ConfigError] = []
         for name in domain.scenes:
             structure = blueprint.begin(name, rng(0, domain.id, name))
             try:

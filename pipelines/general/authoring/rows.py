@@ -315,12 +315,11 @@ def _check(column: ColumnDraw, tables: Tables) -> Callable[[Any], bool]:
     def fits(value: Any) -> bool:
         if value is None:
             return column.nullable
-        if type(value) is not type_:
-            return False
-        if type_ is not str:
-            return bool(abs(value) <= MAX_NUMBER)
-        if kind == "date":
-            return date.fromisoformat(value).isoformat() == value
-        return 0 < len(value) <= MAX_TEXT and (rows is None or value in rows)
+        if isinstance(value, str):
+            if kind == "date":
+                return date.fromisoformat(value).isoformat() == value
+            of_rows = rows is None or value in rows
+            return type_ is str and 0 < len(value) <= MAX_TEXT and of_rows
+        return type(value) is type_ and bool(abs(value) <= MAX_NUMBER)
 
     return fits
