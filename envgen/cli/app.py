@@ -34,6 +34,7 @@ COMMANDS = {
     "doctor": "machine:Doctor",
     "generate general": "datasets:General",
     "generate code": "code:Code",
+    "page": "datasets:PageCommand",
     "pack": "prove:Pack",
     "try-tests": "code:TryTests",
     "import code": "code:Import",

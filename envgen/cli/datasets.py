@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from envgen.cli.command import Makes, Parallel, ReadsDataset, Runs, Trusts
-from envgen.cli.console import progress, remark, require, show_figures, show_rows
+from pathlib import Path
+
+from envgen.cli.command import Command, Makes, Parallel, ReadsDataset, Runs, Trusts
+from envgen.cli.console import heading, progress, remark, require, say, show_figures, show_rows
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError
-from envgen.core.limits import Label
+from envgen.core.limits import Label, Whole
 from envgen.pipelines.canaries import CanaryConfig, make_canaries
+from envgen.pipelines.general.authoring.tasks import tasks_from
+from envgen.pipelines.general.domains import page_file
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.pipelines.general.words.prompt import prompt
 
 _REASONS = 8
 """Reasons told where fewer tasks were made than asked for; ``--json`` has all."""
@@ -40,10 +45,11 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     Needs no model. Stopped, the same command goes on where it was.
     """
 
-    names = {"--category NAME": "categories", "--level LEVELS": "level"}
+    names = {"--category NAME": "categories", "--page FILE": "pages", "--level LEVELS": "level"}
     examples = (
         "envgen generate general --out ds/",
         "envgen generate general --category trip_planning --level 1..5 --out ds/",
+        "envgen page my.toml && envgen generate general --page my.toml --out ds/",
     )
 
     level: Label | None = None
@@ -81,6 +87,32 @@ class General(Parallel, Runs, GenerateConfig, Makes):
             for reason, n in list(summary.reasons.items())[:_REASONS]:
                 remark(f"  {n} x {reason}")
         self.tell(summary)
+
+
+class PageCommand(Command):
+    """Check a domain's page, and show a task of each level.
+
+    Every part is built and every step is tried. Nothing is generated, and nothing of the page is run.
+    """
+
+    places = {"FILE": "page"}
+    examples = ("envgen page my.toml", "envgen page my.toml --seed 2 --json -")
+
+    page: Path
+    """The page, in TOML."""
+    seed: Whole = 0
+
+    def execute(self) -> None:
+        """Show the prompts; an error names the part of the page and what to do."""
+        domain = page_file(self.page)
+        tasks, prompts = tasks_from(domain.text), []
+        for level, (problem, _) in enumerate(tasks.rehearsed(self.seed), 1):
+            text = prompt(problem, tasks.lexicon)
+            prompts.append({"level": level, "policy": text.policy_text, "prompt": text.text})
+            heading(f"{domain.id} level {level}")
+            say("\n\n".join(part for part in (text.policy_text, text.text) if part))
+        remark(f"{domain.id!r} is fine: {len(prompts)} levels, {len(domain.phrases)} phrases")
+        self.tell({"id": domain.id, "key": domain.key, "levels": prompts})
 
 
 class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):

@@ -295,7 +295,11 @@ class Dataset:
         name = f"{PAGES}/{blueprint[PAGE]}.json"
         if name not in self.manifest.members:
             raise DatasetError(f"the dataset lacks {name!r}, which a blueprint names")
-        return {**blueprint, PAGE: self._text(name)}
+        text = self._text(name)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if digest != blueprint[PAGE]:  # the content hash covers the page by its name alone
+            raise DatasetError(f"{name!r} holds another page than its name says")
+        return {**blueprint, PAGE: text}
 
     def _attachments(self, folder: str, blueprint: JsonValue) -> dict[str, Path]:
         found = {}

@@ -240,13 +240,15 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
     database = dataset.database(task_id)
     if database is None:
         raise DatasetError(f"task {task_id!r} has a constraint IR but no database")
-    _learn(environment.blueprint)
+    page = _learn(environment.blueprint)
     try:
         problem = as_read(Problem.model_validate(task.constraints))
     except ValueError as error:
         raise DatasetError(
             f"constraints.json of task {task_id!r} is no problem: {error}"
         ) from error
+    if page not in ("", problem.lexicon):
+        raise DatasetError(f"task {task_id!r} was made from {problem.lexicon!r}, not from {page!r}")
     return Draft(
         environment_id=environment.spec.id,
         **{name: getattr(environment.spec, name) for name in ENVIRONMENT_FIELDS},
@@ -266,15 +268,16 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
     )
 
 
-def _learn(blueprint: JsonValue) -> None:
-    """Read the page that is stored with an environment, so that its sentences are known.
+def _learn(blueprint: JsonValue) -> str:
+    """Read the page that is stored with an environment, so that its sentences are known; "" if there is none.
 
     Raises:
         DatasetError: if it is no page.
     """
     text = blueprint.get(PAGE) if isinstance(blueprint, dict) else None
+    if not isinstance(text, str):
+        return ""
     try:
-        if isinstance(text, str):
-            tasks_from(text)
+        return tasks_from(text).domain.key
     except ConfigError as error:
         raise DatasetError(f"the domain stored with the environment is none: {error}") from error

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash, pretty, sha256
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
@@ -20,6 +21,8 @@ from envgen.core.seeding import derive
 from envgen.core.types import Id, Record
 from envgen.pipelines.boundary import broken, outcomes
 from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.tasks import tasks_from
+from envgen.pipelines.general.domains import page_file
 from envgen.pipelines.general.gates.dataset import dataset_evidence
 from envgen.pipelines.general.synthesize import EnvironmentJob, Yield, synthesize
 from envgen.sandboxes.zygote import WorkerBackend
@@ -42,13 +45,23 @@ Progress = Callable[[int, int, str], None]
 """Called with (done, total, what was just done)."""
 
 
+def _read(page: object) -> object:
+    """A page by the name of its file, as command lines and configs write it."""
+    return page_file(page) if isinstance(page, str | Path) else page
+
+
+Page = Annotated[Domain, BeforeValidator(_read)]
+
+
 class GenerateConfig(Record):
     """What to generate. The dataset's bytes follow from this and nothing else."""
 
     categories: tuple[Label, ...] = ()
     """trip_planning, order_management, meeting_scheduling: in turn; empty: all of them."""
-    pages: tuple[Domain, ...] = ()
-    """Domains from elsewhere; they come after the categories, or alone where there are none."""
+    pages: tuple[Page, ...] = ()
+    """A domain's page in TOML. Pages come after the categories, or alone where there are none.
+    Code that comes of a page needs an isolating sandbox; its dataset is not trusted, here or elsewhere,
+    unless a command is told --trust."""
     environments: int = Field(default=6, ge=1)
     """Databases to make."""
     tasks_per_environment: int = Field(default=2, ge=1)
@@ -150,7 +163,7 @@ def generate(
         progress: called after each environment.
 
     Raises:
-        ConfigError: if ``out`` exists.
+        ConfigError: if ``out`` exists, or no task of some level can be made from a page.
         ResumeError: if ``<out>.partial`` holds another configuration's work.
         PipelineError: if no task was proven.
     """
@@ -158,6 +171,9 @@ def generate(
     if out.exists():
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
     started = time.monotonic()
+    for page in config.pages:
+        for _ in tasks_from(page.text).rehearsed(config.seed):
+            pass
     partial = _partial_folder(out, config)
     jobs = config.jobs(backend)
     done = {job.index: found for job in jobs if (found := _load(partial, job.index)) is not None}

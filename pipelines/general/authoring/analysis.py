@@ -1,19 +1,22 @@
-"""What a problem's parameters are to its rules: worked out once for a task, whatever its rows."""
+"""The parameters of a problem: what its rules make of them, and what they may be over given rows.
+
+A parameter's domain on the page is a table or some of its rows (any of their keys), a column (any
+value in it), a draw, or ``edge``: what some answer, or some row that decides, just meets.
+"""
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from random import Random
 from typing import Any
 
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Scalar
-from envgen.pipelines.general.authoring.page import Domain
-from envgen.pipelines.general.authoring.rules import parsed
+from envgen.pipelines.general.authoring.draws import Drawing
+from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
 from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
@@ -23,6 +26,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     slots_of,
     truth,
 )
+from envgen.pipelines.general.semantics.tables import Tables
 
 Params = dict[str, Scalar]
 
@@ -43,34 +47,18 @@ class Wish:
 class Analysis:
     """One problem, its parameters open."""
 
-    def __init__(self, problem: Problem, domain: Domain) -> None:
-        self.problem = problem
-        self.domain = domain
-        order = list(domain.params)
-        names = dict.fromkeys(node.name for node in nodes_of(problem) if isinstance(node, ir.Param))
-        self.names = sorted(names, key=lambda name: order.index(self.stem(name)))
+    def __init__(self, problem: Problem, blueprint: Blueprint) -> None:
+        self.problem, self.blueprint = problem, blueprint
+        order, nodes = list(blueprint.params), list(nodes_of(problem))
+        names = dict.fromkeys(node.name for node in nodes if isinstance(node, ir.Param))
+        stems = {name: blueprint.stem(name) for name in names}
+        self.names = sorted(names, key=lambda name: order.index(stems[name]))
         """The parameters in the order of the page: later ones may depend on earlier ones."""
-        edges = {name: self._edge(name) for name in self.names}
-        self.edges = {name: edge for name, edge in edges.items() if edge is not None}
+        self.stems = stems
+        self.domains = {name: blueprint.params[stem] for name, stem in stems.items()}
+        edges = [name for name in self.names if self.domains[name].kind == "edge"]
+        self.edges = {name: _edge(name, nodes) for name in edges}
         """Parameter -> the comparison that bounds something by it, where its domain is ``edge``."""
-
-    def stem(self, name: str) -> str:
-        """The parameter on the page behind ``name``: without its indices."""
-        known = self.domain.params
-        while name not in known:
-            shorter = re.sub(r"_\d+$", "", name)
-            if shorter == name:
-                raise ConfigError(f"domain {self.domain.id!r}: parameter {name!r} has no domain")
-            name = shorter
-        return name
-
-    def _edge(self, name: str) -> ir.Cmp | None:
-        if not self.domain.params[self.stem(name)].startswith("edge"):
-            return None
-        for node in nodes_of(self.problem):
-            if isinstance(node, ir.Cmp) and ir.Param(name=name) in (node.left, node.right):
-                return node
-        raise ConfigError(f"parameter {name!r} is an edge, but nothing is compared with it")
 
     @cached_property
     def local(self) -> frozenset[str]:
@@ -85,13 +73,8 @@ class Analysis:
     def weaker(self) -> tuple[ir.Query, ...]:
         """The question with one of its conditions left out, each in turn (but whose rows they are)."""
         goal = self.problem.goal
-        tables = self.domain.tables
-        keys = {name for name in self.names if self.domain.params[self.stem(name)] in tables}
+        keys = {name for name in self.names if self.domains[name].kind == "table"}
         return tuple(_weakened(goal.query, keys)) if isinstance(goal, ir.Equals) else ()
-
-    def options(self, name: str) -> dict[str, int]:
-        """The options of a parameter whose domain is ``edge``."""
-        return edge_options(self.domain.params[self.stem(name)])
 
     @cached_property
     def wishes(self) -> tuple[Wish, ...]:
@@ -114,7 +97,7 @@ class Analysis:
         }
         taken = {part for found in rules.values() for part in found}
         scope = [part for part in parts if part not in taken]
-        phrase = self.domain.phrases[effect.text_key.partition("~")[0]]
+        phrase = self.blueprint.domain.phrases[effect.text_key.partition("~")[0]]
         asked = query.model_copy(update={"where": joined(scope)})
         return Wish(query, asked, rules, *phrase.rows)
 
@@ -152,6 +135,14 @@ def _condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
     return tuple(conjuncts(rule.body.items[1]))
 
 
+def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:
+    for node in nodes:
+        if isinstance(node, ir.Cmp) and ir.Param(name=name) in (node.left, node.right):
+            return node
+    reason = f"parameter {name!r} is an edge, but nothing is compared with it"
+    raise ConfigError(reason, "compare something with it, or give it another domain")
+
+
 def nodes_of(problem: Problem) -> Iterator[ir.Node]:
     """Every expression of a problem's rules, goal and slots."""
     goal = problem.goal
@@ -182,21 +173,6 @@ def slack(edge: ir.Cmp, name: str) -> int:
     if edge.fn not in ("<", ">"):
         return 0
     return 1 if holds_below(edge, name) else -1
-
-
-def edge_options(text: str) -> dict[str, int]:
-    """The options of ``edge(least=6, share=3, step=10)``.
-
-    ``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound. ``step``:
-    the bound is a multiple of it.
-    """
-    node = parsed(text)
-    given = node.keywords if isinstance(node, ast.Call) else []
-    return {
-        str(k.arg): k.value.value
-        for k in given
-        if isinstance(k.value, ast.Constant) and isinstance(k.value.value, int)
-    }
 
 
 def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) -> bool:
@@ -241,3 +217,52 @@ def _replaced(part: ir.Node, old: ir.Query, new: ir.Query) -> ir.Node:
     """``part`` with one of its direct queries replaced."""
     changes = {name: new for name in type(part).model_fields if getattr(part, name) == old}
     return part.model_copy(update=changes)
+
+
+class OpenTask:
+    """What every tuner needs: the rules compiled once over the rows, and what each parameter may be."""
+
+    def __init__(self, analysis: Analysis, tables: Tables, rng: Random, fixed: Params) -> None:
+        self.blueprint, self.analysis = analysis.blueprint, analysis
+        self.problem, self.names = analysis.problem, analysis.names
+        self.tables, self.rng, self.fixed = tables, rng, fixed
+        self.compiler = Compiler(analysis.problem, tables, params="free")
+        self.edges = {name: edge for name, edge in analysis.edges.items() if name not in fixed}
+
+    def frame(self, params: Mapping[str, Scalar]) -> Frame:
+        """A frame with these parameters."""
+        frame = self.compiler.frame()
+        frame.params = params
+        return frame
+
+    def drawn(self) -> Params | None:
+        """All parameters but the edges, drawn without looking at any rule; None if one has no value."""
+        params = dict(self.fixed)
+        for name in self.names:
+            if name not in params and name not in self.edges:
+                values = self.values(name, params)
+                if values == []:
+                    return None
+                params[name] = self.rng.choice(values) if values else self.draw(name, params)
+        return params
+
+    def values(self, name: str, params: Mapping[str, Scalar]) -> list[Scalar] | None:
+        """What a parameter may be: keys of rows, or values of a column; None for a draw."""
+        domain = self.analysis.domains[name]
+        if domain.kind == "table":
+            return list[Scalar](sorted(self.tables[domain.table]))
+        if domain.kind == "column":
+            column = {row[domain.column] for row in self.tables[domain.table].values()}
+            return sorted(column - {None}, key=str)
+        if domain.kind == "rows":
+            rows = self.compiler.compile(self.blueprint.rows(domain.text))
+            return list(rows(self.frame(params)))
+        return None
+
+    def draw(self, name: str, params: Params) -> Scalar:
+        """A value of a parameter whose domain is a draw; earlier parameters may stand in it."""
+        domain = self.blueprint.domain
+        known = {**domain.constants, **domain.lists, **params}
+        drawing = Drawing(rng=self.rng, tables=self.tables, known=known)
+        value: Scalar = self.blueprint.draws.draw(self.analysis.domains[name].text)(drawing)
+        return value

@@ -12,8 +12,13 @@ from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Problem
-from envgen.pipelines.general.authoring.analysis import Params, holds_below, other_side, slack
-from envgen.pipelines.general.authoring.opened import OpenTask
+from envgen.pipelines.general.authoring.analysis import (
+    OpenTask,
+    Params,
+    holds_below,
+    other_side,
+    slack,
+)
 from envgen.pipelines.general.semantics.evaluator import Closure, Frame
 from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, truth
 from envgen.pipelines.general.space.build import bare_model, build_model
@@ -81,7 +86,7 @@ class _Answers:
 
     def _bounded(self, name: str, params: Params) -> bool:
         """Set a bound on several blocks at once: one that a given share of the answers keep."""
-        edge, options = self.far[name], self.task.analysis.options(name)
+        edge, options = self.far[name], self.task.analysis.domains[name].options
         later = [other for other in self.far if other not in params]
         measure = self.task.compiler.compile(other_side(edge, name))
         values = []
@@ -118,10 +123,9 @@ class _Answers:
         self.task.compiler.bind(params)
         bound = self.problem.model_copy(update={"params": dict(params)})
         finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
-        missing = {rule for rule in finder.rules if next(finder.moves(rule), None) is None}
+        missing = [rule for rule in finder.rules if next(finder.moves(rule), None) is None]
         if not self.listed:
-            missing -= self._redrawn(missing, params, values)
-            return not missing
+            return not set(missing) - self._redrawn(set(missing), params, values)
         return len(missing) <= _SEARCHED and all(self._breaks(bound, rule) for rule in missing)
 
     def _redrawn(self, wanted: set[str], params: Params, values: list[Any]) -> set[str]:
@@ -189,9 +193,9 @@ class _ItemBlock:
 
     def chosen(self, params: Params, rng: Random) -> Params | None:
         """Keys and edges of this block; None if no keys tried will do."""
-        stem, pools = self.task.analysis.stem, []
+        stems, pools = self.task.analysis.stems, []
         for name in self.keys:
-            taken = {v for other, v in params.items() if stem(other) == stem(name)}
+            taken = {v for other, v in params.items() if stems[other] == stems[name]}
             pools.append([v for v in self.task.values(name, params) or [] if v not in taken])
         choices = list(islice(product(*pools), _CELLS))
         rng.shuffle(choices)

@@ -6,8 +6,7 @@ Whatever is wrong with a page is said then, never in the middle of a run.
 from __future__ import annotations
 
 import ast
-import keyword
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,39 +15,62 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import rng
 from envgen.pipelines.general.authoring.analysis import Analysis
-from envgen.pipelines.general.authoring.blueprint import Blueprint
-from envgen.pipelines.general.authoring.page import RESERVED, Domain, Scene
-from envgen.pipelines.general.authoring.rules import parsed
+from envgen.pipelines.general.authoring.draws import REGISTERED
+from envgen.pipelines.general.authoring.page import Domain, Scene, StepRule, free_name
+from envgen.pipelines.general.authoring.rules import constant, parsed
+from envgen.pipelines.general.authoring.statement import Blueprint, signature_of
+from envgen.pipelines.general.authoring.structure import Structure
 from envgen.pipelines.general.programs.tools_source import tools_source
+from envgen.pipelines.general.semantics.rewrite import params_of
 from envgen.pipelines.general.semantics.tables import Tables
 
-MAX_ROWS = 3_000
-"""Rows that the tables of one task may have together."""
+MAX_SENTENCES = 256
+"""Wordings of phrases, and of openings: each is tried on what each other writes."""
+_OF_TASK = {"n", "scene", "rules", "said", "trait"}
+"""What draws may read of a task's structure."""
 
 
-def check_page(blueprint: Blueprint) -> None:
+def check_page(blueprint: Blueprint, *, outside: bool) -> None:
     """Build every scene, sentence, tool and draw of a domain once.
+
+    Args:
+        blueprint: of the page.
+        outside: whether the page is not the package's, so that it may name open functions only.
 
     Raises:
         ConfigError: naming the domain, the part of its page, and what to do.
     """
     domain = blueprint.domain
     with _part(domain, "names"):
-        _check_names(domain)
+        _check_names(blueprint)
+    for name in domain.macros:
+        with _part(domain, f"macro {name!r}"):
+            _check_macro(blueprint, name.partition("(")[0])
+    for name in domain.tables:
+        with _part(domain, f"table {name!r}"):
+            _check_table(blueprint, name)
     with _part(domain, "params"):
-        _check_order(domain)
-    with _part(domain, "the sentences"):
-        assert blueprint.lexicon
+        assert blueprint.params is not None
+    for name in domain.params:
+        with _part(domain, f"parameter {name!r}"):
+            _check_param(blueprint, name)
+    with _part(domain, "draws"):
+        closed = sorted(name for name in blueprint.draws.calls if not REGISTERED[name].open)
+        if outside and closed:
+            reason = f"{closed[0]!r} is for pages of the package only"
+            raise ConfigError(reason, "draw from lists of the page's own")
+    with _part(domain, "sentences"):
+        _check_sentences(blueprint)
     for name, scene in domain.scenes.items():
         with _part(domain, f"scene {name!r}"):
             _check_scene(blueprint, name, scene)
     for i, step in enumerate(domain.steps):
         with _part(domain, f"step {i + 1} ({step.name!r})"):
-            known = {*domain.phrases}
-            for phrase in (*step.add, *step.once, *step.together):
-                _known(phrase, known, "phrase")
-            if step.scene is not None:
-                _known(step.scene, {*domain.scenes}, "scene")
+            _check_step(blueprint, step)
+    with _part(domain, "steps"):
+        gaps = [level for level in range(1, domain.max_level) if not blueprint.steps(level)]
+        if gaps:
+            raise ConfigError(f"none leads up from level {gaps[0]}", "add one, or lower max_level")
     for key in domain.phrases:
         with _part(domain, f"phrase {key!r}"):
             _check_phrase(blueprint, key)
@@ -57,76 +79,139 @@ def check_page(blueprint: Blueprint) -> None:
 @contextmanager
 def _part(domain: Domain, part: str) -> Iterator[None]:
     """Names the part of the page in whatever goes wrong with it."""
+    where = f"domain {domain.id!r}, {part}"
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(f"domain {domain.id!r}, {part}: {error}", error.hint) from None
+        hint = error.hint or "mend this part of the page"
+        raise ConfigError(f"{where}: {error}", hint) from None
     except RecursionError:
-        raise ConfigError(f"domain {domain.id!r}, {part}: it goes round in circles") from None
+        raise ConfigError(f"{where}: it goes round in circles", "break the circle") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(
-            f"domain {domain.id!r}, {part}: it can't be built: {reason}",
-            "check what its names and numbers stand for",
-        ) from error
+        reason = f"it can't be built: {type(error).__name__}: {error}"
+        hint = "check what its names and numbers stand for"
+        raise ConfigError(f"{where}: {reason}", hint) from error
 
 
-def _known(name: str, names: set[str], what: str) -> None:
+def _known(name: str, names: Collection[str], what: str) -> None:
     if name not in names:
         raise ConfigError(f"there is no {what} {name!r}", f"there are: {', '.join(sorted(names))}")
 
 
-def _check_names(domain: Domain) -> None:
+def _names_in(text: str) -> set[str]:
+    """The names in an expression, those of functions left out."""
+    nodes = list(ast.walk(parsed(text)))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
+
+
+def _check_names(blueprint: Blueprint) -> None:
     """One name means one thing, and none hides what texts or programs call by it."""
-    found: dict[str, str] = {}
+    domain, found = blueprint.domain, dict[str, str]()
     kinds: dict[str, Iterable[str]] = {
         "constant": domain.constants,
         "list": domain.lists,
         "table": domain.tables,
+        "macro": blueprint.macros,
     }
     for kind, names in kinds.items():
         for name in names:
-            if name in found or name in RESERVED:
-                other = found.get(name, "a word that texts of pages use")
-                raise ConfigError(f"{kind} {name!r} is also {other}", "give it another name")
-            found[name] = f"a {kind}"
-    _known(domain.start, {*domain.scenes}, "scene")
+            free_name(name, f"a {kind}")
+            if name in found:
+                raise ConfigError(f"{kind} {name!r} is also a {found[name]}", "rename one of them")
+            found[name] = kind
+    for scene in domain.scenes.values():
+        for name in scene.slots:
+            free_name(name, "a slot")
+    _known(domain.start, domain.scenes, "scene")
 
 
-def _check_order(domain: Domain) -> None:
-    """Tables refer to tables before them, parameters to parameters before them."""
-    before: set[str] = set()
-    for name, table in domain.tables.items():
-        for column, draw in table.columns.items():
-            if keyword.iskeyword(column):
-                raise ConfigError(
-                    f"column {name}.{column} has a name of Python's", "choose another"
-                )
-            target = draw.type.partition("entity:")[2]
-            if target:
-                _known(target, {*domain.tables}, "table")
-                if target not in before | {name}:
-                    raise ConfigError(
-                        f"column {name}.{column} refers to {target!r}, which is drawn later",
-                        "put tables after those that they refer to",
-                    )
-        if table.key not in table.columns:
-            raise ConfigError(f"table {name!r} has no column {table.key!r}, its key")
-        before.add(name)
-    for name, text in domain.params.items():
-        node = parsed(text)
-        if isinstance(node, ast.Name) and node.id in domain.params:
-            raise ConfigError(f"parameter {name!r} stands for another one", "name a table instead")
+def _check_macro(blueprint: Blueprint, name: str) -> None:
+    """Its text is an expression that doesn't lead back to the macro."""
+    macros, seen, left = blueprint.macros, set[str](), [name]
+    while left:
+        nodes = ast.walk(parsed(macros[left.pop()][1]))
+        called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+        if name in called:
+            raise ConfigError("it leads back to itself", "let macros call earlier ones only")
+        left += (called & macros.keys()) - seen
+        seen |= called
+
+
+def _check_table(blueprint: Blueprint, name: str) -> None:
+    """It refers to tables before it, and each draw to what there is by then."""
+    domain, table = blueprint.domain, blueprint.domain.tables[name]
+    before = set(list(domain.tables)[: list(domain.tables).index(name)])
+    _known(table.key, table.columns, "column")
+    chosen = {field for scene in domain.scenes.values() for field in (*scene.choose, *scene.items)}
+    known = {*domain.constants, *domain.lists, *before, *_OF_TASK, *chosen}
+    for alias, text in table.per.items():
+        _check_draw(blueprint, "", f"per {alias!r}", text, known)
+    known |= set(table.per)
+    own = {
+        key.partition(".")[2]: text
+        for scene in domain.scenes.values()
+        for key, text in scene.draws.items()
+        if key.partition(".")[0] == name
+    }
+    _check_draw(blueprint, name, "'rows'", table.rows, known)
+    for column, draw in table.columns.items():
+        target = draw.type.partition("entity:")[2]
+        if target and target not in {*before, name}:
+            _known(target, domain.tables, "table")
+            reason = f"column {column!r} refers to {target!r}, which is drawn later"
+            raise ConfigError(reason, "put tables after those that they refer to")
+        for text in (draw.draw, *([own[column]] if column in own else [])):
+            _check_draw(blueprint, name, f"column {column!r}", text, known)
+        known |= {column}
+
+
+def _check_draw(blueprint: Blueprint, table: str, what: str, text: str, known: set[str]) -> None:
+    try:
+        blueprint.draws.draw(text, table)
+        for name in sorted(_names_in(text)):
+            _known(name, known, "name")
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error}", error.hint) from None
+
+
+def _check_param(blueprint: Blueprint, name: str) -> None:
+    """Its values come from what there is, or from parameters before it."""
+    domain, params = blueprint.domain, list(blueprint.params)
+    before, own = params[: params.index(name)], blueprint.params[name]
+    if own.kind == "draw":
+        known = {*domain.constants, *domain.lists, *domain.tables, *before}
+        _check_draw(blueprint, "", "its draw", own.text, known)
+    elif own.kind == "rows":
+        for other in params_of(blueprint.rows(own.text)):
+            _known(blueprint.stem(other), before, "earlier parameter")
+
+
+def _check_sentences(blueprint: Blueprint) -> None:
+    domain = blueprint.domain
+    wordings = sum(len(rule.texts) for rule in domain.phrases.values())
+    openings = sum(len(scene.opening) * scene.most for scene in domain.scenes.values())
+    if max(wordings, openings) > MAX_SENTENCES:
+        raise ConfigError(f"more than {MAX_SENTENCES} wordings", "write fewer")
+    assert blueprint.lexicon
 
 
 def _check_scene(blueprint: Blueprint, name: str, scene: Scene) -> None:
     domain = blueprint.domain
     for tool in scene.tools:
-        _known(tool, {*domain.tools}, "tool")
+        _known(tool, domain.tools, "tool")
+        for one in blueprint.tools[tool]:
+            signature_of(one.call)
     for phrase in scene.asks:
-        _known(phrase, {*domain.phrases}, "phrase")
+        _known(phrase, domain.phrases, "phrase")
     for table in scene.tables:
         _known(table, {*domain.tables, *scene.choose}, "table")
+    for table in (*scene.rows, *scene.columns, *(key.partition(".")[0] for key in scene.draws)):
+        _known(table, scene.tables, "table in the scene")
+    for field in scene.varies:
+        _known(field, scene.choose, "field that is chosen")
+    if scene.least > scene.most:
+        raise ConfigError("least is more than most", "write the smaller number as least")
     draws = rng(0, domain.id, name)
     for _ in range(3):
         structure = blueprint.begin(name, draws)
@@ -134,16 +219,27 @@ def _check_scene(blueprint: Blueprint, name: str, scene: Scene) -> None:
         tables = blueprint.draw_tables(structure, draws)
         _check_rows(tables)
         _check_cells(problem)
-        Analysis(problem, domain)
+        _check_opening(blueprint, structure, Analysis(problem, blueprint))
         tools_source(problem.relations, problem.access)
+    if scene.answer is not None:
+        constant(scene.answer, blueprint.names({**problem.fields, "answer": 1}))
+
+
+def _check_opening(blueprint: Blueprint, structure: Structure, analysis: Analysis) -> None:
+    """The opening states what the scene chooses, and parameters that its rules read."""
+    fields = analysis.problem.fields
+    template = blueprint.lexicon.opening_templates[str(fields["opening"])]
+    for field in sorted(template.names):
+        _known(field, fields, "field of the scene's")
+    for param in sorted(template.stated(fields)):
+        blueprint.stem(param)
+        _known(param, analysis.names, "parameter that a rule of the scene reads, such as")
 
 
 def _check_rows(tables: Tables) -> None:
     empty = [name for name, rows in tables.items() if not rows]
     if empty:
-        raise ConfigError(f"table {empty[0]!r} has no rows", "its draws leave none over")
-    if sum(map(len, tables.values())) > MAX_ROWS:
-        raise ConfigError(f"its tables have more than {MAX_ROWS} rows", "draw fewer")
+        raise ConfigError(f"table {empty[0]!r} has no rows", "draw at least one")
 
 
 def _check_cells(problem: Problem) -> None:
@@ -154,46 +250,100 @@ def _check_cells(problem: Problem) -> None:
     if isinstance(problem.goal, ir.Equals):
         roots.append(problem.goal.query)
     for node in (node for root in roots for node in root.walk()):
-        if isinstance(node, ir.Query) and node.relation not in columns:
-            raise ConfigError(f"a rule reads the table {node.relation!r}, which the scene lacks")
-        if isinstance(node, ir.Get) and node.column not in columns.get(node.relation, ()):
-            raise ConfigError(
-                f"a rule reads {node.relation}.{node.column}, which the scene lacks",
-                "add it to the scene's tables or columns",
-            )
+        if isinstance(node, ir.Query):
+            _cell(columns, "a rule", node.relation)
+        if isinstance(node, ir.Get):
+            _cell(columns, "a rule", node.relation, node.column)
     for access in problem.access:
-        for column in access.returned_columns:
-            if column not in columns.get(access.relation, ()):
-                raise ConfigError(
-                    f"tool {access.tool!r} gives {access.relation}.{column}, which the scene lacks"
-                )
+        who = f"tool {access.tool!r}"
+        for column in (*access.returned_columns, *(() if access.effects else access.args.values())):
+            _cell(columns, who, access.relation, column)
+        for target in access.args.values() if access.effects else ():
+            if target not in ("int", "str", "date"):
+                _cell(columns, who, *target.split("."))
+
+
+def _cell(columns: dict[str, set[str]], who: str, table: str, column: str = "") -> None:
+    hint = "add it to the tables or columns of the scene"
+    if table not in columns:
+        raise ConfigError(f"{who} reads the table {table!r}, which the scene lacks", hint)
+    if column and column not in columns[table]:
+        raise ConfigError(f"{who} reads {table}.{column}, which the scene lacks", hint)
 
 
 def _check_phrase(blueprint: Blueprint, key: str) -> None:
-    """A sentence that steps may add is stated once for a task that has it."""
-    domain = blueprint.domain
+    """It is stated once for a task that has it: what it states is what its rule reads."""
+    domain, rule = blueprint.domain, blueprint.domain.phrases[key]
     adding = [s for s in domain.steps if key in (*s.add, *s.once, *s.together)]
     asked = [scene for scene in domain.scenes.values() if key in scene.asks]
     if not adding and not asked:
         raise ConfigError("no scene asks it and no step adds it", "add it to one, or drop it")
-    names = blueprint.lexicon.phrase(key).sentence.names
-    rule = domain.phrases[key]
-    unused = [n for n in (*rule.choose, *rule.fields) if n not in names]
-    if unused:
-        raise ConfigError(f"its field {unused[0]!r} is in no sentence", "state it, or drop it")
-    if len(rule.rows) == 2 and rule.rows[0] > rule.rows[1]:
+    if rule.rows[0] > rule.rows[1]:
         raise ConfigError("its rows are the wrong way round", "write the fewest first")
-    places: dict[str, dict[str, Any]] = {
-        "one": {"k": 1},
-        "pair": {"a": 1, "b": 2},
-        "all": {"n": 2},
-        "task": {},
-    }
+    if rule.instead_of is not None:
+        _known(rule.instead_of, domain.phrases, "phrase")
+    fields = _sample_fields(blueprint, key)
+    built = blueprint.lexicon.phrase(key).build(fields)
+    read = set().union(*(params_of(node) for node in _expressions(built)))
+    used = _names_used(blueprint, key)
+    for i in range(len(rule.texts)):
+        template = blueprint.lexicon.phrase(key + (f"~{i + 1}" if i else "")).sentence
+        for name in (*rule.choose, *rule.fields):
+            if name not in template.names:
+                raise ConfigError(f"its field {name!r} is in no sentence", "state it, or drop it")
+        for name in sorted(template.names - used):
+            reason = f"its field {name!r} is in the sentence, but its rule doesn't use it"
+            raise ConfigError(reason, "use the field in means, or drop it")
+        for name in sorted(template.stated(fields) - read):
+            reason = f"its sentence states the parameter {name!r}, which its rule doesn't read"
+            raise ConfigError(reason, "use the parameter in means, or drop it")
+
+
+def _sample_fields(blueprint: Blueprint, key: str) -> dict[str, Any]:
+    """Fields that the phrase ``key`` may have."""
+    domain, rule, opening = blueprint.domain, blueprint.domain.phrases[key], dict[str, Any]()
+    places = {"one": {"k": 1}, "pair": {"a": 1, "b": 2}, "all": {"n": 2}}
     draws = rng(0, domain.id, key)
-    opening: dict[str, Any] = {}
     for name in domain.scenes:
         opening |= blueprint.begin(name, draws).fields
-    fields = {name: values[0] for name, values in rule.choose.items()}
-    words = {"rules": [one.word for one in domain.phrases.values() if one.word]}
-    stated = {name: value for name, value in (opening | words).items() if name in names}
-    blueprint.lexicon.phrase(key).build({**stated, **places[rule.about], **rule.fields, **fields})
+    opening |= {"rules": [one.word for one in domain.phrases.values() if one.word]}
+    names = blueprint.lexicon.phrase(key).sentence.names
+    chosen = {name: values[0] for name, values in rule.choose.items()}
+    stated = {name: value for name, value in opening.items() if name in names}
+    return {**stated, **places.get(rule.about, {}), **rule.fields, **chosen}
+
+
+def _expressions(built: Any) -> list[ir.Node]:
+    if isinstance(built, ir.Clause):
+        return [built.expr, *([built.guard] if built.guard is not None else [])]
+    return [built.query if isinstance(built, ir.Equals) else built]
+
+
+def _names_used(blueprint: Blueprint, key: str) -> set[str]:
+    """The names that the rule of a phrase uses, in its macros too; the fields of the item it is about."""
+    rule = blueprint.domain.phrases[key]
+    texts = [rule.means, rule.guard, rule.allows, *(may.rows for may in rule.may)]
+    found = {"rules", "k", "a", "b", "n"}
+    for text in (*texts, *(text for _, text in blueprint.macros.values())):
+        found |= _names_in(text) if text else set()
+    return found
+
+
+def _check_step(blueprint: Blueprint, step: StepRule) -> None:
+    """It leads to what there is, and its condition has a meaning in some scene."""
+    domain = blueprint.domain
+    for phrase in (*step.add, *step.once, *step.together):
+        _known(phrase, domain.phrases, "phrase")
+    if step.scene is not None:
+        _known(step.scene, domain.scenes, "scene")
+    texts = [step.when, *(domain.phrases[key].when for key in (*step.add, *step.together))]
+    for text in texts:
+        problems: list[ConfigError] = []
+        for name in domain.scenes:
+            structure = blueprint.begin(name, rng(0, domain.id, name))
+            try:
+                constant(text, blueprint.names(structure.fields, structure))
+            except ConfigError as error:
+                problems.append(error)
+        if len(problems) == len(domain.scenes):
+            raise problems[0]

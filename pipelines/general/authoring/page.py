@@ -7,27 +7,50 @@ Who wrote a page decides nothing here: every leaf states a pattern or a length.
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
+import tomllib
 import unicodedata
 from functools import cached_property
+from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from envgen.core.canonical import sha256
+from envgen.core.errors import ConfigError
 from envgen.core.limits import Id
 from envgen.core.types import Record
 
 _WORD = r"^[a-z][a-z0-9_]{0,31}$"
-RESERVED = frozenset(
+_USED = frozenset(
     """check check_columns check_date find truth tool_error db given row rows total pages facts taken allowed
-    solve verify submit_result sqlite3 json datetime param scene n k""".split()
+    solve verify submit_result sqlite3 json datetime param scene n k self tools""".split()
 )
-"""RuleNames that generated programs, or the texts of a page, use for themselves."""
+"""Names that generated programs, or the texts of a page, use for themselves."""
 
 
-def _plain(text: str) -> str:
+def free_name(name: str, what: str) -> str:
+    """``name``, which may stand in generated code and hides nothing there.
+
+    Raises:
+        ConfigError: if Python, SQLite, a generated program or the texts of pages have a meaning for it.
+    """
+    python = keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name)
+    if python or name in _USED or name.startswith(("sqlite_", "__")):
+        raise ConfigError(f"{what} is called {name!r}, which is reserved", "give it another name")
+    return name
+
+
+def plain(text: str) -> str:
     """Refuse what a reader can't see: control, format (bidi) and private characters, line breaks."""
     for character in text:
         if unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp"):
@@ -35,7 +58,7 @@ def _plain(text: str) -> str:
     return text
 
 
-def _free(name: str) -> str:
+def _no_keyword(name: str) -> str:
     if keyword.iskeyword(name) or name.startswith("sqlite_"):
         raise ValueError(f"{name!r} is reserved; choose another name")
     return name
@@ -53,21 +76,23 @@ def _texts(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Ident = Annotated[str, StringConstraints(pattern=_WORD), AfterValidator(_free)]
+Ident = Annotated[str, StringConstraints(pattern=_WORD), AfterValidator(_no_keyword)]
 """A name of a table, column, tool, parameter, slot, phrase, scene or list."""
 Code = Annotated[
     str,
     StringConstraints(min_length=1, max_length=800),
-    AfterValidator(_plain),
+    AfterValidator(plain),
     BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value),
 ]
 """An expression in Python's grammar; it may be written on several lines."""
 Sentence = Annotated[
-    str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(_plain)
+    str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(plain)
 ]  # fmt: skip
 """One line of a prompt, with typed holes."""
+SlotNoun = Annotated[Sentence, StringConstraints(pattern=r"^[^{}]*(\{k\}[^{}]*)?$")]
+"""A name for a slot, with ``{k}`` for the number of its item."""
 Value = Annotated[
-    str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(_plain)
+    str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(plain)
 ]
 """An entry of a list: a name or a word, no sentence."""
 Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
@@ -78,6 +103,11 @@ Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")
 Level = Annotated[int, Field(ge=1, le=10)]
 
 _COLUMN = re.compile(r"(?P<type>[a-z]+(?::\w+)?)(?P<null>\?)?(?: (?P<unit>\w+))? = (?P<draw>.+)")
+
+
+ColumnName = Annotated[
+    str, StringConstraints(pattern=r"^_?[a-z][a-z0-9_]{0,31}$"), AfterValidator(_no_keyword)
+]
 
 
 class ColumnDraw(Record):
@@ -120,7 +150,7 @@ class TableDraw(Record):
     per: Annotated[dict[Ident, Code], Field(max_length=3)] = {}
     """Name -> a table, or a list: draws may use the name for the row or item in hand."""
     columns: Annotated[
-        dict[Annotated[str, StringConstraints(pattern=r"^_?[a-z][a-z0-9_]{0,31}$")], ColumnDraw],
+        dict[ColumnName, ColumnDraw],
         Field(min_length=1, max_length=24),
     ]
 
@@ -296,7 +326,7 @@ class Domain(Record):
     nouns: dict[
         Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence
     ] = {}
-    slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Sentence] = {}
+    slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], SlotNoun] = {}
     """Slot -> how sentences and notes name it."""
     units: dict[Unit, Sentence] = {}
     """Unit of a column -> a sentence about it."""
@@ -330,3 +360,30 @@ class Domain(Record):
                 scene = {k: v for k, v in {**found[like], **scene}.items() if k != "like"}
             found[name] = scene
         return {**value, "scenes": found}
+
+
+def is_package_page(domain: Domain) -> bool:
+    """Whether this very page is the package's."""
+    own = files("envgen.pipelines.general.domains") / f"{domain.id}.toml"
+    if not own.is_file():
+        return False
+    return Domain.model_validate(tomllib.loads(own.read_text(encoding="utf-8"))).key == domain.key
+
+
+_MEND = {
+    "extra_forbidden": "leave it out: pages have no such part",
+    "missing": "add it",
+    "string_pattern_mismatch": "use plain letters, digits and underscores, as other names do",
+    "string_too_long": "write less",
+    "too_long": "list fewer",
+}
+
+
+def page_error(error: ValidationError, page: Any) -> ConfigError:
+    """What is wrong with ``page``, a mapping or its JSON: its domain, the field, and what to do."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the page"
+    found = re.search(r'"id": ?"([a-z0-9_-]{1,64})"', page) if isinstance(page, str) else None
+    name = found[1] if found else page.get("id") if isinstance(page, dict) else None
+    hint = _MEND.get(first["type"], "write it as the pages of the package do")
+    return ConfigError(f"domain {name!r:.80}, {place}: {first['msg']}", hint)

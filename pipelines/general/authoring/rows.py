@@ -1,7 +1,7 @@
 """Rows from the distributions of a page: what a draw's text means, and the tables that come of it.
 
 A draw is an expression in Python's grammar over the columns before it, rows they refer to, constants, lists
-and the functions of ``_DRAWS``. ``ast`` parses it; a closure per node evaluates it. Rows are drawn without
+and the functions of ``draws``. ``ast`` parses it; a closure per node evaluates it. Rows are drawn without
 looking at a question, so no row is a planted one; only their numbers depend on the task's structure.
 """
 
@@ -9,46 +9,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from itertools import product
+from math import prod
 from random import Random
 from typing import Any
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Scalar
-from envgen.pipelines.general.authoring import geo
-from envgen.pipelines.general.authoring.names import FAMILY, GIVEN
-from envgen.pipelines.general.authoring.page import Domain, TableDraw
-from envgen.pipelines.general.authoring.rules import parsed
+from envgen.pipelines.general.authoring.draws import DRAWS, REGISTERED, Drawing, NoRoomError
+from envgen.pipelines.general.authoring.page import ColumnDraw, Domain
+from envgen.pipelines.general.authoring.rules import MAX_NUMBER, parsed
 from envgen.pipelines.general.semantics.tables import Row, Tables
 
-MAX_ROWS = 5_000
-"""Rows of one table."""
+MAX_ROWS = 3_000
+"""Rows that the tables of one task may have together."""
+MAX_CELLS = 20_000
+MAX_TEXT = 200
+"""Characters of a cell."""
 _TRIES = 4
 """Draws of a row that finds no value, before it is left out."""
-
-
-@dataclass
-class Drawing:
-    """What a draw reads: the row so far, what else there is, and what earlier rows used up."""
-
-    rng: Random
-    tables: Tables
-    known: Mapping[str, Any]
-    """Constants, lists and the numbers of the task's structure."""
-    row: Row = field(default_factory=dict)
-    per: dict[str, Scalar] = field(default_factory=dict)
-    """The row or item in hand of each name in the table's ``per``."""
-    pools: dict[Any, list[Any]] = field(default_factory=dict)
-    """Draw (and owner) -> values not used yet."""
-    spans: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
-    """Draw and owner -> intervals taken."""
-
-
-class NoRoomError(Exception):
-    """Raised by a draw that finds no value for this row."""
-
 
 Draw = Callable[[Drawing], Any]
 
@@ -58,6 +37,8 @@ class Draws:
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
+        self.calls: set[str] = set()
+        """The registered functions that the draws compiled so far call."""
         self._done: dict[tuple[str, str], Draw] = {}
 
     def draw(self, text: str, table: str = "") -> Draw:
@@ -68,7 +49,8 @@ class Draws:
         """
         if (text, table) not in self._done:
             try:
-                self._done[text, table] = _Compiler(self.domain, table).compile(parsed(text))[0]
+                compiler = _Compiler(self.domain, table, self.calls)
+                self._done[text, table] = compiler.compile(parsed(text))[0]
             except ConfigError as error:
                 raise ConfigError(f"in {text!r}: {error}", error.hint) from None
         return self._done[text, table]
@@ -77,9 +59,10 @@ class Draws:
 class _Compiler:
     """One draw: each node as a closure, with the table whose keys it gives (or "")."""
 
-    def __init__(self, domain: Domain, table: str) -> None:
+    def __init__(self, domain: Domain, table: str, calls: set[str]) -> None:
         self.domain = domain
         self.table = table
+        self.calls = calls
 
     def compile(self, node: ast.AST) -> tuple[Draw, str]:
         """The closure of ``node`` and the table that its values refer to."""
@@ -91,8 +74,6 @@ class _Compiler:
 
     def _constant(self, node: ast.Constant) -> tuple[Draw, str]:
         value = node.value
-        if not isinstance(value, bool | int | str | None):
-            raise ConfigError(f"{value!r} is no value of the language of draws")
         return lambda d: value, ""
 
     def _name(self, node: ast.Name) -> tuple[Draw, str]:
@@ -104,8 +85,8 @@ class _Compiler:
         if name in columns:
             return lambda d: d.row[name], columns[name].type.partition("entity:")[2]
         if name in self.domain.tables:
-            return lambda d: list(d.tables[name]), name
-        return lambda d: _known(d, name), ""
+            return lambda d: _listed(d, d.tables[name]), name
+        return lambda d: d.named(name), ""
 
     def _attribute(self, node: ast.Attribute) -> tuple[Draw, str]:
         inner, table = self.compile(node.value)
@@ -114,7 +95,9 @@ class _Compiler:
             raise ConfigError(f"{ast.unparse(node)!r} is no cell of a row")
         to = self.domain.tables[table].columns[column].type.partition("entity:")[2]
         if isinstance(node.value, ast.Name) and node.value.id == table:
-            return lambda d: [row[column] for row in d.tables[table].values()], to
+            return lambda d: [
+                d.tables[table][key][column] for key in _listed(d, d.tables[table])
+            ], to
         return lambda d: d.tables[table][inner(d)][column], to
 
     def _list(self, node: ast.List | ast.Tuple) -> tuple[Draw, str]:
@@ -159,32 +142,52 @@ class _Compiler:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in ("said", "trait") and len(node.args) == 1:
             asked = self.compile(node.args[0])[0]
-            return lambda d: _known(d, name)(asked(d)), ""
-        if node.keywords or name not in _DRAWS:
-            raise ConfigError(
-                f"unknown draw {ast.unparse(node.func)!r}", f"known: {', '.join(_DRAWS)}"
-            )
-        run, least, most = _DRAWS[name]
-        if not least <= len(node.args) <= most:
-            raise ConfigError(f"{name} takes {least} to {most} arguments, not {len(node.args)}")
+            return lambda d: d.named(name)(asked(d)), ""
+        function = DRAWS.get(name) or REGISTERED.get(name)
+        if node.keywords or function is None:
+            known = ", ".join([*DRAWS, *REGISTERED])
+            raise ConfigError(f"unknown draw {ast.unparse(node.func)!r}", f"known: {known}")
+        if not function.least <= len(node.args) <= function.most:
+            counts = f"{function.least} to {function.most}"
+            raise ConfigError(f"{name} takes {counts} arguments, not {len(node.args)}")
+        self.calls |= {name} & REGISTERED.keys()
         compiled = [self.compile(item) for item in node.args]
-        arguments = [draw for draw, _ in compiled]
-        key, refers = ast.unparse(node), compiled[0][1] if compiled else ""
+        run, key, arguments = function.run, ast.unparse(node), [draw for draw, _ in compiled]
         if len(arguments) == 1:
             first = arguments[0]
-            return lambda d: run(d, key, first(d)), refers
-        if len(arguments) == 2:
-            first, second = arguments
-            return lambda d: run(d, key, first(d), second(d)), refers
-        return lambda d: run(d, key, *[a(d) for a in arguments]), refers
+            return lambda d: run(d, key, first(d)), compiled[0][1]
+        return lambda d: run(d, key, *[a(d) for a in arguments]), compiled[0][1]
 
 
-def _known(d: Drawing, name: str) -> Any:
-    if name not in d.known:
-        raise ConfigError(f"unknown name {name!r}", f"known here: {', '.join(sorted(d.known))}")
-    return d.known[name]
+def _listed(d: Drawing, values: Mapping[str, Any]) -> list[str]:
+    d.may_list(len(values))
+    return list(values)
 
 
+def _bounded(fold: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
+    """``fold`` of numbers within ``MAX_NUMBER``."""
+
+    def run(a: Any, b: Any) -> int:
+        value = fold(a, b) if isinstance(a, int) and isinstance(b, int) else None
+        if value is None or abs(value) > MAX_NUMBER:
+            raise ConfigError(
+                f"{a!r:.40} and {b!r:.40} can't be reckoned with", "use small numbers"
+            )
+        return value
+
+    return run
+
+
+def _plus(a: Any, b: Any) -> Any:
+    """The sum of numbers, or texts behind each other."""
+    if not (isinstance(a, str) and isinstance(b, str)):
+        return _SUM(a, b)
+    if len(a) + len(b) > MAX_TEXT:
+        raise ConfigError(f"a text of more than {MAX_TEXT} characters", "draw shorter parts")
+    return a + b
+
+
+_SUM = _bounded(lambda a, b: a + b)
 _TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
     ast.Eq: lambda a, b: bool(a == b),
     ast.NotEq: lambda a, b: bool(a != b),
@@ -195,179 +198,11 @@ _TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
     ast.In: lambda a, b: a in b,
 }
 _FOLDS: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
+    ast.Add: _plus,
+    ast.Sub: _bounded(lambda a, b: a - b),
+    ast.Mult: _bounded(lambda a, b: a * b),
+    ast.FloorDiv: _bounded(lambda a, b: a // b),
 }
-
-
-# --- the functions of draws ----------------------------------------------------------------------
-
-
-def _one(d: Drawing, key: str, values: Sequence[Any], weights: Sequence[int] | None = None) -> Any:
-    return d.rng.choices(values, weights)[0] if weights else d.rng.choice(values)
-
-
-def _ints(d: Drawing, key: str, low: int, high: int, step: int = 1) -> int:
-    return d.rng.randrange(low, high + 1, step)
-
-
-def _chance(d: Drawing, key: str, percent: int) -> bool:
-    return d.rng.random() * 100 < percent
-
-
-def _pooled(d: Drawing, key: Any, values: Callable[[], list[Any]]) -> Any:
-    """A value that no earlier row of the pool has."""
-    pool = d.pools.get(key)
-    if pool is None:
-        pool = d.pools[key] = values()
-        d.rng.shuffle(pool)
-    if not pool:
-        raise NoRoomError
-    return pool.pop()
-
-
-def _distinct(d: Drawing, key: str, values: Sequence[Any], owner: Any = None) -> Any:
-    return _pooled(d, (key, owner), lambda: list(values))
-
-
-def _distinct_ints(d: Drawing, key: str, low: int, high: int) -> int:
-    found: int = _pooled(d, key, lambda: list(range(low, high + 1)))
-    return found
-
-
-def _member(d: Drawing, key: str, rows: Sequence[Any], owner: Any, first: Any = None) -> Any:
-    """A row that the owner doesn't have yet; ``first`` comes first."""
-    if first is not None and (key, owner) not in d.pools:
-        d.pools[key, owner] = rest = [row for row in rows if row != first]
-        d.rng.shuffle(rest)
-        return first
-    return _pooled(d, (key, owner), lambda: list(rows))
-
-
-def _code(d: Drawing, key: str, prefix: str, digits: int) -> str:
-    low = 10 ** (digits - 1)
-    used = d.pools.setdefault(key, [])
-    while True:  # pages hold far fewer rows than there are numbers (checked at load)
-        number = d.rng.randrange(low, 10 * low)
-        if number not in used:
-            used.append(number)
-            return f"{prefix}-{number}"
-
-
-def _person(d: Drawing, key: str, locale: str) -> str:
-    given = _pooled(d, (key, "given"), lambda: list(GIVEN[locale]))
-    return f"{given} {_pooled(d, (key, 'family'), lambda: list(FAMILY[locale]))}"
-
-
-def _gap(d: Drawing, key: str, low: int, high: int, step: int, length: int, owner: Any) -> int:
-    """A start such that ``length`` from it on touches no earlier interval of ``owner``."""
-    taken = d.spans.setdefault((key, owner), [])
-    start = d.rng.randrange(low, high, step)
-    if start + length > high or any(start + length > a and start < b for a, b in taken):
-        raise NoRoomError
-    taken.append((start, start + length))
-    return start
-
-
-def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
-    """The same few of the values for every row."""
-    if key not in d.pools:
-        d.pools[key] = d.rng.sample(list(values), count)
-    return d.pools[key]
-
-
-def _once(d: Drawing, key: str, value: Any, owner: Any = None) -> Any:
-    """The value that the first row (of an owner) drew."""
-    return d.pools.setdefault((key, owner), [value])[0]
-
-
-def _number(d: Drawing, key: str, owner: Any) -> int:
-    """How many rows of the owner came before this one."""
-    seen = d.pools.setdefault((key, owner), [-1])
-    seen[0] += 1
-    return int(seen[0])
-
-
-def _at(d: Drawing, key: str, values: Sequence[Any], at: int, rest: Any) -> Any:
-    """The value in that place; ``rest`` beyond the last."""
-    return values[at] if at < len(values) else rest
-
-
-def _deal(d: Drawing, key: str, values: Sequence[Any], rest: Any) -> Any:
-    """The values in turn, each to one row; then ``rest``."""
-    left = d.pools.setdefault(key, list(values))
-    return left.pop(0) if left else rest
-
-
-def _fresh(d: Drawing, key: str, value: str) -> str:
-    """A value that no earlier row has."""
-    taken = d.pools.setdefault(key, [])
-    if value in taken:
-        raise NoRoomError
-    taken.append(value)
-    return value
-
-
-def _entries(d: Drawing, key: str, name: str) -> Sequence[str]:
-    """The list of that name."""
-    found: Sequence[str] = _known(d, name)
-    return found
-
-
-def _city(d: Drawing, key: str, country: str, home: str) -> str:
-    """A city that no earlier row has, never ``home``."""
-    found: str = _pooled(d, key, lambda: [n for n in geo.city_names(country) if n != home])
-    return found
-
-
-def _pairs(d: Drawing, key: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
-    return [f"{a} {b}" for a in left for b in right]
-
-
-def _day(d: Drawing, key: str, start: str, days: int) -> str:
-    return (date.fromisoformat(start) + timedelta(days=days)).isoformat()
-
-
-def _days(d: Drawing, key: str, start: str, end: str) -> int:
-    return (date.fromisoformat(end) - date.fromisoformat(start)).days
-
-
-def _latest(d: Drawing, key: str, *columns: Sequence[str | None]) -> str:
-    return max(value for column in columns for value in column if value)
-
-
-_DRAWS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
-    "one": (_one, 1, 2),
-    "ref": (_one, 1, 1),
-    "ints": (_ints, 2, 3),
-    "chance": (_chance, 1, 1),
-    "distinct": (_distinct, 1, 2),
-    "distinct_ints": (_distinct_ints, 2, 2),
-    "member": (_member, 2, 3),
-    "code": (_code, 2, 2),
-    "person": (_person, 1, 1),
-    "gap": (_gap, 5, 5),
-    "few": (_few, 2, 2),
-    "once": (_once, 1, 2),
-    "number": (_number, 1, 1),
-    "at": (_at, 3, 3),
-    "deal": (_deal, 2, 2),
-    "fresh": (_fresh, 1, 1),
-    "city": (_city, 2, 2),
-    "city_fact": (lambda d, key, name, fact: geo.city_fact(name, fact), 2, 2),
-    "kilometres": (lambda d, key, left, right: geo.kilometres(left, right), 2, 2),
-    "entries": (_entries, 1, 1),
-    "join": (lambda d, key, *parts: " ".join(parts), 2, 3),
-    "pairs": (_pairs, 2, 2),
-    "day": (_day, 2, 2),
-    "days": (_days, 2, 2),
-    "latest": (_latest, 1, 4),
-    "min": (lambda d, key, *values: min(values), 2, 4),
-    "max": (lambda d, key, *values: max(values), 2, 4),
-}
-"""Function -> what it does, fewest and most arguments."""
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -387,30 +222,104 @@ def draw_table(
         rng: the source of chance.
         rows: how many rows there are, in all or for each owner.
         columns: column -> its draw; hidden ones included, in order.
+
+    Raises:
+        ConfigError: if a draw fails, gives what its column can't hold, or there are too many rows.
     """
-    table: TableDraw = draws.domain.tables[name]
+    table = draws.domain.tables[name]
     d = Drawing(rng=rng, tables=tables, known=known)
     number = draws.draw(rows, name)
-    cells = [(column, draws.draw(text, name)) for column, text in columns.items()]
+    cells = [
+        (column, draws.draw(text, name), _check(table.columns[column], tables))
+        for column, text in columns.items()
+    ]
     sources = [list(draws.draw(text)(d)) for text in table.per.values()]
+    left = min(MAX_ROWS - sum(map(len, tables.values())), MAX_CELLS // len(cells))
+    if prod(map(len, sources)) > left:
+        raise _failed(draws.domain, name, "per", ConfigError("has too many owners", "list fewer"))
     found: dict[str, Row] = {}
+    asked = 0
     for choice in product(*sources):
         d.per = dict(zip(table.per, choice, strict=True))
-        for _ in range(min(int(number(d)), MAX_ROWS - len(found))):
-            row = _draw_row(d, cells)
-            if row is not None:
-                found[str(row[table.key])] = row
+        count = _count(draws.domain, name, number, d)
+        left, asked = left - count, asked + count
+        if left < 0:
+            problem = f"tables of more than {MAX_ROWS} rows or {MAX_CELLS} cells"
+            raise _failed(draws.domain, name, "rows", ConfigError(problem, "draw fewer rows"))
+        for _ in range(count):
+            row = _draw_row(d, cells, draws.domain, name)
+            if row is None:
+                continue
+            if row[table.key] in found:
+                twice = ConfigError(
+                    f"{row[table.key]!r} comes twice", "draw keys with distinct, code or fresh"
+                )
+                raise _failed(draws.domain, name, table.key, twice)
+            found[str(row[table.key])] = row
+    if 2 * len(found) < asked:
+        lost = ConfigError(f"only {len(found)} of {asked} rows find values that are not taken")
+        raise _failed(
+            draws.domain, name, list(d.row)[-1], lost, "draw fewer rows, or from more values"
+        )
     return found
 
 
-def _draw_row(d: Drawing, cells: Sequence[tuple[str, Draw]]) -> Row | None:
+def _count(domain: Domain, name: str, number: Draw, d: Drawing) -> int:
+    try:
+        return int(number(d))
+    except _MISTAKES as error:
+        raise _failed(domain, name, "rows", error) from None
+
+
+_MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+"""What a draw raises whose names or numbers don't fit its functions."""
+
+
+def _failed(
+    domain: Domain, table: str, column: str, error: Exception, hint: str = ""
+) -> ConfigError:
+    reason = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+    hint = hint or getattr(error, "hint", "") or "check the names and numbers of its draw"
+    return ConfigError(f"domain {domain.id!r}, table {table!r}, {column!r}: {reason}", hint)
+
+
+_Cells = Sequence[tuple[str, Draw, Callable[[Any], bool]]]
+
+
+def _draw_row(d: Drawing, cells: _Cells, domain: Domain, name: str) -> Row | None:
     """A row, hidden columns included; None if no values are left for it."""
     for _ in range(_TRIES):
         d.row = {}
         try:
-            for column, draw in cells:
-                d.row[column] = draw(d)
+            for column, draw, fits in cells:
+                d.row[column] = value = draw(d)
+                if not fits(value):
+                    kind = domain.tables[name].columns[column].type
+                    raise ConfigError(f"{value!r:.60} is no {kind}", "draw what its type says")
         except NoRoomError:
             continue
+        except _MISTAKES as error:
+            raise _failed(domain, name, column, error) from None
         return d.row
     return None
+
+
+_KINDS = {"int": int, "minutes": int, "decimal": int, "bool": bool}
+
+
+def _check(column: ColumnDraw, tables: Tables) -> Callable[[Any], bool]:
+    """Tells whether a column can hold a value."""
+    kind, _, target = column.type.partition(":")
+    type_, rows = _KINDS.get(kind, str), tables.get(target) if kind == "entity" else None
+
+    def fits(value: Any) -> bool:
+        if value is None:
+            return column.nullable
+        if isinstance(value, str):
+            if kind == "date":
+                return date.fromisoformat(value).isoformat() == value
+            of_rows = rows is None or value in rows
+            return type_ is str and 0 < len(value) <= MAX_TEXT and of_rows
+        return type(value) is type_ and bool(abs(value) <= MAX_NUMBER)
+
+    return fits

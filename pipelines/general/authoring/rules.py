@@ -14,17 +14,21 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import lru_cache
+from functools import lru_cache, partialmethod
+from itertools import islice
 from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Expr, Relation
+from envgen.pipelines.general.authoring.page import plain
 from envgen.pipelines.general.semantics.rewrite import free_names
 
 MAX_DEPTH = 40
 MAX_NODES = 6_000
-"""Nodes visited for one text, macros expanded."""
+"""Nodes of what one text means, macros expanded."""
+MAX_NUMBER = 10**12
+MAX_LIST = 1_000
 _ASCENDING = frozenset("lowest least first earliest shortest smallest cheapest".split())
 _DESCENDING = frozenset("highest most last latest longest largest dearest".split())
 _COMPARE = {
@@ -33,15 +37,17 @@ _COMPARE = {
 _ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
 
 
-_ARGUMENTS = {
-    "range": (1, 2, 3),
-    "best": (2,),
-    "days": (2,),
-    "day": (2,),
-    "before": (3,),
-    "apart": (1, 2),
-}
+_ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "day": (2,), "apart": (1, 2)}
 """Function -> how many arguments it takes, where that isn't one."""
+_FORMS: Mapping[str, tuple[Any, tuple[str, ...], str]] = {
+    "start": (ir.Start, ("interval",), "minutes"),
+    "end": (ir.End, ("interval",), "minutes"),
+    "days": (ir.Days, ("left", "right"), "int"),
+    "before": (ir.Before, ("left", "right", "lag"), "bool"),
+    "old": (ir.Old, ("item",), ""),
+    "new": (ir.New, ("item",), ""),
+}
+"""Function -> the construct that it stands for, its parts, and what it gives ("": what its part gives)."""
 
 
 class Typed(NamedTuple):
@@ -71,15 +77,39 @@ class RuleNames:
 
 @lru_cache(maxsize=4_096)
 def parsed(text: str) -> ast.expr:
-    """The syntax tree of an expression.
+    """The syntax tree of an expression, no deeper than ``MAX_DEPTH``, its constants checked.
 
     Raises:
         ConfigError: if it is none.
     """
     try:
-        return ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise ConfigError(f"{text!r} is no expression: {error}") from None
+        reason = f"{text!r} is no expression: {error}"
+        raise ConfigError(reason, "write an expression in Python's grammar") from None
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_DEPTH):
+        for node in level:
+            if isinstance(node, ast.Constant):
+                _check_constant(node.value)
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        raise ConfigError(f"{text!r} is nested too deep", "write a shorter expression")
+    return tree
+
+
+def _check_constant(value: Any) -> None:
+    """Refuse floats, huge numbers and invisible characters, which escapes write with plain letters."""
+    if isinstance(value, str):
+        try:
+            plain(value)
+        except ValueError as error:
+            raise ConfigError(f"the text {value!r} {error}", "leave it out") from None
+    elif not isinstance(value, int | None) or abs(value or 0) > MAX_NUMBER:
+        raise ConfigError(
+            f"{str(value)[:40]!r} is no value that a page may use",
+            f"write a whole number of at most {MAX_NUMBER}, a text, True, False or None",
+        )
 
 
 def read_rule(text: str, names: RuleNames) -> Any:
@@ -148,10 +178,7 @@ class _RuleReader:
         """The meaning of ``node``; ``bound`` holds the variables around it."""
         self.nodes += 1
         self.depth += 1
-        if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
-            raise ConfigError(
-                "the text says too much", "write a shorter rule, with fewer macros in macros"
-            )
+        self._within_bounds()
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise ConfigError(f"{type(node).__name__} is no part of the language of rules")
@@ -173,7 +200,7 @@ class _RuleReader:
     def _name(self, node: ast.Name, bound: Mapping[str, Any]) -> Any:
         name, names = node.id, self.names
         if name in bound:
-            return bound[name]
+            return self._charged(bound[name])
         if name in names.fields:
             return names.fields[name]
         if name in names.slots:
@@ -185,6 +212,20 @@ class _RuleReader:
             return Typed(ir.Query(var=f"{name}_row", relation=name), f"rows:{relation.name}")
         known = sorted({*bound, *names.fields, *names.slots, *names.args, *names.relations})
         raise ConfigError(f"unknown name {name!r}", f"known here: {', '.join(known)}")
+
+    def _charged(self, value: Any) -> Any:
+        """``value``, its size counted once more: what macros repeat grows with each of them."""
+        for item in value if type(value) is tuple else (value,):
+            if isinstance(item, Typed):
+                self.nodes += sum(1 for _ in islice(item.expr.walk(), MAX_NODES))
+                self._within_bounds()
+        return value
+
+    def _within_bounds(self) -> None:
+        if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
+            raise ConfigError(
+                "the text says too much", "write a shorter rule, with fewer macros in macros"
+            )
 
     def _param(self, name: str, suffix: str = "") -> Typed:
         if name not in self.names.params:
@@ -266,6 +307,8 @@ class _RuleReader:
         if fn == "+" and all(
             isinstance(x, tuple) and not isinstance(x, Typed) for x in (left, right)
         ):
+            if len(left) + len(right) > MAX_LIST:
+                raise ConfigError(f"a list of more than {MAX_LIST} values", "write a shorter one")
             return left + right
         if isinstance(left, int) and isinstance(right, int):
             return _worked_out(fn, left, right)
@@ -354,14 +397,16 @@ class _RuleReader:
         if not isinstance(node.func, ast.Name) or node.keywords:
             raise ConfigError(f"{ast.unparse(node.func)!r} can't be called")
         name = node.func.id
-        if name in self.names.predicates:
-            return self.names.predicates[name](str(self.read(node.args[0], bound)))
         if name in self.names.macros:
             return self._macro(name, [self.read(item, bound) for item in node.args])
+        if name in _FORMS:
+            return self._form(node, *_FORMS[name], bound)
+        if name in self.names.predicates and len(node.args) == 1:
+            return self.names.predicates[name](str(self.read(node.args[0], bound)))
         method = getattr(self, f"_call_{name}", None)
         if method is None:
             known = sorted(
-                [*self.names.macros, *(m[6:] for m in dir(self) if m.startswith("_call_"))]
+                [*self.names.macros, *_FORMS, *(m[6:] for m in dir(self) if m.startswith("_call_"))]
             )
             raise ConfigError(f"unknown function {name!r}", f"known here: {', '.join(known)}")
         if len(node.args) not in _ARGUMENTS.get(name, (1,)):
@@ -373,6 +418,20 @@ class _RuleReader:
         if len(values) != len(arguments):
             raise ConfigError(f"{name} takes {len(arguments)} arguments, not {len(values)}")
         return self.read(parsed(text), dict(zip(arguments, values, strict=True)))
+
+    def _form(
+        self,
+        node: ast.Call,
+        kind: Any,
+        parts: tuple[str, ...],
+        gives: str,
+        bound: Mapping[str, Any],
+    ) -> Typed:
+        if len(node.args) != len(parts):
+            raise ConfigError(f"{ast.unparse(node)!r} takes {len(parts)} arguments: {parts}")
+        values = [self.typed(item, bound) for item in node.args]
+        inner = {part: value.expr for part, value in zip(parts, values, strict=True)}
+        return Typed(kind(**inner), gives or values[0].type)
 
     def _call_range(self, node: ast.Call, bound: Mapping[str, Any]) -> range:
         ends = [self.read(item, bound) for item in node.args]
@@ -397,11 +456,15 @@ class _RuleReader:
                 f"day takes a known date and a number, not {start!r}, {days!r}"
             ) from None
 
+    def _loop(self, node: ast.Call) -> ast.GeneratorExp | ast.ListComp:
+        """The last argument of a function that runs over rows or values."""
+        if not isinstance(node.args[-1], ast.GeneratorExp | ast.ListComp):
+            raise ConfigError(f"{ast.unparse(node)!r} runs over nothing", "write 'x for y in rows'")
+        return node.args[-1]
+
     def _over(self, node: ast.Call, bound: Mapping[str, Any], known: type, fold: type) -> Any:
         """``all`` and ``any``: of known values an And or Or, of rows a fold."""
-        (item,) = node.args
-        if not isinstance(item, ast.GeneratorExp | ast.ListComp):
-            raise ConfigError("all and any take 'rule for x in ...'")
+        item = self._loop(node)
         variable, source, inner, where = self._source(item, bound)
         if not isinstance(source, Typed):
             items = tuple(lifted(value).expr for value in self._each(item, source, bound))
@@ -410,35 +473,23 @@ class _RuleReader:
         over = source.expr if chosen else self._query(source, variable, where).expr
         return Typed(fold(var=variable, over=over, body=self.typed(item.elt, inner).expr), "bool")
 
-    def _call_all(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
-        return self._over(node, bound, ir.And, ir.All)
-
-    def _call_any(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
-        return self._over(node, bound, ir.Or, ir.Any)
+    _call_all = partialmethod(_over, known=ir.And, fold=ir.All)
+    _call_any = partialmethod(_over, known=ir.Or, fold=ir.Any)
 
     def _folded(self, node: ast.Call, bound: Mapping[str, Any], agg: str) -> Any:
-        (item,) = node.args
-        if not isinstance(item, ast.GeneratorExp | ast.ListComp):
-            raise ConfigError(f"{agg} takes 'number for x in ...'")
+        item = self._loop(node)
         variable, source, inner, where = self._source(item, bound)
         if not isinstance(source, Typed):
             if agg != "sum":
-                raise ConfigError(
-                    f"{agg} of a list of known values is no part of the language of rules"
-                )
+                raise ConfigError(f"there is no {agg} of known values", "take it of rows")
             return _total([lifted(value) for value in self._each(item, source, bound)])
         query = self._query(source, variable, where).expr
         body = self.typed(item.elt, inner)
         return Typed(query.model_copy(update={"select": body.expr, "agg": agg}), "int")
 
-    def _call_sum(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
-        return self._folded(node, bound, "sum")
-
-    def _call_min(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
-        return self._folded(node, bound, "min")
-
-    def _call_max(self, node: ast.Call, bound: Mapping[str, Any]) -> Any:
-        return self._folded(node, bound, "max")
+    _call_sum = partialmethod(_folded, agg="sum")
+    _call_min = partialmethod(_folded, agg="min")
+    _call_max = partialmethod(_folded, agg="max")
 
     def _call_count(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
         (item,) = node.args
@@ -449,12 +500,9 @@ class _RuleReader:
 
     def _call_best(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
         """``best('highest', (r.seats for r in rooms if ...))``: the row that comes first in that order."""
-        word, item = node.args
-        sense = self.read(word, bound)
+        item, sense = self._loop(node), self.read(node.args[0], bound)
         if sense not in _ASCENDING | _DESCENDING:
             raise ConfigError(f"{sense!r} is no order", "say highest, lowest, first, last, ...")
-        if not isinstance(item, ast.GeneratorExp):
-            raise ConfigError("best takes a word and 'number for x in ...'")
         variable, source, inner, where = self._source(item, bound)
         if not isinstance(source, Typed):
             raise ConfigError("best chooses among rows")
@@ -462,22 +510,6 @@ class _RuleReader:
         order = ir.Order(by=self.typed(item.elt, inner).expr, descending=sense in _DESCENDING)
         found = query.model_copy(update={"order": (order,), "limit": 1})
         return Typed(found, f"entity:{query.relation}")
-
-    def _call_start(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
-        (item,) = node.args
-        return Typed(ir.Start(interval=self.typed(item, bound).expr), "minutes")
-
-    def _call_end(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
-        (item,) = node.args
-        return Typed(ir.End(interval=self.typed(item, bound).expr), "minutes")
-
-    def _call_days(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
-        left, right = (self.typed(item, bound).expr for item in node.args)
-        return Typed(ir.Days(left=left, right=right), "int")
-
-    def _call_before(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
-        left, right, lag = (self.typed(item, bound).expr for item in node.args)
-        return Typed(ir.Before(left=left, right=right, lag=lag), "bool")
 
     def _call_apart(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
         lists = [self._expressions(item, bound) for item in node.args]
@@ -493,16 +525,6 @@ class _RuleReader:
         if not isinstance(values, tuple) or isinstance(values, Typed):
             raise ConfigError(f"{ast.unparse(node)!r} is no list")
         return tuple(lifted(value).expr for value in values)
-
-    def _call_old(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
-        (item,) = node.args
-        inner = self.typed(item, bound)
-        return Typed(ir.Old(item=inner.expr), inner.type)
-
-    def _call_new(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
-        (item,) = node.args
-        inner = self.typed(item, bound)
-        return Typed(ir.New(item=inner.expr), inner.type)
 
 
 def _target(node: ast.ListComp | ast.GeneratorExp) -> str:
@@ -533,11 +555,16 @@ def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:
 
 
 def _worked_out(fn: str, left: int, right: int) -> int:
-    if fn == "//":
-        if right == 0:
-            raise ConfigError("a division by zero")
-        return left // right
-    return {"+": left + right, "-": left - right, "*": left * right}[fn]
+    if fn == "//" and right == 0:
+        raise ConfigError("a division by zero", "divide by something else")
+    value = (
+        left // right
+        if fn == "//"
+        else {"+": left + right, "-": left - right, "*": left * right}[fn]
+    )
+    if abs(value) > MAX_NUMBER:
+        raise ConfigError(f"a number beyond {MAX_NUMBER}", "use smaller ones")
+    return value
 
 
 def _total(items: list[Typed]) -> Typed:

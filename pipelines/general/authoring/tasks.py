@@ -12,17 +12,31 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Problem, Reach
-from envgen.pipelines.general.authoring.blueprint import Blueprint, Structure
+from envgen.core.ir import Equals, Get, Problem, Query, Reach
+from envgen.core.seeding import rng
+from envgen.pipelines.general.authoring.analysis import (
+    Analysis,
+    OpenTask,
+    Params,
+    one_best,
+    other_side,
+)
+from envgen.pipelines.general.authoring.answers import answer_params
 from envgen.pipelines.general.authoring.check import check_page
-from envgen.pipelines.general.authoring.page import Domain, StepRule
-from envgen.pipelines.general.authoring.tune import Tuner
+from envgen.pipelines.general.authoring.page import Domain, StepRule, is_package_page, page_error
+from envgen.pipelines.general.authoring.statement import Blueprint
+from envgen.pipelines.general.authoring.structure import Structure
+from envgen.pipelines.general.authoring.workflows import workflow_params
 from envgen.pipelines.general.semantics.rewrite import params_of
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.lexicon import register
 
+_TRIES = 40
+"""Choices of parameters tried for a question about one set of rows."""
 _DRAWS = 400
 """Rows drawn for one structure before it is given up."""
+_REHEARSED = 60
+"""Rows drawn for one step when a page is rehearsed."""
 _CHOICES = 8
 """Ways to take one step, and questions tried for a sibling."""
 _WITH_SIBLING = 150
@@ -53,8 +67,8 @@ class Tasks:
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self.blueprint = Blueprint(domain)
-        check_page(self.blueprint)
-        self.tuner = Tuner(self.blueprint)
+        check_page(self.blueprint, outside=not is_package_page(domain))
+        self._analysis: Analysis | None = None
         self.lexicon = register(self.blueprint.lexicon)
 
     def first(self, rng: Random) -> Hardened | None:
@@ -89,11 +103,45 @@ class Tasks:
         escalated = may_escalate and rng.random() < _ESCALATED_SHARE
         return next(self._draws(structure, problem, rng, escalated=escalated), None)
 
-    def _over_rows(self, structure: Structure, rng: Random) -> Hardened | None:
+    def rehearsed(self, seed: int = 0) -> Iterator[Hardened]:
+        """A task of each level, each made of the one before; every step that applies is tried.
+
+        Raises:
+            ConfigError: naming the scene or the step for which no rows hold a task.
+        """
+        draws, domain = rng(seed, "rehearsal"), self.domain
+        found = self._over_rows(self.blueprint.begin(domain.start, draws), draws)
+        done, failed = set[str](), dict[str, int]()
+        for level in range(1, domain.max_level):
+            if found is None:
+                break
+            yield found
+            before, found = self.blueprint.structure_of(found.problem), None
+            steps = self.blueprint.steps(level)
+            draws.shuffle(steps)
+            for name, step, phrase in steps:
+                structure = self.blueprint.stepped(before, step, phrase, draws)
+                if structure is None or (found is not None and name in done):
+                    continue
+                task = self._over_rows(structure, draws, _REHEARSED)
+                found = found or task
+                done |= {name} if task else set()
+                failed[name] = level
+        failed |= {} if found else {f"scene {domain.start!r}": 1}
+        for name in failed.keys() - done if found else failed:
+            raise ConfigError(
+                f"domain {domain.id!r}, {name!r}: no rows that were drawn hold such a task of level "
+                f"{failed[name] + 1}: none keep its rules, or some rule can't be broken alone",
+                "loosen the rule, or draw rows that keep it and rows that break it",
+            )
+        if found:
+            yield found
+
+    def _over_rows(self, structure: Structure, rng: Random, most: int = _DRAWS) -> Hardened | None:
         """A task over rows that allow a sibling, if some of the first draws do."""
         first = None
         for found in islice(
-            self._draws(structure, self.blueprint.problem(structure), rng), _WITH_SIBLING
+            self._draws(structure, self.blueprint.problem(structure), rng, most=most), _WITH_SIBLING
         ):
             first = first or found
             if not isinstance(found.problem.goal, Reach):
@@ -103,11 +151,12 @@ class Tasks:
         return first
 
     def _draws(
-        self, structure: Structure, problem: Problem, rng: Random, *, escalated: bool = False
-    ) -> Iterator[Hardened]:
-        for _ in range(_DRAWS):
+        self, structure: Structure, problem: Problem, rng: Random, *,
+        escalated: bool = False, most: int = _DRAWS,
+    ) -> Iterator[Hardened]:  # fmt: skip
+        for _ in range(most):
             tables = self.blueprint.draw_tables(structure, rng)
-            bound = self.tuner.tune(problem, tables, rng, escalated=escalated)
+            bound = self._tuned(problem, tables, rng, escalated=escalated)
             if bound is not None:
                 yield Hardened(bound, tables)
 
@@ -115,22 +164,83 @@ class Tasks:
         """Another question about the same rows, with the same tools and policy; None if there is none."""
         if isinstance(problem.goal, Reach):
             fixed = {name: problem.params[name] for name in self._of_policy(problem)}
-            return self.tuner.tune(problem, tables, rng, fixed=fixed, other_than=problem.params)
+            return self._tuned(problem, tables, rng, fixed=fixed, other_than=problem.params)
         structure = self.blueprint.structure_of(problem)
         for _ in range(_CHOICES):
             other = self.blueprint.problem(self.blueprint.other(structure, rng))
             if other.access != problem.access:
                 continue
-            found = self.tuner.tune(other, tables, rng)
+            found = self._tuned(other, tables, rng)
             if found is not None and found != problem.model_copy(update={"id": found.id}):
                 return found
         return None
 
-    def _of_policy(self, problem: Problem) -> set[str]:
+    def _tuned(
+        self, problem: Problem, tables: Tables, rng: Random, *,
+        fixed: Params | None = None, escalated: bool = False, other_than: Params | None = None,
+    ) -> Problem | None:  # fmt: skip
+        """``problem`` with parameters for ``tables``; None if none of those tried will do.
+
+        Args:
+            problem: as ``Blueprint.problem`` states it; its parameters are replaced.
+            tables: the rows.
+            rng: the source of chance.
+            fixed: parameters that must keep these values.
+            escalated: of a workflow: whether the request must be escalated.
+            other_than: of a workflow: the parameters of a request that must not come again.
+        """
+        if self._analysis is None or self._analysis.problem is not problem:
+            self._analysis = Analysis(problem, self.blueprint)
+        task = OpenTask(self._analysis, tables, rng, dict(fixed or {}))
+        if isinstance(problem.goal, Reach):
+            params = workflow_params(task, escalated=escalated, other_than=other_than or {})
+        elif isinstance(problem.goal, Equals):
+            params = _question_params(task, problem.goal.query)
+        else:
+            params = answer_params(task)
+        return None if params is None else problem.model_copy(update={"params": params})
+
+    def _of_policy(self, problem: Problem) -> list[str]:
         """Parameters that the policy states, and the day on which it is read."""
         clauses = [clause for clause in problem.clauses if clause.source == "policy"]
         stated = {name for clause in clauses for name in params_of(clause.expr)}
-        return stated | ({"today"} & set(problem.params))
+        return sorted(stated | ({"today"} & set(problem.params)))
+
+
+def _question_params(task: OpenTask, query: Query) -> Params | None:
+    """Parameters under which a question is fair: it has one answer, and each condition matters for it."""
+    for _ in range(_TRIES if task.names else 1):
+        params = task.drawn()
+        if params is None:
+            return None
+        params |= _some_edges(task)
+        if _fair(task, params, query):
+            return params
+    return None
+
+
+def _some_edges(task: OpenTask) -> Params:
+    """For each edge the value of some row on the other side of its comparison."""
+    found: Params = {}
+    for name, edge in task.edges.items():
+        other = other_side(edge, name)
+        assert isinstance(other, Get)
+        values = {row[other.column] for row in task.tables[other.relation].values()} - {None}
+        step = task.analysis.domains[name].options.get("step", 1)
+        column = sorted({v // step * step if isinstance(v, int) else v for v in values}, key=str)
+        found[name] = task.rng.choice(column) if column else None
+    return found
+
+
+def _fair(task: OpenTask, params: Params, query: Query) -> bool:
+    frame, compiler = task.frame(params), task.compiler
+    answer = compiler.compile(query)(frame)
+    if answer is None or not task.blueprint.answers(task.problem, answer):
+        return False
+    queries = (node for node in query.walk() if isinstance(node, Query))
+    return all(one_best(node, compiler, frame) for node in queries) and all(
+        compiler.compile(other)(frame) != answer for other in task.analysis.weaker
+    )
 
 
 @lru_cache(maxsize=64)
@@ -143,6 +253,4 @@ def tasks_from(text: str) -> Tasks:
     try:
         return Tasks(Domain.model_validate_json(text))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"the page is no domain: {place}: {first['msg']}") from None
+        raise page_error(error, text) from None

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from envgen.core import ir
 from envgen.pipelines.general.authoring.analysis import (
+    OpenTask,
     Params,
     Wish,
     one_best,
     other_side,
     slack,
 )
-from envgen.pipelines.general.authoring.opened import OpenTask
 from envgen.pipelines.general.semantics.rewrite import free_names, params_of
 
 _COMBINATIONS = 4_000
@@ -155,7 +155,7 @@ class _Workflow:
         """The bounds that some row just meets."""
         edge, compiler = self.task.edges[name], self.task.compiler
         measure = compiler.compile(other_side(edge, name))
-        least = self.task.analysis.options(name).get("least", -(10**12))
+        least = self.task.analysis.domains[name].options.get("least", -(10**12))
         self.frame.params = params
         values = set()
         for row in rows:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
-from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.page import Domain, page_error
 from envgen.pipelines.general.authoring.tasks import Tasks, tasks_from
 
 DOMAINS = ("meetings", "orders", "trip")
@@ -63,10 +63,10 @@ def read_page(text: str) -> Domain:
         ConfigError: if the text is no TOML, or says something that a domain can't hold.
     """
     try:
-        return Domain.model_validate(tomllib.loads(text))
+        found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"the page is no TOML: {error}") from None
+        raise ConfigError(f"the page is no TOML: {error}", "mend that line") from None
+    try:
+        return Domain.model_validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"the page is no domain: {place}: {first['msg']}") from None
+        raise page_error(error, found) from None

@@ -198,6 +198,8 @@ class Template:
                 )
         if re.search(r"[{}]", _TOKEN.sub("", self.text)):
             raise ConfigError(f"stray brace in {self.text!r}")
+        if re.search(r"\0\0", _TOKEN.sub("\0", self.text)):
+            raise ConfigError(f"two holes touch in {self.text!r}", "write a word between them")
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -207,19 +209,25 @@ class Template:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        parts, end, seen = [], 0, set[str]()
-        for i, match in enumerate(_TOKEN.finditer(self.text)):
-            parts.append(re.escape(self.text[end : match.start()]))
-            end = match.end()
-            name = match["name"]
-            if name and name in seen:
-                parts.append(f"(?P=f_{name})")
-                continue
+        """Reads in time linear in the text: a hole ends where what stands after it comes first.
+
+        Each hole is an atomic group with the words after it, so that no later failure makes it longer.
+        """
+        tokens, seen = list(_TOKEN.finditer(self.text)), set[str]()
+        starts = [match.start() for match in tokens] + [len(self.text)]
+        parts = [re.escape(self.text[: starts[0]])]
+        for i, match in enumerate(tokens):
+            name, kind = match["name"], TYPES[match["style"] or match["type"] or "auto"]
             group = f"f_{name}" if name else f"p_{i}"
+            hole = f"(?P=f_{name})" if name and name in seen else f"(?P<{group}>{kind.regex})"
             seen.add(name)
-            parts.append(f"(?P<{group}>{TYPES[match['style'] or match['type'] or 'auto'].regex})")
-        parts.append(re.escape(self.text[end:]))
+            after = re.escape(self.text[match.end() : starts[i + 1]])
+            parts.append(f"(?>{hole}{after})" if i < len(tokens) - 1 else hole + after)
         return re.compile("".join(parts))
+
+    def stated(self, fields: Fields) -> set[str]:
+        """Names of the parameters that the sentence states with ``fields``."""
+        return {m["param"].format(**fields) for m in _TOKEN.finditer(self.text) if m["param"]}
 
     def render(self, fields: Fields, params: Params, words: Words) -> str:
         """The sentence with ``fields`` and ``params`` filled in.

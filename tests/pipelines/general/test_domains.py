@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from itertools import islice
 from random import Random
 
@@ -11,6 +12,7 @@ from ladders import ladder
 
 from envgen.core.ir import Equals, Query, Reach
 from envgen.core.seeding import rng
+from envgen.pipelines.general import domains
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.domains import DOMAINS, load_tasks, page
@@ -31,6 +33,13 @@ def test_a_page_is_read_back_from_its_json(domain: str) -> None:
     assert again.key == found.key
     assert list(again.tables) == list(found.tables)
     assert tasks_from(found.text) is load_tasks(domain)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_page_is_a_page(domain: str) -> None:
+    lines = files(domains).joinpath(f"{domain}.toml").read_text("utf-8").splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) <= {"meetings": 450, "orders": 600, "trip": 500}.get(domain, 400)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -1,0 +1,315 @@
+"""The functions that draws may call. Each is given the ``Drawing``, the text of its call, and its arguments.
+
+Those that need data of the package (names of people, real cities) stand in ``REGISTERED``.
+"""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import cache
+from importlib.resources import files
+from inspect import Parameter, signature
+from math import asin, cos, radians, sin, sqrt
+from random import Random
+from typing import Any, NamedTuple
+
+from envgen.core.errors import ConfigError
+from envgen.core.ir import Scalar
+from envgen.pipelines.general.semantics.tables import Row, Tables
+
+MAX_VALUES = 10_000
+"""Values of one list, range or pool."""
+MAX_WORK = 2_000_000
+"""Values that the draws of one table may list."""
+
+
+@dataclass
+class Drawing:
+    """What a draw reads: the row so far, what else there is, and what earlier rows used up."""
+
+    rng: Random
+    tables: Tables
+    known: Mapping[str, Any]
+    """Constants, lists and the numbers of the task's structure."""
+    row: Row = field(default_factory=dict)
+    per: dict[str, Scalar] = field(default_factory=dict)
+    """The row or item in hand of each name in the table's ``per``."""
+    pools: dict[Any, list[Any]] = field(default_factory=dict)
+    """Draw (and owner) -> values not used yet."""
+    spans: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    """Draw and owner -> intervals taken."""
+    work: int = 0
+    """Values listed so far."""
+
+    def named(self, name: str) -> Any:
+        """The constant, list or number of that name.
+
+        Raises:
+            ConfigError: if there is none.
+        """
+        if name not in self.known:
+            known = ", ".join(sorted(self.known))
+            raise ConfigError(f"unknown name {name!r}", f"known here: {known}")
+        return self.known[name]
+
+    def may_list(self, count: int) -> None:
+        """Refuse to list so many values, before any is made.
+
+        Raises:
+            ConfigError: if they are too many.
+        """
+        self.work += max(count, 0)
+        if count > MAX_VALUES or self.work > MAX_WORK:
+            raise ConfigError(f"a draw lists more than {MAX_VALUES} values", "list fewer")
+
+
+class NoRoomError(Exception):
+    """Raised by a draw that finds no value for this row."""
+
+
+def _one(d: Drawing, key: str, values: Sequence[Any], weights: Sequence[int] = ()) -> Any:
+    if not weights:
+        return d.rng.choice(values)
+    if len(weights) != len(values) or min(weights) < 0:
+        raise ConfigError(f"{len(values)} values have the weights {weights}", "one >= 0 for each")
+    return d.rng.choices(values, weights)[0]
+
+
+def _ref(d: Drawing, key: str, rows: Sequence[Any]) -> Any:
+    return d.rng.choice(rows)
+
+
+def _ints(d: Drawing, key: str, low: int, high: int, step: int = 1) -> int:
+    return d.rng.randrange(low, high + 1, step)
+
+
+def _chance(d: Drawing, key: str, percent: int) -> bool:
+    return d.rng.random() * 100 < percent
+
+
+def _pooled(d: Drawing, key: Any, values: Callable[[], list[Any]]) -> Any:
+    """A value that no earlier row of the pool has."""
+    pool = d.pools.get(key)
+    if pool is None:
+        pool = d.pools[key] = values()
+        d.may_list(len(pool))
+        d.rng.shuffle(pool)
+    if not pool:
+        raise NoRoomError
+    return pool.pop()
+
+
+def _distinct(d: Drawing, key: str, values: Sequence[Any], owner: Any = None) -> Any:
+    return _pooled(d, (key, owner), lambda: list(values))
+
+
+def _distinct_ints(d: Drawing, key: str, low: int, high: int) -> int:
+    if high - low >= MAX_VALUES:
+        raise ConfigError(f"a range of more than {MAX_VALUES} numbers", "draw from a smaller one")
+    found: int = _pooled(d, key, lambda: list(range(low, high + 1)))
+    return found
+
+
+def _member(d: Drawing, key: str, rows: Sequence[Any], owner: Any, first: Any = None) -> Any:
+    """A row that the owner doesn't have yet; ``first`` comes first."""
+    if first is not None and (key, owner) not in d.pools:
+        d.pools[key, owner] = rest = [row for row in rows if row != first]
+        d.may_list(len(rest))
+        d.rng.shuffle(rest)
+        return first
+    return _pooled(d, (key, owner), lambda: list(rows))
+
+
+def _code(d: Drawing, key: str, prefix: str, digits: int) -> str:
+    used = d.pools.setdefault(key, [])
+    low = 10 ** (min(digits, 9) - 1)
+    if len(used) > 4 * low:  # of 9 * low numbers: so a free one is found soon
+        raise ConfigError(f"too few numbers of {digits} digits", "give the code more digits")
+    while (number := d.rng.randrange(low, 10 * low)) in used:
+        pass
+    used.append(number)
+    return f"{prefix}-{number}"
+
+
+def _gap(d: Drawing, key: str, low: int, high: int, step: int, length: int, owner: Any) -> int:
+    """A start such that ``length`` from it on touches no earlier interval of ``owner``."""
+    taken = d.spans.setdefault((key, owner), [])
+    start = d.rng.randrange(low, high, step)
+    if start + length > high or any(start + length > a and start < b for a, b in taken):
+        raise NoRoomError
+    taken.append((start, start + length))
+    return start
+
+
+def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
+    """The same few of the values for every row."""
+    if key not in d.pools:
+        d.pools[key] = d.rng.sample(list(values), count)
+    return d.pools[key]
+
+
+def _once(d: Drawing, key: str, value: Any, owner: Any = None) -> Any:
+    """The value that the first row (of an owner) drew."""
+    return d.pools.setdefault((key, owner), [value])[0]
+
+
+def _number(d: Drawing, key: str, owner: Any) -> int:
+    """How many rows of the owner came before this one."""
+    seen = d.pools.setdefault((key, owner), [-1])
+    seen[0] += 1
+    return int(seen[0])
+
+
+def _at(d: Drawing, key: str, values: Sequence[Any], at: int, rest: Any) -> Any:
+    """The value in that place; ``rest`` beyond the last."""
+    return values[at] if at < len(values) else rest
+
+
+def _deal(d: Drawing, key: str, values: Sequence[Any], rest: Any) -> Any:
+    """The values in turn, each to one row; then ``rest``."""
+    left = d.pools.setdefault(key, list(values))
+    return left.pop(0) if left else rest
+
+
+def _fresh(d: Drawing, key: str, value: str) -> str:
+    """A value that no earlier row has."""
+    taken = d.pools.setdefault(key, [])
+    if value in taken:
+        raise NoRoomError
+    taken.append(value)
+    return value
+
+
+def _entries(d: Drawing, key: str, name: str) -> Sequence[str]:
+    """The list of that name."""
+    found: Sequence[str] = d.named(name)
+    return found
+
+
+def _join(d: Drawing, key: str, *parts: str) -> str:
+    return " ".join(parts)
+
+
+def _pairs(d: Drawing, key: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
+    d.may_list(len(left) * len(right))
+    return [f"{a} {b}" for a in left for b in right]
+
+
+def _day(d: Drawing, key: str, start: str, days: int) -> str:
+    return (date.fromisoformat(start) + timedelta(days=days)).isoformat()
+
+
+def _days(d: Drawing, key: str, start: str, end: str) -> int:
+    return (date.fromisoformat(end) - date.fromisoformat(start)).days
+
+
+def _latest(d: Drawing, key: str, *columns: Sequence[str | None]) -> str:
+    return max(value for column in columns for value in column if value)
+
+
+def _min(d: Drawing, key: str, *values: int) -> int:
+    return min(values)
+
+
+def _max(d: Drawing, key: str, *values: int) -> int:
+    return max(values)
+
+
+# --- with data of the package --------------------------------------------------------------------
+
+
+def _data(name: str) -> str:
+    return (files("envgen.pipelines.general") / "data" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _names() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads(_data("names.toml"))
+
+
+def _person(d: Drawing, key: str, locale: str) -> str:
+    """A name; neither its given nor its family name comes again."""
+    if locale not in _names():
+        raise ConfigError(f"no names of {locale!r}", f"there are: {', '.join(_names())}")
+    parts = ("given", "family")
+    given, family = (_pooled(d, (key, part), _names()[locale][part].split) for part in parts)
+    return f"{given} {family}"
+
+
+class _City(NamedTuple):
+    """A real city; coordinates in hundredths of a degree."""
+
+    population: int
+    latitude: int
+    longitude: int
+
+
+@cache
+def _cities() -> Mapping[str, _City]:
+    return {
+        row["name"]: _City(
+            int(row["population"]),
+            round(100 * float(row["latitude"])),
+            round(100 * float(row["longitude"])),
+        )
+        for row in csv.DictReader(_data("cities.csv").splitlines())
+    }
+
+
+def _city(d: Drawing, key: str, country: str, home: str) -> str:
+    """A city that no earlier row has, never ``home``."""
+    if country != "cn":
+        raise ConfigError(f"there are no cities of {country!r}", "the package has those of 'cn'")
+    found: str = _pooled(d, key, lambda: [name for name in sorted(_cities()) if name != home])
+    return found
+
+
+def _city_fact(d: Drawing, key: str, name: str, fact: str) -> int:
+    """The population of a city, its latitude or longitude in hundredths of a degree."""
+    if fact not in _City._fields:
+        known = ", ".join(_City._fields)
+        raise ConfigError(f"nothing is known of a city's {fact!r}", f"known: {known}")
+    return int(getattr(_cities()[name], fact))
+
+
+def _kilometres(d: Drawing, key: str, left: str, right: str) -> int:
+    """Great-circle distance of two cities in whole kilometres (haversine, mean earth radius)."""
+    a, b = _cities()[left], _cities()[right]
+    lat1, lon1, lat2, lon2 = (
+        radians(x / 100) for x in (a.latitude, a.longitude, b.latitude, b.longitude)
+    )
+    h = sin((lat2 - lat1) / 2) ** 2 + cos(lat1) * cos(lat2) * sin((lon2 - lon1) / 2) ** 2
+    return round(2 * 6371 * asin(sqrt(h)))
+
+
+class DrawFunction(NamedTuple):
+    """A function of draws and how many arguments it takes."""
+
+    run: Callable[..., Any]
+    least: int
+    most: int
+    open: bool = True
+    """Whether a page that is not the package's may call it."""
+
+
+def _function(run: Callable[..., Any]) -> DrawFunction:
+    own = list(signature(run).parameters.values())[2:]
+    if own[0].kind is Parameter.VAR_POSITIONAL:
+        return DrawFunction(run, 1, 4)
+    return DrawFunction(run, sum(p.default is Parameter.empty for p in own), len(own))
+
+
+REGISTERED = {run.__name__[1:]: _function(run) for run in (_person, _city, _city_fact, _kilometres)}
+"""Those that need data of the package, each open to every page or not."""
+DRAWS: Mapping[str, DrawFunction] = {
+    run.__name__[1:]: _function(run)
+    for run in (
+        _one, _ref, _ints, _chance, _distinct, _distinct_ints, _member, _code, _gap, _few, _once, _number,
+        _at, _deal, _fresh, _entries, _join, _pairs, _day, _days, _latest, _min, _max,
+    )
+}  # fmt: skip
+"""Function -> what it does."""

@@ -1,0 +1,114 @@
+"""A dataset whose page was exchanged or edited is refused, or judged untrusted and fails validation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_runs import Cli
+from seals import seal
+
+from envgen.core.canonical import pretty, sha256
+from envgen.core.errors import DatasetError
+from envgen.pipelines.general.domains import page
+from envgen.pipelines.general.generate import GenerateConfig, generate
+from envgen.store.dataset import Dataset
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pages") / "ds"
+    config = GenerateConfig(
+        categories=("meeting_scheduling",), environments=1, tasks_per_environment=1,
+        min_level=2, max_level=2, seed=4, agreement_episodes=16,
+    )  # fmt: skip
+    generate(config, out, workers=1, backend="process")
+    return out
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(capsys)
+
+
+def copied(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    folder = tmp_path / "ds"
+    shutil.copytree(made, folder)
+    (stored,) = folder.glob("domains/*.json")
+    return folder, stored
+
+
+def edited() -> str:
+    """The page with another meaning for the rule of level 2: "at least" is "more than"."""
+    text = page("meetings").text
+    assert text.count("r.seats >= param.seats") == 1
+    return text.replace("r.seats >= param.seats", "r.seats > param.seats")
+
+
+def renamed(folder: Path, stored: Path, text: str) -> None:
+    """Put ``text`` under the hash that it has, where blueprints and the manifest say so."""
+    digest = sha256(text)
+    stored.with_name(f"{digest}.json").write_text(text)
+    for path in (*folder.glob("environments/*/blueprint.json"), folder / "dataset.json"):
+        path.write_text(path.read_text().replace(stored.stem, digest))
+    stored.unlink()
+
+
+def test_as_it_was_made_it_is_trusted_and_proven(made: Path, cli: Cli) -> None:
+    assert Dataset.open(made).trusted
+    assert cli("validate", made, "--backend", "process").code == 0
+
+
+@pytest.mark.parametrize("text", [edited, lambda: page("orders").text], ids=["edited", "exchanged"])
+@pytest.mark.parametrize("command", ["validate", "variants"])
+@pytest.mark.parametrize("sealed", [False, True], ids=["hashes as they were", "hashes made again"])
+def test_a_page_that_is_not_what_its_name_says_is_refused(
+    made: Path, tmp_path: Path, cli: Cli, command: str, sealed: bool, text: Callable[[], str]
+) -> None:
+    folder, stored = copied(made, tmp_path)
+    stored.write_text(text())
+    if sealed:
+        seal(folder)
+    more = ["--per-task", "1", "--out", tmp_path / "out"] if command == "variants" else []
+    found = cli(command, folder, "--backend", "process", *more)
+    assert found.code != 0
+    told = " ".join((found.out + found.err).split())
+    assert stored.name in told or "another page than its name says" in told, told
+    assert not (tmp_path / "out").exists()
+    if sealed:
+        dataset = Dataset.open(folder)
+        with pytest.raises(DatasetError, match="another page than its name says"):
+            dataset.environment_files(next(iter(dataset.environments)))
+
+
+@pytest.mark.parametrize("text", [edited, lambda: page("orders").text], ids=["edited", "exchanged"])
+def test_a_page_under_its_own_hash_makes_another_dataset_that_nobody_trusts(
+    made: Path, tmp_path: Path, cli: Cli, text: Callable[[], str]
+) -> None:
+    folder, stored = copied(made, tmp_path)
+    renamed(folder, stored, text())
+    assert not Dataset.open(seal(folder)).trusted
+    for command in (["validate"], ["variants", "--per-task", "1", "--out", tmp_path / "out"]):
+        refused = cli(command[0], folder, "--backend", "process", *command[1:])
+        assert refused.code != 0
+        assert "isolat" in refused.err or "was made from" in refused.err
+        believed = cli(command[0], folder, "--backend", "process", "--trust", *command[1:])
+        assert believed.code != 0
+        told = " ".join((believed.out + believed.err).split())
+        assert "was made from" in told or "no variant could be made" in told, told
+
+
+def test_a_page_that_its_rules_name_too_is_found_by_what_it_derives(
+    made: Path, tmp_path: Path, cli: Cli
+) -> None:
+    folder, stored = copied(made, tmp_path)
+    old, new = page("meetings"), page("meetings").model_validate_json(edited())
+    renamed(folder, stored, new.text)
+    for path in folder.glob("environments/*/tasks/*/constraints.json"):
+        path.write_text(pretty(json.loads(path.read_text().replace(old.key, new.key))))
+    assert not Dataset.open(seal(folder)).trusted
+    found = cli("validate", folder, "--backend", "process", "--trust")
+    assert found.code == 1
