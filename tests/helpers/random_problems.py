@@ -84,7 +84,7 @@ ACCESS = (
         description="One person.",
         args={"person": "id"},
         projection="wanted",
-        returned_columns=("team", "age", "joined", "away", "start"),
+        returned_columns=("team", "age", "joined", "away", "start", "boss"),
     ),
 )
 SLOTS = (
@@ -131,7 +131,7 @@ def tables(rng: random.Random) -> Tables:
 class Maker:
     """Draws expressions; ``people`` and ``teams`` hold the variables in scope.
 
-    ``reachable``: also of what edges lead to, which not every compiler can do.
+    ``reachable``: also of what edges lead to.
     """
 
     def __init__(self, rng: random.Random, *, reachable: bool = False) -> None:

@@ -28,6 +28,14 @@ FIRST = '''def first(found, descending):
     for i in reversed(range(len(descending))):
         found.sort(key=lambda row: row[i], reverse=descending[i])
     return found[0][-1] if found else None'''
+REACHED = '''def reached(follow, start):
+    """The keys that one link or more lead to, the nearest first; each once, so cycles end."""
+    found, fresh = [], [] if start is None else [start]
+    while fresh:
+        nearby = {target for key in fresh for target in follow(key)}
+        fresh = sorted(nearby - {None} - set(found))
+        found = found + fresh
+    return found'''
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,8 @@ class Variable:
     relation: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
+    solid: bool = True
+    """False where the value may name no row."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +260,9 @@ def solid(node: ir.Node, scope: Context) -> bool:
     """Whether a key is sure to name a row: it comes from one."""
     if isinstance(node, ir.Get):
         return scope.p.relation(node.relation).column(node.column).type.startswith("entity:")
-    return isinstance(node, ir.Var | ir.SlotRef)
+    if isinstance(node, ir.Var):
+        return scope.variables[node.name].solid
+    return isinstance(node, ir.SlotRef)
 
 
 @_value(ir.Arith)
@@ -329,7 +341,11 @@ def _members(over: ir.Node, scope: Context) -> Py:
         rows = rows_of(over, scope, [select])
         value = emit(select, rows.scope).value()
         return Py(rows.listed(value.text), nullable=value.nullable)
-    raise PipelineError(f"'in' needs a list, a set slot or a query, not {type(over).__name__}")
+    if isinstance(over, ir.Reachable):
+        return Py(_reached(over, scope))
+    raise PipelineError(
+        f"'in' needs a list, a set slot, a query or Reachable, not {type(over).__name__}"
+    )
 
 
 @_test(ir.And)
@@ -543,7 +559,7 @@ def _sort_key(value: Py) -> str:
 
 
 def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
-    """A run of ``var`` over a query, a set slot or a range."""
+    """A run of ``var`` over a query, a set slot, a range or what is reachable."""
     name = scope.names.local(var, scope.taken)
     if isinstance(over, ir.Query) and over.agg == "none" and over.limit is None:
         if over.select is None:
@@ -555,9 +571,47 @@ def _elements(over: ir.Node, var: str, scope: Context, body: ir.Node) -> Rows:
     elif isinstance(over, ir.Range):
         step = f", {over.step}" if over.step != 1 else ""
         source = f"range({value_text(over.low, scope)}, {value_text(over.high, scope)} + 1{step})"
+    elif isinstance(over, ir.Reachable):
+        found = Variable(name, solid=_names_rows(over, scope))
+        loop = f"for {name} in {_reached(over, scope)}"
+        return Rows((loop,), (), scope.bind(var, found))
     else:
         raise PipelineError(f"a solution can't run over this {type(over).__name__}")
     return Rows((f"for {name} in {source}",), (), scope.bind(var, Variable(name)))
+
+
+def _reached(node: ir.Reachable, scope: Context) -> str:
+    """The list of what is reachable. The links read nothing else, so a function of the start remembers it."""
+    names, relation = scope.names, scope.p.relation(node.relation)
+    start, key = names.local("start"), names.local("node")
+    known = solid(node.start, scope) and _names_rows(node, scope)
+    inner = replace(scope, slots={}, arguments={}, variables={key: Variable(key, solid=known)})
+    if node.source == relation.key:  # one row at most: no need to run over it
+        one = ir.Get(relation=node.relation, entity=ir.Var(name=key), column=node.target)
+        linked = f"[{value_text(one, inner)}]"
+    else:
+        ends = [
+            ir.Get(relation=node.relation, entity=ir.Var(name="link"), column=column)
+            for column in (node.source, node.target)
+        ]
+        here = ir.Cmp(fn="=", left=ends[0], right=ir.Var(name=key))
+        links = ir.Query(var="link", relation=node.relation, where=here, select=ends[1])
+        linked = _members(links, inner).text
+    value = f"remembered(lambda {start}: reached(lambda {key}: {linked}, {start}))"
+    name = scope.reads.function(f"reached_in_{node.relation}", value)
+    return f"{name}({value_text(node.start, scope)})"
+
+
+def _names_rows(node: ir.Reachable, scope: Context) -> bool:
+    """Whether each link is sure to end at a row."""
+    relation = scope.p.relation(node.relation)
+    column = relation.column(node.target)
+    return column.name == relation.key or column.type.startswith("entity:")
+
+
+@_value(ir.Reachable)
+def _reachable(node: ir.Reachable, scope: Context) -> Py:
+    raise PipelineError(f"what is reachable in {node.relation!r} is a list, not one value")
 
 
 @_value(ir.Sum)
@@ -589,7 +643,7 @@ def _quantified(node: ir.All | ir.Any, scope: Context, wanted: bool) -> Py:
     return Py(f"{word}({rows.each(body.at(OR))})", nullable=body.nullable)
 
 
-_TABLE.complete(ir.Reachable)
+_TABLE.complete()
 
 
 def answer_text(p: ir.Problem, value: Callable[[str], str], names: Names) -> str:

@@ -104,6 +104,7 @@ class Reads:
         self._loaders: dict[str, _Wrapper] = {}
         self._lookups: dict[str, _Wrapper] = {}
         self._indexes: dict[str, _Index] = {}
+        self._functions: dict[str, str] = {}
 
     # --- one row by its key ----------------------------------------------------------------
 
@@ -302,12 +303,19 @@ class Reads:
 
     # --- source ----------------------------------------------------------------------------
 
+    def function(self, wish: str, value: str) -> str:
+        """The name, like ``wish``, of a function whose text is ``value``; one for equal texts."""
+        if value not in self._functions:
+            self._functions[value] = self.names.new(wish)
+        return self._functions[value]
+
     def source(self, body: str) -> list[str]:
         """The functions that ``body`` calls, and those that they call."""
         indexes = {one.name: self._index_lines(one) for one in self._indexes.values()}
         found = {one.name: self._lookup_lines(one) for one in self._lookups.values()}
         found |= {one.name: self._loader_lines(one) for one in self._loaders.values()}
         found |= indexes
+        found |= {n: python_lines(v, before=f"{n} = ") for v, n in self._functions.items()}
         called: set[str] = set()
         text = body
         while fresh := {name for name in found if re.search(rf"\b{name}\b", text)} - called:

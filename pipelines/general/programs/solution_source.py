@@ -30,6 +30,7 @@ from envgen.pipelines.general.programs.python_text import (
 )
 from envgen.pipelines.general.programs.solution_expressions import (
     FIRST,
+    REACHED,
     Context,
     answer_text,
     emit,
@@ -55,7 +56,7 @@ from envgen.pipelines.general.programs.solution_workflow import workflow_lines
 from envgen.pipelines.general.semantics.rewrite import truth
 from envgen.pipelines.general.words.lexicon import outline
 
-_FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, SPANS, SUBSETS)
+_FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, REACHED, SPANS, SUBSETS)
 """Texts that are the same in every solution, each where it is used, in this order."""
 
 

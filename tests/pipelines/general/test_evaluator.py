@@ -274,10 +274,10 @@ def test_what_a_compiler_cannot_do_it_refuses_by_name() -> None:
     over = Reachable(start=boss, relation="people", source="id", target="boss")
     above = with_rule(Cmp(fn="in", left=Param(name="who"), right=over))
     assert "WITH RECURSIVE" in verifier_source(above)
-    with pytest.raises(PipelineError, match="Reachable"):
-        solution_source(above)
-    with pytest.raises(PipelineError, match="is a list, not one value"):
-        verifier_source(with_rule(Cmp(fn="=", left=boss, right=over)))
+    assert "reached(" in solution_source(above)
+    for compiler in (verifier_source, solution_source):
+        with pytest.raises(PipelineError, match="is a list, not one value"):
+            compiler(with_rule(Cmp(fn="=", left=boss, right=over)))
     single = with_rule(ir.All(var="x", over=boss, body=Const(value=True)))
     with pytest.raises(PipelineError, match="can't run over the entity slot 'boss'"):
         evaluate(single, random_tables(Random(0)), {})
