@@ -290,6 +290,11 @@ def _number(d: Drawing, key: str, owner: Any) -> int:
     return int(seen[0])
 
 
+def _first(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
+    """The first so many of the values: of rows those that were drawn first."""
+    return values[:count]
+
+
 def _at(d: Drawing, key: str, values: Sequence[Any], at: int, rest: Any) -> Any:
     """The value in that place; ``rest`` beyond the last."""
     return values[at] if at < len(values) else rest
@@ -352,6 +357,7 @@ _DRAWS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
     "few": (_few, 2, 2),
     "once": (_once, 1, 2),
     "number": (_number, 1, 1),
+    "first": (_first, 2, 2),
     "at": (_at, 3, 3),
     "deal": (_deal, 2, 2),
     "fresh": (_fresh, 1, 1),
