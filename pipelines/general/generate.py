@@ -37,6 +37,7 @@ CATEGORIES = {
     "trip_planning": "trip",
     "order_management": "orders",
     "meeting_scheduling": "meetings",
+    "course_timetable": "timetable",
 }
 """What users call a category -> the domain that makes it."""
 
@@ -48,7 +49,7 @@ class GenerateConfig(Record):
     """What to generate. The dataset's bytes follow from this and nothing else."""
 
     categories: tuple[Label, ...] = ()
-    """trip_planning, order_management, meeting_scheduling: in turn; empty: all of them."""
+    """trip_planning, order_management, meeting_scheduling, course_timetable: in turn; empty: all."""
     pages: tuple[Domain, ...] = ()
     """Domains from elsewhere; they come after the categories, or alone where there are none."""
     environments: int = Field(default=6, ge=1)

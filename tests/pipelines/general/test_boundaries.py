@@ -14,6 +14,7 @@ from envgen.core.types import GateResult, GateStatus
 from envgen.environments.hosts import PACKAGE_DATA
 from envgen.pipelines.general import synthesize, variant_chunk
 from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.domains import DOMAINS
 from envgen.pipelines.general.draft import Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.gates import agreement, diversity
 from envgen.pipelines.general.gates import prove as proving
@@ -291,7 +292,7 @@ def make_variants(folder: Path, per_task: int) -> Any:
     )
 
 
-@pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
+@pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("level", [6, 7, 8, 9, 10])
 def test_what_is_read_back_from_files_is_what_was_written(
     domain: str, level: int, tmp_path: Path
