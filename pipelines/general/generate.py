@@ -38,6 +38,7 @@ CATEGORIES = {
     "trip_planning": "trip",
     "order_management": "orders",
     "meeting_scheduling": "meetings",
+    "course_timetable": "timetable",
 }
 """What users call a category -> the domain that makes it."""
 
@@ -57,7 +58,7 @@ class GenerateConfig(Record):
     """What to generate. The dataset's bytes follow from this and nothing else."""
 
     categories: tuple[Label, ...] = ()
-    """trip_planning, order_management, meeting_scheduling: in turn; empty: all of them."""
+    """trip_planning, order_management, meeting_scheduling, course_timetable: in turn; empty: all."""
     pages: tuple[Page, ...] = ()
     """A domain's page in TOML. Pages come after the categories, or alone where there are none.
     Code that comes of a page needs an isolating sandbox; its dataset is not trusted, here or elsewhere,

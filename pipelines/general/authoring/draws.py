@@ -164,6 +164,11 @@ def _number(d: Drawing, key: str, owner: Any) -> int:
     return int(seen[0])
 
 
+def _first(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
+    """The first so many of the values: of rows those that were drawn first."""
+    return values[:count]
+
+
 def _at(d: Drawing, key: str, values: Sequence[Any], at: int, rest: Any) -> Any:
     """The value in that place; ``rest`` beyond the last."""
     return values[at] if at < len(values) else rest
@@ -309,7 +314,7 @@ DRAWS: Mapping[str, DrawFunction] = {
     run.__name__[1:]: _function(run)
     for run in (
         _one, _ref, _ints, _chance, _distinct, _distinct_ints, _member, _code, _gap, _few, _once, _number,
-        _at, _deal, _fresh, _entries, _join, _pairs, _day, _days, _latest, _min, _max,
+        _first, _at, _deal, _fresh, _entries, _join, _pairs, _day, _days, _latest, _min, _max,
     )
 }  # fmt: skip
 """Function -> what it does."""

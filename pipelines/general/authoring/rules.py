@@ -37,7 +37,7 @@ _COMPARE = {
 _ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
 
 
-_ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "day": (2,), "apart": (1, 2)}
+_ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "day": (2,), "apart": (1, 2), "reachable": (3,)}
 """Function -> how many arguments it takes, where that isn't one."""
 _FORMS: Mapping[str, tuple[Any, tuple[str, ...], str]] = {
     "start": (ir.Start, ("interval",), "minutes"),
@@ -470,6 +470,8 @@ class _RuleReader:
             items = tuple(lifted(value).expr for value in self._each(item, source, bound))
             return Typed(_joined(known, items), "bool")
         chosen = source.type.startswith("set") or where is None
+        if chosen and where is not None:
+            raise ConfigError("a for over a list takes no condition", "say it in the rule itself")
         over = source.expr if chosen else self._query(source, variable, where).expr
         return Typed(fold(var=variable, over=over, body=self.typed(item.elt, inner).expr), "bool")
 
@@ -510,6 +512,27 @@ class _RuleReader:
         order = ir.Order(by=self.typed(item.elt, inner).expr, descending=sense in _DESCENDING)
         found = query.model_copy(update={"order": (order,), "limit": 1})
         return Typed(found, f"entity:{query.relation}")
+
+    def _call_reachable(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        """``reachable(c, needs.course, needs.needed)``: the rows to which that table's rows lead from c."""
+        start, (relation, source), (same, target) = (
+            self.typed(node.args[0], bound), *map(self._column, node.args[1:]),
+        )  # fmt: skip
+        if relation != same:
+            raise ConfigError("both ends of a step are columns of one table")
+        kind = relation.column(target).type
+        if not start.type == relation.column(source).type == kind or not kind.startswith("entity"):
+            raise ConfigError("a step leads from a row to a row of the same table")
+        found = ir.Reachable(start=start.expr, relation=relation.name, source=source, target=target)
+        return Typed(found, f"set:{kind}")
+
+    def _column(self, node: ast.AST) -> tuple[Relation, str]:
+        """A column, written ``table.column``."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            relation = self.names.relations.get(node.value.id)
+            if relation is not None and any(c.name == node.attr for c in relation.columns):
+                return relation, node.attr
+        raise ConfigError(f"{ast.unparse(node)!r} is no column", "write table.column")
 
     def _call_apart(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
         lists = [self._expressions(item, bound) for item in node.args]

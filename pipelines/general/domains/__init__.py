@@ -13,7 +13,7 @@ from envgen.core.errors import ConfigError
 from envgen.pipelines.general.authoring.page import Domain, page_error
 from envgen.pipelines.general.authoring.tasks import Tasks, tasks_from
 
-DOMAINS = ("meetings", "orders", "trip")
+DOMAINS = ("meetings", "orders", "timetable", "trip")
 """Names of the package's pages."""
 MAX_PAGE = 200_000
 """Bytes of a page."""

@@ -15,6 +15,7 @@ from envgen.environments.hosts import PACKAGE_DATA
 from envgen.pipelines.general import synthesize
 from envgen.pipelines.general import variants as varying
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
+from envgen.pipelines.general.domains import DOMAINS
 from envgen.pipelines.general.draft import (
     Draft,
     DraftRequest,
@@ -297,7 +298,7 @@ def make_variants(folder: Path, per_task: int) -> Any:
     )
 
 
-@pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
+@pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("level", [6, 7, 8, 9, 10])
 def test_what_is_read_back_from_files_is_what_was_written(
     domain: str, level: int, tmp_path: Path

@@ -9,11 +9,9 @@ from ladders import ladder
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Reach
 from envgen.pipelines.general.authoring.tasks import Hardened
-from envgen.pipelines.general.domains import load_tasks
+from envgen.pipelines.general.domains import DOMAINS, load_tasks
 from envgen.pipelines.general.words.lexicon import Phrase
 from envgen.pipelines.general.words.prompt import parse, prompt
-
-DOMAINS = ("trip", "orders", "meetings")
 
 
 def steps(domain: str) -> tuple[Hardened, ...]:

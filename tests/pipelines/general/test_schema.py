@@ -10,7 +10,7 @@ from sample_problems import SAMPLES
 
 from envgen.core.ir import Reach
 from envgen.core.schema import compile_schema
-from envgen.pipelines.general.domains import load_tasks
+from envgen.pipelines.general.domains import DOMAINS, load_tasks
 from envgen.pipelines.general.semantics.evaluate import evaluate
 from envgen.pipelines.general.words.prompt import prompt
 from envgen.pipelines.general.words.schema import public_rules, submit_schema
@@ -49,7 +49,7 @@ def test_intervals_and_workflows_carry_their_hints() -> None:
     assert submit_schema(refund.problem, refund.tables)["x-walk"] == 4
 
 
-@pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
+@pytest.mark.parametrize("domain", DOMAINS)
 def test_every_rule_of_a_prompt_is_public(domain: str) -> None:
     lexicon = load_tasks(domain).lexicon
     for problem, _ in ladder(domain, 11):

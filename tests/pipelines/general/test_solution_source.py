@@ -13,7 +13,7 @@ from sample_problems import SAMPLES, Sample
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Arith, Clause, Cmp, Const, Get, Optimise, Reach, SlotRef
 from envgen.environments.checker import check_solution
-from envgen.pipelines.general.domains import load_tasks
+from envgen.pipelines.general.domains import DOMAINS, load_tasks
 from envgen.pipelines.general.programs.emit import replace_params
 from envgen.pipelines.general.programs.solution_search import SEARCH
 from envgen.pipelines.general.programs.solution_source import solution_source
@@ -75,7 +75,7 @@ def test_other_parameters_are_solved_or_found_infeasible(name: str, tmp_path: Pa
     assert False in outcomes
 
 
-@pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
+@pytest.mark.parametrize("domain", DOMAINS)
 def test_every_level_of_a_domain_is_solved_also_when_re_seeded(domain: str, tmp_path: Path) -> None:
     tasks, rng = load_tasks(domain), random.Random(domain)
     for level, (problem, tables) in enumerate(ladder(domain, 11), start=1):

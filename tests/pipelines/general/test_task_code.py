@@ -4,14 +4,14 @@ import pytest
 from ladders import ladder
 
 from envgen.core.seeding import rng
-from envgen.pipelines.general.domains import load_tasks
+from envgen.pipelines.general.domains import DOMAINS, load_tasks
 from envgen.pipelines.general.programs.solution_source import solution_source
 from envgen.pipelines.general.programs.task_code import TaskCode, TaskCompiler
 from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
 from envgen.pipelines.general.programs.verifier_source import verifier_source
 
 
-@pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
+@pytest.mark.parametrize("domain", DOMAINS)
 def test_re_seeds_compile_to_the_same_texts_as_alone(domain: str) -> None:
     tasks, compiler = load_tasks(domain), TaskCompiler()
     changed = 0

@@ -15,7 +15,7 @@ from sample_problems import SAMPLES, TOWN_ACCESS, TOWN_RELATIONS, Sample
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Cmp, Const, Param, Precondition
 from envgen.core.schema import compile_schema
-from envgen.pipelines.general.domains import load_tasks
+from envgen.pipelines.general.domains import DOMAINS, load_tasks
 from envgen.pipelines.general.programs.tools_source import tool_specs, tools_source
 from envgen.pipelines.general.semantics.replies import apply_call
 
@@ -119,7 +119,7 @@ def test_writes_do_what_the_access_says(name: str, tmp_path: Path) -> None:
     assert {"ok", "not_found", "wrong_status"} <= replies
 
 
-@pytest.mark.parametrize("domain", ["trip", "orders", "meetings"])
+@pytest.mark.parametrize("domain", DOMAINS)
 def test_the_specs_of_a_domain_are_closed_schemas_with_sources(domain: str) -> None:
     tasks = load_tasks(domain)
     found = tasks.first(random.Random(domain))
