@@ -8,11 +8,16 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from cli_runs import ROOT, environment
 from click_words import commands, parse
 from tiny_dataset import write_tiny_dataset
+
+from envgen.core.types import Record
+from envgen.pipelines.general.authoring import page as pages
+from envgen.pipelines.general.authoring import rows, rules
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -100,6 +105,52 @@ def test_files_named_in_pages_exist(page: Path) -> None:
         if not any((base / place).exists() for base in (ROOT, page.parent, ROOT / "envgen"))
     ]
     assert not missing
+
+
+NAME = re.compile(r"`(envgen(?:\.\w+)+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_in_pages_exist(page: Path) -> None:
+    """Every ``envgen.x.y`` in backticks is a module, or a public name of one."""
+    for name in sorted(set(NAME.findall(page.read_text(encoding="utf-8")))):
+        resolve_name(name)
+
+
+DOMAINS_PAGE = (ROOT / "docs" / "domains.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_domains_holds_the_example() -> None:
+    example = (ROOT / "examples" / "pages" / "greenhouse.toml").read_text(encoding="utf-8")
+    assert f"```toml\n{example}```" in DOMAINS_PAGE
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pages.Domain,
+        pages.TableDraw,
+        pages.ToolSignature,
+        pages.Requirement,
+        pages.PhraseRule,
+        pages.MayChange,
+        pages.Scene,
+        pages.StepRule,
+    ],
+)
+def test_the_page_on_domains_names_every_field(record: type[Record]) -> None:
+    missing = [
+        name
+        for name in record.model_fields
+        if not re.search(rf"(?:`|\[|\.|^|, ){name}(?:`|\]|\.| =)", DOMAINS_PAGE, re.MULTILINE)
+    ]
+    assert not missing
+
+
+def test_the_page_on_domains_shows_every_draw_and_function() -> None:
+    functions = {name[6:] for name in dir(rules._RuleReader) if name.startswith("_call_")}
+    called = set(re.findall(r"(\w+)\(", DOMAINS_PAGE))
+    assert not {*rows._DRAWS, *functions, "said", "trait", "field"} - called
 
 
 def test_makefile_targets_in_pages_exist() -> None:
