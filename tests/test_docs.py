@@ -153,6 +153,37 @@ def test_the_page_on_domains_shows_every_draw_and_function() -> None:
     assert not {*rows._DRAWS, *functions, "said", "trait", "field"} - called
 
 
+GENERAL = ROOT / "pipelines" / "general"
+GENERAL_PAGE = (ROOT / "docs" / "general.md").read_text(encoding="utf-8")
+
+
+def general_map() -> dict[str, set[str]]:
+    """Folder -> the files that ``docs/general.md`` lists in it."""
+    found: dict[str, set[str]] = {}
+    for section in GENERAL_PAGE.split("\n### ")[1:]:
+        title, _, text = section.partition("\n")
+        found[title.strip("`")] = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
+    return found
+
+
+def test_the_map_of_the_general_pipeline_names_its_files_and_no_others() -> None:
+    present: dict[str, set[str]] = {}
+    for path in GENERAL.rglob("*"):
+        if path.suffix in (".py", ".toml", ".csv") and path.read_text("utf-8").count("\n") > 4:
+            folder = f"{path.parent.relative_to(ROOT).as_posix()}/"
+            present.setdefault(folder, set()).add(path.name)
+    assert general_map() == present
+
+
+def test_functions_in_the_walks_are_where_they_are_said_to_be() -> None:
+    walks = re.findall(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", GENERAL_PAGE, re.MULTILINE)
+    assert len(walks) > 20
+    for file, name in walks:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        for part in name.split("."):
+            assert re.search(rf"(?:def|class) {part}\b", text), f"{file}: {part}"
+
+
 def test_makefile_targets_in_pages_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
