@@ -37,8 +37,8 @@ test: dev  ## all tests but the slow proofs; parts whose service is missing skip
 test-slow: dev  ## the proofs that take longer
 	$(BIN)/python -P -m pytest $(PROCESSES) -m slow
 
-readme: dev  ## the README's commands, word for word, in an empty directory
-	$(BIN)/python -P .ci/readme.py
+readme: dev  ## the blocks of README and of the pages that teach, word for word, each page in an empty directory
+	$(BIN)/python -P .ci/readme.py README.md docs/domains.md docs/runners.md docs/policies.md
 
 test-core: dev  ## what to run after a change: no service, no process of its own, no PyTorch, nothing slow
 	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES) or slow)" $(addprefix --ignore=tests/,$(HEAVY))

@@ -50,7 +50,8 @@ def run(language: str, text: str, folder: str, environ: dict[str, str]) -> bool:
     print(f"\n-- {language}:\n{text}", end="", flush=True)
     command = ["bash", "-euo", "pipefail", "-c", text]
     if language == "python":
-        command = [sys.executable, "-P", "-W", "error", "-c", text]
+        # Without -P: a page may import a file that it made.
+        command = [sys.executable, "-W", "error", "-c", text]
     started = time.monotonic()
     done = subprocess.run(command, cwd=folder, env=environ, timeout=TIMEOUT_S, check=False)
     print(f"-- exit code {done.returncode} after {time.monotonic() - started:.0f} s", flush=True)

@@ -107,6 +107,17 @@ def test_files_named_in_pages_exist(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", ["runners", "policies"])
+def test_pages_that_teach_run_as_they_stand(page: str) -> None:
+    """As ``make readme`` does it; README and ``docs/domains.md`` take minutes."""
+    runs = [sys.executable, "-P", str(ROOT / ".ci" / "readme.py"), f"docs/{page}.md"]
+    result = subprocess.run(
+        runs, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("-- exit code 0") >= 1
+
+
 NAME = re.compile(r"`(envgen(?:\.\w+)+)")
 
 
