@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import inspect
 import os
 import re
 import shlex
@@ -15,6 +18,7 @@ from cli_runs import ROOT, environment
 from click_words import commands, parse
 from tiny_dataset import write_tiny_dataset
 
+import envgen
 from envgen.core.types import Record
 from envgen.pipelines.general.authoring import page as pages
 from envgen.pipelines.general.authoring import rows, rules
@@ -116,6 +120,52 @@ def test_pages_that_teach_run_as_they_stand(page: str) -> None:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("-- exit code 0") >= 1
+
+
+def test_readme_is_short_and_leads_to_every_page() -> None:
+    assert len(README.splitlines()) <= 150
+    missing = [
+        page.name for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in README
+    ]
+    assert not missing
+
+
+def api_modules() -> list[str]:
+    """The modules that ``.ci/api.py`` writes pages of."""
+    spec = importlib.util.spec_from_file_location("api", ROOT / ".ci" / "api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: list[str] = module.modules()
+    return found
+
+
+@pytest.mark.parametrize("name", api_modules())
+def test_public_names_have_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if not key.startswith("_") and getattr(value, "__module__", None) == name
+    }
+    own |= {key: getattr(module, key) for key in getattr(module, "__all__", ())}
+    missing = [key for key, value in own.items() if callable(value) and not inspect.getdoc(value)]
+    assert not missing
+
+
+@pytest.mark.slow
+def test_the_api_reference_has_every_public_name(tmp_path: Path) -> None:
+    """Built as ``make docs`` builds it; no page loads anything from elsewhere."""
+    command = [sys.executable, "-P", str(ROOT / ".ci" / "api.py"), str(tmp_path)]
+    subprocess.run(command, check=True, env=environment(), timeout=900, capture_output=True)
+    front = (tmp_path / "envgen.html").read_text(encoding="utf-8")
+    rooms = {path.stem for path in (tmp_path / "envgen").glob("*.html")}
+    assert not [n for n in envgen.__all__ if f'id="{n}"' not in front and n not in rooms]
+    for name in api_modules()[1:]:
+        page = (tmp_path / f"{name.replace('.', '/')}.html").read_text(encoding="utf-8")
+        assert not re.search(r'(?:src|href)="https?://[^"]+\.(?:js|css)"', page)
 
 
 NAME = re.compile(r"`(envgen(?:\.\w+)+)")
