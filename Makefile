@@ -6,7 +6,7 @@ PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
 HEAVY := cli model policies rollout sandboxes train environments/test_deaths.py store/test_hostile_runs.py store/test_parquet_rows.py test_groups.py test_hostile.py
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 
-.PHONY: quickstart install trainer dev test test-slow test-core readme check bench format clean
+.PHONY: quickstart install trainer dev test test-slow test-core readme docs check bench format clean
 
 quickstart: trainer  ## synthesize, prove, step, filter, train a policy; ends with a report
 	$(BIN)/envgen quickstart --out runs/quickstart
@@ -37,11 +37,14 @@ test: dev  ## all tests but the slow proofs; parts whose service is missing skip
 test-slow: dev  ## the proofs that take longer
 	$(BIN)/python -P -m pytest $(PROCESSES) -m slow
 
-readme: dev  ## the README's commands, word for word, in an empty directory
-	$(BIN)/python -P .ci/readme.py
+readme: dev  ## the blocks of README and of the pages that teach, word for word, each page in an empty directory
+	$(BIN)/python -P .ci/readme.py README.md docs/tour.md docs/domains.md docs/runners.md docs/policies.md
 
 test-core: dev  ## what to run after a change: no service, no process of its own, no PyTorch, nothing slow
 	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES) or slow)" $(addprefix --ignore=tests/,$(HEAVY))
+
+docs: dev  ## the API reference from docstrings, in build/api
+	$(BIN)/python -P .ci/api.py build/api
 
 check: dev  ## format, lint, import direction, types
 	$(BIN)/ruff format --check .

@@ -1,7 +1,8 @@
-"""Run the README's ``sh`` and ``python`` blocks in order, unedited, in an empty directory.
+"""Run a page's ``sh`` and ``python`` blocks in order, unedited, in an empty directory.
 
 Commands that need a network, a key or the reader's own paths stand in blocks fenced ``text``; they are
-listed and not run. Usage: ``python .ci/readme.py [README]`` with the extras installed that the README names.
+listed and not run. A block whose first line is a comment that begins with a file's name is saved under that
+name. Usage: ``python .ci/readme.py [PAGE ...]``, README.md if none, with the extras installed that it names.
 """
 
 from __future__ import annotations
@@ -14,24 +15,34 @@ import tempfile
 import time
 from pathlib import Path
 
-BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sh|python|text|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# ([\w-]+\.(?:toml|py)): ")
+"""How a block begins that is a file."""
 TIMEOUT_S = 1200
 """Of one block."""
 
 
 def main() -> int:
-    """Run all blocks; the first that fails ends it."""
-    readme = Path(sys.argv[1] if len(sys.argv) > 1 else "README.md")
-    blocks = BLOCK.findall(readme.read_text(encoding="utf-8"))
+    """Run all blocks of all pages; the first that fails ends it."""
+    pages = [Path(name) for name in sys.argv[1:] or ["README.md"]]
+    return 0 if all(run_page(page) for page in pages) else 1
+
+
+def run_page(page: Path) -> bool:
+    """Run one page's blocks in a directory of its own, and return whether all succeeded."""
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     programs = Path(sys.executable).parent
     environ = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory(prefix="readme-") as folder:
         for language, text in blocks:
-            if language == "text":
+            named = FILE.match(text)
+            if named is not None:
+                (Path(folder) / named[1]).write_text(text, encoding="utf-8")
+            elif language in ("text", "toml"):
                 print(f"\n-- listed, not run:\n{text}", end="", flush=True)
             elif not run(language, text, folder, environ):
-                return 1
-    return 0
+                return False
+    return True
 
 
 def run(language: str, text: str, folder: str, environ: dict[str, str]) -> bool:
@@ -39,7 +50,8 @@ def run(language: str, text: str, folder: str, environ: dict[str, str]) -> bool:
     print(f"\n-- {language}:\n{text}", end="", flush=True)
     command = ["bash", "-euo", "pipefail", "-c", text]
     if language == "python":
-        command = [sys.executable, "-P", "-W", "error", "-c", text]
+        # Without -P: a page may import a file that it made.
+        command = [sys.executable, "-W", "error", "-c", text]
     started = time.monotonic()
     done = subprocess.run(command, cwd=folder, env=environ, timeout=TIMEOUT_S, check=False)
     print(f"-- exit code {done.returncode} after {time.monotonic() - started:.0f} s", flush=True)

@@ -1,4 +1,4 @@
-"""From what an agent wrote to a message with tool calls; nothing malformed raises."""
+"""Parse an agent's text into a message with tool calls; nothing malformed raises."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS = frozenset(
 
 
 class Action(NamedTuple):
-    """What an agent did in one turn.
+    """An agent's action of one turn.
 
     Attributes:
         message: as it enters the conversation, safe to store.

@@ -50,7 +50,7 @@ _NODES: tuple[type[ast.AST], ...] = (
 def check_solution(
     source: str, tools: Sequence[ToolSpec], prompt: str, submit_schema: Schema | None
 ) -> list[str]:
-    """What in a ``solution.py`` the restricted language does not allow; empty when it is fine.
+    """List the parts of a ``solution.py`` that the restricted language does not allow.
 
     Args:
         source: the text of ``solution.py``.

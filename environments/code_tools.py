@@ -117,7 +117,7 @@ SUBMIT_SPEC = ToolSpec(
 
 
 class OpenPlace(Protocol):
-    """What tools work on: an open workspace."""
+    """The open workspace that tools work on."""
 
     sandbox: Sandbox
 

@@ -60,7 +60,7 @@ VERIFIER_BROKE = "verifier_broke"
 
 
 class ToolResult(NamedTuple):
-    """What a tool returned, or its documented error."""
+    """The value that a tool returned, or its documented error."""
 
     value: JsonValue = None
     error: str | None = None
@@ -189,7 +189,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """What the agent may call, the submit tool last."""
+        """The tools that the agent may call, the submit tool last."""
         return () if self._toolbox is None else self._toolbox.specs
 
     @property

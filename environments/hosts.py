@@ -1,4 +1,4 @@
-"""What episodes of one process share: open datasets, running tools and verifiers.
+"""The resources that episodes of one process share: open datasets, running tools and verifiers.
 
 Everything is keyed by process id, because vector environments fork. In a forked child the
 parent's objects are neither used nor closed; the child starts its own.

@@ -21,7 +21,7 @@ MAX_GOLD_CALLS = 20_000
 
 
 class GoldResult(NamedTuple):
-    """What a solution's run came to.
+    """The result of a solution's run.
 
     Attributes:
         gold: the host's log and the answer; the log also of a run that failed.

@@ -1,4 +1,4 @@
-"""What a sandbox is: the specification, the result, the protocol, and what each backend promises."""
+"""The contract of a sandbox: specification, result, protocol, and each backend's promises."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Mount(Record):
 
 
 class SandboxSpec(Record):
-    """What a sandbox is made of and what it may use."""
+    """The specification of a sandbox: its contents and its limits."""
 
     image: str | None = None
     """A container image (docker only)."""
@@ -172,7 +172,7 @@ _MODULES = {name: f"envgen.sandboxes.{name}" for name in BACKENDS}
 
 
 def guarantees(backend: str) -> frozenset[Guarantee]:
-    """What a backend declares."""
+    """The declaration of a backend."""
     declared: frozenset[Guarantee] = backend_module(backend).GUARANTEES
     return declared
 

@@ -14,7 +14,7 @@ GUARANTEES = frozenset(Guarantee)
 
 
 def unsupported(spec: SandboxSpec) -> str:
-    """What of ``spec`` this backend can't do; empty when nothing."""
+    """List the parts of ``spec`` that this backend can't provide."""
     if spec.image is not None:
         return "takes a root folder, not an image"
     if spec.user is not None and os.geteuid() != 0 and spec.user != 65534:

@@ -30,7 +30,7 @@ _BASE = (
 
 @dataclass(frozen=True)
 class Layout:
-    """What is seen inside: by default libraries, the programs and a small ``/tmp``."""
+    """The mounts seen inside: by default libraries, the programs and a small ``/tmp``."""
 
     scratch: Path | None = None
     """Shown read-only; the host may put files in it at any time."""

@@ -133,7 +133,7 @@ def unavailable() -> str:
 
 
 def unsupported(spec: SandboxSpec) -> str:
-    """What of ``spec`` this backend can't do; empty when nothing."""
+    """List the parts of ``spec`` that this backend can't provide."""
     if spec.root is not None:
         return "takes an image, not a root folder"
     if spec.image is None and sys.platform != "linux":

@@ -22,7 +22,7 @@ def odd(text: str) -> bool:
 
 
 def fault(value: Any, depth: int = 0) -> str:
-    """What makes a decoded value unusable; empty if nothing does."""
+    """Say what makes a decoded value unusable; empty if nothing does."""
     if isinstance(value, str):
         return "" if _is_text(value) else "half of a surrogate pair"
     if isinstance(value, float):

@@ -62,7 +62,7 @@ class Host(NamedTuple):
 
 
 class ProxyRequest(NamedTuple):
-    """What a client wants of the proxy."""
+    """A client's request to the proxy."""
 
     name: str
     port: int

@@ -30,7 +30,7 @@ def unavailable() -> str:
 
 
 def unsupported(spec: SandboxSpec) -> str:
-    """What of ``spec`` this backend can't do; empty when nothing."""
+    """List the parts of ``spec`` that this backend can't provide."""
     if spec.image is not None or spec.root is not None:
         return "runs on this machine's files, not in an image or another root"
     if spec.mounts:

@@ -1,4 +1,4 @@
-"""What of this machine a sandboxed Python needs, and the uids sandboxes run under."""
+"""The parts of this machine that a sandboxed Python needs, and the uids that sandboxes run under."""
 
 from __future__ import annotations
 

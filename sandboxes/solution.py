@@ -23,7 +23,7 @@ ToolCaller = Callable[[str, dict[str, JsonValue]], JsonValue]
 
 
 class SolutionRun(NamedTuple):
-    """What a solution did: its answer, or why there is none."""
+    """The result of a solution: its answer, or why there is none."""
 
     answer: JsonValue
     num_calls: int

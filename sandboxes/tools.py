@@ -35,7 +35,7 @@ MAX_DATABASE = 256 << 20
 
 
 class ToolReply(NamedTuple):
-    """What a tool answered."""
+    """The reply of a tool."""
 
     value: JsonValue
     error: str | None

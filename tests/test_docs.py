@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from cli_runs import ROOT, environment
 from click_words import commands, parse
 from tiny_dataset import write_tiny_dataset
+
+import envgen
+from envgen.core.types import Record
+from envgen.pipelines.general.authoring import page as pages
+from envgen.pipelines.general.authoring import rows, rules
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -102,6 +111,140 @@ def test_files_named_in_pages_exist(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", ["runners", "policies"])
+def test_pages_that_teach_run_as_they_stand(page: str) -> None:
+    """As ``make readme`` does it; README and ``docs/domains.md`` take minutes."""
+    runs = [sys.executable, "-P", str(ROOT / ".ci" / "readme.py"), f"docs/{page}.md"]
+    result = subprocess.run(
+        runs, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("-- exit code 0") >= 1
+
+
+def test_readme_is_short_and_leads_to_every_page() -> None:
+    assert len(README.splitlines()) <= 150
+    missing = [
+        page.name for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in README
+    ]
+    assert not missing
+
+
+def api_modules() -> list[str]:
+    """The modules that ``.ci/api.py`` writes pages of."""
+    spec = importlib.util.spec_from_file_location("api", ROOT / ".ci" / "api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: list[str] = module.modules()
+    return found
+
+
+@pytest.mark.parametrize("name", api_modules())
+def test_public_names_have_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if not key.startswith("_") and getattr(value, "__module__", None) == name
+    }
+    own |= {key: getattr(module, key) for key in getattr(module, "__all__", ())}
+    missing = [key for key, value in own.items() if callable(value) and not inspect.getdoc(value)]
+    assert not missing
+
+
+@pytest.mark.slow
+def test_the_api_reference_has_every_public_name(tmp_path: Path) -> None:
+    """Built as ``make docs`` builds it; no page loads anything from elsewhere."""
+    command = [sys.executable, "-P", str(ROOT / ".ci" / "api.py"), str(tmp_path)]
+    subprocess.run(command, check=True, env=environment(), timeout=900, capture_output=True)
+    front = (tmp_path / "envgen.html").read_text(encoding="utf-8")
+    rooms = {path.stem for path in (tmp_path / "envgen").glob("*.html")}
+    assert not [n for n in envgen.__all__ if f'id="{n}"' not in front and n not in rooms]
+    for name in api_modules()[1:]:
+        page = (tmp_path / f"{name.replace('.', '/')}.html").read_text(encoding="utf-8")
+        assert not re.search(r'(?:src|href)="https?://[^"]+\.(?:js|css)"', page)
+
+
+NAME = re.compile(r"`(envgen(?:\.\w+)+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_in_pages_exist(page: Path) -> None:
+    """Every ``envgen.x.y`` in backticks is a module, or a public name of one."""
+    for name in sorted(set(NAME.findall(page.read_text(encoding="utf-8")))):
+        resolve_name(name)
+
+
+DOMAINS_PAGE = (ROOT / "docs" / "domains.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_domains_holds_the_example() -> None:
+    example = (ROOT / "examples" / "pages" / "greenhouse.toml").read_text(encoding="utf-8")
+    assert f"```toml\n{example}```" in DOMAINS_PAGE
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pages.Domain,
+        pages.TableDraw,
+        pages.ToolSignature,
+        pages.Requirement,
+        pages.PhraseRule,
+        pages.MayChange,
+        pages.Scene,
+        pages.StepRule,
+    ],
+)
+def test_the_page_on_domains_names_every_field(record: type[Record]) -> None:
+    missing = [
+        name
+        for name in record.model_fields
+        if not re.search(rf"(?:`|\[|\.|^|, ){name}(?:`|\]|\.| =)", DOMAINS_PAGE, re.MULTILINE)
+    ]
+    assert not missing
+
+
+def test_the_page_on_domains_shows_every_draw_and_function() -> None:
+    functions = {name[6:] for name in dir(rules._RuleReader) if name.startswith("_call_")}
+    called = set(re.findall(r"(\w+)\(", DOMAINS_PAGE))
+    assert not {*rows._DRAWS, *functions, "said", "trait", "field"} - called
+
+
+GENERAL = ROOT / "pipelines" / "general"
+GENERAL_PAGE = (ROOT / "docs" / "general.md").read_text(encoding="utf-8")
+
+
+def general_map() -> dict[str, set[str]]:
+    """Folder -> the files that ``docs/general.md`` lists in it."""
+    found: dict[str, set[str]] = {}
+    for section in GENERAL_PAGE.split("\n### ")[1:]:
+        title, _, text = section.partition("\n")
+        found[title.strip("`")] = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
+    return found
+
+
+def test_the_map_of_the_general_pipeline_names_its_files_and_no_others() -> None:
+    present: dict[str, set[str]] = {}
+    for path in GENERAL.rglob("*"):
+        if path.suffix in (".py", ".toml", ".csv") and path.read_text("utf-8").count("\n") > 4:
+            folder = f"{path.parent.relative_to(ROOT).as_posix()}/"
+            present.setdefault(folder, set()).add(path.name)
+    assert general_map() == present
+
+
+def test_functions_in_the_walks_are_where_they_are_said_to_be() -> None:
+    walks = re.findall(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", GENERAL_PAGE, re.MULTILINE)
+    assert len(walks) > 20
+    for file, name in walks:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        for part in name.split("."):
+            assert re.search(rf"(?:def|class) {part}\b", text), f"{file}: {part}"
+
+
 def test_makefile_targets_in_pages_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
@@ -111,7 +254,7 @@ def test_makefile_targets_in_pages_exist() -> None:
 
 def test_the_changelog_has_a_place_for_changes() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
-    assert re.search(r"^## Unreleased\n+- ", text, re.MULTILINE)
+    assert re.search(r"^## Unreleased\n+(?:### .+\n+)?- ", text, re.MULTILINE)
 
 
 def test_agents_page_is_short() -> None:

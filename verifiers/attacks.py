@@ -64,7 +64,7 @@ class Breach(NamedTuple):
 
 @dataclass(frozen=True)
 class AttackReport:
-    """What the battery found.
+    """The findings of the battery.
 
     Attributes:
         tried: attacks made, by kind.

@@ -1,4 +1,4 @@
-"""What a verifier is: it turns a submission into a score."""
+"""The contract of a verifier: it turns a submission into a score."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class CodeVerifier:
 
 
 def exam_of(tests: CodeTests) -> Exam:
-    """What a code task's verifier runs."""
+    """The inputs of a code task's verifier."""
     return Exam(
         test_patch=tests.test_patch.encode("utf-8", "surrogateescape"),
         test_files=tests.test_files,

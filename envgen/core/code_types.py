@@ -92,7 +92,7 @@ class TestCase(Record):
 
 
 class TestReport(Record):
-    """What one run of a test suite said, by its JUnit XML alone."""
+    """The result of one run of a test suite, read from its JUnit XML alone."""
 
     __test__ = False
 
@@ -109,7 +109,7 @@ class TestReport(Record):
 
 
 class VerdictKind(StrEnum):
-    """What an answer to a look-alike shows."""
+    """The verdict that an answer to a look-alike gives."""
 
     MANY = "many"
     """One of many values was expected, and the code knew which."""

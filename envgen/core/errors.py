@@ -38,7 +38,7 @@ class EnvgenError(Exception):
 
     @property
     def hint(self) -> str:
-        """What the reader can do about it: the second argument, or nothing."""
+        """Say what the reader can do about it: the second argument, or nothing."""
         return str(self.args[1]) if len(self.args) > 1 else ""
 
     def __str__(self) -> str:

@@ -368,7 +368,7 @@ class Relation(Record, defer_build=True):
 
 
 class Precondition(Record, defer_build=True):
-    """What a write tool enforces; a call that breaks it returns the error ``code``."""
+    """A condition that a write tool enforces; a call that breaks it returns the error ``code``."""
 
     expr: Expr
     code: Label

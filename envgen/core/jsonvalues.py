@@ -1,4 +1,4 @@
-"""What may travel as JSON: limits, equality without coercion, and words for error messages."""
+"""JSON values: limits, equality without coercion, and words for error messages."""
 
 from __future__ import annotations
 

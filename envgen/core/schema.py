@@ -37,7 +37,7 @@ KEYWORDS = frozenset(
 
 
 class Fault(NamedTuple):
-    """What is wrong with a value: the place as a dotted path, and a sentence without it."""
+    """A fault of a value: its place as a dotted path, and a sentence without it."""
 
     path: str
     message: str
@@ -73,7 +73,7 @@ def compile_schema(schema: Schema | bool) -> Validator:
 
 
 def argument_fault(validator: Validator, arguments: JsonValue) -> str | None:
-    """What is wrong with a tool call's arguments, in words for the agent; None if nothing."""
+    """Describe the fault in a tool call's arguments to the agent; None if there is none."""
     if not isinstance(arguments, dict):
         return f"the arguments must be an object, not {kind_of(arguments)}"
     fault = validator.fault(arguments)

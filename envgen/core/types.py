@@ -97,7 +97,7 @@ class ToolErrorSpec(Record):
 
 
 class ToolSpec(Record):
-    """What an agent is told about one tool."""
+    """A tool as an agent sees it."""
 
     name: ToolName
     description: Text
@@ -145,7 +145,7 @@ class EnvironmentSpec(Record):
 
 
 class Limits(Record):
-    """What an episode may use."""
+    """The limits of an episode."""
 
     turns: int = Field(default=32, ge=1)
     tokens: int = Field(default=32_768, ge=1)
@@ -194,7 +194,7 @@ class GateStatus(StrEnum):
 
 
 class GateResult(Record):
-    """What one gate found."""
+    """The result of one gate."""
 
     gate: Label
     status: GateStatus
@@ -275,7 +275,7 @@ class TaskSpec(Record):
     pass_at: tuple[PassAt, ...] = ()
 
     def public(self, environment: EnvironmentSpec) -> PublicTask:
-        """What an agent may know of this task in ``environment``."""
+        """Select the parts of this task that an agent may know."""
         return PublicTask(
             id=self.id,
             environment_id=self.environment_id,
@@ -303,7 +303,7 @@ class CallRecord(Record):
 
 
 class Submission(Record):
-    """What an episode produced, as a verifier gets it."""
+    """The product of an episode, as a verifier gets it."""
 
     answer: Json = None
     raw: Text | None = None
@@ -341,7 +341,7 @@ class Sampling(Record):
 
 
 class Usage(Record):
-    """What replies cost."""
+    """The cost of replies."""
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0

@@ -51,7 +51,7 @@ class WorkerSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """What became of one item: a value, or the error it raised."""
+    """The outcome of one item: a value, or the error it raised."""
 
     item: Any
     value: Any = None
@@ -107,7 +107,7 @@ def _interpreter() -> list[str | bytes]:
 
 
 def serve(pipe: Connection) -> None:
-    """What the process does: threads work, while the main thread reads items."""
+    """Run the process: threads work, while the main thread reads items."""
     worker, threads = pipe.recv()
     todo: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
     sending = threading.Lock()

@@ -53,7 +53,7 @@ class Ask(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What one layer of attention gives."""
+    """The output of one layer of attention."""
 
     out_BTD: Tensor
     kept_BTK: Tensor | None = None
@@ -68,7 +68,7 @@ class _Queries(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """What a layer makes of the tokens of a pass."""
+    """The projections that a layer computes for the tokens of a pass."""
 
     x_BTD: Tensor
     angles: Angles
@@ -148,7 +148,7 @@ class LatentAttention(nn.Module):
         return _Queries(nope_BTHN, rotate_pairs(rope_BTHR, per_head), latent_BTQ)
 
     def _rows(self, x_BTD: Tensor, angles: Angles) -> Tensor:
-        """What is cached of a token: normed latent and rotated shared key, [B, T, C + R]."""
+        """Compute the cache entry of each token: normed latent and rotated shared key, [B, T, C + R]."""
         c = self.config
         made = self.kv_a_proj_with_mqa(x_BTD)
         latent_BTC, key_BTR = torch.split(made, [c.kv_lora_rank, c.qk_rope_head_dim], -1)

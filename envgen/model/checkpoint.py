@@ -166,7 +166,7 @@ def _config_of(folder: Path, raw: Mapping[str, Any]) -> DSAConfig:
 
 
 def _dtype(raw: Mapping[str, Any], stored: Mapping[str, Stored]) -> torch.dtype:
-    """What config.json says, else how the embedding is stored."""
+    """Return the dtype in config.json, else that of the stored embedding."""
     named = str(raw.get("dtype") or raw.get("torch_dtype")).removeprefix("torch.")
     by_name = {name: dtype for dtype, name in _NAMES.items()}
     return by_name.get(named) or WIDE.get(stored[EMBEDDING].dtype, torch.bfloat16)

@@ -1,4 +1,4 @@
-"""What a DSA model looks like: DeepSeek-V3.2's configuration, by Hugging Face's field names.
+"""The configuration of a DSA model: DeepSeek-V3.2's, by Hugging Face's field names.
 
 Reads both of Hugging Face's styles (``rope_theta`` with ``rope_scaling``, or ``rope_parameters``) and
 writes the newer one. The presets go from 1M parameters to the 671B of the release.
@@ -57,7 +57,7 @@ class RopeConfig(Record):
 
     @property
     def softmax_gain(self) -> float:
-        """What YaRN multiplies the softmax scale by: m^2, with m = 0.1 * mscale_all_dim * ln(factor) + 1."""
+        """YaRN's factor of the softmax scale: m^2, with m = 0.1 * mscale_all_dim * ln(factor) + 1."""
         if self.rope_type == "default" or not self.mscale_all_dim:
             return 1.0
         return yarn_mscale(self.factor, self.mscale_all_dim) ** 2

@@ -1,4 +1,4 @@
-"""What a DSA model costs, from its configuration alone: parameters, arithmetic, cache, replay.
+"""The costs of a DSA model, from its configuration alone: parameters, arithmetic, cache, replay.
 
 A multiplication with addition counts as 2 operations; norms, softmax, rotations and the choice of the k
 best are left out. Per head and pair of tokens, with N nope, R rotary, V value and C latent width:
@@ -61,7 +61,7 @@ class Flops(Record):
 
 
 class CacheBytes(Record):
-    """What the cache keeps of one token, all layers together."""
+    """Bytes of one token in the cache, all layers together."""
 
     form: Form
     latent: int

@@ -46,7 +46,7 @@ def fusing_pays(config: DSAConfig) -> bool:
 
 
 class Decoded(NamedTuple):
-    """What a step gives."""
+    """The output of a step."""
 
     logits_BV: Tensor
     routing_BXA: Tensor | None

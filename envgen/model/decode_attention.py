@@ -42,7 +42,7 @@ class Scratch:
 
 
 class DecodeStep(NamedTuple):
-    """What all layers of a step have in common."""
+    """The inputs that all layers of a step share."""
 
     slots_B: Tensor
     """Place of each new token, int64."""

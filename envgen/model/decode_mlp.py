@@ -67,7 +67,7 @@ class FusedMoE:
 
 
 def fused_mlp(layer: DecoderLayer) -> FusedMLP | FusedMoE:
-    """What a layer has."""
+    """The weights of a layer."""
     mlp = layer.mlp
     if isinstance(mlp, MoE):
         return FusedMoE(layer, mlp)

@@ -258,7 +258,7 @@ class Engine:
 
     @property
     def policy_version(self) -> str:
-        """What replies are stamped with."""
+        """The version that is stamped on replies."""
         return self._scheduler.policy_version
 
     def stats(self) -> Stats:
@@ -332,7 +332,7 @@ class Engine:
         return self._scheduler.begun or (bool(self._scheduler.waiting) and not self._pauses)
 
     def _turn(self) -> None:
-        """What the thread does at a time. Whatever breaks it is told to all who wait, and it goes on."""
+        """Run one turn of the thread. Whatever breaks it is told to all who wait, and it goes on."""
         try:
             self._take_in()
             for sequence, completion in self._step().items():

@@ -35,7 +35,7 @@ GROUP = 8
 
 
 class IndexQueries(NamedTuple):
-    """What scores keys: queries and the heads' weights (scales included)."""
+    """The inputs that score keys: queries and the heads' weights (scales included)."""
 
     q_BTJF: Tensor
     w_BTJ: Tensor

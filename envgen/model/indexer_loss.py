@@ -1,4 +1,4 @@
-"""What trains the lightning indexer: KL from the attention it must predict (paper, eq. 3 and 4).
+"""The loss of the lightning indexer: KL from the attention it must predict (paper, eq. 3 and 4).
 
     L = mean over queries t of KL( p[t, :] || softmax(I[t, :]) )
 

@@ -20,7 +20,7 @@ from envgen.model.span import Span
 
 
 class Pass(NamedTuple):
-    """What all layers of a forward pass have in common."""
+    """The inputs that all layers of a forward pass share."""
 
     angles: Angles
     span: Span
@@ -28,14 +28,14 @@ class Pass(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What one layer shall repeat."""
+    """The choices that one layer must repeat."""
 
     kept_BTK: Tensor | None = None
     routing_BTA: Tensor | None = None
 
 
 class LayerOutput(NamedTuple):
-    """What one layer gives."""
+    """The output of one layer."""
 
     x_BTD: Tensor
     attended: Attended

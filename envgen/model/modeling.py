@@ -57,7 +57,7 @@ class Replay(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """What a forward pass gives."""
+    """The output of a forward pass."""
 
     logits: Tensor
     """[B, T, V], or fewer tokens by ``keep``; in the model's dtype."""

@@ -110,7 +110,7 @@ class PagedCache:
 
 
 class CacheView:
-    """What one forward pass sees of a cache.
+    """The part of a cache that one forward pass sees.
 
     Args:
         cache: the pages.

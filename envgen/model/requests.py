@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out of it.
+"""Requests to the engine, and its replies.
 
 Shapes: P prompt tokens, T completion tokens, X mixture layers, A experts per token, L layers, K kept keys,
 C tokens before those that are recorded.

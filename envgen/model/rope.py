@@ -53,7 +53,7 @@ def _ramp_bounds(rope: RopeConfig, width: int) -> tuple[float, float]:
 
 
 def angle_gain(rope: RopeConfig) -> float:
-    """What cos and sin are multiplied by: 1 unless YaRN's two mscales differ."""
+    """The factor of cos and sin: 1 unless YaRN's two mscales differ."""
     if rope.rope_type == "default":
         return 1.0
     if rope.attention_factor is not None:

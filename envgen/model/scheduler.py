@@ -1,4 +1,4 @@
-"""Who runs, on which pages, and what is computed next.
+"""The scheduler: choose the sequences that run, their pages, and the tokens computed next.
 
 A sequence is *waiting*, or *running* in one of ``max_batch`` places. Of a running one all ids but the last
 are first *prefilled*, in chunks; then each decoding step runs its last id and adds one. A chunk that another

@@ -1,4 +1,4 @@
-"""How well a choice of keys covers what attention looks at.
+"""Measure how well chosen keys cover the mass of attention.
 
 The mass of a set is the attention (averaged over heads) that falls on it; the oracle's set of k keys has
 the largest. A choice is judged by its mass over the oracle's.

@@ -1,4 +1,4 @@
-"""Which keys the queries of a forward pass can see, and sets of chosen ones.
+"""The keys that the queries of a forward pass can see, and sets of chosen ones.
 
 Shapes: B batch, T query tokens, t some of them, S key slots, K kept keys, W row width, M pool rows.
 """

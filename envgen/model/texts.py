@@ -1,4 +1,4 @@
-"""What a dataset says: the texts and names that a tokenizer learns from."""
+"""The texts and names of a dataset, from which a tokenizer learns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller holds of a request that the engine works on."""
+"""Tickets: the caller's handle on a request that the engine works on."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ _PIECES = r" ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 class TokenizerConfig(Record):
-    """What a trained tokenizer looks like."""
+    """The settings of a tokenizer's training."""
 
     vocab_size: int = Field(default=4096, gt=NUM_BYTES)
     """Tokens of all kinds; fewer come out when the texts hold fewer merges."""

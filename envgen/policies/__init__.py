@@ -1,4 +1,4 @@
-"""Who answers: offline policies, model servers, recordings."""
+"""Policies: offline players, model servers, recordings."""
 
 from __future__ import annotations
 

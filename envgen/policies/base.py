@@ -1,4 +1,4 @@
-"""What a policy is: messages and tools in, one assistant message out.
+"""The contract of a policy: messages and tools in, one assistant message out.
 
 A policy keeps nothing between calls that changes its replies: each follows from the conversation, the
 tools, the sampling settings, the seed and the public task. So one policy object serves many threads,
@@ -83,7 +83,7 @@ class Tokens:
     """False when the length limit cut the reply, so that it lacks its end token."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is stored of this turn: an npz's members."""
+        """Return the arrays of this turn that are stored: an npz's members."""
         found: dict[str, NDArray[Any] | None] = {
             "prompt_ids": self.prompt_ids,
             "completion_ids": self.completion_ids,

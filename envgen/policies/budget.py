@@ -1,4 +1,4 @@
-"""What a run may cost, and what a reply did: prices, and a budget that threads share."""
+"""The cost of replies, and a run's limit: prices, and a budget that threads share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Price(Record):
     completion: float = Field(default=0.0, ge=0)
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost, in US dollars."""
+        """Return the cost of so many tokens, in US dollars."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 

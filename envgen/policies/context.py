@@ -1,4 +1,4 @@
-"""What of a conversation a model sees: thinking retention, and what to do when the window fills up.
+"""Select the messages that a model sees: thinking retention, and strategies for a full window.
 
 Thinking retention (DeepSeek-V3.2, section 3.2.2): reasoning stays across tool results and is dropped only
 when a new user message arrives; tool calls and their results always stay.
@@ -79,7 +79,7 @@ class ContextManager:
         self._summary: Message | None = None
 
     def seen(self, messages: Sequence[Message]) -> list[Message]:
-        """What the model sees of ``messages`` as things stand."""
+        """Select the messages that the model sees as things stand."""
         head = _head(messages)
         summary = [self._summary] if self._summary is not None else []
         return [*messages[:head], *summary, *messages[max(head, self._first) :]]
@@ -93,7 +93,7 @@ class ContextManager:
         deadline: float | None = None,
         cancel: Event | None = None,
     ) -> list[Message]:
-        """What the model shall see, after dropping what the strategy drops if the window is full.
+        """Select the messages that the model sees, after the strategy has made room in a full window.
 
         Args:
             messages: the whole conversation.

@@ -18,7 +18,7 @@ REMEMBERED_TOKENS = 1 << 25
 
 
 class Past(NamedTuple):
-    """What the engine saw and wrote up to a reply."""
+    """The tokens that the engine saw and wrote up to a reply."""
 
     ids: list[int]
     """Prompt and reply."""

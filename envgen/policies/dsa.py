@@ -170,7 +170,7 @@ def _wait(ticket: Ticket, deadline: float | None, cancel: Event | None) -> Compl
 
 
 def reply_tokens(done: Completion) -> Tokens:
-    """What training replays of a completion."""
+    """Collect the choices of a completion that training replays."""
     mask = None
     if done.mask_offsets is not None and done.mask_ids is not None:
         mask = SamplingMask(done.mask_offsets, done.mask_ids)

@@ -38,7 +38,7 @@ FROM_TOKENIZER = ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
 
 
 class NewModelConfig(Record):
-    """What model to make."""
+    """The settings of a new model folder."""
 
     preset: Line
     """tiny, small, medium, large or deepseek-v3.2."""

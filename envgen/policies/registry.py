@@ -70,7 +70,7 @@ def refuse_options(config: PolicyConfig) -> None:
 
 
 def unknown_policy(spec: str) -> ConfigError:
-    """What to say of a policy that there isn't, or that lacks a part."""
+    """Make the error for a policy that does not exist, or lacks a part."""
     near = difflib.get_close_matches(spec.partition(":")[0], KINDS, 1)
     return ConfigError(
         f"unknown policy {spec!r}",

@@ -357,7 +357,7 @@ class PolicyServer:
         return f"http://{shown}:{self.port}/v1"
 
     def card(self) -> dict[str, object]:
-        """What a client needs to know, as JSON: address, name, window, version, process."""
+        """Return what a client needs, as JSON: address, name, window, version, process."""
         return {
             "url": self.url,
             "port": self.port,

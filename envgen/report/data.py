@@ -1,4 +1,4 @@
-"""What a report shows. Pipelines fill it; ``envgen.report.html`` renders it."""
+"""The data of a report. Pipelines fill it; ``envgen.report.html`` renders it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PassRow(Record):
 
 
 class FilterRow(Record):
-    """What a pass@k filter did on one level."""
+    """The effect of a pass@k filter on one level."""
 
     level: int
     kept: int
@@ -70,7 +70,7 @@ class StageTime(Record):
 
 
 class GateRow(Record):
-    """What one gate found over all tasks."""
+    """The results of one gate over all tasks."""
 
     gate: str
     meaning: str = ""
@@ -86,7 +86,7 @@ class GateRow(Record):
 
 
 class LiftRow(Record):
-    """What training changed: one way of decoding, with 95 % intervals."""
+    """The change that training made: one way of decoding, with 95 % intervals."""
 
     decoding: str
     ceiling: tuple[float, float, float]

@@ -79,7 +79,7 @@ ALWAYS_ZERO = (
 
 
 def training_report(run: str | Path) -> ReportData:
-    """What a run's report shows.
+    """The data of a run's report.
 
     Args:
         run: folder of `train grpo`, `train sft` or `train indexer`.

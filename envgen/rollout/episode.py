@@ -62,7 +62,7 @@ class EpisodeResult:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What is the same for all attempts."""
+    """The settings that all attempts share."""
 
     sampling: Sampling
     context: ContextConfig | None
@@ -73,7 +73,7 @@ class _Settings:
 
 @dataclass
 class _Progress:
-    """What an attempt has done so far; it survives the attempt's failure."""
+    """The progress of an attempt; it survives the attempt's failure."""
 
     started_at: float
     start: float

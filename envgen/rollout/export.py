@@ -90,7 +90,7 @@ class EpisodeFilter(Record):
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """The summary of an export."""
 
     written: int
     stored: int

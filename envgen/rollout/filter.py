@@ -60,7 +60,7 @@ Verdict = Literal["kept", "undecided", "too_hard", "too_easy", "unproven"]
 
 
 class Filtered(Record):
-    """What the filter decided about one task."""
+    """The filter's decision about one task."""
 
     task: TaskPass
     verdict: Verdict
@@ -78,7 +78,7 @@ class LevelCounts(Record):
 
 
 class FilterReport(Record):
-    """What was kept and why the rest was not."""
+    """The tasks that were kept, and why the rest was not."""
 
     policy: str
     pass_at: int

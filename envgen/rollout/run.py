@@ -46,7 +46,7 @@ _WORTH_PROCESSES = 200
 
 
 class RolloutConfig(Record):
-    """What is rolled out, and how."""
+    """The settings of a rollout."""
 
     dataset: Label
     """Dataset folder, or ``package:NAME``."""
@@ -99,7 +99,7 @@ class RolloutConfig(Record):
         return self.policy.model_copy(update={"options": options})
 
     def identity(self) -> dict[str, JsonValue]:
-        """What makes two runs the same: all that changes an episode, nothing that only places it."""
+        """Return the identity of a run: all that changes an episode, nothing that only places it."""
         found: dict[str, JsonValue] = {
             "kind": "rollout",
             "policy": self.policy.spec,
@@ -151,7 +151,7 @@ class Progress(NamedTuple):
 
 
 class RolloutSummary(Record):
-    """What a run holds now."""
+    """The state of a run."""
 
     policy: str
     tasks: int

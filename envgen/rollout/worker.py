@@ -1,4 +1,4 @@
-"""What a worker of a rollout does: keep an environment per thread and family, and play episodes in it."""
+"""A rollout's worker: keeps an environment per thread and family, and plays episodes in it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _AHEAD = 4
 
 
 class ActorWorker:
-    """What runs in an actor: the opened worker."""
+    """The actor: it runs the opened worker."""
 
     def __init__(self, worker: WorkerSpec) -> None:
         self._manager = worker.open()

@@ -1,4 +1,4 @@
-"""What goes into a dataset and comes out of it: records with their files' contents."""
+"""Bundles: a dataset's records with their files' contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is checked of a dataset folder before any of its records is read."""
+"""Checks of a dataset folder before any of its records is read."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class _Task(NamedTuple):
 
 
 class TaskHeader(NamedTuple):
-    """What is known of a task without making its spec."""
+    """The facts of a task that need no spec."""
 
     environment_id: str
     family: Family

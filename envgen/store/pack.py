@@ -49,7 +49,7 @@ class PackEntry(Record):
 
 
 class PackBase(NamedTuple):
-    """What a pack's variants share."""
+    """The part that a pack's variants share."""
 
     parent: str
     environment_id: str

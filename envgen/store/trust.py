@@ -1,4 +1,4 @@
-"""Which datasets' code this machine trusts, by content hash.
+"""The datasets whose code this machine trusts, by content hash.
 
 ``package``: the hash is listed in the installed package. ``local``: this machine compiled it from a domain
 in the package, and its hash was noted in a registry file that only the user can write. Else ``foreign``,

@@ -17,7 +17,7 @@ from envgen.verifiers.parse import AnswerError, parse_answer
 
 
 class Canary(NamedTuple):
-    """What is known of a canary task."""
+    """The facts of a canary task."""
 
     hole: str | None
     """Name of its planted hole; None: it is unsolvable."""
@@ -56,7 +56,7 @@ class HoleCounts(Record):
 
 
 class CanaryReport(Record):
-    """What rollouts did on canaries."""
+    """The results of rollouts on canaries."""
 
     holes: dict[str, HoleCounts]
     """By name of the hole."""

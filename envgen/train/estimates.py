@@ -1,4 +1,4 @@
-"""What a policy can do, from rollouts that were made: pass@k, form and length, with intervals over databases.
+"""Estimates of a policy from its rollouts: pass@k, form and length, with intervals over databases.
 
 Before and after training are compared on the same tasks, on the same draws of databases. Canaries (tasks
 with a planted hole, and unsolvable twins) are counted apart, and never into pass@k.
@@ -24,7 +24,7 @@ from envgen.train.well_formed import calls_of, ended_cleanly
 
 
 class TaskFacts(NamedTuple):
-    """What evaluation has to know of a task."""
+    """The facts of a task that evaluation needs."""
 
     database: str
     """Content hash of its database, or its environment: tasks over one are alike."""
@@ -33,7 +33,7 @@ class TaskFacts(NamedTuple):
 
 
 class EvaluationConfig(Record):
-    """What is reported."""
+    """The report of an evaluation."""
 
     ks: tuple[Count, ...] = Field(default=(1,), min_length=1)
     """The k of pass@k, each 1 or more."""
@@ -193,7 +193,7 @@ def compare(
 
 
 class _TaskTally:
-    """What became of one task."""
+    """The outcome of one task."""
 
     def __init__(self) -> None:
         self.n = self.c = self.errors = 0

@@ -1,4 +1,4 @@
-"""What is watched of a step of GRPO: figures of its update, of its rollouts, warnings, a run's summary."""
+"""Metrics of GRPO: figures of an update and its rollouts, warnings, a run's summary."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def warn_of_update(figures: Figures, step: int, delta: float) -> None:
 
 
 class TrainGRPOSummary(Record):
-    """What came out."""
+    """The result of a run."""
 
     out: str
     steps: int
@@ -251,7 +251,7 @@ class TrainGRPOSummary(Record):
 
 
 class RunTotals:
-    """What a run has cost so far."""
+    """The cost of a run so far."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()

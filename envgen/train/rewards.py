@@ -42,7 +42,7 @@ class RewardError(EnvgenError):
 
 
 class Weights(NamedTuple):
-    """What the parts of a reward count."""
+    """The weights of a reward's parts."""
 
     outcome: float
     length: float

@@ -1,4 +1,4 @@
-"""From recorded rollouts to rows of tokens that a model can be trained on.
+"""Turn recorded rollouts into rows of tokens that a model can be trained on.
 
 A turn's record says which ids the engine saw (``prompt_ids``) and which it wrote (``completion_ids``).
 Within a user turn each prompt extends the one before, ids and all, so the whole conversation is one row and

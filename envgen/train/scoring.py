@@ -25,7 +25,7 @@ class Support(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a model says of recorded tokens."""
+    """A model's scores of recorded tokens."""
 
     logp_N: Tensor
     """Log-probability on the support, at the temperature; float32, with gradient."""

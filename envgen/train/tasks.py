@@ -1,4 +1,4 @@
-"""Which tasks a training step plays: uniform, those of a middling pass rate, or level after level.
+"""Choose a training step's tasks: uniformly, by a middling pass rate, or level after level.
 
 A group whose rollouts all pass, or all fail, has no advantage and teaches nothing. ``band`` keeps a Beta
 posterior of each task's pass rate and prefers tasks that are neither; ``ladder`` starts with the easiest

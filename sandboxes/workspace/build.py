@@ -201,7 +201,7 @@ class Builder:
     def access(
         self, certificates: Path | None, mounts: Sequence[Mount], downloads: Path | None
     ) -> tuple[Mount, ...]:
-        """What an install sees of this machine beside its own folders."""
+        """List the parts of this machine that an install sees beside its own folders."""
         own = [Mount(source=certificates, target=CERTIFICATES)] if certificates else []
         if downloads is not None:
             downloads.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is built and how much room it takes; removing what nobody needs any more."""
+"""List what is built with its size, and remove what nobody needs any more."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Workspace(Record):
         return self.folder / "tree.tar"
 
     def mounts(self) -> tuple[Mount, ...]:
-        """What a sandbox of it sees of this machine's disk, read-only."""
+        """List the folders of this machine that its sandbox sees, read-only."""
         if self.backend == "docker" and self.image is not None:
             return ()
         own = Mount(source=self.folder / "env", target=DEPENDENCIES)

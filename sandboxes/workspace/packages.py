@@ -1,4 +1,4 @@
-"""What each language layer is made of: Debian packages."""
+"""The Debian packages of each language layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What building and opening a workspace have in common: its parts, the sandbox around them, failures."""
+"""The base of building and opening workspaces: their parts, sandbox and failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TAIL = 2000
 
 
 class WorkspaceLimits(Record):
-    """What a workspace's sandbox may use. None: what its recipe says."""
+    """The limits of a workspace's sandbox. None: those of its recipe."""
 
     memory_bytes: Count | None = None
     disk_bytes: Count | None = None

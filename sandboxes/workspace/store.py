@@ -1,4 +1,4 @@
-"""Where built workspaces are kept: a folder each, made whole or not at all.
+"""The store of built workspaces: a folder each, made whole or not at all.
 
 ``code/<key>/`` holds ``workspace.json``, ``tree.tar`` and ``env/``. A folder is built beside its
 place under a lock and moved there when it is whole; what a killed build left is removed by the next.

@@ -1,4 +1,4 @@
-"""Where a report comes from: a file, a folder, bytes or named bytes -> its files, in order."""
+"""The sources of a report: a file, a folder, bytes or named bytes -> its files, in order."""
 
 from __future__ import annotations
 

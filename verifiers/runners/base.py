@@ -1,4 +1,4 @@
-"""What a test runner is: the shell line that runs tests and leaves JUnit XML, and its canaries."""
+"""The contract of a test runner: the shell line that leaves JUnit XML, and its canaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the C++ frameworks share: test programs are found by what is in them, and run one by one."""
+"""The base of the C++ frameworks: find test programs by their contents, and run them one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runners of Java share: canaries in the JUnit (or TestNG) that the project's tests use."""
+"""The base of the Java runners: canaries in the JUnit (or TestNG) that the project's tests use."""
 
 from __future__ import annotations
 

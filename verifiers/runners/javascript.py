@@ -1,4 +1,4 @@
-"""What the runners of JavaScript and TypeScript share: where tests are, and a canary's arithmetic."""
+"""The base of the JavaScript and TypeScript runners: where tests are, and a canary's arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From conversations to token ids and back: what a model reads and writes."""
+"""Encodings: conversations to token ids and back."""
 
 from __future__ import annotations
 

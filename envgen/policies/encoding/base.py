@@ -1,4 +1,4 @@
-"""What an encoding is: conversations to token ids, a model's ids to a message.
+"""The contract of an encoding: conversations to token ids, a model's ids to a message.
 
 Tokens in = tokens out: within one user turn a policy never renders the past again. With
 

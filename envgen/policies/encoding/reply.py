@@ -1,4 +1,4 @@
-"""What all encodings share when they read and write assistant messages."""
+"""Helpers that all encodings share to read and write assistant messages."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What ``envgen.policies.server`` is made of: OpenAI's requests and replies over the engine."""
+"""Parts of ``envgen.policies.server``: OpenAI's requests and replies over the engine."""

@@ -1,4 +1,4 @@
-"""What of a sample's tokens comes back on request, in vLLM's names."""
+"""The records of a sample's tokens that a client may ask for, in vLLM's names."""
 
 from __future__ import annotations
 

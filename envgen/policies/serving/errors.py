@@ -1,4 +1,4 @@
-"""What a client is told when its request fails: OpenAI's error JSON."""
+"""Errors of failed requests, as OpenAI's JSON."""
 
 from __future__ import annotations
 

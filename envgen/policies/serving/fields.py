@@ -1,4 +1,4 @@
-"""What clients may ask for: the bodies of requests, checked strictly.
+"""The bodies of requests, checked strictly.
 
 A parameter that would change the reply and is not supported is refused, never ignored. Ignored are only
 those that change nothing (``user``, ``metadata``, ...).
@@ -85,7 +85,7 @@ class Draw(BaseModel):
 
 
 class Captured(BaseModel):
-    """What of the sampled tokens comes back beyond OpenAI's fields (vLLM's names)."""
+    """The records of sampled tokens that come back beyond OpenAI's fields (vLLM's names)."""
 
     return_token_ids: bool | None = None
     return_routed_experts: bool = False
@@ -93,7 +93,7 @@ class Captured(BaseModel):
 
 
 class ChoiceFields(Draw):
-    """What chat and text completions share beyond ``Draw``."""
+    """The fields that chat and text completions share beyond ``Draw``."""
 
     n: Annotated[Whole, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream: bool | None = None

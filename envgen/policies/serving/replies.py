@@ -1,4 +1,4 @@
-"""What the server answers, in OpenAI's and vLLM's words."""
+"""Replies of the server, in OpenAI's and vLLM's words."""
 
 from __future__ import annotations
 

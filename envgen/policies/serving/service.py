@@ -1,4 +1,4 @@
-"""What all endpoints share: the model, who waits for it, and what it has done."""
+"""The state that all endpoints share: the model, the requests that wait, and counters."""
 
 from __future__ import annotations
 
