@@ -93,11 +93,12 @@ class Finder:
             for value in domain:
                 frame.slots[:] = self.start
                 frame.slots[i] = value
-                broken = (rule for rule in by_slot[i] if runs[rule](frame) is not True)
-                rule, other = next(broken, None), next(broken, None)
-                if rule is not None and other is None:
-                    off = violation(self.exprs[rule], self.compiler, frame)
-                    found[rule].append((off, len(found[rule]), list(frame.slots)))
+                unkept = (rule for rule in by_slot[i] if runs[rule](frame) is not True)
+                broken = list(islice(unkept, 2))
+                if len(broken) == 1:
+                    off = violation(self.exprs[broken[0]], self.compiler, frame)
+                    own = found[broken[0]]
+                    own.append((off, len(own), list(frame.slots)))
         return found
 
     def misses(self, rule: str, steps: int) -> Iterator[tuple[Any, str]]:
