@@ -12,7 +12,7 @@ from envgen.core.ir import Node, Problem, Reach
 from envgen.pipelines.general.semantics.evaluate import Allowance, domain_values, rules_of
 from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, elements
 from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, plain
-from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, Reads, RowId
+from envgen.pipelines.general.semantics.machine import Diff, Machine, Reads, RowId
 from envgen.pipelines.general.semantics.rewrite import conjuncts, reads_final, slots_of, truth
 from envgen.pipelines.general.semantics.tables import Tables
 
@@ -197,29 +197,6 @@ class Judge:
             if all(run(frame) is True for _, run in self.with_slots):
                 named = {s.name: plain(s, v) for s, v in zip(slots, values, strict=True)}
                 yield fill_layout(self.p.layout, named)
-
-
-def frozen_rows(diff: Diff, groups: dict[RowId, list[Group]], machine: Machine) -> set[RowId]:
-    """Changed rows that no call can change any more.
-
-    ``groups``: for each changed row all groups that may ever write it, as they act now. A row is frozen
-    if each of them fails, and for reasons that lie in frozen or immutable rows.
-    """
-    frozen = {at for at, _ in diff if at in groups}
-    while True:
-        kept = {
-            at
-            for at in frozen
-            if all(
-                not group.moves
-                and not group.doomed
-                and all(r in frozen or r[0] not in machine.mutable for r in group.reads)
-                for group in groups[at]
-            )
-        }
-        if kept == frozen:
-            return frozen
-        frozen = kept
 
 
 def _only_grows(expr: Node, relation: str, column: str) -> bool:

@@ -23,7 +23,7 @@ from envgen.pipelines.general.semantics.calls import (
     new_row,
 )
 from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, Frame, elements
-from envgen.pipelines.general.semantics.rewrite import free_names
+from envgen.pipelines.general.semantics.rewrite import free_names, truth
 from envgen.pipelines.general.semantics.tables import Row, Tables
 
 RowId = tuple[str, str]
@@ -187,13 +187,16 @@ class Machine:
                     for one, other in ((node.left, node.right), (node.right, node.left)):
                         if one == ir.Arg(name=name):
                             yield from self._argument_bindings(access, other)
-        columns = _written_columns(access, name)
+        columns = {
+            (effect.relation, column)
+            for effect in access.effects
+            for column, expr in effect.set.items()
+            if name in _args(expr)
+        }
         effects = self.p.goal.effects if isinstance(self.p.goal, ir.Reach) else ()
         for clause in (*self.p.clauses, *effects):
-            for expr in (clause.guard, clause.expr):
-                if expr is not None:
-                    frame = self.compiler.frame(self.db)
-                    yield from _compared(expr, columns, self.compiler, frame)
+            frame = self.compiler.frame(self.db)
+            yield from _compared(truth(clause), columns, self.compiler, frame)
 
     def _argument_bindings(self, access: Access, expr: Node) -> Iterator[int]:
         """Values of an expression over the other arguments."""
@@ -268,7 +271,7 @@ class Machine:
             return 0.0
         if alone and name in self._rest_failing:
             return self._rest_failing[name]
-        share, args, reads = 0.0, dict(frame.args), frame.reads
+        share, args, reads = 0.0, dict(frame.args), frame.reads or set()
         for rest, weight in tool.choices(tool.rest, 1.0):
             frame.args = {**args, **rest}
             present = _present(tool, frame.args, frame.old, reads)
@@ -288,6 +291,7 @@ class Machine:
     ) -> dict[RowId, Row | None] | None:
         """The rows that one call writes; None if it fails."""
         frame = self.compiler.frame(state)
+        reads = set() if reads is None else reads
         frame.reads, frame.args = reads, args
         if not _present(tool, args, state, reads):
             return None
@@ -299,8 +303,7 @@ class Machine:
         writes: dict[RowId, Row | None] = {}
         for effect, key, values in planned:
             at = (effect.relation, key)
-            if reads is not None:
-                reads.add(at)
+            reads.add(at)
             row = writes[at] if at in writes else state.get(effect.relation, {}).get(key)
             if effect.kind == "insert":
                 if row is not None or key is None:
@@ -343,17 +346,11 @@ class Machine:
         return state
 
 
-def _present(
-    tool: Tool,
-    args: Mapping[str, Any],
-    state: Tables,
-    reads: Reads | None,
-) -> bool:
+def _present(tool: Tool, args: Mapping[str, Any], state: Tables, reads: Reads) -> bool:
     """Whether the rows that the arguments name exist."""
     for name, relation in tool.sources.items():
         if name in args:
-            if reads is not None:
-                reads.add((relation, args[name]))
+            reads.add((relation, args[name]))
             if args[name] not in state.get(relation, {}):
                 return False
     return True
@@ -366,15 +363,6 @@ def _args(expr: Node) -> set[str]:
 def _reads(expr: Node) -> set[str]:
     """Relations that an expression reads."""
     return {n.relation for n in expr.walk() if isinstance(n, ir.Get | ir.Query | ir.Reachable)}
-
-
-def _written_columns(access: Access, name: str) -> set[tuple[str, str]]:
-    return {
-        (effect.relation, column)
-        for effect in access.effects
-        for column, expr in effect.set.items()
-        if f"arg:{name}" in free_names(expr)
-    }
 
 
 def _compared(
@@ -403,9 +391,9 @@ def _compared(
 
 
 def _reads_new(expr: Node, columns: set[tuple[str, str]]) -> bool:
-    for node in expr.walk():
-        if isinstance(node, ir.New):
-            gets = (inner for inner in node.walk() if isinstance(inner, ir.Get))
-            if any((get.relation, get.column) in columns for get in gets):
-                return True
-    return False
+    return any(
+        isinstance(get, ir.Get) and (get.relation, get.column) in columns
+        for node in expr.walk()
+        if isinstance(node, ir.New)
+        for get in node.walk()
+    )

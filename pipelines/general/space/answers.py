@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from envgen.core import ir
-from envgen.core.errors import ConfigError
+from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.ir import Problem
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import Space, build_model
@@ -19,7 +19,7 @@ from envgen.pipelines.general.space.search import (
     count_by_search,
     solutions,
 )
-from envgen.pipelines.general.space.walks import Walks, count_states, plans
+from envgen.pipelines.general.space.walks import Walks, plans
 
 
 def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Iterator[Any]:
@@ -63,14 +63,16 @@ def count(
 
     ``conditioned`` is the product of the slot domains given earlier slots, ``unconditioned`` that of all
     values of each slot's type. Exact by variable elimination where that takes at most ``steps`` steps,
-    else by backtracking up to ``cap`` answers or as many steps. For Reach the answers counted are the
-    accepted final states (with their submissions) that ``max_calls`` write calls can reach.
+    else by backtracking up to ``cap`` answers or as many steps.
 
     Raises:
         NotEnumerableError: if the values of a slot can't be listed.
+        PipelineError: for Reach.
     """
     if isinstance(p.goal, ir.Reach):
-        return AnswerCount(*count_states(p, db, steps))
+        raise PipelineError(
+            f"can't count the answers of the workflow {p.id!r}", "ask for its density, or for plans"
+        )
     model = build_model(p, db, space=space)
     try:
         n = Eliminator(model, steps).count()

@@ -8,7 +8,7 @@ the hotels of a city are visited. A sum of many variables that is compared with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any, Literal
 
@@ -171,23 +171,20 @@ class _Builder:
     def finished(self) -> Model:
         """The model, with domains that hold no value which alone breaks something."""
         model = self.model
-        for a, b in sorted(pair for pair in self.different if not self._implied(*pair)):
+        for a, b in sorted(self.different - self._implied()):
             left, right = (ir.SlotRef(slot=model.p.slots[i].name) for i in (a, b))
             expr = ir.Cmp(fn="!=", left=left, right=right)
             model.constraints.append(Part((a, b), self.compiler.compile(expr), expr))
         for constraint in model.constraints:
             if len(constraint.scope) == 1:
-                self._filter(constraint)
+                self._filter(constraint, lambda held: held is True)
         model.constraints = [c for c in model.constraints if len(c.scope) > 1]
         for term in (term for linear in model.linears for term in linear.terms):
-            known = ir.Cmp(
-                fn="=", left=term.expr, right=term.expr
-            )  # an unknown term breaks the sum
-            part = Part(term.scope, self.compiler.compile(known), known)
             if len(term.scope) == 1:
-                self._filter(part)
-            else:
-                model.constraints.append(part)
+                self._filter(term, lambda value: value is not None)
+            else:  # an unknown term breaks the sum
+                known = ir.Cmp(fn="=", left=term.expr, right=term.expr)
+                model.constraints.append(Part(term.scope, self.compiler.compile(known), known))
         model.links = list(self.links.values())
         for link in model.links:
             parents = set(model.domains[link.parent])
@@ -198,23 +195,33 @@ class _Builder:
         model.feasible = model.feasible and all(model.domains)
         return model
 
-    def _filter(self, part: Part) -> None:
-        """Keep the values of one variable that make a part true."""
-        (i,) = part.scope
-        self.model.domains[i] = [v for (v,), held in self.model.table(part) if held is True]
+    def _filter(self, part: Part, keeps: Callable[[Any], bool]) -> None:
+        """Keep the values of a part's one variable at which the part's value is one to keep."""
+        (i,), frame, kept = part.scope, self.model.frame, []
+        for value in self.model.domains[i]:
+            frame.slots[i] = value
+            if keeps(part.run(frame)):
+                kept.append(value)
+        self.model.domains[i] = kept
 
-    def _implied(self, a: int, b: int) -> bool:
-        """Whether two hotels differ because the cities that they lie in must.
+    def _implied(self) -> set[tuple[int, int]]:
+        """Pairs of hotels that differ because the cities that they lie in must.
 
         Without its pair a hotel is tied to its own city only, which keeps eliminations small.
         """
-        return any(
-            (min(one.parent, other.parent), max(one.parent, other.parent)) in self.different
-            for one in self.links.values()
-            for other in self.links.values()
-            if (one.child, other.child) == (a, b)
-            and (one.relation, one.column) == (other.relation, other.column)
-        )
+        above: dict[int, list[Link]] = {}
+        for link in self.links.values():
+            above.setdefault(link.child, []).append(link)
+        return {
+            (a, b)
+            for a, b in self.different
+            for one in above.get(a, ())
+            for other in above.get(b, ())
+            if (one.relation, one.column) == (other.relation, other.column)
+            and not self.different.isdisjoint(
+                ((one.parent, other.parent), (other.parent, one.parent))
+            )
+        }
 
 
 def _is_slot(expr: Node) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from math import log10, sqrt
 from random import Random
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.core.types import Density
 from envgen.pipelines.general.semantics.calls import Call, Plan
-from envgen.pipelines.general.semantics.judge import MAX_SUBMISSIONS, Judge, frozen_rows
+from envgen.pipelines.general.semantics.judge import MAX_SUBMISSIONS, Judge
 from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId, Tool
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.search import OutOfStepsError, StepBudget
@@ -47,7 +48,13 @@ class WalkState:
 
 
 class Walks:
-    """The graph of states that a problem's write calls reach, without hopeless ones."""
+    """The graph of states that a problem's write calls reach, without hopeless ones.
+
+    A dozen calls out of thousands reach more states than can be listed; the few from which acceptance is
+    still possible are left by three prunings, each worth a factor of three on the shipped domains: what
+    was changed against the write set and no tool undoes (``Judge.intruding``), the same seen from the
+    leading arguments alone (``Group.doomed``), and rows that break a rule for good (``cores``).
+    """
 
     def __init__(self, p: Problem, db: Tables, budget: StepBudget) -> None:
         assert isinstance(p.goal, Reach)
@@ -57,23 +64,14 @@ class Walks:
         self.num_submissions = self.judge.num_submissions
         if self.num_submissions > MAX_SUBMISSIONS:
             raise OutOfStepsError
-        self.base = list(self._start_groups(db))
+        self.base: list[Group] = []
+        for group in self.machine.groups(db):
+            budget.spend(1 + len(group.moves))
+            self.base.append(group)
+        # A changed row makes those groups act otherwise that read it: only they are looked at again.
         self.readers: dict[tuple[str, str | None], list[int]] = {}
         self.writers: dict[RowId, list[int]] = {}
         self.loose: set[str] = set()
-        self._index()
-        self.base_failing = sum(group.failing for group in self.base)
-        self.base_moves = [i for i, group in enumerate(self.base) if group.moves]
-        self.nodes: dict[Diff, WalkState] = {}
-        self._intruding: dict[Diff, bool] = {}
-        self.cores: dict[Any, list[frozenset[Any]]] = {}
-
-    def _start_groups(self, db: Tables) -> Iterator[Group]:
-        for group in self.machine.groups(db):
-            self.budget.spend(1 + len(group.moves))
-            yield group
-
-    def _index(self) -> None:
         for i, group in enumerate(self.base):
             for at in group.reads:
                 self.readers.setdefault(at, []).append(i)
@@ -82,6 +80,12 @@ class Walks:
                 continue
             for target in set(self.machine.targets(group)):
                 self.writers.setdefault(target, []).append(i)
+        self.base_failing = sum(group.failing for group in self.base)
+        self.base_moves = [i for i, group in enumerate(self.base) if group.moves]
+        self.nodes: dict[Diff, WalkState] = {}
+        self._intrudes = cache(self.judge.intruding)
+        self.cores: dict[Any, list[frozenset[Any]]] = {}
+        """By changed row the sets of changes with it that alone make a state hopeless."""
 
     def node(self, diff: Diff) -> WalkState:
         """The state ``diff``, worked out on first use."""
@@ -130,6 +134,7 @@ class Walks:
                     if relation in self.machine.mutable and at not in core:
                         core.add(at)
                         todo.append(at)
+        # What froze those rows takes part: without it some call could still put them right.
         items = frozenset(item for item in diff if item[0] in core)
         for item in items:
             self.cores.setdefault(item, []).append(items)
@@ -140,11 +145,6 @@ class Walks:
         return any(
             core <= whole for item in diff if item not in known for core in self.cores.get(item, ())
         )
-
-    def _intrudes(self, diff: Diff) -> bool:
-        if diff not in self._intruding:
-            self._intruding[diff] = self.judge.intruding(diff)
-        return self._intruding[diff]
 
     def _acting(self, diff: Diff, state: Tables) -> dict[int, Group]:
         """The groups that may act otherwise than at the start, as they act now."""
@@ -160,12 +160,28 @@ class Walks:
         return found
 
     def _frozen(self, diff: Diff, fresh: dict[int, Group]) -> set[RowId]:
-        groups = {
+        """Changed rows that no call can change any more.
+
+        A row is frozen if every group that may ever write it fails now, and for reasons that lie in
+        frozen or immutable rows: the largest such set, since rows may hold each other fast.
+        """
+        writers = {
             at: [fresh[i] for i in self.writers.get(at, ())]
             for at, _ in diff
             if at[0] not in self.loose
         }
-        return frozen_rows(diff, groups, self.machine)
+        frozen = set(writers)
+        while True:
+            kept = {at for at in frozen if all(self._fails(g, frozen) for g in writers[at])}
+            if kept == frozen:
+                return frozen
+            frozen = kept
+
+    def _fails(self, group: Group, frozen: set[RowId]) -> bool:
+        """Whether the calls of a group fail as long as ``frozen`` rows stay as they are."""
+        mutable = self.machine.mutable
+        held = all(at in frozen or at[0] not in mutable for at in group.reads)
+        return held and not group.moves and not group.doomed
 
     def chance(self) -> float:
         """The probability that a walk is accepted."""
@@ -184,14 +200,6 @@ class Walks:
                     after[edge.to] = after.get(edge.to, 0.0) + mass * edge.weight
             spread = after
         return total / (self.goal.max_calls + 1)
-
-    def reach(self, num_calls: int) -> None:
-        """Work out every state within ``num_calls`` calls."""
-        layer: set[Diff] = {()}
-        seen = set(layer)
-        for _ in range(num_calls + 1):
-            layer = {edge.to for diff in layer for edge in self.node(diff).edges} - seen
-            seen |= layer
 
 
 def walk_density(p: Problem, db: Tables, rng: Random, *, steps: int, samples: int) -> Density:
@@ -262,18 +270,6 @@ def _draw(tool: Tool, rng: Random) -> dict[str, Any]:
         else:
             args[name] = rng.choice(choices).value
     return args
-
-
-def count_states(p: Problem, db: Tables, steps: int) -> tuple[int, int, bool]:
-    """(low, high, exact) number of accepted (final state, submission) pairs within ``max_calls``."""
-    assert isinstance(p.goal, Reach)
-    try:
-        walks = Walks(p, db, StepBudget(steps))
-        walks.reach(p.goal.max_calls)
-    except (OutOfStepsError, ConfigError):
-        return 0, 2**63, False
-    found = sum(len(node.answers) for node in walks.nodes.values() if not node.lost)
-    return found, found, True
 
 
 def plans(walks: Walks, rng: Random) -> Iterator[Plan]:
