@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--level", type=int, action="append")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--count", type=int, default=40, help="variants a round (a quarter from level 8)"
+        "--count", type=int, default=200, help="variants a round (a quarter from level 8)"
     )
     parser.add_argument(
         "--folder", type=Path, help="keep parents there; those there are not made again"

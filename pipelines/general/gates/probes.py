@@ -181,8 +181,8 @@ def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
             spans += [(low, low + length + step), (low, low + length - 1), (low + step, low)]
             spans += [(float(low), low + length), (low, float(low + length))]
             extra = dict(value, extra=0) if isinstance(value, dict) else None
-            odd: list[JsonValue] = [extra, [low, low + length], {"start": low}, "start"]
-            return [*({"start": a, "end": b} for a, b in spans), *odd]
+            found: list[JsonValue] = [{"start": a, "end": b} for a, b in spans]
+            return [*found, extra, [low, low + length], {"start": low}, "start"]
         case _:
             return ["no such key", 1, True, None, [value], {"key": value}, "", "\ud800"]
 

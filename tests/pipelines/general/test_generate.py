@@ -12,6 +12,9 @@ import pytest
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import GateStatus
 from envgen.environments.hosts import close_hosts
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.domains import page
+from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.gates.dataset import (
     dataset_evidence,
     diversity,
@@ -20,7 +23,7 @@ from envgen.pipelines.general.gates.dataset import (
 )
 from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.general.generate import GenerateConfig, generate
-from envgen.pipelines.general.validate import validate
+from envgen.pipelines.general.validate import origin_of, validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
@@ -166,6 +169,15 @@ def test_validation_finds_the_very_figures_again(made: Path, orders: Path) -> No
             found = {result.gate: result for result in task.evidence}
             for name, _ in GATES:
                 assert found[name] == stored[name]
+
+
+def test_the_recipe_of_a_page_from_elsewhere_is_made_anew() -> None:
+    """From the page that the dataset carries: the package has none of that name."""
+    elsewhere = page("meetings").model_copy(update={"id": "elsewhere"})
+    request = DraftRequest(domain="elsewhere", page=elsewhere.text)
+    draft = ProceduralAuthor().draft(request, 3)
+    assert isinstance(draft, Draft)
+    assert origin_of()(draft) == draft
 
 
 def test_validation_catches_a_verifier_that_was_exchanged(made: Path, tmp_path: Path) -> None:
