@@ -69,8 +69,8 @@ def workflow_lines(goal: Reach, scope: Context) -> list[str]:
                 target = scope.names.local(f"{made.tool}_calls", later)
                 lines += _collected(made, over, case, scope, target)
                 later[target] = _performed(made, target, scope)
-    made = [line for calls in later.values() for line in calls]
-    return [*lines, *made, *_outcome(scope, "done", 4)]
+    acts = [line for calls in later.values() for line in calls]
+    return [*lines, *acts, *_outcome(scope, "done", 4)]
 
 
 def _outcome(scope: Context, outcome: str, indent: int) -> list[str]:
