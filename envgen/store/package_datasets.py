@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "7d3c78e06ee0124600ddbf3a995550cc2601fceec289cc55157006f29a785848",  # trip_planning
+        "8e7f36ec2f72ab909302236e5ce4c76d9fa13e8283c89b3200f3f4330bca3f49",  # trip_planning
     }
 )

@@ -33,7 +33,7 @@ class _Cell(NamedTuple):
     value: Node
 
 
-class _Case(NamedTuple):
+class _Branch(NamedTuple):
     """Cells to set where all conditions hold: expressions, and what each must be."""
 
     conditions: tuple[tuple[Node, bool], ...] = ()
@@ -69,8 +69,8 @@ def workflow_lines(goal: Reach, scope: Context) -> list[str]:
                 target = scope.names.local(f"{made.tool}_calls", later)
                 lines += _collected(made, over, case, scope, target)
                 later[target] = _performed(made, target, scope)
-    made = [line for calls in later.values() for line in calls]
-    return [*lines, *made, *_outcome(scope, "done", 4)]
+    acts = [line for calls in later.values() for line in calls]
+    return [*lines, *acts, *_outcome(scope, "done", 4)]
 
 
 def _outcome(scope: Context, outcome: str, indent: int) -> list[str]:
@@ -90,9 +90,9 @@ def _escalation(due: Node, scope: Context) -> list[str]:
 # --- what the effects ask for --------------------------------------------------------------
 
 
-def _cases_of(effect: Clause) -> Iterator[tuple[ir.Query | None, _Case]]:
+def _cases_of(effect: Clause) -> Iterator[tuple[ir.Query | None, _Branch]]:
     """What ``effect`` asks for: for each row of a query, or once (None), by case."""
-    guard = _Case(((effect.guard, True),) if effect.guard is not None else ())
+    guard = _Branch(((effect.guard, True),) if effect.guard is not None else ())
     once: list[Node] = []
     for part in _conjuncts(effect.expr):
         if not isinstance(part, ir.All):
@@ -117,15 +117,15 @@ def _conjuncts(expr: Node) -> Iterator[Node]:
         yield expr
 
 
-def _together(*parts: list[_Case]) -> list[_Case]:
+def _together(*parts: list[_Branch]) -> list[_Branch]:
     """All ways to take one case of each part."""
     return [
-        _Case(sum((c.conditions for c in cases), ()), sum((c.cells for c in cases), ()))
+        _Branch(sum((c.conditions for c in cases), ()), sum((c.cells for c in cases), ()))
         for cases in product(*parts)
     ]
 
 
-def _cases(body: Node) -> list[_Case]:
+def _cases(body: Node) -> list[_Branch]:
     """The cells that ``body`` asks for, by case."""
     if isinstance(body, ir.And):
         return _together(*map(_cases, body.items))
@@ -134,14 +134,14 @@ def _cases(body: Node) -> list[_Case]:
         return [
             case
             for held, way in ways
-            for case in _together([_Case(((body.test, held),))], _cases(way))
+            for case in _together([_Branch(((body.test, held),))], _cases(way))
         ]
     if isinstance(body, ir.Or):
         asking = [item for item in body.items if reads_final(item)]
         if len(asking) == 1:  # "not P, or set": where P holds, set
             escapes = tuple((item, False) for item in body.items if item not in asking)
-            return _together([_Case(escapes)], _cases(asking[0]))
-    return [_Case()] if body == TRUE else [_Case((), (_cell(body),))]
+            return _together([_Branch(escapes)], _cases(asking[0]))
+    return [_Branch()] if body == TRUE else [_Branch((), (_cell(body),))]
 
 
 def _cell(node: Node) -> _Cell:
@@ -222,7 +222,7 @@ def _unify(pattern: Node, target: Node, arguments: dict[str, Node]) -> bool:
 
 
 def _collected(
-    made: _Call, over: ir.Query | None, case: _Case, scope: Context, target: str
+    made: _Call, over: ir.Query | None, case: _Branch, scope: Context, target: str
 ) -> list[str]:
     """The statement that gathers the arguments of calls in the list ``target``."""
     values, loops = list(made.arguments.values()), tuple[str, ...]()

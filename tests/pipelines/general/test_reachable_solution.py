@@ -192,7 +192,7 @@ def _counted(tools: str, node: tuple[str, str, str], rows: Tables, folder: Path)
         expr=Cmp(fn="=", left=SlotRef(slot="size"), right=number),
     )  # fmt: skip
     p = _problem(tools, (start, size), clauses=(rule,))
-    pairs = [{"start": key, "size": n} for key in rows["steps"] for n in range(10)]
+    pairs: list[Any] = [{"start": key, "size": n} for key in rows["steps"] for n in range(10)]
     feasible = any(all(evaluate(p, rows, pair).values()) for pair in pairs)
     return (_solved(p, rows, folder) is not None) == feasible
 
