@@ -30,7 +30,7 @@ from envgen.pipelines.general.synthesize import environment_bundle, task_bundle
 from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import prompt
 from envgen.pipelines.general.words.schema import public_rules, submit_schema
-from envgen.store.bundles import EnvironmentBundle, TaskBundle
+from envgen.store.bundles import PAGE, EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
 from envgen.store.sqlite_files import inspect
 
@@ -268,8 +268,9 @@ def origin_of() -> Origin:
             kept.clear()
             kept[key] = None
             if isinstance(recipe, dict):
+                page = str(recipe.get(PAGE, ""))
                 request = DraftRequest.model_validate(
-                    {"domain": recipe.get("domain"), "level": recipe.get("level")}
+                    {"domain": recipe.get("domain"), "level": recipe.get("level"), "page": page}
                 )
                 found = ProceduralAuthor().draft(request, int(str(recipe.get("seed"))))
                 kept[key] = found if isinstance(found, Draft) else None
