@@ -94,6 +94,7 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     ),
     "generate code": no_changes,
     "generate general": "it raises where no task is proven",
+    "page": "it raises where a level has no task",
     "images bootstrap": lambda cli, p: cli("images", "bootstrap", "python", "--for", ","),
     "images clean": "that nothing is left to remove is what was asked for",
     "images list": "that there is nothing is what was asked for",

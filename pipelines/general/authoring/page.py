@@ -89,7 +89,11 @@ Sentence = Annotated[
     str, StringConstraints(min_length=1, max_length=700, strip_whitespace=True), AfterValidator(plain)
 ]  # fmt: skip
 """One line of a prompt, with typed holes."""
-SlotNoun = Annotated[Sentence, StringConstraints(pattern=r"^[^{}]*(\{k\}[^{}]*)?$")]
+SlotNoun = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^{}]+(\{k\}[^{}]*)?$", max_length=80),
+    AfterValidator(plain),
+]
 """A name for a slot, with ``{k}`` for the number of its item."""
 Value = Annotated[
     str, StringConstraints(pattern=r"^[\w][\w ,.'&()/+-]{0,47}$"), AfterValidator(plain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from functools import partial
 from itertools import product
 from math import prod
 from random import Random
@@ -226,7 +227,7 @@ def draw_table(
     Raises:
         ConfigError: if a draw fails, gives what its column can't hold, or there are too many rows.
     """
-    table = draws.domain.tables[name]
+    table, fail = draws.domain.tables[name], partial(_failed, draws.domain, name)
     d = Drawing(rng=rng, tables=tables, known=known)
     number = draws.draw(rows, name)
     cells = [
@@ -234,59 +235,50 @@ def draw_table(
         for column, text in columns.items()
     ]
     sources = [list(draws.draw(text)(d)) for text in table.per.values()]
-    left = min(MAX_ROWS - sum(map(len, tables.values())), MAX_CELLS // len(cells))
-    if prod(map(len, sources)) > left:
-        raise _failed(draws.domain, name, "per", ConfigError("has too many owners", "list fewer"))
+    most, asked = min(MAX_ROWS - sum(map(len, tables.values())), MAX_CELLS // len(cells)), 0
+    if prod(map(len, sources)) > most:
+        raise fail("per", ConfigError("it has too many owners", "list fewer"))
     found: dict[str, Row] = {}
-    asked = 0
     for choice in product(*sources):
         d.per = dict(zip(table.per, choice, strict=True))
-        count = _count(draws.domain, name, number, d)
-        left, asked = left - count, asked + count
-        if left < 0:
+        try:
+            count = max(int(number(d)), 0)
+        except _MISTAKES as error:
+            raise fail("rows", error) from None
+        asked += count
+        if asked > most:
             problem = f"tables of more than {MAX_ROWS} rows or {MAX_CELLS} cells"
-            raise _failed(draws.domain, name, "rows", ConfigError(problem, "draw fewer rows"))
-        for _ in range(count):
-            row = _draw_row(d, cells, draws.domain, name)
-            if row is None:
-                continue
-            if row[table.key] in found:
-                twice = ConfigError(
-                    f"{row[table.key]!r} comes twice", "draw keys with distinct, code or fresh"
-                )
-                raise _failed(draws.domain, name, table.key, twice)
-            found[str(row[table.key])] = row
+            raise fail("rows", ConfigError(problem, "draw fewer rows"))
+        drawn = [row for _ in range(count) if (row := _draw_row(d, cells, fail)) is not None]
+        found |= _keyed(drawn, table.key, found, fail)
     if 2 * len(found) < asked:
-        lost = ConfigError(f"only {len(found)} of {asked} rows find values that are not taken")
-        raise _failed(
-            draws.domain, name, list(d.row)[-1], lost, "draw fewer rows, or from more values"
-        )
+        lost = f"only {len(found)} of {asked} rows find values that are not taken"
+        hint = "draw fewer rows, or from more values"
+        raise fail(list(d.row)[-1], ConfigError(lost, hint))
     return found
-
-
-def _count(domain: Domain, name: str, number: Draw, d: Drawing) -> int:
-    try:
-        return int(number(d))
-    except _MISTAKES as error:
-        raise _failed(domain, name, "rows", error) from None
 
 
 _MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """What a draw raises whose names or numbers don't fit its functions."""
-
-
-def _failed(
-    domain: Domain, table: str, column: str, error: Exception, hint: str = ""
-) -> ConfigError:
-    reason = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-    hint = hint or getattr(error, "hint", "") or "check the names and numbers of its draw"
-    return ConfigError(f"domain {domain.id!r}, table {table!r}, {column!r}: {reason}", hint)
-
-
+_Fail = Callable[[str, Exception], ConfigError]
 _Cells = Sequence[tuple[str, Draw, Callable[[Any], bool]]]
 
 
-def _draw_row(d: Drawing, cells: _Cells, domain: Domain, name: str) -> Row | None:
+def _failed(domain: Domain, table: str, column: str, error: Exception) -> ConfigError:
+    reason = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+    hint = getattr(error, "hint", "") or "check the names and numbers of its draw"
+    return ConfigError(f"domain {domain.id!r}, table {table!r}, {column!r}: {reason}", hint)
+
+
+def _keyed(rows: list[Row], key: str, found: Mapping[str, Row], fail: _Fail) -> dict[str, Row]:
+    """The rows by their keys, none of which is there twice."""
+    keyed = {str(row[key]): row for row in rows}
+    if len(keyed) < len(rows) or keyed.keys() & found.keys():
+        raise fail(key, ConfigError("a key comes twice", "draw keys with distinct, code or fresh"))
+    return keyed
+
+
+def _draw_row(d: Drawing, cells: _Cells, fail: _Fail) -> Row | None:
     """A row, hidden columns included; None if no values are left for it."""
     for _ in range(_TRIES):
         d.row = {}
@@ -294,17 +286,16 @@ def _draw_row(d: Drawing, cells: _Cells, domain: Domain, name: str) -> Row | Non
             for column, draw, fits in cells:
                 d.row[column] = value = draw(d)
                 if not fits(value):
-                    kind = domain.tables[name].columns[column].type
-                    raise ConfigError(f"{value!r:.60} is no {kind}", "draw what its type says")
+                    raise ConfigError(f"{value!r:.60} is of another type", "draw what it says")
         except NoRoomError:
             continue
         except _MISTAKES as error:
-            raise _failed(domain, name, column, error) from None
+            raise fail(column, error) from None
         return d.row
     return None
 
 
-_KINDS = {"int": int, "minutes": int, "decimal": int, "bool": bool}
+_KINDS: Mapping[str, Any] = {"int": int, "minutes": int, "decimal": int, "bool": bool}
 
 
 def _check(column: ColumnDraw, tables: Tables) -> Callable[[Any], bool]:

@@ -25,6 +25,8 @@ from envgen.pipelines.general.semantics.rewrite import free_names, params_of
 
 _COMBINATIONS = 4_000
 """Choices of bounds tried for one request."""
+_MOST_REQUESTS = 50_000
+"""Choices of values for several parameters: their number multiplies."""
 _MOST_ROWS = 12
 """Rows that one effect is about: random walks have a state for each subset of them."""
 
@@ -91,9 +93,8 @@ class _Workflow:
                 keys.append(name)
         found = [fixed]
         for name in keys:
-            found = [
-                {**one, name: value} for one in found for value in task.values(name, one) or ()
-            ]
+            more = ({**one, name: v} for one in found for v in task.values(name, one) or ())
+            found = list(islice(more, _MOST_REQUESTS))
         task.rng.shuffle(found)
         return found
 
@@ -139,7 +140,8 @@ class _Workflow:
             for name in names:
                 if name not in edges:
                     values = self.task.values(name, params) or []
-                    choices = [{**one, name: value} for one in choices for value in values]
+                    more = ({**one, name: value} for one in choices for value in values)
+                    choices = list(islice(more, _MOST_REQUESTS))
             for name in edges:
                 choices = [
                     {**one, name: value}

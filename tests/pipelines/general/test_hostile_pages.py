@@ -293,3 +293,14 @@ def test_many_holes_are_read_at_once() -> None:
     started = time.perf_counter()
     assert template.read("a " * 20_000 + "end!", Words()) is None
     assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("locale", ["de", "en", "es", "fr", "nl", "world"])
+def test_names_are_those_of_the_locale_that_the_page_chooses(locale: str) -> None:
+    page = changed("tables.people.columns.name", f"str = person('{locale}')")
+    tasks = tasks_from(json.dumps(page))
+    found = islice(tasks.rehearsed(), 4, 5)
+    names = [name.split() for task in found for name in task.tables["people"]]
+    known = draws._names()[locale]
+    assert len(names) >= 9
+    assert all(a in known["given"].split() and b in known["family"].split() for a, b in names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,34 @@ def test_a_page_that_its_rules_name_too_is_found_by_what_it_derives(
     assert not Dataset.open(seal(folder)).trusted
     found = cli("validate", folder, "--backend", "process", "--trust")
     assert found.code == 1
+
+
+MEETINGS = Path(str(files("envgen.pipelines.general.domains"))) / "meetings.toml"
+
+
+def test_a_page_is_checked_and_shown_level_by_level(tmp_path: Path, cli: Cli) -> None:
+    own = tmp_path / "mine.toml"
+    own.write_text(MEETINGS.read_text().replace('id = "meetings"', 'id = "mine"', 1))
+    found = cli("page", own)
+    assert found.code == 0
+    assert [f"mine level {level}" in found.out for level in range(1, 12)] == [True] * 10 + [False]
+    own.write_text(own.read_text().replace("room[k].floor <=", "room[k].colour <="))
+    for command in (["page", own], ["generate", "general", "--page", own, "--out", tmp_path / "x"]):
+        found = cli(*command)
+        assert found.code == 2
+        assert "domain 'mine', phrase 'floor'" in found.err
+        assert "hint: it has: name, floor" in found.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_is_made_from_a_page_in_a_file_is_not_trusted(tmp_path: Path, cli: Cli) -> None:
+    own, out = tmp_path / "mine.toml", tmp_path / "ds"
+    own.write_text(MEETINGS.read_text().replace('id = "meetings"', 'id = "mine"', 1))
+    one = ("--environments", 1, "--tasks-per-environment", 1, "--level", 1, "--out", out)
+    refused = cli("generate", "general", "--page", own, *one, "--backend", "process")
+    assert refused.code != 0
+    assert "trust" in refused.err or "isolat" in refused.err
+    made = cli("generate", "general", "--page", own, *one)
+    assert made.code == 0, made.err
+    assert not Dataset.open(out).trusted
+    assert cli("validate", out).code == 0
