@@ -125,5 +125,5 @@ class CodeEnv(EpisodeEnv):
 
 
 def _all_tools() -> tuple[Sequence[ToolSpec], Schema | None]:
-    """What draws samples where no episode runs."""
+    """Return all tools, and the submit tool, for samples where no episode runs."""
     return (*CODE_TOOLS, SUBMIT_SPEC), None

@@ -147,7 +147,7 @@ class CodePlace:
             raise ToolsDiedError(str(error)) from error
 
     def diff(self) -> bytes:
-        """What was changed. Raises ToolsDiedError, or WorkspaceError when only the diff can't be taken."""
+        """Return the diff. Raises ToolsDiedError, or WorkspaceError when only the diff can't be taken."""
         try:
             try:
                 return self._opened.diff()

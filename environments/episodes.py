@@ -139,7 +139,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
 
     @abstractmethod
     def _catalogue(self) -> Catalogue:
-        """What draws samples where no episode runs (a vector env's parent); it must pickle."""
+        """Return a catalogue for samples where no episode runs (a vector env's parent); it must pickle."""
 
     @abstractmethod
     def _open(self, task_id: str) -> tuple[PublicTask, Toolbox]:

@@ -339,7 +339,7 @@ class DockerSandbox:
         return cgroups.of_container(self.container, state["Pid"])
 
     def _told_cpu_s(self) -> float:
-        """What the engine says, where the group is not this machine's. Older engines take a second."""
+        """Ask the engine, where the group is not this machine's. Older engines take a second."""
         with engine_errors("stats"):
             told = client().api.stats(self.container, stream=False, one_shot=True)
         return float(told["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9

@@ -138,7 +138,7 @@ class Gateway:
         self._thread.start()
 
     def variables(self, known: Mapping[str, str]) -> dict[str, str]:
-        """What tells programs of the proxy; ``known`` variables may hold options for Java already.
+        """Return variables that name the proxy; ``known`` ones may hold options for Java already.
 
         ``127.0.0.1`` is the sandbox's own, unless it is to be reached.
         """

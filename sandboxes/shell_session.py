@@ -197,7 +197,7 @@ class _OutputReader:
         del self._tail[:drop]
 
     def output(self) -> bytes:
-        """What was written, the mark left out."""
+        """Return the output, without the mark."""
         self._shorten()
         cut = f"\n... [{self._cut} bytes cut] ...\n".encode() if self._cut else b""
         return bytes(self._head) + cut + bytes(self._tail)

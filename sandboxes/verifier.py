@@ -289,7 +289,7 @@ def _explained(error: Exception) -> str:
 
 
 def read_reply(reply: Any) -> VerifierReply:
-    """What the worker's answer means. Raises ValueError when it means nothing."""
+    """Read the worker's answer. Raises ValueError when it means nothing."""
     kind, value, *_ = told(reply)
     if kind == 1:
         raise ValueError("no verdict")

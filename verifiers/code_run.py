@@ -89,7 +89,7 @@ def _each_alarm() -> dict[str, tuple[str, ...]]:
 
 
 class Exam(Record):
-    """What is run, and what is put back before."""
+    """The commands that are run, and the files put back before."""
 
     test_patch: bytes = b""
     test_files: tuple[str, ...] = ()
@@ -292,7 +292,7 @@ class _Run:
         return sources
 
     def _registered(self) -> dict[str, str]:
-        """What the build files register, if it matters; before any code under test runs."""
+        """List the tests that build files register, if it matters; before any code under test runs."""
         if not self.exam.registered and not self.exam.explore:
             return {}
         if not isinstance(self.runner, Registering):
@@ -450,7 +450,7 @@ class _Run:
         return next((where for where in broken if where in paths), "")
 
     def _canary_fault(self, report: TestReport) -> str:
-        """What is wrong with the verdicts on the canaries; empty when nothing is."""
+        """Say what is wrong with the verdicts on the canaries; empty when nothing is."""
         if not self.exam.canaries:
             return ""
         assert self.canaries is not None

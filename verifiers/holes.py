@@ -73,7 +73,7 @@ HOLES: dict[str, Hole] = {
 
 
 def canary_mark(spec: TaskSpec) -> str | None:
-    """What a task's evidence says it is: a hole's name, ``UNSOLVABLE``, or None for an ordinary task."""
+    """Read a task's kind off its evidence: a hole's name, ``UNSOLVABLE``, or None if ordinary."""
     return next((gate.reason for gate in spec.evidence if gate.gate == CANARY_GATE), None)
 
 

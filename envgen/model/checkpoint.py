@@ -60,7 +60,7 @@ class Stateful(Protocol):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """Type of the weights."""
 
     def state_dict(self) -> dict[str, Any]:
         """The weights by name; writing to them changes the model."""

@@ -71,7 +71,7 @@ class CacheBytes(Record):
 
 
 class ReplayBytes(Record):
-    """What one token adds to a stored rollout, for training to repeat its choices."""
+    """Bytes that one token adds to a stored rollout, for training to repeat its choices."""
 
     mask_per_token: int
     """Sampling mask: where a token's ids end (int32)."""

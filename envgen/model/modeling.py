@@ -112,7 +112,7 @@ class DSAForCausalLM(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """Type of the weights."""
         return self.lm_head.weight.dtype
 
     @classmethod

@@ -252,7 +252,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 
 def _cut(texts: Iterable[str], config: TokenizerConfig) -> Iterator[str]:
-    """What is left of the texts without words and control tokens."""
+    """Return the rest of the texts, without words and control tokens."""
     patterns = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in _longest(config.single_tokens)]
     patterns += [re.escape(token) for token in _longest(config.control_tokens)]
     if not patterns:

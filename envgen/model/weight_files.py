@@ -38,7 +38,7 @@ _BITS = re.compile(r"\d+")
 
 
 class Stored(NamedTuple):
-    """What a file says about one of its tensors."""
+    """The header's entry for one tensor."""
 
     file: str
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Of its elements."""
+        """Size of its elements in bytes."""
         bits = _BITS.search(self.dtype)
         return math.prod(self.shape) * (int(bits[0]) if bits else 8) // 8
 
@@ -127,7 +127,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _tensors(folder: Path, file: str) -> dict[str, Stored]:
-    """What a file holds, in its order."""
+    """List the tensors of a file, in its order."""
     with _opened(folder / file) as opened:
         found = {}
         for name in opened.offset_keys():

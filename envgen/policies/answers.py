@@ -120,7 +120,7 @@ def waves(leaves: Sequence[AnswerLeaf]) -> Iterator[list[AnswerLeaf]]:
 
 
 def where_of(leaf: AnswerLeaf, leaves: Sequence[AnswerLeaf], partial: JsonValue) -> Where:
-    """What ``leaf``'s rows must be like, given what is filled so far."""
+    """Return the conditions on ``leaf``'s rows, given the values filled so far."""
     sources = {other.pointer: other.source for other in leaves}
     return Where(
         leaf.fixed | {column: pointed(partial, path) for column, path in leaf.where.items()},

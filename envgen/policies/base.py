@@ -117,7 +117,7 @@ class Policy(Protocol):
 
     @property
     def version(self) -> str:
-        """Of what answers; changes where replies do."""
+        """Version of the policy; it changes where replies do."""
         ...
 
     def respond(

@@ -39,7 +39,7 @@ class Budget:
 
     @property
     def spent_usd(self) -> float:
-        """What has been charged so far."""
+        """Return the charges so far."""
         with self._lock:
             return self._spent
 

@@ -70,7 +70,7 @@ class DSAPolicy:
 
     @property
     def version(self) -> str:
-        """Of the weights."""
+        """Version of the weights."""
         return self.local.version
 
     def close(self) -> None:

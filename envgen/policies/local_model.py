@@ -85,7 +85,7 @@ class LocalModel:
 
     @property
     def version(self) -> str:
-        """Of the weights."""
+        """Version of the weights."""
         return self.engine.policy_version
 
     @property

@@ -320,7 +320,7 @@ def _text(content: Any) -> str:
 def count_usage(
     usage: Mapping[str, Any], messages: Sequence[Message], reply: Message, price: Price | None
 ) -> Usage:
-    """What the server reported, else an estimate that says so; cost by price, else as reported."""
+    """Return the usage that the server reported, else an estimate that says so; cost by price."""
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     estimated = not (isinstance(prompt, int) and isinstance(completion, int))
     if estimated:

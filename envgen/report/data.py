@@ -116,7 +116,7 @@ class Played(Record):
 
 
 class TaskPath(Record):
-    """What tasks go through, step by step, and what comes of them."""
+    """The steps that tasks go through, and the numbers that are left."""
 
     title: str
     steps: tuple[str, ...]

@@ -144,7 +144,7 @@ def panels(lines: Lines) -> tuple[Panel, ...]:
 
 
 def alarms(lines: Lines) -> tuple[str, ...]:
-    """What a reader of these steps should not miss."""
+    """List the warnings that a reader of these steps should not miss."""
     found = []
     low = [line for line in lines if line.get("policy/kept_mass", 1.0) < ALARM]
     if low:

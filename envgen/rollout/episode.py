@@ -219,7 +219,7 @@ def _play(
 def _view(
     messages: Sequence[Message], settings: _Settings, progress: _Progress
 ) -> tuple[Sequence[Message], int]:
-    """What the policy sees now, and about how many tokens that is."""
+    """Return the messages that the policy sees now, and about how many tokens they are."""
     used = _tokens_used(messages, progress)
     context = progress.context
     if context is None:
@@ -230,7 +230,7 @@ def _view(
 
 
 def _agent_s(env: EpisodeEnv, progress: _Progress) -> float:
-    """What an episode has used of ``limits.seconds``."""
+    """Return the seconds of ``limits.seconds`` that an episode has used."""
     written = progress.written
     if progress.context is not None:
         written += progress.context.usage.completion_tokens

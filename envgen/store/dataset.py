@@ -258,7 +258,7 @@ class Dataset:
         return self._databases.get(task.environment_id, DatabaseContent("", "")).content
 
     def split_crossings(self) -> list[str]:
-        """What stands in more than one split (a database, a schema), as sentences."""
+        """List what stands in more than one split (a database, a schema), as sentences."""
         uses = []
         for name, task in self._index.items():
             if task.spec is not None:

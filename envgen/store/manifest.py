@@ -35,7 +35,7 @@ TASK_FILES = (
 
 
 class TaskFiles(NamedTuple):
-    """What a family's solution and verifier are called."""
+    """The file names of a family's solution and verifier."""
 
     solution: Label
     verifier: Label

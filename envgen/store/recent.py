@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """What ``make`` gave for the keys that were asked for last. Thread-safe.
+    """A cache of ``make``'s results for the keys asked for last. Thread-safe.
 
     Args:
         make: of a key; called again once the key was forgotten.

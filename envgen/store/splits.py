@@ -62,7 +62,7 @@ def assign_splits(
 
 
 def crossings(uses: Iterable[SplitUse]) -> list[str]:
-    """What stands in more than one split, as sentences; empty when the splits are clean."""
+    """List what stands in more than one split, as sentences; empty when the splits are clean."""
     first: dict[tuple[str, str], SplitUse] = {}
     found = []
     for use in uses:

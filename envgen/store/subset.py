@@ -88,7 +88,7 @@ def subset(
 
 
 def public_tasks(dataset: Dataset) -> Iterator[PublicTask]:
-    """What agents may know of each task, by id."""
+    """Return the public side of each task, by id."""
     for task_id in sorted(dataset.tasks):
         spec = dataset.tasks[task_id]
         yield spec.public(dataset.environments[spec.environment_id])

@@ -27,7 +27,7 @@ _TEXTS = ("prompt", "solution", "verifier", "constraints", "submit_schema", "rul
 
 
 def pack_base(bundle: TaskBundle) -> PackBase:
-    """What the variants of ``bundle``'s task share."""
+    """Return the part that the variants of ``bundle``'s task share."""
     spec = bundle.spec.model_dump(mode="json", exclude={"evidence", "pass_at", "prompt"})
     task: dict[str, JsonValue] = {
         "spec": {**spec, "submit_schema": None, "rules": [], "probes": None},

@@ -35,7 +35,7 @@ SETTINGS_FILE = "settings.json"
 
 
 class TrainerState(BaseModel):
-    """What ``trainer.pt`` holds beside the weights."""
+    """The contents of ``trainer.pt`` beside the weights."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

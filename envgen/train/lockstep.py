@@ -65,17 +65,17 @@ class LockstepEngine:
 
     @property
     def model(self) -> object:
-        """Of the engine."""
+        """The engine's model."""
         return self.engine.model
 
     @property
     def max_context(self) -> int:
-        """Of the engine."""
+        """The engine's window, in tokens."""
         return self.engine.max_context
 
     @property
     def policy_version(self) -> str:
-        """Of the engine."""
+        """The engine's version of the weights."""
         return self.engine.policy_version
 
     def submit(self, request: Request) -> _Waiting:

@@ -51,7 +51,7 @@ class Weights(NamedTuple):
 
 
 class DomainRewards(Record):
-    """What is different in one domain; None: as everywhere."""
+    """The weights that differ in one domain; None: as everywhere."""
 
     outcome: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     length: float | None = Field(default=None, ge=0, allow_inf_nan=False)

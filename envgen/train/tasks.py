@@ -386,7 +386,7 @@ class LadderSampler(TaskSampler):
 
 
 def _kept(held: float, sampled: float, memory: float) -> float:
-    """What is left of old evidence so that it and the new one together are at most ``memory``."""
+    """Return the share of old evidence that is kept, so that old and new are at most ``memory``."""
     return 1.0 if held <= 0 else min(1.0, max(0.0, memory - sampled) / held)
 
 

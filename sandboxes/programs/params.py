@@ -17,7 +17,7 @@ class SplitSource(NamedTuple):
 
     @property
     def program(self) -> tuple[str, str]:
-        """What all re-seeds of a source have in common."""
+        """The text that all re-seeds of a source share, before and after its parameters."""
         return self.before, self.after
 
 

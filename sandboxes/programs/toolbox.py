@@ -161,7 +161,7 @@ def compiled_verifier(source: str) -> Any:
 
 
 def verdict(code: Any, answer: Any, initial: str, final: str) -> list[Any]:
-    """What a compiled verifier says in a fresh namespace: ``[VALUE, broken rules]`` or ``[FAULT, text]``."""
+    """Run a compiled verifier in a fresh namespace: ``[VALUE, broken rules]`` or ``[FAULT, text]``."""
     if isinstance(code, str):
         return [FAULT, code]
     space: dict[str, Any] = {"__name__": "verifier", "__builtins__": builtins}

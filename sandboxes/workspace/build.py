@@ -325,7 +325,7 @@ class Builder:
         return parts.must(result, what, command).text
 
     def problem(self) -> str:
-        """What is wrong with the disk, which has no size of its own in ``env``; empty: nothing."""
+        """Say what is wrong with the disk, which has no size of its own in ``env``; empty: nothing."""
         if (taken := store.size(self.folder)) > self.recipe.disk_bytes:
             return f"it has written {taken} bytes; disk_bytes allows {self.recipe.disk_bytes}"
         free = shutil.disk_usage(self.folder).free
@@ -362,7 +362,7 @@ class Builder:
             self._own(path)
 
     def _regular(self, path: Path) -> Path:
-        """What a sandbox has left at ``path``, if it is a file and leads nowhere else."""
+        """Read the file that a sandbox has left at ``path``, if it leads nowhere else."""
         try:
             kind = path.lstat().st_mode
         except OSError:

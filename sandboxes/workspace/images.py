@@ -37,7 +37,7 @@ class Image(Record):
 
 
 def cache_id(cache_root: Path | None = None) -> str:
-    """What tells the images of one cache folder from another's."""
+    """Return the tag that tells the images of one cache folder from another's."""
     place = str(cache_root or cache_folder()).encode()
     return hashlib.sha256(place).hexdigest()[:8]
 

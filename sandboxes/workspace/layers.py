@@ -137,7 +137,7 @@ def known_layers(cache_root: Path | None = None) -> list[str]:
 
 @cache
 def _host_identity() -> str:
-    """What tells this machine's system from another one's."""
+    """Return the identity of this machine's system."""
     release = Path("/etc/os-release")
     text = release.read_text() if release.exists() else platform.platform()
     return hashlib.sha256(f"{platform.machine()}\n{text}".encode()).hexdigest()[:16]

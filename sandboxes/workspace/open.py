@@ -174,7 +174,7 @@ class OpenWorkspace:
         parts.must(result, "restore files", "git checkout-index")
 
     def diff(self) -> bytes:
-        """What has changed since the workspace was opened, as a git diff (binary files included).
+        """Return the changes since the workspace was opened, as a git diff (binary files included).
 
         Files that git ignores are left out.
         """

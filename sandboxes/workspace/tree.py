@@ -241,7 +241,7 @@ def _git(
     given: str = "",
     check: bool = True,
 ) -> str:
-    """What git prints, stripped. Raises WorkspaceError when it fails, unless ``check`` is off."""
+    """Return git's output, stripped. Raises WorkspaceError when it fails, unless ``check`` is off."""
     place = [f"--git-dir={git_dir}"] if git_dir is not None else []
     command = ["git", *place, *words]
     try:

@@ -131,7 +131,7 @@ def _names(case: _Case, file: str, suites: str) -> _CaseNames:
 
 
 def _status(element: Element, results: list[Result]) -> Status:
-    """What a case's children say, and its attributes where it has no child.
+    """Read a case's outcome off its children, or its attributes where it has no child.
 
     A case that was skipped *and* failed (node:test's todo, Catch2's mayfail) was not to be held
     against anybody: a skip.

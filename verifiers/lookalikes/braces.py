@@ -31,7 +31,7 @@ _NAMED = re.compile(
 
 
 class LanguageRules(NamedTuple):
-    """What differs from language to language."""
+    """The parts that differ from language to language."""
 
     head: re.Pattern[str]
     """A test up to its first bracket: ``name``."""

@@ -48,7 +48,7 @@ class Examiner:
         self._sources: dict[str, bytes] | None = None
 
     def faults(self, change: bytes) -> Generator[list[str]]:
-        """What is wrong with a change that passes every test; what still runs when this is closed ends.
+        """Find what is wrong with a change that passes every test; on close, what still runs ends.
 
         Raises:
             VerifierError: if the look-alikes could not be made.

@@ -37,7 +37,7 @@ _BAD = frozenset({Status.FAIL, Status.ERROR})
 
 
 class Language(Protocol):
-    """What differs from language to language."""
+    """The parts that differ from language to language."""
 
     def sites(self, file: str, source: bytes) -> list[Question]:
         """The tests of a file, with every expectation that can be varied."""
@@ -97,7 +97,7 @@ class Copy(NamedTuple):
         return "::".join(old.sub(lambda _: self.name, part) for part in key.split("::"))
 
     def fault(self, cases: Sequence[Status]) -> str:
-        """What is wrong with the verdicts on its cases; empty if nothing is."""
+        """Say what is wrong with the verdicts on its cases; empty if nothing is."""
         if len(cases) != len(self.question.tests) and (self.right or not cases):
             return "missing"
         if self.right:

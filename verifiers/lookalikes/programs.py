@@ -226,7 +226,7 @@ class _Sites:
 def _expected(
     text: str, given: Sequence[tuple[int, int]], pure: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Of the arguments that are literals, the one that a check with descriptions compares with."""
+    """Choose the literal argument that a check with descriptions compares with."""
     edges = [given[0]] if len(given) > 2 else []
     edges += [given[-1]] if len(given) > 3 or len(pure) > 1 else []
     texts = [one for one in pure if text[slice(*one)].strip().startswith('"')]
@@ -315,5 +315,5 @@ def replaced(source: bytes, edits: Sequence[tuple[int, int, str]]) -> bytes:
 
 
 def in_round(n: int, test: TestId) -> TestId:
-    """What a report of several rounds calls a test."""
+    """Return a test's name in a report of several rounds."""
     return f"{n}::{test}"

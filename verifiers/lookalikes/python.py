@@ -71,7 +71,7 @@ class Python:
         return found
 
     def known(self, text: str, leaf: Leaf) -> Known:
-        """What a leaf's text says. Raises ValueError."""
+        """Read a leaf's text. Raises ValueError."""
         value = ast.literal_eval(f"({text})")  # it may go on over lines
         if isinstance(value, bytes):
             return Known(value.decode("latin-1"))
@@ -491,7 +491,7 @@ def _argument_names(node: ast.expr) -> list[str]:
 
 
 def _given(names: Sequence[str], row: ast.expr) -> dict[str, ast.expr]:
-    """What a row gives each parameter; not what is computed, for that happens when the file is loaded."""
+    """Return a row's value of each parameter, without computed ones: those are made at load."""
     if isinstance(row, ast.Call) and _name(row.func) == "param":
         values = row.args
     elif len(names) == 1:
@@ -550,7 +550,7 @@ def _inside(leaf: Leaf, cuts: Sequence[Cut]) -> bool:
 def _owner(
     head: str, name: str, functions: dict[tuple[str, str], list[Question]]
 ) -> tuple[str, str] | None:
-    """Whose function a test is: of the class that its id names, or of the only one that has it."""
+    """Find a test's class: the one that its id names, or the only one that has it."""
     classname = head.rpartition("::")[2]
     stem = head.partition("::")[0].rpartition("/")[2].rpartition(".")[0]
     owners = [owner for owner, one in functions if one == name]

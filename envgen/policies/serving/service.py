@@ -211,7 +211,7 @@ class Service:
             generation.cancel()
 
     def stats(self) -> Stats:
-        """Of the engine."""
+        """Counts of the engine."""
         return self.local.engine.stats()
 
     def _require_room(self, prompts: Sequence[list[int]], count: int) -> None:
