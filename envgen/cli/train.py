@@ -17,8 +17,9 @@ from envgen.cli.settings import Values, under
 from envgen.core.errors import ConfigError
 from envgen.report.html import write_report
 from envgen.report.training import training_report
-from envgen.train.cold_start import ColdStartConfig, ColdStartSummary, train_sft
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.cold_start import ColdStartSummary, train_sft
+from envgen.train.config import ColdStartConfig, TrainGRPOConfig
+from envgen.train.grpo_run import train_grpo
 
 HARDLY = 0.9
 """A loss that keeps more than this share of its first value tells that next to nothing was learnt."""

@@ -17,7 +17,7 @@ from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
 from envgen.rollout.run import RolloutConfig
 from envgen.store.runs import RunStore
-from envgen.train.grpo_run import TrainGRPOConfig
+from envgen.train.config import TrainGRPOConfig
 
 LEAVES = {name: command for name, command in commands().items() if isinstance(command, LeafCommand)}
 NAMES = sorted(LEAVES)
