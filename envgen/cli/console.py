@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import NoReturn
 
 import click
-from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
-
-from envgen.core.canonical import pretty
 
 PIPE_WIDTH = 120
 """Columns where there is no terminal to ask."""
@@ -208,24 +204,6 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
-def show_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table; what is no text in it is written as one."""
-    shown = table(*columns, title=title)
-    for row in rows:
-        shown.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
-    out.print(shown)
-
-
-def show_figures(title: object, figures: Mapping[str, object], head: str = "value ") -> None:
-    """Print a table of two columns: what, and its figure."""
-    show_rows(("what", head), figures.items(), title=str(title))
-
-
-def ends(low: float | None, high: float | None, form: str = ".3f") -> str:
-    """An interval; ``-`` where there is none."""
-    return "-" if low is None or high is None else f"{low:{form}}..{high:{form}}"
-
-
 STDOUT = Path("-")
 """As the name of a file: standard output."""
 
@@ -233,17 +211,6 @@ STDOUT = Path("-")
 def figures_on_stdout(path: Path | None) -> None:
     """Leave stdout to the figures if ``--json -`` asks for them there; what else is said goes to stderr."""
     out.stderr = path == STDOUT
-
-
-def write_json(path: Path | None, figures: BaseModel | dict[str, object] | list[object]) -> None:
-    """Write ``figures`` where ``--json`` says, if it says so; ``-`` is stdout."""
-    if path == STDOUT:
-        sys.stdout.write(pretty(figures))
-        sys.stdout.flush()
-    elif path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(pretty(figures), encoding="utf-8")
-        remark(f"wrote {path}")
 
 
 def fail() -> NoReturn:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from envgen.cli.command import Makes, Parallel, ReadsDataset, Runs, Trusts
-from envgen.cli.console import progress, remark, require, show_figures, show_rows
+from envgen.cli.console import remark, require
+from envgen.cli.records import few
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
-from envgen.pipelines.canaries import CanaryConfig, make_canaries
-from envgen.pipelines.general.generate import GenerateConfig, generate
-from envgen.pipelines.general.variants import VariantsConfig, variants
-
-_REASONS = 8
-"""Reasons told where fewer tasks were made than asked for; ``--json`` has all."""
+from envgen.pipelines.canaries import CanaryConfig
+from envgen.pipelines.general.generate import GenerateConfig
+from envgen.pipelines.general.variants import VariantsConfig
 
 
 def parse_levels(text: str) -> tuple[int, int]:
@@ -45,6 +45,7 @@ class General(Parallel, Runs, GenerateConfig, Makes):
         "envgen generate general --out ds/",
         "envgen generate general --category trip_planning --level 1..5 --out ds/",
     )
+    verb = "envgen.pipelines.general.generate:generate"
 
     level: Label | None = None
     """1 (easy) .. 10: one level, or a range such as 1..5, for min_level and max_level."""
@@ -57,30 +58,9 @@ class General(Parallel, Runs, GenerateConfig, Makes):
         low, high = parse_levels(str(level))
         return {**given, "min_level": low, "max_level": high}
 
-    def execute(self) -> None:
-        """Generate, and tell what became of the drafts."""
-        with progress("generating") as update:
-            summary = generate(
-                self.part(GenerateConfig),
-                self.out,
-                workers=self.workers,
-                backend=self.backend,
-                progress=update,
-            )
-        figures = {
-            "environments": summary.environments,
-            "proven tasks": summary.tasks,
-            "drafts": summary.drafted,
-            **{f"  ended at {gate}": n for gate, n in summary.rejected.items()},
-            "seconds": f"{summary.seconds:.1f}",
-            "tasks per second": f"{summary.tasks_per_second:.2f}",
-        }
-        show_figures(summary.path, figures, "n ")
-        if summary.tasks < summary.asked:
-            remark(f"warning: {summary.asked} tasks asked, {summary.tasks} made; drafts ended at:")
-            for reason, n in list(summary.reasons.items())[:_REASONS]:
-                remark(f"  {n} x {reason}")
-        self.tell(summary)
+    def check(self, summary: Any) -> None:
+        """Fewer tasks than asked for are told."""
+        require(summary.tasks, summary.asked, "tasks made; the reasons tell where drafts ended")
 
 
 class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
@@ -91,34 +71,11 @@ class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
     """
 
     examples = ("envgen variants ds/ --per-task 500 --seed 9 --out train/",)
+    verb = "envgen.pipelines.general.variants:variants"
 
-    def execute(self) -> None:
-        """Make them, and tell how many."""
-        path = self.opened().path
-        with progress("variants") as update:
-            summary = variants(
-                self.part(VariantsConfig),
-                path,
-                self.out,
-                workers=self.workers,
-                backend=self.backend,
-                unproven=self.unproven,
-                trust=self.trust,
-                progress=update,
-            )
-        figures = {
-            "parents": summary.parents,
-            "variants": summary.variants,
-            "re-seeds rejected": summary.rejected,
-            "megabytes": f"{summary.bytes / 1e6:.1f}",
-            "seconds": f"{summary.seconds:.1f}",
-            "variants per second": f"{summary.variants_per_second:.0f}",
-        }
-        show_figures(summary.path, figures, "n ")
-        self.tell(summary)
-        for reason, n in list(summary.reasons.items())[:3]:
-            remark(f"  {n} x {reason}")
-        skipped = ", ".join(summary.skipped_parents)
+    def check(self, summary: Any) -> None:
+        """Tell which tasks can't be re-seeded."""
+        skipped = few(summary.skipped_parents)
         why = f"can't be re-seeded: {skipped}; " if skipped else ""
         why += f"{summary.rejected} re-seeds were rejected"
         require(summary.variants, summary.asked, "variants made", why)
@@ -137,29 +94,11 @@ class CanariesCommand(Trusts, CanaryConfig, ReadsDataset, Makes):
         "envgen canaries ds/ --variants 50 --out canaries/",
         "envgen canaries ds/ --hole empty-text --no-unsolvable --out c/",
     )
+    verb = "envgen.pipelines.canaries:make_canaries"
 
-    def execute(self) -> None:
-        """Make them, and tell which."""
-        path = self.opened().path
-        with progress("canaries") as update:
-            summary = make_canaries(
-                path,
-                self.out,
-                self.part(CanaryConfig),
-                backend=self.backend,
-                unproven=self.unproven,
-                trust=self.trust,
-                progress=update,
-            )
-        made = {
-            **summary.holes,
-            "unsolvable": summary.unsolvable,
-            "variants of these": summary.variants,
-        }
-        show_rows(("canary", "tasks "), [(k, n) for k, n in made.items() if n], title=summary.path)
+    def check(self, summary: Any) -> None:
+        """Tell of which tasks there is no canary."""
         for task_id, reason in summary.failed.items():
             remark(f"warning: no canary of {task_id}: {reason}")
-        self.tell(summary)
         if bare := summary.without_hole:
-            why = "tasks have no hole, no answer of theirs opens one"
-            remark(f"warning: {len(bare)} {why}: {', '.join(bare)}")
+            remark(f"warning: {len(bare)} tasks have no hole, no answer of theirs opens one")

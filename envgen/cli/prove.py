@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 from rich.text import Text
 
 from envgen.cli.command import Makes, Trusts
-from envgen.cli.console import fail, progress, remark, require, say, show_rows
+from envgen.cli.console import fail, remark, require, say
+from envgen.cli.records import show_record, show_records, show_rows
 from envgen.core.limits import Whole
-from envgen.core.types import GateStatus
-from envgen.environments.families import code_backend
-from envgen.environments.hosts import open_dataset
-from envgen.pipelines.code.revalidate import CodeReport, revalidate
-from envgen.pipelines.general.validate import ValidationReport
-from envgen.pipelines.general.validate import validate as validate_general
-from envgen.pipelines.packed.gates import HINTS
-from envgen.pipelines.packed.pack import PackedTask, PackSummary, pack
-from envgen.store.dataset import Dataset
+from envgen.core.types import Evidence, GateStatus
 
 
 class Pack(Trusts, Makes):
@@ -30,62 +25,59 @@ class Pack(Trusts, Makes):
     written only if every task passes. Run it again after an edit: what has not changed is not proven again.
     """
 
-    places = {"FOLDER": "source"}
+    places = {"FOLDER": "folder"}
     examples = (
         "envgen pack examples/library_loans --out loans/",
         "envgen pack my-desk/ --out desk/ --json desk.json",
     )
+    verb = "envgen.pipelines.packed.pack:pack"
 
-    source: Path
+    folder: Path
     """tools.py, a database and tasks; see docs/pack.md."""
     seed: Whole = 0
 
-    def execute(self) -> None:
-        """Check, prove and seal, or say what is to be mended."""
-        with progress("packing") as update:
-            summary = pack(
-                self.source,
-                self.out,
-                seed=self.seed,
-                backend=self.backend,
-                trust=self.trust,
-                progress=update,
-            )
+    def show(self, summary: Any) -> None:
+        """A row for each task, and which gates could not run."""
         columns = ("task", "gold calls ", "faults seen ", "gates passed ", "result")
-        rows = ((task.task_id, *_packed_cells(task)) for task in summary.tasks)
-        show_rows(columns, rows, title=str(self.out))
-        self._advise(summary)
-
-    def _advise(self, summary: PackSummary) -> None:
+        show_rows(columns, (_packed(task) for task in summary.tasks), title=self.out)
         every = [one for task in summary.tasks for one in task.evidence]
         skipped = {one.gate: one.reason for one in every if one.status is GateStatus.NOT_APPLICABLE}
         say("not applicable: " + "; ".join(f"{gate} ({why})" for gate, why in skipped.items()))
-        self.tell(summary)
+
+    def check(self, summary: Any) -> None:
+        """Tell what to mend, or what to do next."""
+        from envgen.pipelines.packed.gates import HINTS
+
         for gate in dict.fromkeys(one.gate for task in summary.tasks for one in task.failures):
             remark(f"{gate}: {HINTS[gate]}")
         if not summary.passed:
             say("nothing was written; mend the tasks that fail and run the command again")
             fail()
-        say(
-            f"next: envgen show {self.out}; envgen rollout {self.out} --policy gold --out runs/gold"
-        )
+        then = f"envgen show {self.out}; envgen rollout {self.out} --policy gold --out runs/gold"
+        say(f"next: {then}")
 
 
-def _packed_cells(task: PackedTask) -> tuple[str, str, str, Text]:
-    """Gold calls, kill rate, gates passed and verdict of a packed task."""
+def _packed(task: Any) -> Sequence[object]:
+    """Task, gold calls, kill rate, gates passed and verdict."""
     found = {one.gate: one for one in task.evidence}
-    calls = found["gold"].details.get("calls", "-")
     kill = found["mutants"].figure
-    passed = sum(one.status is GateStatus.PASSED for one in task.evidence)
-    tried = sum(one.status is not GateStatus.NOT_APPLICABLE for one in task.evidence)
-    verdict = Text("unchanged" if task.reused else "proven", style="green")
-    if task.failures:
-        failed = task.failures[0]
-        verdict = Text.assemble((failed.gate, "red"), f": {failed.reason}")
-    elif found["gold"].status is GateStatus.NOT_APPLICABLE:
+    verdict = _verdict(task.failures, "unchanged" if task.reused else "proven")
+    if not task.failures and found["gold"].status is GateStatus.NOT_APPLICABLE:
         verdict = Text("holds, but nobody has shown that it can be solved", style="yellow")
-    rate = "-" if kill is None else f"{math.floor(100 * kill)}%"
-    return str(calls), rate, f"{passed}/{tried}", verdict
+    tried = [one for one in task.evidence if one.status is not GateStatus.NOT_APPLICABLE]
+    rate = None if kill is None else f"{math.floor(100 * kill)}%"
+    return task.task_id, found["gold"].details.get("calls"), rate, _passed(tried), verdict
+
+
+def _verdict(failures: Evidence, good: str) -> Text:
+    """``good``, or the first gate that failed and why."""
+    if not failures:
+        return Text(good, style="green")
+    return Text.assemble((failures[0].gate, "red"), f": {failures[0].reason}")
+
+
+def _passed(evidence: Sequence[Any]) -> str:
+    return f"{sum(one.status is GateStatus.PASSED for one in evidence)}/{len(evidence)}"
 
 
 class Validate(Trusts):
@@ -103,6 +95,7 @@ class Validate(Trusts):
         "envgen validate ds/ --seed 1",
         "envgen validate code/ --repeats 3",
     )
+    verb = "envgen.pipelines.general.validate:validate"
 
     dataset: Path
     seed: Whole = 0
@@ -111,62 +104,40 @@ class Validate(Trusts):
     repeats: int = Field(default=3, ge=1)
     """Runs of a code task's gold patch and of none."""
 
-    def execute(self) -> None:
-        """Prove, and tell what holds."""
+    def call(self, more: Any) -> Any:
+        """Prove; tasks over repositories are built anew."""
+        from envgen.environments.hosts import open_dataset
+
         opened = open_dataset(self.dataset, unproven=True)
-        if opened.own_task_ids and all(task.family == "code" for task in opened.tasks.values()):
-            self._code(opened)
+        if not opened.own_task_ids or any(one.family != "code" for one in opened.tasks.values()):
+            return super().call({**more, "path": opened.path})
+        from envgen.environments.families import code_backend
+        from envgen.pipelines.code.revalidate import revalidate
+
+        backend = code_backend(self.backend)
+        return revalidate(opened, repeats=self.repeats, backend=backend, **more)
+
+    def show(self, summary: Any) -> None:
+        """A row for each task, and what holds of the dataset as a whole."""
+        if not hasattr(summary, "dataset_evidence"):
+            show_record(summary)
             return
-        with progress("validating") as update:
-            report = validate_general(
-                opened.path,
-                seed=self.seed,
-                backend=self.backend,
-                variants=self.variants,
-                trust=self.trust,
-                progress=update,
-            )
-        self._show(report)
-        failing = [one.gate for one in report.dataset_evidence if one.status is GateStatus.FAILED]
-        whole = f"the dataset as a whole fails: {', '.join(failing)}" if failing else ""
-        self._end(report, whole)
+        rows = [
+            (one.task_id, one.method, _passed(one.evidence),
+             _verdict((one.failure,) if one.failure else (), "holds"))
+            for one in summary.tasks
+        ]  # fmt: skip
+        show_rows(("task", "method", "gates passed ", "result"), rows, title=self.dataset)
+        if summary.dataset_evidence:
+            show_records(summary.dataset_evidence, title="whole dataset")
 
-    def _show(self, report: ValidationReport) -> None:
-        rows: list[tuple[str | Text, ...]] = []
-        for task in report.tasks:
-            passed = sum(result.status is GateStatus.PASSED for result in task.evidence)
-            verdict = Text("holds", style="green")
-            if failure := task.failure:
-                verdict = Text.assemble((failure.gate, "red"), f": {failure.reason}")
-            rows.append((task.task_id, task.method, f"{passed}/{len(task.evidence)}", verdict))
-        for result in report.dataset_evidence:
-            style = {"passed": "green", "failed": "red"}.get(result.status, "yellow")
-            verdict = Text.assemble((result.status.value, style), f" {result.reason}".rstrip())
-            figure = "-" if result.figure is None else f"{result.figure:.3g} (n={result.n})"
-            rows.append(("whole dataset", result.gate, figure, verdict))
-        show_rows(("task", "method", "gates passed ", "result"), rows, title=str(self.dataset))
-
-    def _code(self, opened: Dataset) -> None:
-        with progress("validating") as update:
-            backend = code_backend(self.backend)
-            report = revalidate(opened, repeats=self.repeats, backend=backend, progress=update)
-        rows = []
-        for task in report.tasks:
-            verdict = Text("holds", "green") if task.passed else Text(task.failure, style="red")
-            golds, empties = f"{task.gold}/{task.repeats}", f"{task.empty}/{task.repeats}"
-            rows.append((task.task_id, golds, empties, verdict))
-        show_rows(("task", "gold ", "no patch ", "result"), rows, title=str(self.dataset))
-        tables = report.tables
-        whole = "" if tables.status is GateStatus.PASSED else f"tables: {tables.reason}"
-        self._end(report, whole)
-
-    def _end(self, report: ValidationReport | CodeReport, whole: str) -> None:
-        tasks = len(report.tasks)
-        failed = sum(not task.passed for task in report.tasks)
+    def check(self, summary: Any) -> None:
+        """Fail unless everything holds."""
+        failed = sum(not task.passed for task in summary.tasks)
+        tasks = len(summary.tasks)
         say(f"{failed} of {tasks} fail" if failed else f"all {tasks} hold")
-        if whole:
-            say(whole)
-        self.tell(report)
         require(tasks, None, "tasks to prove")
-        if not report.passed:
+        if not summary.passed:
+            if not failed:
+                say("the dataset as a whole fails")
             fail()

@@ -1,25 +1,19 @@
-"""``envgen train``: cold start, GRPO and the indexer's stages. It is imported where PyTorch is installed."""
+"""``envgen train``: cold start, GRPO and the indexer's stages."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
 
-from envgen.cli.command import Makes, run_folder
-from envgen.cli.console import NEXT_LINES_S, progress, remark, require, say, show_figures, talk
+from envgen.cli.command import Makes, require_trainers, run_folder
+from envgen.cli.console import NEXT_LINES_S, OnProgress, remark, require, say, talk
 from envgen.cli.settings import Values, under
 from envgen.core.errors import ConfigError
-from envgen.report.html import write_report
-from envgen.report.training import training_report
-from envgen.train.cold_start import ColdStartSummary, train_sft
 from envgen.train.config import ColdStartConfig, TrainGRPOConfig
-from envgen.train.grpo_run import train_grpo
 
 HARDLY = 0.9
 """A loss that keeps more than this share of its first value tells that next to nothing was learnt."""
@@ -32,21 +26,24 @@ class Trains(Makes):
 
     places = {"DATASET": "data"}
 
+    device: str
     threads: int | None = Field(default=None, ge=1)
     """Of PyTorch. None: one per core."""
 
-    def prepare(self, device: str) -> Path:
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Set PyTorch's threads, and try folder and device before any work is done for them."""
+        require_trainers()
+        import torch
+
         out = run_folder(self.out)
         torch.set_num_threads(self.threads or os.cpu_count() or 1)
         try:
-            torch.empty(1, device=device)
+            torch.empty(1, device=self.device)
         except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
             reason = str(error).splitlines()[0]
-            raise ConfigError(
-                f"there is no device {device!r} here: {reason}", "--device cpu"
-            ) from error
-        return out
+            what = f"there is no device {self.device!r} here: {reason}"
+            raise ConfigError(what, "--device cpu") from error
+        return {"out": out}
 
 
 class Sft(ColdStartConfig, Trains):
@@ -68,6 +65,7 @@ class Sft(ColdStartConfig, Trains):
         "envgen train sft ds/ --model m/ --rollouts runs/x --passed-only -o s",
         "envgen train sft ds/ --model m/ --attention dense -o s",
     )
+    verb = "envgen.train.cold_start:train_sft"
 
     @classmethod
     def settle(cls, given: Values) -> Values:
@@ -77,30 +75,13 @@ class Sft(ColdStartConfig, Trains):
             follows["optimizer"] = {"indexer": "frozen"}
         return under(follows, given)
 
-    def execute(self) -> None:
-        """Learn from teachers, and tell how it went."""
-        config = self.part(ColdStartConfig)
-        with progress("cold start") as update:
-            summary = train_sft(config, self.prepare(config.device), progress=update)
-        self._show(summary, "indexer's loss" if config.trunk == "frozen" else "loss")
-
-    def _show(self, summary: ColdStartSummary, loss: str) -> None:
-        held = _cell(summary.validation_loss, ".4f")
-        figures = {
-            "rows": summary.rows,
-            "steps": summary.steps,
-            f"{loss}, first step": f"{summary.first_loss:.4f}",
-            f"{loss}, last step": f"{summary.loss:.4f}",
-            "replies' loss on rows set aside": held,
-            "tokens per second": f"{summary.tokens_per_second:.0f}",
-            "seconds": f"{summary.seconds:.1f}",
-        }
-        show_figures(self.out, figures)
-        self.tell(summary)
+    def check(self, summary: Any) -> None:
+        """Warn where next to nothing was learnt."""
         require(summary.steps, None, "steps: nothing was learnt", "--epochs is above 0")
         if summary.loss > HARDLY * summary.first_loss > 0:
+            what = "indexer's loss" if self.trunk == "frozen" else "loss"
             remark(
-                f"warning: {summary.steps} steps on {summary.rows} rows took the {loss} from "
+                f"warning: {summary.steps} steps on {summary.rows} rows took the {what} from "
                 f"{summary.first_loss:.2f} to {summary.loss:.2f}: hardly anything was learnt; more "
                 "rows (--episodes, variants) or --epochs"
             )
@@ -152,28 +133,18 @@ class Grpo(TrainGRPOConfig, Trains):
         "envgen train grpo ds/ --model m/ -c tasks.kind=band -c eval.every=10 -o g",
         "envgen train grpo --settings | less",
     )
+    verb = "envgen.train.grpo_run:train_grpo"
 
-    def execute(self) -> None:
-        """Train, show rows of figures meanwhile, and write the report."""
-        config = self.part(TrainGRPOConfig)
-        with progress("GRPO") as update:
-            rows = StepRows(config.steps)
-            out = self.prepare(config.device)
-            summary = train_grpo(config, out, progress=update, watch=rows.show)
-            report = write_report(out / "report.html", training_report(out))
-        figures = {
-            "steps": summary.steps,
-            "rollouts": summary.rollouts,
-            "model tokens": summary.tokens,
-            "pass rate, last step": _cell(summary.pass_rate, ".3f"),
-            "seconds": f"{summary.seconds:.1f}",
-            "of these sampling": f"{summary.sampling_seconds:.1f}",
-            "and updates": f"{summary.update_seconds:.1f}",
-            "assembly of batches, of a step": _cell(summary.assembly_share, ".1%"),
-        }
-        show_figures(self.out, figures)
-        say(f"report: {report}")
-        self.tell(summary)
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Rows of figures are shown as the run goes on."""
+        return {**super().inputs(update), "watch": StepRows(self.steps).show}
+
+    def check(self, summary: Any) -> None:
+        """Write the report."""
+        from envgen.report.html import write_report
+        from envgen.report.training import training_report
+
+        say(f"report: {write_report(self.out / 'report.html', training_report(self.out))}")
 
 
 COLUMNS = (
@@ -216,9 +187,6 @@ class StepRows:
         elif now - self._last < self._interval and step < self._steps:
             return
         self._last = now
-        cells = (_cell(figures.get(metric), form) for _, metric, form in COLUMNS)
+        values = ((figures.get(metric), form) for _, metric, form in COLUMNS)
+        cells = ("-" if value is None else format(value, form) for value, form in values)
         remark(f"{step:>6} " + " ".join(f"{cell:>{WIDTH}}" for cell in cells))
-
-
-def _cell(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
