@@ -99,7 +99,7 @@ class Command(Record):
     def call(self, more: Mapping[str, Any]) -> Any:
         """Call the function: a parameter takes the setting of its name, and ``config`` the room's config."""
         verb = imported(self.verb)
-        held = {**dict(self), "config": self.config(), **more}
+        held = {**vars(self), "config": self.config(), **more}
         return verb(**{name: held[name] for name in signature(verb).parameters if name in held})
 
     def config(self) -> Any:
@@ -207,23 +207,16 @@ class FieldOption(click.Option):
         flags = [word for word in words if word.startswith("-")]
         kind = setting.field.annotation
         flag = members(kind) == (bool,)
-        if flag and not any("/" in word for word in flags):
+        if flag and setting.default is not False and not any("/" in word for word in flags):
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
-        self.both = not flag or setting.default is not False
         super().__init__(
             [*flags, setting.path.replace(".", "__")],
+            is_flag=flag,
             help=setting.text + _bounds(setting),
             metavar=None if flag else next((w for w in words if w not in flags), _metavar(kind)),
             multiple=bool(holds(kind, tuple, frozenset, dict)),
             default=None,
         )
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Leave out ``--no-x`` where that is the default."""
-        record = super().get_help_record(ctx)
-        if record is None or self.both:
-            return record
-        return record[0].partition(" / ")[0], record[1]
 
 
 class LeafCommand(click.Command):
@@ -252,15 +245,9 @@ class LeafCommand(click.Command):
             help=f"Settings in TOML, or a run's {COMMAND_FILE}; options stand above them.",
         )  # fmt: skip
         yield click.Option(
-            ["--settings", "_settings"], is_flag=True, is_eager=True, expose_value=False,
-            callback=self._print_settings,
+            ["--settings", "_settings"], is_flag=True,
             help="Print all settings with their texts and defaults as TOML, and exit.",
         )  # fmt: skip
-
-    def _print_settings(self, ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        if wanted:
-            click.echo(template(self.kind, self.words), nl=False)
-            ctx.exit()
 
     def options(self) -> Iterator[tuple[str, Setting]]:
         """Option -> setting: those with a name of their own, and the fields outside of tables."""
@@ -278,6 +265,9 @@ class LeafCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, and check what was read; the command is ``ctx.obj``."""
         rest = super().parse_args(ctx, args)
+        if ctx.params["_settings"]:
+            click.echo(template(self.kind, self.words), nl=False)
+            ctx.exit()
         ctx.obj = self.read(ctx)
         return rest
 
@@ -310,10 +300,7 @@ class LeafCommand(click.Command):
             value, path = ctx.params.get(param.name or ""), _path(param)
             if path in self.settings and value not in (None, ()):
                 words = value if isinstance(value, tuple) else (value,)
-                yield (
-                    path,
-                    [json.dumps(word) if isinstance(word, bool) else word for word in words],
-                )
+                yield path, [str(word).lower() if word in (True, False) else word for word in words]
 
     def _shown(self, path: str) -> str:
         """How a user names a setting, or the table that misses it."""

@@ -47,8 +47,9 @@ class Evaluate(EvalConfig, Command):
         """The figures at each temperature, and how they differ from another evaluation's."""
         for heat, found in summary.temperatures.items():
             heading(f"{self.model} at temperature {heat:g}")
-            show_record(found, leave=("policy", "tool_faults"))
-            if not found.tasks:
+            nothing = () if found.tasks else ("tasks", "databases", "pass_at", "undecided")
+            show_record(found, leave=("policy", "tool_faults", *nothing))
+            if nothing:
                 prose(f"{self.data} holds only canaries, of which there is no pass@k")
             if compared := summary.against.get(heat):
                 show_record(compared, f"against {self.against}", leave=("before", "after"))

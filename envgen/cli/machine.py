@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import Field
 
 from envgen.cli.command import Command
-from envgen.cli.console import OnProgress, heading, say
-from envgen.cli.records import number, show_records, show_rows, write_json
+from envgen.cli.console import OnProgress, say
+from envgen.cli.records import number, show_record, show_records, write_json
 from envgen.core.environ import cache_folder, secret
 from envgen.core.errors import DISTRIBUTION, ConfigError, install_hint
 from envgen.core.types import Record
@@ -22,10 +22,7 @@ from envgen.sandboxes.workspace.inventory import clean, inventory
 from envgen.sandboxes.workspace.layers import HOST, known_layers
 from envgen.sandboxes.workspace.store import size
 
-KEYS = {
-    "OPENAI_API_KEY": "model servers (--option api_key_env=NAME names another)",
-    "GITHUB_TOKEN": "generate code --repo (--token-env names another)",
-}
+KEYS = ("OPENAI_API_KEY", "GITHUB_TOKEN")
 TOOLCHAINS = {
     "python": ("uv",),
     "node": ("node", "npm"),
@@ -36,21 +33,16 @@ TOOLCHAINS = {
 }
 """Programs of this machine that code tasks of a language need, where they use no layer."""
 OF_DEVELOPERS = {"all", "dev"}
-
-
-class Extra(Record):
-    """An extra, and which of its distributions are missing."""
-
-    name: str
-    missing: tuple[str, ...]
+WORKS = "works"
 
 
 class Health(Record):
     """What this machine has."""
 
     sandboxes: dict[str, str]
-    """Why each can't be used; empty: it works."""
-    extras: tuple[Extra, ...]
+    """"works", or why it can't be used."""
+    missing: dict[str, tuple[str, ...]]
+    """Extra -> its distributions that are not installed."""
     python: str
     torch: str | None
     devices: tuple[str, ...]
@@ -68,7 +60,9 @@ class Health(Record):
 class Doctor(Command):
     """Say what works here, and what to install for the rest.
 
-    Sandboxes, extras, PyTorch and its devices, keys (set or not), caches, toolchains of code tasks.
+    Sandboxes, extras, PyTorch and its devices, caches, toolchains of code tasks, and whether keys are set:
+    OPENAI_API_KEY for model servers (--option api_key_env=NAME names another), GITHUB_TOKEN for
+    `generate code --repo` (--token-env names another).
     """
 
     examples = ("envgen doctor", "envgen doctor --json health.json")
@@ -76,37 +70,15 @@ class Doctor(Command):
     def execute(self) -> None:
         """Look, and tell."""
         found = health()
-        reasons = found.sandboxes
-        rows: list[tuple[object, ...]] = [(name, not why, why) for name, why in reasons.items()]
-        show_rows(("sandbox", "works", "why not"), rows)
-        isolated = not all(reasons.get(name, "?") for name in ("bubblewrap", "docker"))
+        show_record(found)
+        isolated = {"bubblewrap", "docker"} & {n for n, s in found.sandboxes.items() if s == WORKS}
         alone = "only trusted code runs here; for isolation: apt install bubblewrap"
         say("code from elsewhere runs isolated" if isolated else alone)
-        heading("Extras")
-        rows = [
-            (one.name, ", ".join(one.missing), install_hint(one.name) if one.missing else "")
-            for one in found.extras
-        ]
-        show_rows(("extra", "missing", "to install"), rows)
-        say(f"Python {found.python}, PyTorch {found.torch or 'not installed'}")
-        say(f"accelerators: {', '.join(found.devices) or 'none; models run on the processor'}")
-        heading("Keys")
-        rows = [(name, known, KEYS[name]) for name, known in found.keys.items()]
-        show_rows(("variable", "set", "for"), rows)
-        heading("Toolchains of code tasks")
-        rows = [
-            (name, name in found.layers, *(_named(programs, here) for here in (True, False)))
-            for name, programs in found.toolchains.items()
-        ]
-        show_rows(("language", "layer", "on this machine", "missing here"), rows)
-        say("a layer that is missing: envgen images bootstrap LANGUAGE")
-        heading(f"Caches in {found.cache} (ENVGEN_CACHE names another place)")
-        show_rows(("folder", "bytes "), found.cache_bytes.items())
+        for name, distributions in found.missing.items():
+            if distributions:
+                say(f"for the extra {name}: {install_hint(name)}")
+        say("for a layer of a language: envgen images bootstrap LANGUAGE")
         write_json(self.figures, found)
-
-
-def _named(programs: dict[str, bool], here: bool) -> str:
-    return ", ".join(name for name, known in programs.items() if known is here)
 
 
 def health() -> Health:
@@ -115,8 +87,8 @@ def health() -> Health:
     cache = cache_folder()
     folders = sorted(one for one in cache.iterdir() if one.is_dir()) if cache.is_dir() else []
     return Health(
-        sandboxes=available(),
-        extras=tuple(Extra(name=name, missing=missing(name)) for name in extras()),
+        sandboxes={name: why or WORKS for name, why in available().items()},
+        missing={name: missing(name) for name in extras()},
         python=platform.python_version(),
         torch=torch,
         devices=devices,
@@ -206,7 +178,7 @@ class ListImages(Command):
         found = inventory()
         write_json(self.figures, found)
         if found:
-            show_records(found)
+            show_records(found, leave=("path",))
         else:
             say("nothing is built yet; envgen images bootstrap makes a layer")
 

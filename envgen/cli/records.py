@@ -16,13 +16,13 @@ from typing import Any
 from pydantic import BaseModel
 from rich.text import Text
 
-from envgen.cli.console import STDOUT, heading, out, remark, say, table
+from envgen.cli.console import STDOUT, heading, out, prose, remark, say, table
 from envgen.core.canonical import pretty
 
 MOST = 8
 """Names and reasons that one list shows; ``--json`` has all."""
-LONGEST_KEY = 32
-"""Keys of a mapping that are longer stand on lines of their own."""
+LONGEST = 32
+"""Texts that are longer stand on lines of their own."""
 STYLES = {"passed": "green", "failed": "red", "not run": "yellow", "not applicable": "dim"}
 UNITS = (("T", 10**12), ("G", 10**9), ("M", 10**6))
 
@@ -54,7 +54,7 @@ def cell(value: object) -> Text:
         case Enum():
             said = str(value.value).replace("_", " ")
         case BaseModel():
-            known = dict(value)
+            known = vars(value)
             said = f"{known['value']:.4g} ({interval(known['low'], known['high'])})"
         case _:
             said = str(value)
@@ -76,16 +76,30 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], title: o
     out.print(shown)
 
 
-def show_records(records: Sequence[BaseModel], title: object = "") -> None:
-    """Print a table with a row for each record, and a column for each field that says something."""
-    held = {name: [getattr(one, name) for one in records] for name in type(records[0]).model_fields}
+def show_records(
+    records: Sequence[BaseModel],
+    title: object = "",
+    keys: Sequence[object] = (),
+    leave: Sequence[str] = (),
+) -> None:
+    """Print a table with a row for each record, and a column for each field that says something.
+
+    Args:
+        records: of one class.
+        title: above the table.
+        keys: a first column, one for each record.
+        leave: fields without a column.
+    """
+    held: dict[str, list[Any]] = {"key": list(keys)} if keys else {}
+    for name in (one for one in type(records[0]).model_fields if one not in leave):
+        held[name] = [getattr(one, name) for one in records]
     kept = {
         name: values
         for name, values in held.items()
         if all(map(is_figure, values)) and any(value not in (None, "") for value in values)
     }
     numeric = {n for n, v in kept.items() if all(isinstance(x, int | float | None) for x in v)}
-    heads = [name.replace("_", " ") + " " * (name in numeric) for name in kept]
+    heads = [_label(name) + " " * (name in numeric) for name in kept]
     show_rows(heads, zip(*kept.values(), strict=True), title)
 
 
@@ -93,30 +107,40 @@ def show_record(
     record: BaseModel | Mapping[str, Any], title: object = "", leave: Sequence[str] = ()
 ) -> None:
     """Print all that a record says, but for the fields to ``leave`` out and those without content."""
-    held = {n: v for n, v in dict(record).items() if n not in leave and v not in (None, (), {}, "")}
+    fields = record if isinstance(record, Mapping) else vars(record)
+    held = {n: v for n, v in fields.items() if n not in leave and v not in (None, (), {}, "")}
     if rows := [row for name, value in held.items() for row in _figures(name, value)]:
         show_rows(("what", "value "), rows, title)
     for name, value in held.items():
-        _show_part(name.replace("_", " "), value)
+        _show_part(_label(name), value)
 
 
 def _figures(name: str, value: object) -> Iterator[tuple[str, object]]:
-    label = name.replace("_", " ")
+    label = _label(name)
     if isinstance(value, Mapping):
         for key, one in value.items():
-            if is_figure(one) and not _is_long(key):
-                yield f"{label}: {key}", one
-    elif is_figure(value):
+            inner = f"{label}{key}" if label.endswith("@") else f"{label}: {key}"
+            if isinstance(one, Mapping):
+                yield from _figures(inner, one)
+            elif is_figure(one) and not _is_long(key):
+                yield inner, one
+    elif is_figure(value) and not _is_long(value):
         yield label, value
 
 
-def _is_long(key: object) -> bool:
-    return len(str(key)) > LONGEST_KEY
+def _label(name: str) -> str:
+    return name.replace("pass_at", "pass@").replace("_", " ")
+
+
+def _is_long(text: object) -> bool:
+    return isinstance(text, str | Path) and len(str(text)) > LONGEST
 
 
 def _show_part(label: str, value: Any) -> None:
     """What is no figure: reasons, names, records within the record."""
     if is_figure(value):
+        if _is_long(value):
+            say(f"{label}: {value}")
         return
     match value:
         case BaseModel():
@@ -127,9 +151,14 @@ def _show_part(label: str, value: Any) -> None:
             show_records(value)
         case [*names]:
             say(f"{label}: {few(names)}")
+        case Mapping() if all(
+            isinstance(one, BaseModel) and not is_figure(one) for one in value.values()
+        ):
+            _head(label, next(iter(value.values())))
+            show_records(list(value.values()), keys=list(value))
         case Mapping():
             for key, one in value.items():
-                if not is_figure(one):
+                if one and not is_figure(one) and not isinstance(one, Mapping):
                     _show_part(f"{label} {key}", one)
             long = [(key, one) for key, one in value.items() if is_figure(one) and _is_long(key)]
             for key, one in long[:MOST]:
@@ -139,8 +168,8 @@ def _show_part(label: str, value: Any) -> None:
 
 
 def _head(label: str, record: BaseModel) -> None:
-    doc = (type(record).__doc__ or "").partition("\n")[0].rstrip(".")
-    heading(f"{label}: {doc}")
+    heading(label)
+    prose((type(record).__doc__ or "").partition("\n")[0], style="dim")
 
 
 def few(names: Sequence[object]) -> str:

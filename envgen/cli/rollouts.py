@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from envgen.cli.command import Command
-from envgen.cli.console import OnProgress, out, remark, require, say, time_left
+from envgen.cli.console import OnProgress, out, remark, require, say
 from envgen.cli.records import interval, show_record, show_records, show_rows
 from envgen.core.limits import Label
 from envgen.rollout.filter import FilterConfig
@@ -48,8 +48,7 @@ class Rollout(RolloutConfig, Command):
         def progress(now: Progress) -> None:
             said = f"{now.passed} passed, {now.errors} errors"
             if now.replies and not now.done:
-                left = time_left(now.seconds, now.replies, now.replies + now.replies_left)
-                said = f"{now.replies} replies, {left or 'nothing left'} if all use their turns up"
+                said = f"{now.replies} replies, at most {now.replies_left} to come"
             update(now.done, now.total, said)
 
         return {"progress": progress}

@@ -199,7 +199,7 @@ def check_names(kind: type[BaseModel], values: Mapping[str, Any], prefix: str = 
         elif inner is not None and value is not None:
             fields = ", ".join(inner.model_fields)
             hint = f"it has {fields}: write -c {path}.NAME=VALUE"
-            raise ConfigError(f"{path} is a table, not {value!r}", hint)
+            raise ConfigError(f"{path!r} is a table, not {value!r}", hint)
 
 
 def put(kind: type[BaseModel], values: Values, path: str, words: Sequence[str]) -> None:

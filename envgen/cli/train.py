@@ -137,7 +137,8 @@ class Grpo(TrainGRPOConfig, Trains):
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Rows of figures are shown as the run goes on."""
-        return {**super().inputs(update), "watch": StepRows(self.steps).show}
+        interval = TERMINAL_S if talk.is_terminal else NEXT_LINES_S
+        return {**super().inputs(update), "watch": step_rows(self.steps, interval)}
 
     def check(self, summary: Any) -> None:
         """Write the report."""
@@ -147,46 +148,36 @@ class Grpo(TrainGRPOConfig, Trains):
         say(f"report: {write_report(self.out / 'report.html', training_report(self.out))}")
 
 
-COLUMNS = (
-    ("reward", "reward/total", ".3f"),
-    ("passed", "reward/pass_rate", ".3f"),
-    ("KL", "policy/kl", ".4f"),
-    ("clipped", "policy/clip_fraction", ".3f"),
-    ("masked", "policy/masked_negatives", ".3f"),
-    ("entropy", "policy/entropy", ".3f"),
-    ("kept", "policy/kept_mass", ".3f"),
-    ("tokens", "rollout/model_tokens", ".1f"),
-    ("calls ok", "rollout/valid_calls", ".3f"),
-    ("tokens/s", "time/model_tokens_per_s", ".0f"),
-)
-"""Heads, metrics and forms of the figures that are shown as a run goes on."""
-WIDTH = 8
+COLUMNS = {
+    "reward": "reward/total",
+    "passed": "reward/pass_rate",
+    "KL": "policy/kl",
+    "clipped": "policy/clip_fraction",
+    "masked": "policy/masked_negatives",
+    "entropy": "policy/entropy",
+    "kept": "policy/kept_mass",
+    "tokens": "rollout/model_tokens",
+    "calls ok": "rollout/valid_calls",
+    "tokens/s": "time/model_tokens_per_s",
+}
+"""Heads and metrics of the figures that are shown as a run goes on."""
 
 
-class StepRows:
-    """Shows a run's figures as rows above the progress bar: the first step, the last, and some between.
+def step_rows(
+    steps: int, interval: float, clock: Callable[[], float] = time.monotonic
+) -> Callable[[int, Mapping[str, float | None]], None]:
+    """Show a run's figures as rows: the first step, the last, and some between, ``interval`` s apart."""
+    last: float | None = None
 
-    Args:
-        steps: of the whole run.
-        clock: seconds, for what is between.
-        interval: seconds between rows; None: by whether there is a terminal.
-    """
-
-    def __init__(
-        self, steps: int, clock: Callable[[], float] = time.monotonic, interval: float | None = None
-    ) -> None:
-        self._steps, self._clock = steps, clock
-        self._interval = interval or (TERMINAL_S if talk.is_terminal else NEXT_LINES_S)
-        self._last: float | None = None
-
-    def show(self, step: int, figures: Mapping[str, float | None]) -> None:
-        """Tell of a step, if it is time to."""
-        now = self._clock()
-        if self._last is None:
-            remark("  step " + " ".join(f"{head:>{WIDTH}}" for head, _, _ in COLUMNS))
-        elif now - self._last < self._interval and step < self._steps:
+    def show(step: int, figures: Mapping[str, float | None]) -> None:
+        nonlocal last
+        if last is None:
+            remark("  step " + " ".join(f"{head:>8}" for head in COLUMNS))
+        elif clock() - last < interval and step < steps:
             return
-        self._last = now
-        values = ((figures.get(metric), form) for _, metric, form in COLUMNS)
-        cells = ("-" if value is None else format(value, form) for value, form in values)
-        remark(f"{step:>6} " + " ".join(f"{cell:>{WIDTH}}" for cell in cells))
+        last = clock()
+        values = [figures.get(metric) for metric in COLUMNS.values()]
+        cells = ("-" if value is None else f"{value:.4g}" for value in values)
+        remark(f"{step:>6} " + " ".join(f"{cell:>8}" for cell in cells))
+
+    return show
