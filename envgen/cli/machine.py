@@ -12,7 +12,7 @@ from pydantic import Field
 
 from envgen.cli.command import Command
 from envgen.cli.console import OnProgress, say
-from envgen.cli.records import number, show_record, show_records, write_json
+from envgen.cli.records import number, show_record, show_rows, write_json
 from envgen.core.environ import cache_folder, secret
 from envgen.core.errors import DISTRIBUTION, ConfigError, install_hint
 from envgen.core.types import Record
@@ -178,7 +178,8 @@ class ListImages(Command):
         found = inventory()
         write_json(self.figures, found)
         if found:
-            show_records(found, leave=("path",))
+            rows = ((i.kind, i.name, i.bytes, i.used[:10], i.about) for i in found)
+            show_rows(("kind", "name", "bytes ", "last used", "what"), rows)
         else:
             say("nothing is built yet; envgen images bootstrap makes a layer")
 
