@@ -22,8 +22,8 @@ from envgen.pipelines.deciding_tokens import DecidingFirst
 from envgen.pipelines.demo_records import TrainingDemoConfig
 from envgen.pipelines.training_demo import dense_config, evaluation_config
 from envgen.train.cold_start import train_sft
+from envgen.train.config import OptimizerConfig
 from envgen.train.evaluate import evaluate_model
-from envgen.train.optimize import OptimizerConfig
 
 ALL_KEYS = 512
 """More than any conversation has."""

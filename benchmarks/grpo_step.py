@@ -103,10 +103,10 @@ def ours(folder: str, prompts: int, group: int, threads: int, side: str) -> list
     from envgen.model.requests import Request
     from envgen.model.sampling import SamplingParams
     from envgen.policies.dsa import reply_tokens
-    from envgen.train.grpo import GRPOConfig
-    from envgen.train.optimize import Optimizer, OptimizerConfig
+    from envgen.train.config import GRPOConfig, OptimizerConfig, UpdateConfig
+    from envgen.train.optimize import Optimizer
     from envgen.train.rows import turn_rows
-    from envgen.train.update import RolloutBatch, UpdateConfig, Updater
+    from envgen.train.update import RolloutBatch, Updater
 
     torch.set_num_threads(threads)
     model = DSAForCausalLM.from_pretrained(folder)

@@ -45,14 +45,14 @@ from envgen.model.requests import Completion, Request
 from envgen.model.sampling import SamplingParams
 from envgen.policies.dsa import reply_tokens
 from envgen.train.batch import RowBatch, row_batch, score_batch
+from envgen.train.config import GRPOConfig, OptimizerConfig, SFTConfig, UpdateConfig
 from envgen.train.figures import Figures
-from envgen.train.grpo import GRPOConfig
-from envgen.train.optimize import DivergedError, Optimizer, OptimizerConfig
+from envgen.train.optimize import DivergedError, Optimizer
 from envgen.train.parallel import Alone, balance
 from envgen.train.rollouts import engine_model, publish
 from envgen.train.rows import NOT_ROUTED, Row, turn_rows
-from envgen.train.sft import SFTConfig, SFTRow, sft_batch, sft_loss
-from envgen.train.update import RolloutBatch, UpdateConfig, Updater
+from envgen.train.sft import SFTRow, sft_batch, sft_loss
+from envgen.train.update import RolloutBatch, Updater
 
 END, BOS, ASK, FIRST_COUNT = 0, 1, 2, 3
 OFF: Mapping[str, tuple[str, object]] = {

@@ -45,8 +45,9 @@ from envgen.rollout.task_tools import TaskTools
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
 from envgen.train.cold_start import train_sft
+from envgen.train.config import TrainGRPOConfig
 from envgen.train.evaluate import EvalConfig, EvalSummary, compare_runs, evaluate_model
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.grpo_run import train_grpo
 
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 MAX_TOKENS = 48

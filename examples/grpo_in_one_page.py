@@ -29,7 +29,7 @@ from envgen.policies.encoding import Encoding, load_encoding
 from envgen.sandboxes.zygote import WorkerBackend
 
 # ---------------------------------------------------------------------- config
-# Full size: envgen/train/grpo.py (GRPOConfig), grpo_run.py (TrainGRPOConfig).
+# Full size: envgen/train/config.py (GRPOConfig, TrainGRPOConfig), grpo.py, grpo_run.py.
 
 
 @dataclass(frozen=True)

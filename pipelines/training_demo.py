@@ -27,13 +27,12 @@ from envgen.rollout.bootstrap import Estimate
 from envgen.rollout.pass_at_k import run_report
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset
-from envgen.train.cold_start import ColdStartConfig, train_sft
+from envgen.train.cold_start import train_sft
+from envgen.train.config import ColdStartConfig, OptimizerConfig, SamplingConfig, TrainGRPOConfig
 from envgen.train.evaluate import EvalConfig, EvalSummary, evaluate_model
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.grpo_run import train_grpo
 from envgen.train.metrics import read_metrics, tokens_per_second
-from envgen.train.optimize import OptimizerConfig
 from envgen.train.rewards import RewardConfig
-from envgen.train.rollouts import SamplingConfig
 
 PLAYED = {"ceiling": "at_the_ceiling", "sft": "before", "grpo": "after"}
 """Folder of a model -> folder of its evaluation."""

@@ -48,8 +48,8 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     """From a cold start that does as one of two teachers, the reward rises, KL term and clip at work."""
     from students import school
 
-    from envgen.train.cold_start import ColdStartConfig, train_sft
-    from envgen.train.optimize import OptimizerConfig
+    from envgen.train.cold_start import train_sft
+    from envgen.train.config import ColdStartConfig, OptimizerConfig
 
     taught = school(tmp_path / "school", per_task=40)
     config = ColdStartConfig(

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
 import envgen
-from envgen.cli.command import LeafCommand, told
-from envgen.cli.console import progress, remark, talk
+from envgen.cli.command import LeafCommand, imported, told
+from envgen.cli.console import remark, talk
 from envgen.cli.settings import texts
 from envgen.core.errors import (
     ConfigError,
     DatasetError,
     EnvgenError,
-    MissingExtraError,
     StoreError,
-    install_hint,
 )
 from envgen.core.registry import near_names
 
@@ -32,15 +28,15 @@ logger = logging.getLogger(__name__)
 COMMANDS = {
     "quickstart": "quickstart:Quickstart",
     "doctor": "machine:Doctor",
-    "generate general": "datasets:General",
+    "generate general": "generate:General",
     "generate code": "code:Code",
-    "page": "datasets:PageCommand",
-    "pack": "prove:Pack",
+    "page": "generate:PageCommand",
+    "pack": "datasets:Pack",
     "try-tests": "code:TryTests",
     "import code": "code:Import",
     "list": "show:List",
     "show": "show:Show",
-    "validate": "prove:Validate",
+    "validate": "datasets:Validate",
     "variants": "datasets:Variants",
     "export": "export:Export",
     "rollout": "rollouts:Rollout",
@@ -69,8 +65,6 @@ GROUPS = {
     "serve": "Serve models.",
     "images": "Language layers and built workspaces of code environments.",
 }
-TRAINERS = ("torch", "tokenizers", "safetensors")
-"""Packages of the extra ``train``, without which ``cli/train.py`` can't be imported."""
 RESUMED = ("generate", "import", "rollout", "train", "eval", "quickstart")
 """Commands that store what they have finished, and go on from there."""
 OS_HINTS = {
@@ -99,7 +93,11 @@ class CommandGroup(click.Group):
         name = self.prefix + name
         if name in GROUPS:
             return CommandGroup(name)
-        return LeafCommand(name, load(name)) if name in COMMANDS else None
+        return (
+            LeafCommand(name, imported(f"envgen.cli.{COMMANDS[name]}"))
+            if name in COMMANDS
+            else None
+        )
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name near commands where there is none of this name."""
@@ -125,33 +123,6 @@ def summary(name: str) -> str:
     module, _, cls = COMMANDS[name].partition(":")
     doc = texts(str(Path(__file__).with_name(f"{module}.py")))[cls].doc
     return " ".join(doc.partition("\n\n")[0].split())
-
-
-def load(name: str) -> Any:
-    """The class of a command.
-
-    Raises:
-        MissingExtraError: if it trains, and the packages for that are not installed.
-    """
-    module, _, cls = COMMANDS[name].partition(":")
-    with progress(name) if module == "train" else nullcontext():
-        if module == "train":
-            require_trainers()
-        return getattr(importlib.import_module(f"envgen.cli.{module}"), cls)
-
-
-def require_trainers() -> None:
-    """Tell what to install where packages that train are missing.
-
-    Raises:
-        MissingExtraError: without them.
-    """
-    for name in TRAINERS:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            what = f"training needs {name}, which is not installed"
-            raise MissingExtraError(what, install_hint("train")) from error
 
 
 def _set_up(verbose: bool) -> None:

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from envgen.cli.command import Command, Makes
-from envgen.cli.console import fail, progress, prose, remark, require, say, show_figures, show_rows
+from envgen.cli.console import OnProgress, fail, remark, require
 from envgen.cli.settings import Values, under
 from envgen.core.code_types import CodeLanguage
 from envgen.core.environ import cache_folder, secret
 from envgen.core.errors import ConfigError
-from envgen.core.limits import Label, Line, Revision
-from envgen.environments.code_hosts import host_certificates, host_reach
-from envgen.pipelines.code.clones import jobs_of
-from envgen.pipelines.code.gather import gather
-from envgen.pipelines.code.generate import CodeConfig, CodeSummary, generate_code
+from envgen.core.limits import Line, Revision
+from envgen.pipelines.code.generate import CodeConfig
 from envgen.pipelines.code.github import GitHub, GitHubConfig
-from envgen.pipelines.code.import_records import ImportConfig, ImportSummary, import_code
+from envgen.pipelines.code.import_records import ImportConfig
 from envgen.pipelines.code.judge import JudgeConfig
 from envgen.pipelines.code.judges import Judges
 from envgen.pipelines.code.mine import MineConfig
-from envgen.pipelines.code.prove import BuildConfig, Job
-from envgen.pipelines.code.source import Refused, Source, fetch_sources, read_names
-from envgen.pipelines.code.try_tests import TriedTests, try_tests
-from envgen.policies.budget import Budget
-from envgen.policies.preflight import preflight as ask_server
-from envgen.policies.registry import PolicyConfig, parse_policy
+from envgen.pipelines.code.prove import BuildConfig
+from envgen.pipelines.code.source import Source, fetch_sources, read_names
+from envgen.policies.registry import PolicyConfig
 
 NO_REPOSITORY = "any/any"
 """What is mined where ``--repos`` or ``--instances`` name it."""
+VALIDATION = {"--repeats": "repeats", "--more": "more", "--only-touched": "only_touched"}
 
 
 class Builds(Command):
     """A command that builds repositories and runs their tests."""
 
-    names: ClassVar[Mapping[str, str]] = {
+    names: ClassVar[dict[str, str]] = {
         "--backend": "build.backend",
         "--layer": "build.layer",
         "--certificates FILE": "build.certificates",
@@ -48,14 +43,16 @@ class Builds(Command):
 
     build: BuildConfig = BuildConfig()
 
-    def builder(self) -> BuildConfig:
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
         """How workspaces are built, with what this machine says of itself."""
+        from envgen.environments.code_hosts import host_certificates, host_reach
+
         found = {
             "certificates": self.build.certificates or host_certificates(),
             "reach": self.build.reach or host_reach(),
             "downloads": self.build.downloads or cache_folder() / "downloads",
         }
-        return self.build.model_copy(update=found)
+        return {"build": self.build.model_copy(update=found)}
 
 
 class Proves(Builds, Makes):
@@ -78,9 +75,7 @@ class Code(CodeConfig, Proves):
         "--since DATE": "mine.since",
         "--until DATE": "mine.until",
         "--limit": "mine.limit",
-        "--repeats": "validate.repeats",
-        "--more": "validate.more",
-        "--only-touched": "validate.only_touched",
+        **{option: f"validation.{name}" for option, name in VALIDATION.items()},
         "--api URL": "github.api",
         "--policy SPEC": "policy.spec",
         "--option NAME=VALUE": "policy.options",
@@ -96,6 +91,7 @@ class Code(CodeConfig, Proves):
         "envgen generate code --repos repos.txt --policy openai:MODEL@URL -o code/",
         "envgen generate code --instances mined.jsonl --clones DIR --out code/",
     )
+    verb = "envgen.pipelines.code.generate:generate_code"
 
     clone: Path | None = None
     """A clone to mine, bare or with a checkout; needs --repo. None: --repo is fetched from GitHub."""
@@ -130,32 +126,24 @@ class Code(CodeConfig, Proves):
             given["layer"] = layer
         return under({"mine": {"repo": NO_REPOSITORY}}, given)
 
-    def execute(self) -> None:
-        """Find instances, prove them, and tell what was kept."""
-        judges = self._judges()
-        jobs: Sequence[Job] = jobs_of(self.instances, self.clones) if self.instances else ()
-        mined: Mapping[str, int] = {}
-        clone = self.clone
-        if not self.instances and (sources := self._sources()):
-            jobs, mined = gather(sources, self._mine(), judges)
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """The instances: from files, from repositories that are fetched, or mined from the clone."""
+        from envgen.pipelines.code.clones import jobs_of
+        from envgen.pipelines.code.gather import gather
+
+        judges, clone = self._judges(), self.clone
+        found: dict[str, Any] = {"texts": self.issues, "helper": judges and judges.policy}
+        if self.instances:
+            found["jobs"] = jobs_of(self.instances, self.clones)
+        elif sources := self._sources():
+            found["jobs"], found["mined"] = gather(sources, self._mine(), judges)
             clone = None
-        mine = self.mine if clone is not None and not jobs else None
-        config = self.part(CodeConfig).model_copy(update={"mine": mine})
-        with progress("proving") as update:
-            summary = generate_code(
-                config,
-                self.out,
-                clone=clone,
-                texts=self.issues,
-                jobs=jobs,
-                mined=mined,
-                workers=self.workers,
-                build=self.builder(),
-                progress=update,
-                helper=judges.policy if judges else None,
-            )
-        self._show(summary)
-        self.tell(summary)
+        mine = self.mine if clone is not None and not found.get("jobs") else None
+        config = self.config().model_copy(update={"mine": mine})
+        return {**super().inputs(update), **found, "clone": clone, "config": config}
+
+    def check(self, summary: Any) -> None:
+        """Fewer tasks than instances are told."""
         asked = self.most if self.most is not None else summary.instances
         why = f"{self.out}.outcomes.jsonl tells why of each"
         require(summary.tasks, asked, "tasks proven", why)
@@ -167,9 +155,13 @@ class Code(CodeConfig, Proves):
         """Who judges instances; what is said is kept beside the dataset, so that a stopped run goes on."""
         if self.policy is None:
             return None
+        from envgen.policies.budget import Budget
+        from envgen.policies.preflight import preflight
+        from envgen.policies.registry import parse_policy
+
         policy = parse_policy(self.policy, budget=Budget(self.max_cost_usd))
         if self.preflight:
-            ask_server(policy, self.judge.sampling, tools=False)
+            preflight(policy, self.judge.sampling, tools=False)
         path = self.out.with_name(f"{self.out.name}.opinions.jsonl")
         return Judges(policy, path, self.judge, concurrency=self.concurrency)
 
@@ -184,9 +176,8 @@ class Code(CodeConfig, Proves):
         if self.policy is None:
             return []
         if self.clone is None:
-            raise ConfigError(
-                "nothing to mine is named", "write --clone and --repo, or --repos FILE"
-            )
+            hint = "write --clone and --repo, or --repos FILE"
+            raise ConfigError("nothing to mine is named", hint)
         return [Source(repo, self.clone, self.issues)]
 
     def _fetched(self, names: Sequence[str]) -> list[Source]:
@@ -196,32 +187,17 @@ class Code(CodeConfig, Proves):
             ConfigError: if none can be had.
         """
         folder = self.repositories or cache_folder() / "repositories"
-        found: list[Source] = []
-        refused: list[Refused] = []
         token, cache = secret(self.token_env), folder / ".answers"
         with GitHub(self.github, token=token, cache=cache) as client:
             since = self._mine().since
-            for one in fetch_sources(client, names, folder, since=since, progress=remark):
-                if isinstance(one, Source):
-                    found.append(one)
-                else:
-                    remark(f"{one.repo} is left out: {one.reason}")
-                    refused.append(one)
+            tried = list(fetch_sources(client, names, folder, since=since, progress=remark))
+        found = [one for one in tried if isinstance(one, Source)]
+        refused = [f"{one.repo}: {one.reason}" for one in tried if not isinstance(one, Source)]
         if not found:
-            told = "; ".join(f"{one.repo}: {one.reason}" for one in refused)
-            raise ConfigError("no repository can be mined", told)
+            raise ConfigError("no repository can be mined", "; ".join(refused))
+        for one in refused:
+            remark(f"left out: {one}")
         return found
-
-    def _show(self, summary: CodeSummary) -> None:
-        figures = {
-            "proven tasks": summary.tasks,
-            "environments": summary.environments,
-            "instances": summary.instances,
-            **{f"  rejected: {reason}": n for reason, n in summary.rejected.items()},
-            **{f"changes: {reason}"[:60]: n for reason, n in summary.mined.items()},
-            "seconds": f"{summary.seconds:.1f}",
-        }
-        show_figures(summary.path, figures, "n ")
 
 
 class Import(ImportConfig, Proves):
@@ -234,55 +210,30 @@ class Import(ImportConfig, Proves):
     names = {
         "--only OWNER/NAME": "only",
         "--clones DIR": "clones",
-        "--repeats": "validation.repeats",
-        "--more": "validation.more",
-        "--only-touched": "validation.only_touched",
+        **{option: f"validation.{name}" for option, name in VALIDATION.items()},
         **Builds.names,
     }
     examples = (
         "envgen import code swe-bench.jsonl --clones DIR --out code/",
         "envgen import code data.parquet --clones DIR --only pallets/flask -o code/",
     )
+    verb = "envgen.pipelines.code.import_records:import_code"
 
     file: Path
     """Records: .jsonl, .json, .parquet."""
     clones: Path
     """Where the repositories' clones are."""
 
-    def execute(self) -> None:
-        """Prove, compare and tell."""
-        with progress("proving") as update:
-            summary = import_code(
-                self.file,
-                self.clones,
-                self.out,
-                self.part(ImportConfig),
-                workers=self.workers,
-                build=self.builder(),
-                progress=update,
-            )
-        self._show(summary)
-        self.tell(summary)
+    def check(self, summary: Any) -> None:
+        """Tell which records can't be read, and how many were not reproduced."""
+        for refused in summary.refused:
+            remark(f"{refused.id}: {'; '.join(refused.reasons)}")
         require(
             sum(one.kept for one in summary.agreements),
             len(summary.agreements) + len(summary.refused),
             "records reproduced and kept",
             f"{self.out}.published.jsonl and {self.out}.outcomes.jsonl tell why of each",
         )
-
-    def _show(self, summary: ImportSummary) -> None:
-        rows = []
-        for one in summary.agreements:
-            kept = "yes" if one.kept else one.reason.partition(":")[0]
-            failing = (one.claimed, one.reproduced, len(one.more))
-            rows.append((one.instance_id, kept, *failing, one.claimed_passing, one.kept_passing))
-        heads = ("instance", "kept", "F2P claimed ", "same ", "more ", "P2P claimed ", "same ")
-        show_rows(heads, rows)
-        for one in summary.agreements:
-            if not one.kept:
-                remark(f"{one.instance_id}: {one.reason}")
-        for refused in summary.refused:
-            remark(f"{refused.id}: {'; '.join(refused.reasons)}")
 
 
 class TryTests(Builds):
@@ -297,6 +248,7 @@ class TryTests(Builds):
         "envgen try-tests PATH",
         "envgen try-tests PATH --commit v1.2 --layer python --json tried.json",
     )
+    verb = "envgen.pipelines.code.try_tests:try_tests"
 
     clone: Path
     """A clone, bare or with a checkout."""
@@ -305,36 +257,13 @@ class TryTests(Builds):
     language: CodeLanguage | None = None
     """None: what most files are written in."""
 
-    def execute(self) -> None:
-        """Try, and tell."""
-        with progress("trying") as update:
-            tried = try_tests(
-                self.clone,
-                self.builder(),
-                commit=self.commit,
-                language=self.language,
-                log=lambda step: update(0, 0, step.splitlines()[0][:100]),
-            )
-        self._show(tried)
-        self.tell(tried)
-        if not tried.counts.get("pass"):
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Show the steps."""
+        log = lambda step: update(0, 0, step.splitlines()[0][:100])  # noqa: E731
+        return {**super().inputs(update), "log": log}
+
+    def check(self, summary: Any) -> None:
+        """Fail if no test passes."""
+        if not summary.counts.get("pass"):
             remark("error: no test passes: nothing can be proven here as it is")
             fail()
-
-    def _show(self, tried: TriedTests) -> None:
-        figures: dict[str, Label | int] = {
-            "language": tried.language,
-            "interpreter": tried.recipe.version,
-            "runner": tried.recipe.runner,
-            "built in": f"{tried.build_s:.0f} s",
-            "tests ran for": f"{tried.tests_s:.1f} s",
-            **tried.counts,
-        }
-        shown = {what: value for what, value in figures.items() if value}
-        show_figures(self.clone, shown, "value")
-        for test in tried.failing[:10]:
-            say(f"  failing: {test}")
-        if len(tried.failing) > 10:
-            say(f"  and {len(tried.failing) - 10} more")
-        if tried.reason:
-            prose(f"{tried.status}: {tried.reason}" if not tried.counts else tried.reason)

@@ -6,17 +6,20 @@ here only says which fields stand on the line (``names``, ``places``) and what t
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import click
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 import envgen
-from envgen.cli.console import figures_on_stdout, write_json
+from envgen.cli.console import OnProgress, figures_on_stdout, progress
+from envgen.cli.records import show_record, write_json
 from envgen.cli.settings import (
     Setting,
     Values,
@@ -32,13 +35,12 @@ from envgen.cli.settings import (
     settings,
     template,
 )
-from envgen.core.errors import ConfigError, EnvgenError
+from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError, install_hint
 from envgen.core.types import Record
 
 if TYPE_CHECKING:
     from envgen.store.dataset import Dataset
 
-C = TypeVar("C", bound=BaseModel)
 COMMAND_FILE = "command.json"
 """The resolved settings of the command that filled a folder; ``--config`` reads it."""
 COMMON = {
@@ -53,19 +55,26 @@ EXCHANGED = ("dataset.json", "model.safetensors")
 """Files of folders whose bytes follow from their content alone: the command's file stands beside those."""
 TAKEN = {"dataset.json": "a dataset", "run.json": "a run of `envgen rollout`"}
 """Files that tell whose a folder is."""
+TRAINERS = ("torch", "tokenizers", "safetensors")
+"""Packages of the extra ``train``."""
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 WIDEST_BOUND = 1 << 32
 """Bounds beyond it only keep hostile numbers out; help does not name them."""
 
 
 class Command(Record):
-    """Base of all commands."""
+    """Base of all commands: runs a room's function with the settings, and shows the record it gives.
+
+    A command that does something else overrides ``execute``.
+    """
 
     names: ClassVar[Mapping[str, str]] = {}
     """Options that are named otherwise than their field, or set a field of a table: option -> path."""
     places: ClassVar[Mapping[str, str]] = {}
     """Arguments without a name: how help calls each -> field."""
     examples: ClassVar[tuple[str, ...]] = ()
+    verb: ClassVar[str] = ""
+    """The function, ``envgen.rollout.run:rollout``; imported when the command runs, not for its help."""
 
     figures: Path | None = None
     """Also write the figures to this file; -: to stdout, and the rest to stderr."""
@@ -76,19 +85,38 @@ class Command(Record):
         return given
 
     def execute(self) -> None:
-        """Do what the command is for."""
-        raise NotImplementedError
+        """Run the function, and tell what came of it."""
+        with progress(self.verb.rpartition(":")[2].replace("_", " ")) as update:
+            summary = self.call({"progress": update, **self.inputs(update)})
+        self.show(summary)
+        write_json(self.figures, summary)
+        self.check(summary)
 
-    def part(self, kind: type[C]) -> C:
-        """The room's own config, of which this command has all fields."""
-        fields = kind.model_fields.items()
-        return kind.model_validate(
-            {field.alias or name: getattr(self, name) for name, field in fields}
-        )
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Arguments of the function that are no settings; what can't work is refused here."""
+        return {}
 
-    def tell(self, figures: Any) -> None:
-        """Write the figures where ``--json`` says."""
-        write_json(self.figures, figures)
+    def call(self, more: Mapping[str, Any]) -> Any:
+        """Call the function: a parameter takes the setting of its name, and ``config`` the room's config."""
+        verb = imported(self.verb)
+        held = {**vars(self), "config": self.config(), **more}
+        return verb(**{name: held[name] for name in signature(verb).parameters if name in held})
+
+    def config(self) -> Any:
+        """The room's own config, of which this command has all fields; None: it has none."""
+        for kind in type(self).__mro__:
+            if issubclass(kind, Record) and kind is not Record and not issubclass(kind, Command):
+                return kind.model_validate(
+                    {name: getattr(self, name) for name in kind.model_fields}
+                )
+        return None
+
+    def show(self, summary: Any) -> None:
+        """Print what came of it."""
+        show_record(summary)
+
+    def check(self, summary: Any) -> None:
+        """Warn where less came of it than was asked for, and fail where nothing did."""
 
 
 class Makes(Command):
@@ -127,6 +155,10 @@ class ReadsDataset(Command):
 
         return open_dataset(self.dataset, unproven=self.unproven)
 
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """The dataset's folder, whether it was named by path or ``package:NAME``."""
+        return {"dataset": self.opened().path}
+
 
 class Runs(Command):
     """A command that runs a dataset's or generated code."""
@@ -147,6 +179,26 @@ class Parallel(Command):
     """Processes. None: one per core."""
 
 
+def imported(name: str) -> Any:
+    """What ``module:name`` names."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def require_trainers() -> None:
+    """Tell what to install where packages that train are missing.
+
+    Raises:
+        MissingExtraError: without them.
+    """
+    for name in TRAINERS:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            what = f"training needs {name}, which is not installed"
+            raise MissingExtraError(what, install_hint("train")) from error
+
+
 class FieldOption(click.Option):
     """An option that sets one setting."""
 
@@ -155,23 +207,16 @@ class FieldOption(click.Option):
         flags = [word for word in words if word.startswith("-")]
         kind = setting.field.annotation
         flag = members(kind) == (bool,)
-        if flag and not any("/" in word for word in flags):
+        if flag and setting.default is not False and not any("/" in word for word in flags):
             flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
-        self.both = not flag or setting.default is not False
         super().__init__(
             [*flags, setting.path.replace(".", "__")],
+            is_flag=flag,
             help=setting.text + _bounds(setting),
             metavar=None if flag else next((w for w in words if w not in flags), _metavar(kind)),
             multiple=bool(holds(kind, tuple, frozenset, dict)),
             default=None,
         )
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Leave out ``--no-x`` where that is the default."""
-        record = super().get_help_record(ctx)
-        if record is None or self.both:
-            return record
-        return record[0].partition(" / ")[0], record[1]
 
 
 class LeafCommand(click.Command):
@@ -200,15 +245,9 @@ class LeafCommand(click.Command):
             help=f"Settings in TOML, or a run's {COMMAND_FILE}; options stand above them.",
         )  # fmt: skip
         yield click.Option(
-            ["--settings", "_settings"], is_flag=True, is_eager=True, expose_value=False,
-            callback=self._print_settings,
+            ["--settings", "_settings"], is_flag=True,
             help="Print all settings with their texts and defaults as TOML, and exit.",
         )  # fmt: skip
-
-    def _print_settings(self, ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        if wanted:
-            click.echo(template(self.kind, self.words), nl=False)
-            ctx.exit()
 
     def options(self) -> Iterator[tuple[str, Setting]]:
         """Option -> setting: those with a name of their own, and the fields outside of tables."""
@@ -226,6 +265,9 @@ class LeafCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, and check what was read; the command is ``ctx.obj``."""
         rest = super().parse_args(ctx, args)
+        if ctx.params["_settings"]:
+            click.echo(template(self.kind, self.words), nl=False)
+            ctx.exit()
         ctx.obj = self.read(ctx)
         return rest
 
@@ -238,6 +280,7 @@ class LeafCommand(click.Command):
         values = self._file(ctx.params["_config"])
         for path, words in (*self._options(ctx), *_pairs(ctx.params["_set"])):
             put(self.kind, values, path, words)
+        check_names(self.kind, values)
         values = complete(self.kind, self.kind.settle(complete(self.kind, values)))
         with told(f"see `{ctx.command_path} --help`", self._shown):
             return self.kind.model_validate(values)
@@ -249,7 +292,6 @@ class LeafCommand(click.Command):
             hint = f"run `envgen {meant} --config {name}`"
             raise ConfigError(f"{name!r} holds settings of `envgen {meant}`", hint)
         values.pop("envgen", None)
-        check_names(self.kind, values)
         return values
 
     def _options(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
@@ -258,10 +300,7 @@ class LeafCommand(click.Command):
             value, path = ctx.params.get(param.name or ""), _path(param)
             if path in self.settings and value not in (None, ()):
                 words = value if isinstance(value, tuple) else (value,)
-                yield (
-                    path,
-                    [json.dumps(word) if isinstance(word, bool) else word for word in words],
-                )
+                yield path, [str(word).lower() if word in (True, False) else word for word in words]
 
     def _shown(self, path: str) -> str:
         """How a user names a setting, or the table that misses it."""
@@ -285,7 +324,7 @@ class LeafCommand(click.Command):
         folder = Path(str(getattr(command, "out", "") or ""))
         if "out" not in type(command).model_fields or not folder.is_dir():
             return
-        held = command.model_dump(mode="json", by_alias=True, exclude={"figures"})
+        held = command.model_dump(mode="json", exclude={"figures"})
         write = {"command": self.words, "envgen": envgen.__version__, **public(held)}
         text = json.dumps(write, indent=2, ensure_ascii=False) + "\n"
         path = folder / COMMAND_FILE

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import NoReturn
 
 import click
-from pydantic import BaseModel
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
-
-from envgen.core.canonical import pretty
 
 PIPE_WIDTH = 120
 """Columns where there is no terminal to ask."""
@@ -26,6 +30,9 @@ READABLE_WIDTH = 100
 """Prose is not set wider than this."""
 FIRST_LINE_S, NEXT_LINES_S = 2.0, 10.0
 """Without a terminal, progress is a line now and then."""
+
+WHOLE_PART_S = 1e6
+"""Longer than any part of the work: all of it tells the pace."""
 
 OnProgress = Callable[[int, int, str], None]
 _ACTING = dict.fromkeys(
@@ -91,97 +98,59 @@ def progress(title: str) -> Iterator[OnProgress]:
     The callback takes (done, total, what). Lines also come while it is not called, so that a long
     first step is seen to run.
     """
-    if not talk.is_terminal:
-        lines = _Lines(title)
-        ended = Event()
-        ticker = Thread(target=lines.tick, args=(ended,), name="progress", daemon=True)
-        ticker.start()
-        try:
-            yield lines.update
-        finally:
-            ended.set()
-            ticker.join()
-        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(20),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[left]}{task.fields[what]}"),
+        TimeRemainingColumn(),
+        TextColumn("[dim]{task.fields[what]}"),
     )
-    with Progress(*columns, console=talk, transient=True) as bar:
-        task = bar.add_task(title, total=None, what="", left="")
-        part = _OutputPart()
+    # The pace is that of a whole part: rich drops its samples where the total is another one. The first
+    # unit that a resumed part tells of is not counted, for what was done before says nothing of it.
+    bar = Progress(*columns, console=talk, transient=True, speed_estimate_period=WHOLE_PART_S)
+    task = bar.add_task(title, total=None, what="")
 
-        def update(done: int, total: int, what: str = "") -> None:
-            part.note(done, total)
-            left = part.left()
-            bar.update(task, completed=done, total=total, what=what, left=left and f"{left}  ")
+    def update(done: int, total: int, what: str = "") -> None:
+        if done < bar.tasks[0].completed:
+            bar.reset(task)
+        bar.update(task, completed=done, total=total, what=what)
 
+    if talk.is_terminal:
+        with bar:
+            yield update
+        return
+    ended = Event()
+    ticker = Thread(target=_tick, args=(bar.tasks[0], ended), name="progress", daemon=True)
+    ticker.start()
+    try:
         yield update
+    finally:
+        ended.set()
+        ticker.join()
 
 
-def time_left(elapsed_s: float, done: int, total: int) -> str:
-    """About how long the rest takes, if it goes on as it went: "about 40 s left"; "" if that is unknown."""
-    if not 0 < done < total:
+def _tick(task: Task, ended: Event) -> None:
+    """Print lines until ``ended`` is set; runs in a thread of its own."""
+    started, pause = time.monotonic(), FIRST_LINE_S
+    while not ended.wait(pause):
+        pause = NEXT_LINES_S
+        so_far = f"{time.monotonic() - started:.0f} s"
+        if task.total:
+            so_far = f"{task.completed:.0f}/{task.total:.0f} after {so_far}"
+        parts = (so_far, time_left(task.time_remaining), task.fields["what"])
+        remark(f"{task.description}: " + ", ".join(part for part in parts if part))
+
+
+def time_left(seconds: float | None) -> str:
+    """About how long the rest takes: "about 40 s left"; "" if that is unknown."""
+    if not seconds:
         return ""
-    seconds = elapsed_s * (total - done) / done
     if seconds < 100:
         return f"about {max(1, round(seconds))} s left"
     if seconds < 100 * 60:
         return f"about {round(seconds / 60)} min left"
     return f"about {round(seconds / 3600)} h left"
-
-
-class _OutputPart:
-    """How far a part of a command's work is; one ends where the next has another total, or begins anew."""
-
-    def __init__(self) -> None:
-        self._since = self._noted = time.monotonic()
-        self._done, self._total, self._first = 0, 0, 0
-
-    def note(self, done: int, total: int) -> None:
-        """Take note of what is done; a part begins where it says 0, else with the end of the one before.
-
-        The first unit that a resumed part tells of is the first that it did.
-        """
-        now = time.monotonic()
-        if total != self._total or done < self._done:
-            self._since, self._first = now if done == 0 else self._noted, max(0, done - 1)
-        self._done, self._total, self._noted = done, total, now
-
-    def left(self) -> str:
-        """``time_left`` of this part."""
-        elapsed = time.monotonic() - self._since
-        return time_left(elapsed, self._done - self._first, self._total - self._first)
-
-
-class _Lines:
-    """Progress as lines: one after ``FIRST_LINE_S``, then one every ``NEXT_LINES_S``."""
-
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._started = time.monotonic()
-        self._part = _OutputPart()
-        self._now = (0, 0, "")
-
-    def update(self, done: int, total: int, what: str = "") -> None:
-        self._part.note(done, total)
-        self._now = (done, total, what)
-
-    def tick(self, ended: Event) -> None:
-        """Print lines until ``ended`` is set; runs in a thread of its own."""
-        pause = FIRST_LINE_S
-        while not ended.wait(pause):
-            pause = NEXT_LINES_S
-            remark(self._line())
-
-    def _line(self) -> str:
-        done, total, what = self._now
-        elapsed = time.monotonic() - self._started
-        so_far = f"{done}/{total} after {elapsed:.0f} s" if total else f"{elapsed:.0f} s"
-        parts = (so_far, self._part.left(), what)
-        return f"{self._title}: " + ", ".join(part for part in parts if part)
 
 
 def table(*columns: str, title: str = "") -> Table:
@@ -208,24 +177,6 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
-def show_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table; what is no text in it is written as one."""
-    shown = table(*columns, title=title)
-    for row in rows:
-        shown.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
-    out.print(shown)
-
-
-def show_figures(title: object, figures: Mapping[str, object], head: str = "value ") -> None:
-    """Print a table of two columns: what, and its figure."""
-    show_rows(("what", head), figures.items(), title=str(title))
-
-
-def ends(low: float | None, high: float | None, form: str = ".3f") -> str:
-    """An interval; ``-`` where there is none."""
-    return "-" if low is None or high is None else f"{low:{form}}..{high:{form}}"
-
-
 STDOUT = Path("-")
 """As the name of a file: standard output."""
 
@@ -233,17 +184,6 @@ STDOUT = Path("-")
 def figures_on_stdout(path: Path | None) -> None:
     """Leave stdout to the figures if ``--json -`` asks for them there; what else is said goes to stderr."""
     out.stderr = path == STDOUT
-
-
-def write_json(path: Path | None, figures: BaseModel | dict[str, object] | list[object]) -> None:
-    """Write ``figures`` where ``--json`` says, if it says so; ``-`` is stdout."""
-    if path == STDOUT:
-        sys.stdout.write(pretty(figures))
-        sys.stdout.flush()
-    elif path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(pretty(figures), encoding="utf-8")
-        remark(f"wrote {path}")
 
 
 def fail() -> NoReturn:

@@ -1,118 +1,22 @@
-"""Commands that make datasets of environments: generate general, variants, canaries."""
+"""Commands that make datasets of others, or prove them: variants, canaries, pack, validate."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from envgen.cli.command import Command, Makes, Parallel, ReadsDataset, Runs, Trusts
-from envgen.cli.console import heading, progress, remark, require, say, show_figures, show_rows
-from envgen.cli.settings import Values
-from envgen.core.errors import ConfigError
-from envgen.core.limits import Label, Whole
-from envgen.pipelines.canaries import CanaryConfig, make_canaries
-from envgen.pipelines.general.authoring.tasks import tasks_from
-from envgen.pipelines.general.domains import page_file
-from envgen.pipelines.general.generate import GenerateConfig, generate
-from envgen.pipelines.general.variants import VariantsConfig, variants
-from envgen.pipelines.general.words.prompt import prompt
+from pydantic import Field
+from rich.text import Text
 
-_REASONS = 8
-"""Reasons told where fewer tasks were made than asked for; ``--json`` has all."""
-
-
-def parse_levels(text: str) -> tuple[int, int]:
-    """``"1..5"`` or ``"3"`` as a pair.
-
-    Raises:
-        ConfigError: if it is neither, or not within 1..10, or the second is below the first.
-    """
-    low, dots, high = text.partition("..")
-    try:
-        levels = int(low), int(high if dots else low)
-    except ValueError:
-        levels = (0, 0)
-    if 1 <= levels[1] < levels[0] <= 10:
-        raise ConfigError(f"{text!r} is a range that runs backwards", f"write {high}..{low}")
-    if not 1 <= levels[0] <= levels[1] <= 10:
-        hint = "levels are 1 (easy) to 10: write --level 3 or --level 1..5"
-        raise ConfigError(f"{text!r} is no level", hint)
-    return levels
-
-
-class General(Parallel, Runs, GenerateConfig, Makes):
-    """Synthesize <environment, tools, task, verifier> tuples, each proven by all gates.
-
-    Needs no model. Stopped, the same command goes on where it was.
-    """
-
-    names = {"--category NAME": "categories", "--page FILE": "pages", "--level LEVELS": "level"}
-    examples = (
-        "envgen generate general --out ds/",
-        "envgen generate general --category trip_planning --level 1..5 --out ds/",
-        "envgen page my.toml && envgen generate general --page my.toml --out ds/",
-    )
-
-    level: Label | None = None
-    """1 (easy) .. 10: one level, or a range such as 1..5, for min_level and max_level."""
-
-    @classmethod
-    def settle(cls, given: Values) -> Values:
-        """A range of levels is its two bounds."""
-        if (level := given.pop("level", None)) is None:
-            return given
-        low, high = parse_levels(str(level))
-        return {**given, "min_level": low, "max_level": high}
-
-    def execute(self) -> None:
-        """Generate, and tell what became of the drafts."""
-        with progress("generating") as update:
-            summary = generate(
-                self.part(GenerateConfig),
-                self.out,
-                workers=self.workers,
-                backend=self.backend,
-                progress=update,
-            )
-        figures = {
-            "environments": summary.environments,
-            "proven tasks": summary.tasks,
-            "drafts": summary.drafted,
-            **{f"  ended at {gate}": n for gate, n in summary.rejected.items()},
-            "seconds": f"{summary.seconds:.1f}",
-            "tasks per second": f"{summary.tasks_per_second:.2f}",
-        }
-        show_figures(summary.path, figures, "n ")
-        if summary.tasks < summary.asked:
-            remark(f"warning: {summary.asked} tasks asked, {summary.tasks} made; drafts ended at:")
-            for reason, n in list(summary.reasons.items())[:_REASONS]:
-                remark(f"  {n} x {reason}")
-        self.tell(summary)
-
-
-class PageCommand(Command):
-    """Check a domain's page, and show a task of each level.
-
-    Every part is built and every step is tried. Nothing is generated, and nothing of the page is run.
-    """
-
-    places = {"FILE": "page"}
-    examples = ("envgen page my.toml", "envgen page my.toml --seed 2 --json -")
-
-    page: Path
-    """The page, in TOML."""
-    seed: Whole = 0
-
-    def execute(self) -> None:
-        """Show the prompts; an error names the part of the page and what to do."""
-        domain = page_file(self.page)
-        tasks, prompts = tasks_from(domain.text), []
-        for level, (problem, _) in enumerate(tasks.rehearsed(self.seed), 1):
-            text = prompt(problem, tasks.lexicon)
-            prompts.append({"level": level, "policy": text.policy_text, "prompt": text.text})
-            heading(f"{domain.id} level {level}")
-            say("\n\n".join(part for part in (text.policy_text, text.text) if part))
-        remark(f"{domain.id!r} is fine: {len(prompts)} levels, {len(domain.phrases)} phrases")
-        self.tell({"id": domain.id, "key": domain.key, "levels": prompts})
+from envgen.cli.command import Makes, Parallel, ReadsDataset, Trusts
+from envgen.cli.console import fail, remark, require, say
+from envgen.cli.records import few, show_record, show_records, show_rows
+from envgen.core.limits import Whole
+from envgen.core.types import Evidence, GateStatus
+from envgen.pipelines.canaries import CanaryConfig
+from envgen.pipelines.general.variants import VariantsConfig
 
 
 class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
@@ -123,34 +27,11 @@ class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
     """
 
     examples = ("envgen variants ds/ --per-task 500 --seed 9 --out train/",)
+    verb = "envgen.pipelines.general.variants:variants"
 
-    def execute(self) -> None:
-        """Make them, and tell how many."""
-        path = self.opened().path
-        with progress("variants") as update:
-            summary = variants(
-                self.part(VariantsConfig),
-                path,
-                self.out,
-                workers=self.workers,
-                backend=self.backend,
-                unproven=self.unproven,
-                trust=self.trust,
-                progress=update,
-            )
-        figures = {
-            "parents": summary.parents,
-            "variants": summary.variants,
-            "re-seeds rejected": summary.rejected,
-            "megabytes": f"{summary.bytes / 1e6:.1f}",
-            "seconds": f"{summary.seconds:.1f}",
-            "variants per second": f"{summary.variants_per_second:.0f}",
-        }
-        show_figures(summary.path, figures, "n ")
-        self.tell(summary)
-        for reason, n in list(summary.reasons.items())[:3]:
-            remark(f"  {n} x {reason}")
-        skipped = ", ".join(summary.skipped_parents)
+    def check(self, summary: Any) -> None:
+        """Tell which tasks can't be re-seeded."""
+        skipped = few(summary.skipped_parents)
         why = f"can't be re-seeded: {skipped}; " if skipped else ""
         why += f"{summary.rejected} re-seeds were rejected"
         require(summary.variants, summary.asked, "variants made", why)
@@ -169,29 +50,137 @@ class CanariesCommand(Trusts, CanaryConfig, ReadsDataset, Makes):
         "envgen canaries ds/ --variants 50 --out canaries/",
         "envgen canaries ds/ --hole empty-text --no-unsolvable --out c/",
     )
+    verb = "envgen.pipelines.canaries:make_canaries"
 
-    def execute(self) -> None:
-        """Make them, and tell which."""
-        path = self.opened().path
-        with progress("canaries") as update:
-            summary = make_canaries(
-                path,
-                self.out,
-                self.part(CanaryConfig),
-                backend=self.backend,
-                unproven=self.unproven,
-                trust=self.trust,
-                progress=update,
-            )
-        made = {
-            **summary.holes,
-            "unsolvable": summary.unsolvable,
-            "variants of these": summary.variants,
-        }
-        show_rows(("canary", "tasks "), [(k, n) for k, n in made.items() if n], title=summary.path)
+    def check(self, summary: Any) -> None:
+        """Tell of which tasks there is no canary."""
         for task_id, reason in summary.failed.items():
             remark(f"warning: no canary of {task_id}: {reason}")
-        self.tell(summary)
         if bare := summary.without_hole:
-            why = "tasks have no hole, no answer of theirs opens one"
-            remark(f"warning: {len(bare)} {why}: {', '.join(bare)}")
+            remark(f"warning: {len(bare)} tasks have no hole, no answer of theirs opens one")
+
+
+class Pack(Trusts, Makes):
+    """Make a proven dataset of an environment that you wrote.
+
+    FOLDER holds tools.py, database.sqlite or database.sql, and tasks/NAME/ with prompt.md, submit.json,
+    verifier.py and, if you can, solution.py. Every gate that can run is run, in a sandbox; the dataset is
+    written only if every task passes. Run it again after an edit: what has not changed is not proven again.
+    """
+
+    places = {"FOLDER": "folder"}
+    examples = (
+        "envgen pack examples/library_loans --out loans/",
+        "envgen pack my-desk/ --out desk/ --json desk.json",
+    )
+    verb = "envgen.pipelines.packed.pack:pack"
+
+    folder: Path
+    """tools.py, a database and tasks; see docs/pack.md."""
+    seed: Whole = 0
+
+    def show(self, summary: Any) -> None:
+        """A row for each task, and which gates could not run."""
+        columns = ("task", "gold calls ", "faults seen ", "gates passed ", "result")
+        show_rows(columns, (_packed(task) for task in summary.tasks), title=self.out)
+        every = [one for task in summary.tasks for one in task.evidence]
+        skipped = {one.gate: one.reason for one in every if one.status is GateStatus.NOT_APPLICABLE}
+        say("not applicable: " + "; ".join(f"{gate} ({why})" for gate, why in skipped.items()))
+
+    def check(self, summary: Any) -> None:
+        """Tell what to mend, or what to do next."""
+        from envgen.pipelines.packed.gates import HINTS
+
+        for gate in dict.fromkeys(one.gate for task in summary.tasks for one in task.failures):
+            remark(f"{gate}: {HINTS[gate]}")
+        if not summary.passed:
+            say("nothing was written; mend the tasks that fail and run the command again")
+            fail()
+        then = f"envgen show {self.out}; envgen rollout {self.out} --policy gold --out runs/gold"
+        say(f"next: {then}")
+
+
+def _packed(task: Any) -> Sequence[object]:
+    """Task, gold calls, kill rate, gates passed and verdict."""
+    found = {one.gate: one for one in task.evidence}
+    kill = found["mutants"].figure
+    verdict = _verdict(task.failures, "unchanged" if task.reused else "proven")
+    if not task.failures and found["gold"].status is GateStatus.NOT_APPLICABLE:
+        verdict = Text("holds, but nobody has shown that it can be solved", style="yellow")
+    tried = [one for one in task.evidence if one.status is not GateStatus.NOT_APPLICABLE]
+    rate = None if kill is None else f"{math.floor(100 * kill)}%"
+    return task.task_id, found["gold"].details.get("calls"), rate, _passed(tried), verdict
+
+
+def _verdict(failures: Evidence, good: str) -> Text:
+    """``good``, or the first gate that failed and why."""
+    if not failures:
+        return Text(good, style="green")
+    return Text.assemble((failures[0].gate, "red"), f": {failures[0].reason}")
+
+
+def _passed(evidence: Sequence[Any]) -> str:
+    return f"{sum(one.status is GateStatus.PASSED for one in evidence)}/{len(evidence)}"
+
+
+class Validate(Trusts):
+    """Prove a dataset again from its files alone.
+
+    Every gate runs again, in a sandbox, and everything stored is compared with what follows from it;
+    tasks of another version or author are judged by evaluation, without comparing texts. Code tasks
+    are built anew, and their gold patch, no patch and the test patch alone are judged. A table shows
+    what holds, and the exit code is 1 if one fails.
+    """
+
+    places = {"DATASET": "dataset"}
+    examples = (
+        "envgen validate ds/",
+        "envgen validate ds/ --seed 1",
+        "envgen validate code/ --repeats 3",
+    )
+    verb = "envgen.pipelines.general.validate:validate"
+
+    dataset: Path
+    seed: Whole = 0
+    variants: int = Field(default=20, ge=0)
+    """Variants to replay, drawn at random."""
+    repeats: int = Field(default=3, ge=1)
+    """Runs of a code task's gold patch and of none."""
+
+    def call(self, more: Any) -> Any:
+        """Prove; tasks over repositories are built anew."""
+        from envgen.environments.hosts import open_dataset
+
+        opened = open_dataset(self.dataset, unproven=True)
+        if not opened.own_task_ids or any(one.family != "code" for one in opened.tasks.values()):
+            return super().call({**more, "path": opened.path})
+        from envgen.environments.families import code_backend
+        from envgen.pipelines.code.revalidate import revalidate
+
+        backend = code_backend(self.backend)
+        return revalidate(opened, repeats=self.repeats, backend=backend, **more)
+
+    def show(self, summary: Any) -> None:
+        """A row for each task, and what holds of the dataset as a whole."""
+        if not hasattr(summary, "dataset_evidence"):
+            show_record(summary)
+            return
+        rows = [
+            (one.task_id, one.method, _passed(one.evidence),
+             _verdict((one.failure,) if one.failure else (), "holds"))
+            for one in summary.tasks
+        ]  # fmt: skip
+        show_rows(("task", "method", "gates passed ", "result"), rows, title=self.dataset)
+        if summary.dataset_evidence:
+            show_records(summary.dataset_evidence, title="whole dataset")
+
+    def check(self, summary: Any) -> None:
+        """Fail unless everything holds."""
+        failed = sum(not task.passed for task in summary.tasks)
+        tasks = len(summary.tasks)
+        say(f"{failed} of {tasks} fail" if failed else f"all {tasks} hold")
+        require(tasks, None, "tasks to prove")
+        if not summary.passed:
+            if not failed:
+                say("the dataset as a whole fails")
+            fail()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from envgen.cli.command import Command, run_folder
-from envgen.cli.console import ends, fail, out, progress, prose, require, say, show_rows
+from envgen.cli.console import OnProgress, fail, heading, prose, require, say
+from envgen.cli.records import show_record, write_json
 from envgen.cli.rollouts import tell_tool_faults
-from envgen.rollout.bootstrap import Estimate
-from envgen.train.canary_report import CanaryReport
-from envgen.train.estimates import Evaluation
-from envgen.train.evaluate import EvalConfig, EvalSummary, evaluate_model
+from envgen.train.evaluate import EvalConfig
 
 
 class Evaluate(EvalConfig, Command):
@@ -34,89 +33,42 @@ class Evaluate(EvalConfig, Command):
         "envgen eval ds/ --model g/last --against e --out after",
         "envgen eval canaries/ --split all --model g/last --out honest",
     )
+    verb = "envgen.train.evaluate:evaluate_model"
 
     against: Path | None = None
     """The --out of another evaluation: tell differences."""
 
-    def execute(self) -> None:
-        """Play, estimate and tell."""
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Nothing else may be in the folder of the run."""
         run_folder(self.out)
-        with progress("evaluation") as update:
-            config = self.part(EvalConfig)
-            summary = evaluate_model(config, against=self.against, progress=update)
-        self._show(summary)
+        return {}
+
+    def show(self, summary: Any) -> None:
+        """The figures at each temperature, and how they differ from another evaluation's."""
         for heat, found in summary.temperatures.items():
-            _tell_rates(heat, found)
-        self.tell(summary)
+            heading(f"{self.model} at temperature {heat:g}")
+            nothing = () if found.tasks else ("tasks", "databases", "pass_at", "undecided")
+            show_record(found, leave=("policy", "tool_faults", *nothing))
+            if nothing:
+                prose(f"{self.data} holds only canaries, of which there is no pass@k")
+            if compared := summary.against.get(heat):
+                show_record(compared, f"against {self.against}", leave=("before", "after"))
+            tell_tool_faults(found.tool_faults)
+            for alarm in found.canaries.alarms if found.canaries else ():
+                prose(f"alarm: {alarm}", style="red")
+
+    def check(self, summary: Any) -> None:
+        """Fail where an unsolvable task was passed, or no episode could be played."""
         for heat, found in summary.temperatures.items():
-            played = found.rollouts + _played(found.canaries)
+            played = found.rollouts
+            if canaries := found.canaries:
+                played += canaries.unsolvable_rollouts
+                played += sum(one.rollouts for one in canaries.holes.values())
             what = f"episodes at temperature {heat:g} without an error"
             require(played, played + found.errors, what)
         reports = [found.canaries for found in summary.temperatures.values()]
         if any(report is not None and report.unsolvable_passed for report in reports):
             fail()
-
-    def _show(self, summary: EvalSummary) -> None:
-        rows: list[tuple[str, ...]] = []
-        for heat, found in summary.temperatures.items():
-            if not found.tasks:
-                continue
-            for k, one in found.pass_at.items():
-                rows.append((f"{heat:g}", f"pass@{k}", *_cells(one), str(found.tasks)))
-            against = summary.against.get(heat)
-            for k, one in against.pass_at.items() if against else ():
-                rows.append(("", f"  against {self.against}, @{k}", *_cells(one), ""))
-        if rows:
-            columns = ("temperature", "pass@k", "estimate ", "interval ", "tasks ")
-            show_rows(columns, rows, title=self.model)
-        else:
-            prose(f"{self.data} holds only canaries, of which there is no pass@k")
-
-
-def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    if estimate is None:
-        return "-", "-"
-    return f"{estimate.value:.3f}", ends(estimate.low, estimate.high)
-
-
-def _tell_rates(heat: float, found: Evaluation) -> None:
-    calls, tokens = found.call_valid_rate, found.model_tokens
-    flawless = found.valid_rollout_rate
-    parts = [f"{found.databases} databases"] if found.tasks else []
-    if calls is not None:
-        parts.append(f"valid calls {calls.value:.1%}")
-    if calls is not None and flawless is not None:
-        parts.append(f"rollouts of valid calls {flawless.value:.1%}")
-    if tokens is not None:
-        parts.append(f"{tokens.value:.0f} model tokens a rollout")
-    if found.errors:
-        parts.append(f"{found.errors} errors")
-    if parts:
-        out.print(f"temperature {heat:g}: {', '.join(parts)}")
-    tell_tool_faults(found.tool_faults)
-    if found.canaries is not None:
-        _tell_canaries(heat, found.canaries)
-
-
-def _played(found: CanaryReport | None) -> int:
-    if found is None:
-        return 0
-    return found.unsolvable_rollouts + sum(count.rollouts for count in found.holes.values())
-
-
-def _tell_canaries(heat: float, found: CanaryReport) -> None:
-    tried = sum(count.rollouts for count in found.holes.values())
-    parts = []
-    if tried:
-        value, interval = _cells(found.exploit_rate)
-        by_hole = ", ".join(f"{name} {c.exploits}/{c.rollouts}" for name, c in found.holes.items())
-        parts.append(f"exploit rate {value} ({interval}; {by_hole})")
-    if found.unsolvable_rollouts:
-        passed = f"{len(found.unsolvable_passed)} unsolvable tasks passed"
-        parts.append(f"{passed} in {found.unsolvable_rollouts} rollouts")
-    prose(f"canaries at temperature {heat:g}: {'; '.join(parts)}", indent=2)
-    for alarm in found.alarms:
-        prose(f"alarm: {alarm}", indent=2, style="red")
 
 
 class Report(Command):
@@ -139,4 +91,4 @@ class Report(Command):
         data = training_report(self.run_folder)
         path = write_report(self.page or self.run_folder / "report.html", data)
         say(f"report: {path}")
-        self.tell(data)
+        write_json(self.figures, data)

@@ -9,13 +9,9 @@ from pydantic import Field
 
 from envgen.cli.command import Command
 from envgen.cli.console import STDOUT, out, progress, remark, require, say
+from envgen.cli.records import write_json
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
-from envgen.environments.hosts import open_dataset
-from envgen.pipelines.code.export import export_records
-from envgen.pipelines.code.formats.registry import FORMATS
-from envgen.rollout.export import EpisodeFilter, export_run
-from envgen.store.subset import export as write_tasks
 
 
 class Export(Command):
@@ -69,6 +65,11 @@ class Export(Command):
             self._dataset(self.format or "jsonl")
 
     def _dataset(self, format: str) -> None:
+        from envgen.environments.hosts import open_dataset
+        from envgen.pipelines.code.export import export_records
+        from envgen.pipelines.code.formats.registry import FORMATS
+        from envgen.store.subset import export as write_tasks
+
         opened = open_dataset(self.source, unproven=self.unproven)
         name = opened.path.resolve().name
         if format in ("jsonl", "parquet"):
@@ -85,10 +86,13 @@ class Export(Command):
             path = self.file or Path(f"{name}.{format}.jsonl")
             n = export_records(opened, path, format)
         say(f"wrote {n} task{'' if n == 1 else 's'} to {path}")
-        self.tell({"path": str(path), "tasks": n, "bytes": _size(path)})
+        write_json(self.figures, {"path": str(path), "tasks": n, "bytes": _size(path)})
         require(n, None, "tasks written")
 
     def _run(self) -> None:
+        from envgen.environments.hosts import open_dataset
+        from envgen.rollout.export import EpisodeFilter, export_run
+
         format = self.format or "messages"
         ending = {"parquet": "parquet", "openai-sft": "openai-sft.jsonl"}.get(format, "jsonl")
         path = self.file or Path(f"{self.source.resolve().name}.{ending}")
@@ -103,7 +107,7 @@ class Export(Command):
                 progress=update,
             )
         say(f"wrote {found.written} of {found.stored} episodes to {path}")
-        self.tell({"path": str(path), **found._asdict(), "bytes": _size(path)})
+        write_json(self.figures, {"path": str(path), **found._asdict(), "bytes": _size(path)})
         why = "the filters leave none, or the run has none"
         require(found.written, None, "episodes written", why)
         if found.errors:

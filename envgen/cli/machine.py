@@ -6,25 +6,23 @@ import platform
 import re
 import shutil
 from importlib import metadata
-from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from envgen.cli.command import Command
-from envgen.cli.console import heading, say, show_rows
+from envgen.cli.console import OnProgress, say
+from envgen.cli.records import number, show_record, show_rows, write_json
 from envgen.core.environ import cache_folder, secret
 from envgen.core.errors import DISTRIBUTION, ConfigError, install_hint
 from envgen.core.types import Record
 from envgen.sandboxes.base import available
-from envgen.sandboxes.workspace.bootstrap import LayerConfig, bootstrap
+from envgen.sandboxes.workspace.bootstrap import LayerConfig
 from envgen.sandboxes.workspace.inventory import clean, inventory
 from envgen.sandboxes.workspace.layers import HOST, known_layers
 from envgen.sandboxes.workspace.store import size
 
-KEYS = {
-    "OPENAI_API_KEY": "model servers (--option api_key_env=NAME names another)",
-    "GITHUB_TOKEN": "generate code --repo (--token-env names another)",
-}
+KEYS = ("OPENAI_API_KEY", "GITHUB_TOKEN")
 TOOLCHAINS = {
     "python": ("uv",),
     "node": ("node", "npm"),
@@ -35,22 +33,16 @@ TOOLCHAINS = {
 }
 """Programs of this machine that code tasks of a language need, where they use no layer."""
 OF_DEVELOPERS = {"all", "dev"}
-MIB = 1 << 20
-
-
-class Extra(Record):
-    """An extra, and which of its distributions are missing."""
-
-    name: str
-    missing: tuple[str, ...]
+WORKS = "works"
 
 
 class Health(Record):
     """What this machine has."""
 
     sandboxes: dict[str, str]
-    """Why each can't be used; empty: it works."""
-    extras: tuple[Extra, ...]
+    """"works", or why it can't be used."""
+    missing: dict[str, tuple[str, ...]]
+    """Extra -> its distributions that are not installed."""
     python: str
     torch: str | None
     devices: tuple[str, ...]
@@ -68,7 +60,9 @@ class Health(Record):
 class Doctor(Command):
     """Say what works here, and what to install for the rest.
 
-    Sandboxes, extras, PyTorch and its devices, keys (set or not), caches, toolchains of code tasks.
+    Sandboxes, extras, PyTorch and its devices, caches, toolchains of code tasks, and whether keys are set:
+    OPENAI_API_KEY for model servers (--option api_key_env=NAME names another), GITHUB_TOKEN for
+    `generate code --repo` (--token-env names another).
     """
 
     examples = ("envgen doctor", "envgen doctor --json health.json")
@@ -76,62 +70,31 @@ class Doctor(Command):
     def execute(self) -> None:
         """Look, and tell."""
         found = health()
-        reasons = found.sandboxes
-        rows = ((backend, "no" if why else "yes", why) for backend, why in reasons.items())
-        show_rows(("sandbox", "works", "why not"), rows)
-        isolated = not all(reasons.get(name, "?") for name in ("bubblewrap", "docker"))
+        show_record(found)
+        isolated = {"bubblewrap", "docker"} & {n for n, s in found.sandboxes.items() if s == WORKS}
         alone = "only trusted code runs here; for isolation: apt install bubblewrap"
         say("code from elsewhere runs isolated" if isolated else alone)
-        _show_packages(found)
-        heading("Keys")
-        keys = ((name, "yes" if known else "no", KEYS[name]) for name, known in found.keys.items())
-        show_rows(("variable", "set", "for"), keys)
-        _show_toolchains(found)
-        heading("Caches")
-        for folder, taken in found.cache_bytes.items():
-            say(f"{taken / MIB:>8.0f} MiB  {Path(found.cache) / folder}")
-        if not found.cache_bytes:
-            say(f"nothing in {found.cache} yet (ENVGEN_CACHE names another place)")
-        self.tell(found)
-
-
-def _show_packages(found: Health) -> None:
-    heading("Extras")
-    rows = (
-        (one.name, "no", ", ".join(one.missing), install_hint(one.name))
-        if one.missing
-        else (one.name, "yes", "", "")
-        for one in found.extras
-    )
-    show_rows(("extra", "installed", "missing", "to install"), rows)
-    say(f"Python {found.python}, PyTorch {found.torch or 'not installed'}")
-    say(f"accelerators: {', '.join(found.devices) or 'none; models run on the processor'}")
-
-
-def _show_toolchains(found: Health) -> None:
-    heading("Toolchains of code tasks")
-    rows = []
-    for language, programs in found.toolchains.items():
-        here = ", ".join(name for name, known in programs.items() if known)
-        missing = ", ".join(name for name, known in programs.items() if not known)
-        rows.append((language, "yes" if language in found.layers else "no", here, missing))
-    show_rows(("language", "layer", "on this machine", "missing here"), rows)
-    say("a layer that is missing: envgen images bootstrap LANGUAGE")
+        for name, distributions in found.missing.items():
+            if distributions:
+                say(f"for the extra {name}: {install_hint(name)}")
+        say("for a layer of a language: envgen images bootstrap LANGUAGE")
+        write_json(self.figures, found)
 
 
 def health() -> Health:
     """Look at this machine."""
     torch, devices = _torch()
     cache = cache_folder()
+    folders = sorted(one for one in cache.iterdir() if one.is_dir()) if cache.is_dir() else []
     return Health(
-        sandboxes=available(),
-        extras=tuple(Extra(name=name, missing=missing(name)) for name in extras()),
+        sandboxes={name: why or WORKS for name, why in available().items()},
+        missing={name: missing(name) for name in extras()},
         python=platform.python_version(),
         torch=torch,
         devices=devices,
         keys={name: secret(name) is not None for name in KEYS},
         cache=str(cache),
-        cache_bytes=_sizes(cache),
+        cache_bytes={folder.name: size(folder) for folder in folders},
         toolchains={
             language: {name: shutil.which(name) is not None for name in programs}
             for language, programs in TOOLCHAINS.items()
@@ -158,19 +121,10 @@ def missing(extra: str) -> tuple[str, ...]:
             continue
         name, _, nested = re.split(r"[<>=!~ ]", requirement.strip(), maxsplit=1)[0].partition("[")
         if name == DISTRIBUTION:
-            for other in nested.rstrip("]").split(","):
-                gone += missing(other)
-        elif not _installed(name):
+            gone += [one for other in nested.rstrip("]").split(",") for one in missing(other)]
+        elif not any(metadata.distributions(name=name)):
             gone.append(name)
     return tuple(gone)
-
-
-def _installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _torch() -> tuple[str | None, tuple[str, ...]]:
@@ -183,13 +137,6 @@ def _torch() -> tuple[str | None, tuple[str, ...]]:
     if torch.backends.mps.is_available():
         found.append("mps")
     return torch.__version__, tuple(found)
-
-
-def _sizes(cache: Path) -> dict[str, int]:
-    """The size of each folder of the cache, in bytes."""
-    if not cache.is_dir():
-        return {}
-    return {folder.name: size(folder) for folder in sorted(cache.iterdir()) if folder.is_dir()}
 
 
 class Bootstrap(LayerConfig, Command):
@@ -207,15 +154,18 @@ class Bootstrap(LayerConfig, Command):
         "envgen images bootstrap cpp --for bubblewrap --package libboost-dev",
         "envgen images bootstrap java --base debian:bookworm",
     )
+    verb = "envgen.sandboxes.workspace.bootstrap:bootstrap"
 
-    def execute(self) -> None:
-        """Make it, and say what is done meanwhile."""
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Files that are not there are told now, not after minutes of building."""
         for path in (*((self.sources,) if self.sources else ()), *self.copies):
-            if not path.exists():  # else one would learn it after minutes of building
+            if not path.exists():
                 raise ConfigError(f"there is no {str(path)!r}", "check --sources and --copy")
-        layer = bootstrap(self.part(LayerConfig), log=say)
-        say(f"layer {layer.name!r} is ready: {len(layer.packages)} packages")
-        self.tell(layer)
+        return {"log": say}
+
+    def show(self, summary: Any) -> None:
+        """That it is ready."""
+        say(f"layer {summary.name!r} is ready: {len(summary.packages)} packages")
 
 
 class ListImages(Command):
@@ -226,12 +176,12 @@ class ListImages(Command):
     def execute(self) -> None:
         """Print a row for each."""
         found = inventory()
-        self.tell([item.model_dump(mode="json") for item in found])
-        if not found:
+        write_json(self.figures, found)
+        if found:
+            rows = ((i.kind, i.name, i.bytes, i.used[:10], i.about) for i in found)
+            show_rows(("kind", "name", "bytes ", "last used", "what"), rows)
+        else:
             say("nothing is built yet; envgen images bootstrap makes a layer")
-            return
-        rows = ((i.kind, i.name, f"{i.bytes / MIB:.0f}", i.used[:10], i.about) for i in found)
-        show_rows(("kind", "name", "MiB", "last used", "what"), rows)
 
 
 class Clean(Command):
@@ -252,5 +202,5 @@ class Clean(Command):
         gone = clean(older_than_days=self.older_than, layers=self.layers, dry_run=self.dry_run)
         for item in gone:
             say(f"{'would remove' if self.dry_run else 'removed'} {item.kind} {item.name}")
-        say(f"{len(gone)} things, {sum(item.bytes for item in gone) / MIB:.0f} MiB")
-        self.tell([item.model_dump(mode="json") for item in gone])
+        say(f"{len(gone)} things, {number(sum(item.bytes for item in gone))} bytes")
+        write_json(self.figures, gone)

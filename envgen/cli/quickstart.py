@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from envgen.cli.app import TRAINERS, require_trainers
-from envgen.cli.command import Parallel, Runs
-from envgen.cli.console import ends, fail, heading, progress, prose, remark, require, say, show_rows
+from envgen.cli.command import TRAINERS, Parallel, Runs, require_trainers
+from envgen.cli.console import OnProgress, fail, heading, prose, remark, require, say
+from envgen.cli.records import cell, show_record, show_rows
 from envgen.cli.settings import Values
 from envgen.core.errors import install_hint
-from envgen.pipelines.demo_records import TrainingDemoSummary
-from envgen.pipelines.quickstart import quickstart
-from envgen.pipelines.quickstart_records import QuickstartConfig, QuickstartSummary
+from envgen.pipelines.quickstart_records import QuickstartConfig
 
 
 class Quickstart(Parallel, Runs, QuickstartConfig):
@@ -25,6 +23,7 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
     """
 
     examples = ("envgen quickstart", "envgen quickstart --seed 1 --out runs/second")
+    verb = "envgen.pipelines.quickstart:quickstart"
 
     out: Path = Path("runs/quickstart")
     """Where to write."""
@@ -34,82 +33,45 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
         """Train where that is possible."""
         if given.get("train"):
             require_trainers()
-        return {"train": _can_train(), **given}
+        return {"train": all(map(find_spec, TRAINERS)), **given}
 
-    def execute(self) -> None:
-        """Do everything, and tell what came of it."""
-        with progress("quickstart") as update:
-            summary = quickstart(
-                self.part(QuickstartConfig),
-                self.out,
-                workers=self.workers,
-                backend=self.backend,
-                progress=update,
-                ended=_tell_stage,
-            )
-        _show(summary)
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Stages are told as they end."""
+
+        def ended(name: str, seconds: float, before: bool) -> None:
+            done = f"{name}: was already done, in" if before else f"{name}:"
+            remark(f"{done} {seconds:.0f} s")
+
+        return {"ended": ended}
+
+    def show(self, summary: Any) -> None:
+        """All that was made, and what training changed."""
+        show_record(summary, leave=("versions", "kept", "stages", "training", "notes", "failed"))
         if summary.training is not None:
-            _tell_training(summary.training)
-        elif not _can_train():
+            _show_training(summary.training)
+        elif not all(map(find_spec, TRAINERS)):
             prose(f"note: no policy was trained; {install_hint('train')}", style="yellow")
         heading(f"{summary.tasks} proven tasks in {summary.seconds:.0f} s")
         for what, path in (("dataset", "dataset"), ("kept", "kept"), ("report", "report.html")):
             say(f"{what:<9} {self.out / path}")
         for note in summary.notes:
             prose(f"note: {note}", style="yellow")
-        kept = self.out / "kept"
+
+    def check(self, summary: Any) -> None:
+        """Tell what to do next, or fail."""
         if summary.kept:
+            kept = self.out / "kept"
             say(f"\nnext: envgen list {kept}; envgen show {kept} {summary.kept[0]}")
-        self.tell(summary)
         if summary.failed:
             fail()
         require(len(summary.kept), None, "tasks kept by the filter", "try another --seed")
 
 
-def _can_train() -> bool:
-    return all(find_spec(name) for name in TRAINERS)
-
-
-def _show(summary: QuickstartSummary) -> None:
-    heading("Kept and dropped by the pass@100 filter")
-    cuts = (
-        (one.level, one.kept, one.dropped, one.undecided, _reasons(one.reasons))
-        for one in summary.filtered
-    )
-    show_rows(("level ", "kept ", "dropped ", "undecided ", "why"), cuts)
-    heading("pass@k on the kept tasks, fresh seeds")
-    rates = []
-    for row in summary.pass_at:
-        level = "all" if row.level is None else row.level
-        interval = "one database" if row.low is None else ends(row.low, row.high)
-        rates.append((row.policy, level, row.k, f"{row.estimate:.3f}", interval))
-    show_rows(("policy", "level", "k ", "pass@k ", "95% interval"), rates)
-
-
-def _reasons(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {reason}" for reason, n in reasons.items())
-
-
-def _tell_stage(name: str, seconds: float, before: bool) -> None:
-    remark(
-        f"{name}: was already done, in {seconds:.0f} s" if before else f"{name}: {seconds:.0f} s"
-    )
-
-
-def _tell_training(found: TrainingDemoSummary) -> None:
+def _show_training(found: Any) -> None:
     heading(f"A policy on {found.held_out_tasks} held-out variants, before and after GRPO")
-    compared = found.ceiling, found.before, found.after
-    rows = []
-    for name, shown, lift in (
-        ("greedy", [one.greedy for one in compared], found.greedy_lift),
-        ("temperature 1", [one.sampled for one in compared], found.sampled_lift),
-    ):
-        interval = "" if lift.low is None else ends(lift.low, lift.high, "+.3f")
-        values = [f"{one.value:.3f}" for one in shown]
-        rows.append((name, *values, f"{lift.value:+.3f}", interval))
-    heads = ("decoding", "ceiling ", "before ", "after ", "after - before ", "95% interval")
-    show_rows(heads, rows)
-    prose(
-        "before: a cold start with a planted bias, for GRPO to undo; ceiling: the same cold start from right "
-        "answers alone"
-    )
+    runs = {"ceiling": found.ceiling, "before": found.before, "after": found.after}
+    rows = [(name, cell(one.greedy), cell(one.sampled)) for name, one in runs.items()]
+    rows.append(("after - before", cell(found.greedy_lift), cell(found.sampled_lift)))
+    show_rows(("pass@1", "greedy", "temperature 1"), rows)
+    what = "a cold start with a planted bias, for GRPO to undo"
+    prose(f"before: {what}; ceiling: the same cold start from right answers alone")

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from envgen.cli.command import Command
-from envgen.cli.console import (
-    ends,
-    out,
-    progress,
-    remark,
-    require,
-    say,
-    show_figures,
-    show_rows,
-    time_left,
-)
+from envgen.cli.console import OnProgress, out, remark, require, say
+from envgen.cli.records import interval, show_record, show_records, show_rows
 from envgen.core.limits import Label
-from envgen.core.types import Record
 from envgen.rollout.filter import FilterConfig
-from envgen.rollout.filter import filter as run_filter
-from envgen.rollout.pass_at_k import PassReport, run_report
-from envgen.rollout.run import Progress, RolloutConfig, RolloutSummary
-from envgen.rollout.run import rollout as run_rollout
+from envgen.rollout.run import Progress, RolloutConfig
 
 WIDE = 110
 """Columns from which on a table of tasks has all intervals."""
@@ -53,23 +40,28 @@ class Rollout(RolloutConfig, Command):
         "envgen rollout ds/ --policy openai:MODEL@URL --max-cost 5 --out runs/m",
         "envgen rollout ds/ --policy openai:MODEL@URL --style agent --out runs/a",
     )
+    verb = "envgen.rollout.run:rollout"
 
-    def execute(self) -> None:
-        """Play, and tell how it went."""
-        with progress(f"rollouts of {self.policy.spec}") as update:
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Show replies until episodes end: those of a model may all end at once."""
 
-            def on_progress(now: Progress) -> None:
-                said = f"{now.passed} passed, {now.errors} errors"
-                if now.replies and not now.done:  # its episodes may all end at once
-                    left = time_left(now.seconds, now.replies, now.replies + now.replies_left)
-                    said = (
-                        f"{now.replies} replies, {left or 'nothing left'} if all use their turns up"
-                    )
-                update(now.done, now.total, said)
+        def progress(now: Progress) -> None:
+            said = f"{now.passed} passed, {now.errors} errors"
+            if now.replies and not now.done:
+                said = f"{now.replies} replies, at most {now.replies_left} to come"
+            update(now.done, now.total, said)
 
-            summary = run_rollout(self.part(RolloutConfig), progress=on_progress)
-        self._show(summary)
-        self.tell(summary)
+        return {"progress": progress}
+
+    def show(self, summary: Any) -> None:
+        """What the run holds, and whose fault is what went wrong."""
+        show_record(summary, self.out, leave=("tool_faults", "misfits"))
+        tell_tool_faults(summary.tool_faults)
+        for why, count in summary.misfits.items():
+            remark(f"{count} x no {self.style} record, `train sft` leaves it out: {why}")
+
+    def check(self, summary: Any) -> None:
+        """Episodes that errors spoiled can be played again."""
         if summary.ended != "complete":
             why = "the budget is spent" if summary.ended == "cost" else "interrupted"
             remark(f"stopped: {why}; the same command goes on from here")
@@ -78,41 +70,30 @@ class Rollout(RolloutConfig, Command):
         if summary.new:
             require(summary.new - summary.spoiled, None, "new episodes played", again)
 
-    def _show(self, summary: RolloutSummary) -> None:
-        misfits = {f"of these no {self.style} record": sum(summary.misfits.values())}
-        figures = {
-            "tasks": summary.tasks,
-            "episodes stored": f"{summary.samples} of {summary.wanted}",
-            "of these new": summary.new,
-            **(misfits if self.style else {}),
-            "passed": summary.passed,
-            "errors": summary.errors,
-            "tool calls, mean": f"{summary.mean_calls:.1f}",
-            "reached the verifier": f"{summary.reached_verifier:.0%}",
-            "cost": f"${summary.cost_usd:.4f}",
-            "seconds": f"{summary.seconds:.1f}",
-        }
-        show_figures(self.out, figures)
-        for fault, count in summary.faults.items():
-            remark(f"{count} x {fault}")
-        tell_tool_faults(summary.tool_faults)
-        for why, count in summary.misfits.items():
-            remark(f"{count} x no {self.style} record, `train sft` leaves it out: {why}")
 
-
-def tell_tool_faults(faults: Mapping[str, int]) -> None:
+def tell_tool_faults(faults: dict[str, int]) -> None:
     """Say what tools and verifiers did that no spec documents."""
     for fault, count in faults.items():
-        told = "a fault of the environment, which the agent was told of or not paid for"
-        remark(f"{count} x {told}: {fault}")
+        what = "a fault of the environment, which the agent was told of or not paid for"
+        remark(f"{count} x {what}: {fault}")
 
 
-class PassConfig(Record):
-    """Which estimates of pass@k are made."""
+class PassAtK(Command):
+    """Estimate pass@k per task and level, with intervals.
 
-    run_: Path = Field(alias="run")
+    The estimate is unbiased. A task's interval is about that task (more episodes narrow it); that of a
+    level, or of all, is over databases (more databases narrow it), as `envgen eval` tells it.
+    A task with fewer than k error-free episodes is undecided (-).
+    """
+
+    places = {"RUN": "folder"}
+    names = {"--k LIST": "ks"}
+    examples = ("envgen pass-at-k runs/x", "envgen pass-at-k runs/x --k 1,8 --no-tasks")
+    verb = "envgen.rollout.pass_at_k:run_report"
+
+    folder: Path
     """A run folder that `envgen rollout` wrote."""
-    k: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 10, 100), min_length=1)
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 10, 100), min_length=1)
     """Which k, with commas."""
     confidence: float = Field(default=0.95, ge=0.5, le=0.9999)
     """Of the intervals."""
@@ -121,99 +102,46 @@ class PassConfig(Record):
     db_url: Label | None = None
     """Database URL instead of RUN/run.sqlite."""
 
+    def show(self, summary: Any) -> None:
+        """Tables of tasks and levels; a narrow terminal gets the first k's interval only."""
+        shown = summary.ks if out.width >= WIDE else summary.ks[:1]
+        heads = []
+        for k in summary.ks:
+            heads += [f"pass@{k} ", *([f"{summary.confidence:.0%} "] if k in shown else [])]
 
-class PassAtK(PassConfig, Command):
-    """Estimate pass@k per task and level, with intervals.
+        def cells(values: Any, intervals: Any) -> Iterator[object]:
+            for k in summary.ks:
+                yield values[k] if values[k] is None else f"{values[k]:.3f}"
+                if k in shown:
+                    yield interval(*intervals.get(k, (None, None)))
 
-    The estimate is unbiased. A task's interval is about that task (more episodes narrow it); that of a
-    level, or of all, is over databases (more databases narrow it), as `envgen eval` tells it.
-    A task with fewer than k error-free episodes is undecided (-).
-    """
-
-    places = {"RUN": "run"}
-    names = {"--k LIST": "k"}
-    examples = ("envgen pass-at-k runs/x", "envgen pass-at-k runs/x --k 1,8 --no-tasks")
-
-    def execute(self) -> None:
-        """Estimate, and tell."""
-        report = run_report(self.run_, self.k, confidence=self.confidence, db_url=self.db_url)
-        shown = _Columns(report)
         if self.tasks:
-            columns = ("task", "level ", "n ", "passed ", "errors ", *shown.heads)
-            rows = (
-                (
-                    t.task_id,
-                    _level(t.level),
-                    t.n,
-                    t.c,
-                    t.errors,
-                    *shown.cells(t.values, t.intervals),
-                )
-                for t in report.tasks
-            )
-            show_rows(columns, rows, title=str(self.run_))
-            out.print()
-        columns = (report.policy, "tasks ", "solved ", "episodes ", "errors ", *shown.heads)
-        groups = (*report.levels, report.total)
-        show_rows(
-            columns,
-            (
-                (
-                    g.group,
-                    g.tasks,
-                    g.solved,
-                    g.samples,
-                    g.errors,
-                    *shown.cells(g.means, g.intervals),
-                )
-                for g in groups
-            ),
-        )
-        if len(shown.with_interval) < len(report.ks):
+            rows: list[Sequence[object]] = [
+                (t.task_id, t.level, t.n, t.c, t.errors, *cells(t.values, t.intervals))
+                for t in summary.tasks
+            ]
+            columns = ("task", "level ", "n ", "passed ", "errors ", *heads)
+            show_rows(columns, rows, self.folder)
+        rows = [
+            (g.group, g.tasks, g.solved, g.samples, g.errors, *cells(g.means, g.intervals))
+            for g in (*summary.levels, summary.total)
+        ]
+        columns = (summary.policy, "tasks ", "solved ", "episodes ", "errors ", *heads)
+        show_rows(columns, rows)
+        if shown != summary.ks:
             say("the other intervals: a wider terminal, or --json FILE")
-        self.tell(report)
-        self._require(report)
 
-    def _require(self, report: PassReport) -> None:
-        total = report.total
+    def check(self, summary: Any) -> None:
+        """Tell which k have too few episodes."""
+        total = summary.total
         require(total.samples, None, "error-free episodes", "see `envgen rollout --retry-errors`")
-        for k in report.ks:
-            least = (
+        for k in summary.ks:
+            hint = (
                 f"pass@{k} needs {k} error-free episodes of a task: a smaller --k, or more of them"
             )
             decided = total.tasks - total.undecided[k]
-            require(
-                decided, total.tasks, f"tasks have a pass@{k}", least, fatal=k == min(report.ks)
-            )
-
-
-class _Columns:
-    """Columns of estimates; a narrow terminal gets the first k's interval only."""
-
-    def __init__(self, report: PassReport) -> None:
-        self.ks = report.ks
-        self.with_interval = report.ks if out.width >= WIDE else report.ks[:1]
-        self.heads: list[str] = []
-        for k in report.ks:
-            self.heads += [f"pass@{k} ", f"{report.confidence:.0%} "][
-                : 1 + (k in self.with_interval)
-            ]
-
-    def cells(
-        self, values: Mapping[int, float | None], intervals: Mapping[int, tuple[float, float]]
-    ) -> list[str]:
-        """Estimates and intervals of a row."""
-        found = []
-        for k in self.ks:
-            value = values[k]
-            found.append("-" if value is None else f"{value:.3f}")
-            if k in self.with_interval:
-                found.append(ends(*intervals.get(k, (None, None))))
-        return found
-
-
-def _level(level: int | None) -> str:
-    return "-" if level is None else str(level)
+            fatal = k == min(summary.ks)
+            require(decided, total.tasks, f"tasks have a pass@{k}", hint, fatal=fatal)
 
 
 class FilterCommand(FilterConfig, Command):
@@ -230,20 +158,16 @@ class FilterCommand(FilterConfig, Command):
         "envgen filter ds/ --rollouts r/ --pass-at 8 --min 0.1 --inclusive -o k/",
         "envgen filter code/ --proof strict --out proven/",
     )
+    verb = "envgen.rollout.filter:filter"
 
-    def execute(self) -> None:
-        """Filter, and tell what is kept."""
-        report = run_filter(self.part(FilterConfig))
-        show_rows(
-            ("level ", "kept ", "too hard ", "too easy ", "undecided ", "unproven "),
-            (
-                (_level(r.level), r.kept, r.too_hard, r.too_easy, r.undecided, r.unproven)
-                for r in report.levels
-            ),
-            title=f"{self.out}: {len(report.kept)} of {len(report.decisions)} tasks kept",
-        )
-        self.tell(report)
-        undecided = sum(row.undecided for row in report.levels)
-        asked = len(report.decisions)
-        least = f"pass@{self.pass_at} needs {self.pass_at} error-free episodes of a task"
-        require(asked - undecided, asked, "tasks could be judged", least)
+    def show(self, summary: Any) -> None:
+        """How many of each level are kept."""
+        kept = f"{len(summary.kept)} of {len(summary.decisions)} tasks kept"
+        show_records(summary.levels, f"{self.out}: {kept}")
+
+    def check(self, summary: Any) -> None:
+        """Tell how many tasks had too few episodes."""
+        asked = len(summary.decisions)
+        judged = asked - sum(row.undecided for row in summary.levels)
+        hint = f"pass@{self.pass_at} needs {self.pass_at} error-free episodes of a task"
+        require(judged, asked, "tasks could be judged", hint)

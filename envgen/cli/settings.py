@@ -106,7 +106,8 @@ def plain(said: str, default: Any) -> str:
     return re.sub(r"\bNone: ", f"{word}: ", said)
 
 
-def settings(kind: type[BaseModel]) -> dict[str, Setting]:
+@cache
+def settings(kind: type[BaseModel]) -> Mapping[str, Setting]:
     """Every setting of a config by its path, those of tables too."""
     return {one.path: one for one in _walk(kind, "", {}, True, True)}
 
@@ -115,7 +116,7 @@ def _walk(
     kind: type[BaseModel], prefix: str, base: Values, given: bool, needed: bool
 ) -> Iterator[Setting]:
     for name, field in kind.model_fields.items():
-        path, required = prefix + (field.alias or name), field.is_required()
+        path, required = prefix + name, field.is_required()
         default = base.get(name, field.get_default(call_default_factory=True))
         default = None if default is PydanticUndefined else default
         inner = model_of(field.annotation)
@@ -126,11 +127,6 @@ def _walk(
             there = isinstance(default, BaseModel)
             needs = needed and (there or required)
             yield from _walk(inner, f"{path}.", dict(default or {}), given and there, needs)
-
-
-def by_name(kind: type[BaseModel]) -> dict[str, FieldInfo]:
-    """A model's fields by the names that files use."""
-    return {field.alias or name: field for name, field in kind.model_fields.items()}
 
 
 def members(kind: Any) -> tuple[Any, ...]:
@@ -191,56 +187,37 @@ def check_names(kind: type[BaseModel], values: Mapping[str, Any], prefix: str = 
     Raises:
         ConfigError: for an unknown name, with the nearest ones, and for a table that is none.
     """
+    known = kind.model_fields
     for name, value in values.items():
-        inner = model_of(_field(kind, name, prefix + name).annotation)
+        path = prefix + name
+        if name not in known:
+            what = f"there is no setting {path!r}{near_names(name, known)}"
+            raise ConfigError(what, f"there are {', '.join(sorted(known))}")
+        inner = model_of(known[name].annotation)
         if inner is not None and isinstance(value, Mapping):
-            check_names(inner, value, f"{prefix}{name}.")
+            check_names(inner, value, f"{path}.")
         elif inner is not None and value is not None:
-            raise ConfigError(
-                f"{prefix}{name} is a table, not {value!r}", f"it has {', '.join(by_name(inner))}"
-            )
-
-
-def _field(kind: type[BaseModel], name: str, path: str) -> FieldInfo:
-    known = by_name(kind)
-    if name not in known:
-        raise ConfigError(
-            f"there is no setting {path!r}{near_names(name, known)}",
-            f"there are {', '.join(sorted(known))}",
-        )
-    return known[name]
+            fields = ", ".join(inner.model_fields)
+            hint = f"it has {fields}: write -c {path}.NAME=VALUE"
+            raise ConfigError(f"{path!r} is a table, not {value!r}", hint)
 
 
 def put(kind: type[BaseModel], values: Values, path: str, words: Sequence[str]) -> None:
-    """Set one field of ``values`` to what the command line says.
+    """Set one field of ``values`` to what the command line says; ``check_names`` judges it later.
 
     Args:
         kind: whose settings they are.
         values: the settings so far.
         path: ``optimizer.lr``; under a field that is a mapping, a key of it.
         words: one text, or several for a field that holds many.
-
-    Raises:
-        ConfigError: if there is no such setting.
     """
-    *parents, last = path.split(".")
-    model: type[BaseModel] | None = kind
-    for name in parents:
-        if model is not None:
-            inside = _field(model, name, path).annotation
-            model = model_of(inside)
-            if model is None and not holds(inside, dict):
-                raise ConfigError(f"there is no setting {path!r}", f"{name} has no parts")
+    *tables, last = path.split(".")
+    for name in tables:
         if not isinstance(values.get(name), dict):
             values[name] = {}
         values = values[name]
-    if model is None:
-        values[last] = loose(words[-1])
-        return
-    wanted = _field(model, last, path).annotation
-    if model_of(wanted) is not None:
-        raise ConfigError(f"{path!r} is a table", f"write -c {path}.NAME=VALUE")
-    values[last] = read_words(wanted, words)
+    found = settings(kind).get(path)
+    values[last] = read_words(found.field.annotation, words) if found else loose(words[-1])
 
 
 def read_words(kind: Any, words: Sequence[str]) -> Any:
@@ -282,15 +259,15 @@ def loose(word: str) -> Any:
 def complete(kind: type[BaseModel], values: Mapping[str, Any]) -> Values:
     """``values`` over the defaults of the tables that they change, which differ from a table's own."""
     done = dict(values)
-    for name, field in by_name(kind).items():
-        inner = model_of(field.annotation)
+    for name in kind.model_fields.keys() & values.keys():
+        field = kind.model_fields[name]
         default = field.get_default(call_default_factory=True)
-        if inner is not None and isinstance(done.get(name), Mapping):
-            held = default.model_dump(by_alias=True) if isinstance(default, BaseModel) else {}
+        inner = model_of(field.annotation)
+        if inner is not None and isinstance(done[name], Mapping):
+            held = default.model_dump() if isinstance(default, BaseModel) else {}
             done[name] = complete(inner, under(held, done[name]))
         elif NoneType in get_args(field.annotation) and default is not None:
-            if done.get(name) in NONE_WORDS:
-                done[name] = None
+            done[name] = None if done[name] in NONE_WORDS else done[name]
     return done
 
 

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from rich.padding import Padding
 from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 
 from envgen.cli.command import ReadsDataset
-from envgen.cli.console import heading, out, prose, remark, require, say, show_rows, table
+from envgen.cli.console import heading, out, prose, remark, require, say
+from envgen.cli.records import show_record, show_records, show_rows, write_json
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
-from envgen.core.types import Difficulty, Evidence, GateStatus, TaskSpec, ToolSpec
+from envgen.core.types import TaskSpec, ToolSpec
 
 if TYPE_CHECKING:
     from envgen.store.dataset import Dataset
-
-COLOURS = {
-    GateStatus.PASSED: "green",
-    GateStatus.FAILED: "red",
-    GateStatus.NOT_APPLICABLE: "dim",
-    GateStatus.NOT_RUN: "yellow",
-}
 
 
 class List(ReadsDataset):
@@ -59,7 +52,7 @@ class List(ReadsDataset):
         if code:
             what = "fail-to-pass tests that only code which computes the answer passes"
             say(f"verdicts proven: {what}, of all")
-        self.tell([task.model_dump(mode="json") for task in tasks])
+        write_json(self.figures, tasks)
         require(len(tasks), None, "tasks in the dataset")
 
 
@@ -103,18 +96,16 @@ class Show(ReadsDataset):
     def execute(self) -> None:
         """Print the task, part by part."""
         opened = self.opened()
-        spec = find_task(opened, self.task) if self.task is not None else _first(opened)
+        spec = find_task(opened, self.task)
         _prompt(opened, spec)
         heading("Difficulty")
-        for line in difficulty_lines(spec.difficulty):
-            prose(line, indent=2)
-        for rate in spec.pass_at:
-            prose(f"{rate.policy} passes {rate.c} of {rate.n}", indent=2)
+        show_record(spec.difficulty)
         heading("Evidence")
-        out.print(Padding(evidence_table(spec.evidence), (0, 0, 0, 2), expand=False))
+        if spec.evidence:
+            show_records(spec.evidence)
         if self.secrets:
             _secrets(opened, spec.id)
-        self.tell(spec)
+        write_json(self.figures, spec)
 
 
 def _prompt(dataset: Dataset, spec: TaskSpec) -> None:
@@ -143,25 +134,20 @@ def _prompt(dataset: Dataset, spec: TaskSpec) -> None:
             prose(f"{i}. {rule.text}", indent=2)
 
 
-def _first(dataset: Dataset) -> TaskSpec:
-    ids = dataset.own_task_ids or tuple(dataset.tasks)
-    if not ids:
-        raise ConfigError(f"there is no task in {str(dataset.path)!r}")
-    remark(f"the first of {len(ids)} tasks; `envgen list {dataset.path}` names them all")
-    return dataset.tasks[ids[0]]
-
-
-def find_task(dataset: Dataset, task_id: str) -> TaskSpec:
-    """The task of this id or of the only id that begins so.
+def find_task(dataset: Dataset, task_id: str | None) -> TaskSpec:
+    """The task of this id or of the only id that begins so; None: the first.
 
     Raises:
         ConfigError: if there is none; its hint names similar ids.
     """
-    from difflib import get_close_matches
-
+    own = dataset.own_task_ids
+    if task_id is None:
+        if not own:
+            raise ConfigError(f"there is no task in {str(dataset.path)!r}")
+        remark(f"the first of {len(own)} tasks; `envgen list {dataset.path}` names them all")
+        return dataset.tasks[own[0]]
     if task_id in dataset.tasks:
         return dataset.tasks[task_id]
-    own = dataset.own_task_ids
     begins = [one for one in own if one.startswith(task_id)]
     if len(begins) == 1:
         return dataset.tasks[begins[0]]
@@ -218,41 +204,6 @@ def density_text(value: float) -> str:
     if value >= 0.001:
         return f"{value:.3f}"
     return f"{value:.0e}".replace("e-0", "e-")
-
-
-def difficulty_lines(difficulty: Difficulty) -> list[str]:
-    """Level, lineage, density and calls in words."""
-    lines = [f"level {difficulty.level}"]
-    if difficulty.lineage:
-        lines[0] += ": " + " > ".join(step.operator for step in difficulty.lineage)
-    density = difficulty.density
-    if density is not None:
-        lines.append(
-            f"{density_text(density.value)} of {density.space:.4g} well-formed answers are right "
-            f"({density.method}, {density_text(density.low)}..{density_text(density.high)})"
-        )
-    calls, tools = difficulty.minimum_calls, difficulty.distinct_tools
-    lines.append(
-        f"the solution makes {calls} call{'s' * (calls != 1)} of {tools} tool{'s' * (tools != 1)}"
-    )
-    return lines
-
-
-def evidence_table(evidence: Evidence) -> Table:
-    """Gates and what they found."""
-    shown = table("gate", "status", "n ", "figure ", "reason")
-    for result in evidence:
-        status = result.status.value.replace("_", " ") + " (inherited)" * bool(
-            result.inherited_from
-        )
-        shown.add_row(
-            result.gate,
-            Text(status, style=COLOURS[result.status]),
-            str(result.n),
-            "" if result.figure is None else f"{result.figure:.4g}",
-            Text(result.reason),
-        )
-    return shown
 
 
 def _secrets(dataset: Dataset, task_id: str) -> None:

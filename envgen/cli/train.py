@@ -1,24 +1,19 @@
-"""``envgen train``: cold start, GRPO and the indexer's stages. It is imported where PyTorch is installed."""
+"""``envgen train``: cold start, GRPO and the indexer's stages."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
 
-from envgen.cli.command import Makes, run_folder
-from envgen.cli.console import NEXT_LINES_S, progress, remark, require, say, show_figures, talk
+from envgen.cli.command import Makes, require_trainers, run_folder
+from envgen.cli.console import NEXT_LINES_S, OnProgress, remark, require, say, talk
 from envgen.cli.settings import Values, under
 from envgen.core.errors import ConfigError
-from envgen.report.html import write_report
-from envgen.report.training import training_report
-from envgen.train.cold_start import ColdStartConfig, ColdStartSummary, train_sft
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.config import ColdStartConfig, TrainGRPOConfig
 
 HARDLY = 0.9
 """A loss that keeps more than this share of its first value tells that next to nothing was learnt."""
@@ -31,21 +26,24 @@ class Trains(Makes):
 
     places = {"DATASET": "data"}
 
+    device: str
     threads: int | None = Field(default=None, ge=1)
     """Of PyTorch. None: one per core."""
 
-    def prepare(self, device: str) -> Path:
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Set PyTorch's threads, and try folder and device before any work is done for them."""
+        require_trainers()
+        import torch
+
         out = run_folder(self.out)
         torch.set_num_threads(self.threads or os.cpu_count() or 1)
         try:
-            torch.empty(1, device=device)
+            torch.empty(1, device=self.device)
         except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
             reason = str(error).splitlines()[0]
-            raise ConfigError(
-                f"there is no device {device!r} here: {reason}", "--device cpu"
-            ) from error
-        return out
+            what = f"there is no device {self.device!r} here: {reason}"
+            raise ConfigError(what, "--device cpu") from error
+        return {"out": out}
 
 
 class Sft(ColdStartConfig, Trains):
@@ -67,6 +65,7 @@ class Sft(ColdStartConfig, Trains):
         "envgen train sft ds/ --model m/ --rollouts runs/x --passed-only -o s",
         "envgen train sft ds/ --model m/ --attention dense -o s",
     )
+    verb = "envgen.train.cold_start:train_sft"
 
     @classmethod
     def settle(cls, given: Values) -> Values:
@@ -76,30 +75,13 @@ class Sft(ColdStartConfig, Trains):
             follows["optimizer"] = {"indexer": "frozen"}
         return under(follows, given)
 
-    def execute(self) -> None:
-        """Learn from teachers, and tell how it went."""
-        config = self.part(ColdStartConfig)
-        with progress("cold start") as update:
-            summary = train_sft(config, self.prepare(config.device), progress=update)
-        self._show(summary, "indexer's loss" if config.trunk == "frozen" else "loss")
-
-    def _show(self, summary: ColdStartSummary, loss: str) -> None:
-        held = _cell(summary.validation_loss, ".4f")
-        figures = {
-            "rows": summary.rows,
-            "steps": summary.steps,
-            f"{loss}, first step": f"{summary.first_loss:.4f}",
-            f"{loss}, last step": f"{summary.loss:.4f}",
-            "replies' loss on rows set aside": held,
-            "tokens per second": f"{summary.tokens_per_second:.0f}",
-            "seconds": f"{summary.seconds:.1f}",
-        }
-        show_figures(self.out, figures)
-        self.tell(summary)
+    def check(self, summary: Any) -> None:
+        """Warn where next to nothing was learnt."""
         require(summary.steps, None, "steps: nothing was learnt", "--epochs is above 0")
         if summary.loss > HARDLY * summary.first_loss > 0:
+            what = "indexer's loss" if self.trunk == "frozen" else "loss"
             remark(
-                f"warning: {summary.steps} steps on {summary.rows} rows took the {loss} from "
+                f"warning: {summary.steps} steps on {summary.rows} rows took the {what} from "
                 f"{summary.first_loss:.2f} to {summary.loss:.2f}: hardly anything was learnt; more "
                 "rows (--episodes, variants) or --epochs"
             )
@@ -151,73 +133,51 @@ class Grpo(TrainGRPOConfig, Trains):
         "envgen train grpo ds/ --model m/ -c tasks.kind=band -c eval.every=10 -o g",
         "envgen train grpo --settings | less",
     )
+    verb = "envgen.train.grpo_run:train_grpo"
 
-    def execute(self) -> None:
-        """Train, show rows of figures meanwhile, and write the report."""
-        config = self.part(TrainGRPOConfig)
-        with progress("GRPO") as update:
-            rows = StepRows(config.steps)
-            out = self.prepare(config.device)
-            summary = train_grpo(config, out, progress=update, watch=rows.show)
-            report = write_report(out / "report.html", training_report(out))
-        figures = {
-            "steps": summary.steps,
-            "rollouts": summary.rollouts,
-            "model tokens": summary.tokens,
-            "pass rate, last step": _cell(summary.pass_rate, ".3f"),
-            "seconds": f"{summary.seconds:.1f}",
-            "of these sampling": f"{summary.sampling_seconds:.1f}",
-            "and updates": f"{summary.update_seconds:.1f}",
-            "assembly of batches, of a step": _cell(summary.assembly_share, ".1%"),
-        }
-        show_figures(self.out, figures)
-        say(f"report: {report}")
-        self.tell(summary)
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Rows of figures are shown as the run goes on."""
+        interval = TERMINAL_S if talk.is_terminal else NEXT_LINES_S
+        return {**super().inputs(update), "watch": step_rows(self.steps, interval)}
+
+    def check(self, summary: Any) -> None:
+        """Write the report."""
+        from envgen.report.html import write_report
+        from envgen.report.training import training_report
+
+        say(f"report: {write_report(self.out / 'report.html', training_report(self.out))}")
 
 
-COLUMNS = (
-    ("reward", "reward/total", ".3f"),
-    ("passed", "reward/pass_rate", ".3f"),
-    ("KL", "policy/kl", ".4f"),
-    ("clipped", "policy/clip_fraction", ".3f"),
-    ("masked", "policy/masked_negatives", ".3f"),
-    ("entropy", "policy/entropy", ".3f"),
-    ("kept", "policy/kept_mass", ".3f"),
-    ("tokens", "rollout/model_tokens", ".1f"),
-    ("calls ok", "rollout/valid_calls", ".3f"),
-    ("tokens/s", "time/model_tokens_per_s", ".0f"),
-)
-"""Heads, metrics and forms of the figures that are shown as a run goes on."""
-WIDTH = 8
+COLUMNS = {
+    "reward": "reward/total",
+    "passed": "reward/pass_rate",
+    "KL": "policy/kl",
+    "clipped": "policy/clip_fraction",
+    "masked": "policy/masked_negatives",
+    "entropy": "policy/entropy",
+    "kept": "policy/kept_mass",
+    "tokens": "rollout/model_tokens",
+    "calls ok": "rollout/valid_calls",
+    "tokens/s": "time/model_tokens_per_s",
+}
+"""Heads and metrics of the figures that are shown as a run goes on."""
 
 
-class StepRows:
-    """Shows a run's figures as rows above the progress bar: the first step, the last, and some between.
+def step_rows(
+    steps: int, interval: float, clock: Callable[[], float] = time.monotonic
+) -> Callable[[int, Mapping[str, float | None]], None]:
+    """Show a run's figures as rows: the first step, the last, and some between, ``interval`` s apart."""
+    last: float | None = None
 
-    Args:
-        steps: of the whole run.
-        clock: seconds, for what is between.
-        interval: seconds between rows; None: by whether there is a terminal.
-    """
-
-    def __init__(
-        self, steps: int, clock: Callable[[], float] = time.monotonic, interval: float | None = None
-    ) -> None:
-        self._steps, self._clock = steps, clock
-        self._interval = interval or (TERMINAL_S if talk.is_terminal else NEXT_LINES_S)
-        self._last: float | None = None
-
-    def show(self, step: int, figures: Mapping[str, float | None]) -> None:
-        """Tell of a step, if it is time to."""
-        now = self._clock()
-        if self._last is None:
-            remark("  step " + " ".join(f"{head:>{WIDTH}}" for head, _, _ in COLUMNS))
-        elif now - self._last < self._interval and step < self._steps:
+    def show(step: int, figures: Mapping[str, float | None]) -> None:
+        nonlocal last
+        if last is None:
+            remark("  step " + " ".join(f"{head:>8}" for head in COLUMNS))
+        elif clock() - last < interval and step < steps:
             return
-        self._last = now
-        cells = (_cell(figures.get(metric), form) for _, metric, form in COLUMNS)
-        remark(f"{step:>6} " + " ".join(f"{cell:>{WIDTH}}" for cell in cells))
+        last = clock()
+        values = [figures.get(metric) for metric in COLUMNS.values()]
+        cells = ("-" if value is None else f"{value:.4g}" for value in values)
+        remark(f"{step:>6} " + " ".join(f"{cell:>8}" for cell in cells))
 
-
-def _cell(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+    return show

@@ -1,7 +1,7 @@
 """Train policies: a cold start from teachers, GRPO in the environments, and what they can do afterwards.
 
 Needs PyTorch: ``pip install 'envgen-gym[train]'``. ``examples/grpo_in_one_page.py`` is the same on one page.
-In the order of a step of GRPO:
+What it is told is in ``config``, which needs no PyTorch. In the order of a step of GRPO:
 
 * ``tasks``, ``rollouts``, ``lockstep``: draw tasks, play groups of episodes, with the same bits every time;
 * ``rewards``, ``language``, ``well_formed``: what a rollout is worth;
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from envgen.core.errors import ConfigError, MissingExtraError, install_hint
 
 if TYPE_CHECKING:
-    from envgen.train.cold_start import ColdStartConfig, ColdStartSummary
+    from envgen.train.cold_start import ColdStartSummary
+    from envgen.train.config import ColdStartConfig, TrainGRPOConfig
     from envgen.train.figures import TrainGRPOSummary
-    from envgen.train.grpo_run import TrainGRPOConfig
 
 __all__ = ["train"]
 
@@ -39,7 +39,7 @@ def train(
     The same call goes on where a stopped run left off.
 
     Args:
-        config: from ``envgen.train.cold_start`` or ``envgen.train.grpo_run``.
+        config: from ``envgen.train.config``.
         out: the run's folder; ``out/last`` is the model, ``out/metrics.jsonl`` holds a line for each step.
         options: see ``train_sft`` and ``train_grpo``: ``progress``, a run's replaceable parts.
 
@@ -54,8 +54,9 @@ def train(
         DivergedError: if a loss or gradient is not finite; ``out/diverged.pt`` holds the batch.
     """
     try:
-        from envgen.train.cold_start import ColdStartConfig, train_sft
-        from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+        from envgen.train.cold_start import train_sft
+        from envgen.train.config import ColdStartConfig, TrainGRPOConfig
+        from envgen.train.grpo_run import train_grpo
     except ImportError as error:
         raise MissingExtraError(
             f"training needs {error.name}, which is not installed", install_hint("train")

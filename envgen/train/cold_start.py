@@ -14,103 +14,24 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
-from envgen.core.limits import Label, Line, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record
 from envgen.environments.hosts import open_dataset
-from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.checkpoints import Checkpoints, fitting_encoding
+from envgen.train.config import ColdStartConfig, SFTConfig
 from envgen.train.metrics import Metrics, read_metrics
-from envgen.train.optimize import DivergedError, Norms, Optimizer, OptimizerConfig, require_finite
-from envgen.train.parallel import ParallelConfig, Ranks, balance, ranks
-from envgen.train.sft import (
-    SFTConfig,
-    SFTLoss,
-    SFTRow,
-    batches_by_length,
-    sft_batch,
-    sft_loss,
-)
+from envgen.train.optimize import DivergedError, Norms, Optimizer, require_finite
+from envgen.train.parallel import Ranks, balance, ranks
+from envgen.train.sft import SFTLoss, SFTRow, batches_by_length, sft_batch, sft_loss
 from envgen.train.sharding import shard, stand_in, whole_model
 from envgen.train.teachers import play_teachers, teacher_folder, teacher_rows
 
 logger = logging.getLogger(__name__)
-
-
-class ColdStartConfig(ParallelConfig):
-    """What is learnt, from whom, and how."""
-
-    data: Label
-    """The dataset that was rolled out."""
-    rollouts: tuple[Label, ...] = ()
-    """Run folders of teachers."""
-    teachers: tuple[Label, ...] = ()
-    """Policies that are played first, into ``teachers/`` of the run's folder."""
-    episodes: int = Field(default=1, ge=1)
-    """Of each of these teachers, for every task. What they have in common is run once, so that several
-    answers to one question cost little."""
-    weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
-    """What a token of each of ``rollouts`` and then ``teachers`` counts: 0.4 of gold and 0.6 of a heuristic
-    make an expert that is right four times in ten where they differ. Empty: 1."""
-    split: Literal["train", "validation", "test"] | None = "train"
-    """Learn from tasks of this split only; None: every task."""
-    model: Line
-    """Model folder to start from."""
-    attention: Literal["sparse", "dense"] = "sparse"
-    """dense: no key is left out, as in a model's first stage and in the indexer's warm-up."""
-    trunk: Literal["learns", "frozen"] = "learns"
-    """frozen: only the indexer learns; with dense attention that is its warm-up (paper, eq. 3)."""
-    passed_only: bool = False
-    """Learn from rollouts that passed only; by default a teacher's mistakes are learnt, too."""
-    epochs: float = Field(default=1.0, gt=0)
-    """Passes over the rows."""
-    tokens_per_batch: int = Field(default=4_096, ge=1)
-    """Of an optimiser's step."""
-    pack_tokens: int = Field(default=512, ge=0)
-    """Most tokens of rows that are packed behind a common prefix; see ``packing``."""
-    sft: SFTConfig = SFTConfig()
-    optimizer: OptimizerConfig = OptimizerConfig()
-    """``total_steps`` is filled in: the cosine ends with the last step."""
-    router_bias_rate: float = Field(default=1e-3, ge=0)
-    """Step of the load-balancing bias after each update; 0: frozen."""
-    index_loss_weight: float = Field(default=1.0, gt=0)
-    """Of the indexer's loss, beside the replies'."""
-    validation_rows: int = Field(default=64, ge=0)
-    """Rows set aside to measure the loss on."""
-    save_every: int = Field(default=200, ge=1)
-    """Steps between checkpoints."""
-    seed: Whole = 0
-    trust: bool = False
-    """The dataset's code was written or read by the user: it may run without isolation."""
-
-    @property
-    def index_loss(self) -> IndexLoss | None:
-        """What the indexer learns from: eq. 4, eq. 3 where attention is dense, nothing if it is frozen."""
-        if self.optimizer.indexer == "frozen":
-            return None
-        return self.attention
-
-    @property
-    def loss_name(self) -> str:
-        """The metric that falls as the model learns: the indexer's loss if only the indexer learns."""
-        return "index/loss" if self.trunk == "frozen" else "sft/loss"
-
-    @model_validator(mode="after")
-    def _something_to_learn(self) -> Self:
-        if not self.rollouts and not self.teachers:
-            raise ValueError("name rollouts of teachers, or teachers to play, such as gold")
-        if self.weights and len(self.weights) != len(self.rollouts) + len(self.teachers):
-            raise ValueError(f"{len(self.weights)} weights; give one for each run and teacher")
-        if self.trunk == "frozen" and self.optimizer.indexer == "frozen":
-            raise ValueError("trunk and indexer are both frozen: nothing would be learnt")
-        return self
 
 
 class ColdStartSummary(Record):

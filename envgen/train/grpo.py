@@ -28,59 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
-from envgen.core.types import Record
+from envgen.train.config import GRPOConfig
 
 STD_FLOOR = 1e-4
 """Added to a group's deviation, as in TRL."""
-
-
-class GRPOConfig(Record):
-    """The objective. Which defaults are the paper's, and which are ours: ``docs/training.md``."""
-
-    advantage: Literal["mean", "std", "none"] = "mean"
-    """std: also divide by the group's standard deviation (Shao et al. 2024), as TRL does. none: A_i = R_i,
-    which with rewards of 0 and 1 is online rejection sampling: what passed is learnt, the rest is not."""
-    clip_low: float = Field(default=0.2, ge=0, lt=1)
-    """Ratios below 1 less this are clipped."""
-    clip_high: float = Field(default=0.2, ge=0)
-    """Larger than ``clip_low``: clip-higher (DAPO, Yu et al. 2025)."""
-    loss: Literal["sequence", "token"] = "sequence"
-    """sequence: mean over rollouts of means over their tokens. token: mean over all tokens (DAPO)."""
-    kl_coef: float = Field(default=0.0, ge=0)
-    """beta. The paper: domains differ; mathematics does well with little or none."""
-    kl_form: Literal["unbiased", "k3"] = "unbiased"
-    """k3: without the ratio; its gradient is another divergence's (for comparison)."""
-    off_policy_mask: bool = True
-    """M of (9)."""
-    off_policy_delta: float = Field(default=0.1, gt=0)
-    """delta of (9), in nats a token. It counts what updates have moved and what engine and trainer differ
-    by; the latter alone is ``policy/mismatch_p95``. Chosen by ``benchmarks/delta_sweep.py``."""
-    keep_sampling_mask: bool = True
-    """Leave out tokens that the sampler could not draw."""
-    keep_routing: bool = True
-    """Repeat the experts that the sampler chose."""
-    keep_topk: bool = True
-    """Repeat the sampler's key sets where it recorded them: ours, not in the paper."""
-    old: Literal["sampler", "recomputed"] = "sampler"
-    """recomputed: pi_old of (6) is the trainer's own policy before the first update (PPO's form)."""
-    tis_cap: float | None = Field(default=None, gt=0)
-    """Truncated importance sampling: weigh tokens by min(pi_recomputed / pi_sampler, cap)."""
-    zero_variance: Literal["keep", "drop"] = "keep"
-    """drop: leave groups of equal rewards out of sums and denominators."""
-
-    @model_validator(mode="after")
-    def _tis_needs_recomputed(self) -> Self:
-        if self.tis_cap is not None and self.old == "sampler":
-            raise ValueError(
-                'tis_cap corrects from recomputed to sampler probabilities: it needs old="recomputed"'
-            )
-        return self
 
 
 def advantages(reward_I: Tensor, group_I: Tensor, config: GRPOConfig) -> Tensor:

@@ -17,21 +17,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from envgen.core.errors import ConfigError
-from envgen.core.limits import Label, Line, Whole
 from envgen.core.seeding import derive
 from envgen.environments.families import check_backend
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.store.dataset import Dataset
 from envgen.train.checkpoints import Checkpoints, fitting_encoding
+from envgen.train.config import TrainGRPOConfig
 from envgen.train.figures import (
     Figures,
     RunTotals,
@@ -40,22 +39,15 @@ from envgen.train.figures import (
     step_figures,
     warn_of_step,
 )
-from envgen.train.grpo import GRPOConfig
-from envgen.train.held_out import HeldOutConfig, held_out
+from envgen.train.held_out import held_out
 from envgen.train.metrics import Metrics
-from envgen.train.optimize import DivergedError, OptimizerConfig
-from envgen.train.parallel import ParallelConfig, Ranks, ranks
-from envgen.train.rewards import (
-    RewardConfig,
-    RewardTable,
-    constant_reward_error,
-    permuted_totals,
-    total_rewards,
-)
-from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
+from envgen.train.optimize import DivergedError
+from envgen.train.parallel import Ranks, ranks
+from envgen.train.rewards import RewardTable, constant_reward_error, permuted_totals, total_rewards
+from envgen.train.rollouts import Rollouts, Sampler
 from envgen.train.sharding import shard, whole_model
-from envgen.train.tasks import TaskSamplerConfig, make_sampler, of_split, task_pool
-from envgen.train.update import PAPER, Parts, RolloutBatch, UpdateConfig, Updater
+from envgen.train.tasks import make_sampler, of_split, task_pool
+from envgen.train.update import PAPER, Parts, RolloutBatch, Updater
 from envgen.verifiers.holes import is_unsolvable
 
 logger = logging.getLogger(__name__)
@@ -65,51 +57,6 @@ CONSTANT_STEPS = 8
 """A run whose first steps, or all, show no difference between rewards ends with an error."""
 DRAWS = 3
 """A step whose rollouts were all spoiled by errors is drawn again, so many times in all."""
-
-
-class TrainGRPOConfig(ParallelConfig):
-    """What is learnt, and how."""
-
-    data: Label
-    """The dataset that is played."""
-    model: Line
-    """Model folder to start from."""
-    split: Literal["train", "validation", "test"] | None = "train"
-    """Play tasks of this split only; None: every task."""
-    task_ids: tuple[Label, ...] | None = None
-    """Play these only; None: all of the split, variants included."""
-    steps: int = Field(default=100, ge=1)
-    """Batches of rollouts."""
-    sampling: SamplingConfig = SamplingConfig()
-    tasks: TaskSamplerConfig = TaskSamplerConfig()
-    rewards: RewardConfig = RewardConfig()
-    objective: GRPOConfig = GRPOConfig()
-    update: UpdateConfig = UpdateConfig()
-    optimizer: OptimizerConfig = OptimizerConfig(
-        lr=3e-4, indexer_lr=1e-4, warmup_steps=5, weight_decay=0.0
-    )
-    reference: Label | None = None
-    """Model folder of pi_ref; None: ``model``."""
-    permute_rewards: bool = False
-    """A control: rewards are shuffled within each group, so there is nothing to learn."""
-    eval: HeldOutConfig = HeldOutConfig()
-    save_every: int = Field(default=25, ge=1)
-    """Steps between checkpoints."""
-    seed: Whole = 0
-    trust: bool = False
-    """The dataset's code was written or read by the user: it may run without isolation."""
-
-    @model_validator(mode="after")
-    def _reference_repeats_key_sets(self) -> Self:
-        if (
-            self.objective.kl_coef > 0
-            and self.objective.keep_topk
-            and not self.sampling.capture_topk
-        ):
-            # Otherwise pi_ref would choose its own, and the KL were not 0 where the two agree.
-            sampling = self.sampling.model_copy(update={"capture_topk": True})
-            object.__setattr__(self, "sampling", sampling)
-        return self
 
 
 def train_grpo(

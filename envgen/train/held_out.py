@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from envgen.core.errors import ConfigError
-from envgen.core.limits import Label
 from envgen.core.seeding import derive
-from envgen.core.types import Record
 from envgen.environments.families import check_backend
 from envgen.environments.hosts import open_dataset
 from envgen.store.dataset import Dataset
+from envgen.train.config import HeldOutConfig
 from envgen.train.parallel import Ranks
 from envgen.train.rollouts import Sampler
-
-
-class HeldOutConfig(Record):
-    """Which tasks are held out, and when they are played."""
-
-    every: int | None = Field(default=None, ge=1)
-    """Steps between evaluations; before the first step and after the last there is one, too. None: none."""
-    data: Label | None = None
-    """Their dataset; None: the one that is trained on."""
-    split: Literal["train", "validation", "test"] | None = "test"
-    """Tasks of this split only; None: of all."""
-    tasks: int | None = Field(default=64, ge=1)
-    """So many of them at most, drawn once; None: all."""
-    temperature: float = Field(default=0.0, ge=0)
-    """0: greedy."""
 
 
 class HeldOut(NamedTuple):

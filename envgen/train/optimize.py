@@ -6,16 +6,14 @@ The language-modelling (or policy) loss reaches the trunk only, the indexer's KL
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from envgen.core.errors import EnvgenError
-from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
+from envgen.train.config import OptimizerConfig
 from envgen.train.muon import Muon
 from envgen.train.sharding import load_optimizer_state, whole, whole_optimizer_state
 
@@ -26,43 +24,6 @@ nats and rewards, far below it, and clipping such a gradient leaves a direction 
 
 class DivergedError(EnvgenError):
     """Raised when a loss or gradient explodes or is not finite; no weight has been changed by it."""
-
-
-class OptimizerConfig(Record):
-    """AdamW (Loshchilov & Hutter 2019), or Muon for the matrices, with a warm-up and an optional cosine."""
-
-    kind: Literal["adamw", "muon"] = "adamw"
-    """muon: weights of the trunk with rows and columns are stepped by ``muon``, the rest by AdamW."""
-    muon_lr: float = Field(default=2e-2, gt=0)
-    """Learning rate of what Muon steps."""
-    lr: float = Field(default=1e-3, gt=0)
-    """Learning rate of what AdamW steps."""
-    warmup_steps: int = Field(default=20, ge=0)
-    """Steps in which the rate rises from 0."""
-    total_steps: int | None = Field(default=None, ge=1)
-    """Where the cosine reaches ``final``; None: the rate stays."""
-    final: float = Field(default=0.1, ge=0, le=1)
-    """Share of ``lr`` at the end."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Of AdamW."""
-    beta2: float = Field(default=0.95, ge=0, lt=1)
-    """Of AdamW."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    """Of weights with rows and columns."""
-    clip_norm: float = Field(default=1.0, gt=0)
-    """Longest gradient of trunk and indexer each."""
-    indexer: Literal["eq4", "frozen"] = "eq4"
-    """eq4: the indexer keeps learning what attention looks at, as in the paper's sparse stage."""
-    indexer_lr: float = Field(default=1e-3, gt=0)
-    """Learning rate of the indexer."""
-
-    def rate(self, step: int) -> float:
-        """What ``lr`` is multiplied by in step ``step`` (from 0)."""
-        ramp = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
-        if self.total_steps is None:
-            return ramp
-        done = min(1.0, step / self.total_steps)
-        return ramp * (self.final + (1 - self.final) * (1 + math.cos(math.pi * done)) / 2)
 
 
 class Norms(NamedTuple):

@@ -18,17 +18,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from envgen.core.errors import ConfigError, EnvgenError
-from envgen.core.limits import Line
-from envgen.core.types import Record
 from envgen.model.modeling import DSAForCausalLM
+from envgen.train.config import ParallelConfig
 
 T = TypeVar("T")
 LAST_S = 30
@@ -42,24 +40,6 @@ def balance(model: DSAForCausalLM, rate: float, ranks: Ranks) -> None:
     for gate in model.gates():
         gate.load.copy_(ranks.sum(gate.load))
     model.update_router_bias(rate)
-
-
-class ParallelConfig(Record):
-    """How several processes train; part of a run's config."""
-
-    processes: int = Field(default=1, ge=1)
-    """Each takes its share of every batch. On GPUs: one each."""
-    sharding: Literal["none", "fsdp"] = "none"
-    """fsdp: each process keeps a part of weights, gradients and optimiser state (``sharding``), for models
-    that no device holds whole in training; none: each has the whole model, which is faster if it fits. The
-    engine that plays, and pi_ref, are whole in each process."""
-    device: Line = "cpu"
-
-    @model_validator(mode="after")
-    def _several_to_share(self) -> Self:
-        if self.sharding == "fsdp" and self.processes == 1:
-            raise ValueError("sharding needs processes=2 or more, to share the model between")
-        return self
 
 
 class RankError(EnvgenError):

@@ -7,16 +7,14 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
-from envgen.core.limits import Whole
 from envgen.core.seeding import derive
-from envgen.core.types import Record, Sampling, Style
+from envgen.core.types import Sampling
 from envgen.environments.episodes import EpisodeEnv
 from envgen.environments.families import make_env
 from envgen.model.engine import Engine, EngineConfig
@@ -25,8 +23,8 @@ from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
 from envgen.policies.encoding import Encoding
 from envgen.policies.local_model import LocalModel
 from envgen.rollout.episode import EpisodeResult, run_episode
-from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.dataset import Dataset
+from envgen.train.config import SamplingConfig
 from envgen.train.lockstep import LockstepEngine
 from envgen.train.rows import Row, rollout_rows
 from envgen.train.sharding import is_sharded, state_of, whole
@@ -34,47 +32,6 @@ from envgen.train.teachers import Modes
 
 if TYPE_CHECKING:
     from envgen.core.types import Trajectory
-
-
-class SamplingConfig(Record):
-    """How rollouts are drawn."""
-
-    groups: int = Field(default=16, ge=1)
-    """Tasks in a step."""
-    group_size: int = Field(default=8, ge=2)
-    """G, rollouts of each."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Greedy replies have no probabilities to learn from."""
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    """Nucleus sampling."""
-    top_k: Whole = -1
-    """Draw from so many tokens; -1: from all."""
-    max_kept: int | None = Field(default=None, ge=1)
-    """Most tokens that one is drawn from, so that sampling masks stay small."""
-    max_new_tokens: int = Field(default=256, ge=1)
-    """Of one reply."""
-    max_turns: int | None = Field(default=None, ge=1)
-    """Replies of a rollout, where its task would allow more: a policy that goes astray may else call in
-    vain for all of them, and one such rollout takes longer to learn from than a hundred others."""
-    concurrency: int | None = Field(default=None, ge=1)
-    """Episodes that run at once, tools and verifiers, while the others wait; all of a step are open. It
-    changes no result. None: one a core, 4 at least. Raise it where tools mostly wait, lower it where each
-    takes much memory (a code task's tests up to its recipe's ``memory_bytes``)."""
-    max_batch: int = Field(default=128, ge=1)
-    """Replies that are written together."""
-    cache_tokens: int | None = Field(default=None, ge=1)
-    """Of all conversations; None: room for ``max_batch`` of 1,024 tokens, or of a smaller window."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the engine; below the trainer's precision it has weights of its own, copied after each update."""
-    index_fp8: bool | None = None
-    """Round the engine's index queries and keys to e4m3, as inference servers do; None: as the model says."""
-    capture_topk: bool = True
-    """Record the key sets of sparse attention, so that training repeats them: near-equal index scores fall
-    either way with the last bit. 4 bytes a token, layer and kept key; turn it off for large models."""
-    style: Style | None = None
-    """What the policy is asked for, in its system message, as its cold start was; see ``policies.styles``."""
-    backend: WorkerBackend = "auto"
-    """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
 
 
 class Episode(NamedTuple):

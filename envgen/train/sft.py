@@ -18,26 +18,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from envgen.core.errors import ConfigError
-from envgen.core.types import Message, Record
+from envgen.core.types import Message
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.base import Tool
 from envgen.policies.encoding import Encoding
+from envgen.train.config import SFTConfig
 from envgen.train.packing import pack
 
 _LIKE = 4 / 3
 """Most that lengths in a batch differ by, as a factor."""
-
-
-class SFTConfig(Record):
-    """What is learnt."""
-
-    context_weight: float = Field(default=0.0, ge=0, le=1)
-    """What a token counts that the model does not write (prompts, tool results); 0: nothing."""
 
 
 @dataclass(frozen=True, eq=False)

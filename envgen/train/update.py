@@ -21,17 +21,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
-from envgen.core.types import Record
 from envgen.model.attention import IndexLoss
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.batch import BatchScores, RowBatch, row_batch, score_batch
+from envgen.train.config import GRPOConfig, OptimizerConfig, UpdateConfig
 from envgen.train.figures import Figures
 from envgen.train.grpo import (
     Advantages,
-    GRPOConfig,
     Loss,
     LossFunction,
     Mask,
@@ -43,26 +41,11 @@ from envgen.train.grpo import (
     token_weights,
     varied,
 )
-from envgen.train.optimize import Optimizer, OptimizerConfig, Steps, require_finite
+from envgen.train.optimize import Optimizer, Steps, require_finite
 from envgen.train.packing import Packing, common_prefix, pack
 from envgen.train.parallel import Alone, Ranks, balance
 from envgen.train.rows import Row
 from envgen.train.sharding import stand_in
-
-
-class UpdateConfig(Record):
-    """How a batch of rollouts is learnt from."""
-
-    mini_batches: int = Field(default=1, ge=1)
-    """Optimiser steps a batch; above 1 the later ones are off-policy."""
-    part_tokens: int = Field(default=16_384, ge=1)
-    """Tokens that are run at once, shared prefixes counted once."""
-    pack_tokens: int = Field(default=512, ge=1)
-    """Most tokens of rows that are packed behind a common prefix; longer rows as ``packing`` says."""
-    index_loss_weight: float = Field(default=1.0, gt=0)
-    """Of the indexer's loss, beside the objective."""
-    router_bias_rate: float = Field(default=0.0, ge=0)
-    """Step of the load-balancing bias; by default it is frozen, so that replayed routes stay likely."""
 
 
 class Parts(NamedTuple):

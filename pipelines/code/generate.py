@@ -42,7 +42,7 @@ class CodeConfig(Record):
 
     mine: MineConfig | None = None
     """What to look for in the clone; None where instances are given."""
-    validate_: ValidateConfig = Field(default=ValidateConfig(), alias="validate")
+    validation: ValidateConfig = ValidateConfig()
     most: int | None = Field(default=None, ge=1)
     """Stop after so many kept instances."""
     seed: Whole = 0
@@ -242,7 +242,7 @@ class _GenerateRun:
                 self.log(f"{job.instance.id}: {text}")
 
         with self.halt.covering():
-            return prove(job, self.trees, self.config.validate_, self.build, log, self.helper)
+            return prove(job, self.trees, self.config.validation, self.build, log, self.helper)
 
     def _path(self, job: Job) -> Path:
         return self.results / f"{task_id(job.instance.id)}.json"

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from envgen.train.grpo import GRPOConfig
+from envgen.train.config import GRPOConfig
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

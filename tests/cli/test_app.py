@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from click_words import commands
 
 import envgen as package
 from envgen.cli.app import run
-from envgen.cli.datasets import parse_levels
+from envgen.cli.generate import parse_levels
 from envgen.core.errors import ConfigError
 
 NAMES = sorted(commands())
@@ -30,6 +31,19 @@ def test_help_teaches(cli: Cli, name: str) -> None:
     if name not in GROUPS:
         assert f"Examples:\n  envgen {name}" in said.out
     assert all(len(line) <= 80 for line in said.out.splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_help_loads_neither_pytorch_nor_what_the_command_runs(name: str) -> None:
+    """It takes less than a second of processor time; torch alone takes two."""
+    said = envgen(*name.split(), "--help", PYTHONPROFILEIMPORTTIME="1")
+    assert said.code == 0
+    imported = set(re.findall(r"\|\s+([\w.]+)$", said.err, re.MULTILINE))
+    assert "click" in imported
+    assert not imported & {"torch", "transformers", "matplotlib", "scipy", "pyarrow", "docker"}
+    verb = commands()[name].kind.verb.partition(":")[0]  # type: ignore[attr-defined]
+    if name.startswith("train"):
+        assert verb not in imported
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ def test_a_cheat_raises_an_alarm(cli: Cli, canaries: Path) -> None:
     code, told, report = evaluate(cli, canaries, f"scripted:{script}")
     assert code == 0
     assert report["holes"]["empty-text"]["exploits"] == 1
-    assert "empty-text 1/2" in told
+    assert re.search(r"^empty-text +2 +1$", told, re.MULTILINE)
     assert "the policy has learnt to cheat" in " ".join(told.split())
-    assert "0 unsolvable tasks passed in 4 rollouts" in " ".join(told.split())
+    assert "unsolvable rollouts 4" in " ".join(told.split())
 
 
 def test_gold_is_not_accused(cli: Cli, canaries: Path) -> None:
@@ -105,7 +106,7 @@ def test_gold_is_not_accused(cli: Cli, canaries: Path) -> None:
     assert code == 0
     assert report["exploit_rate"]["value"] == 0.0
     assert report["honest_passes"] == sum(c["rollouts"] for c in report["holes"].values())
-    assert "exploit rate 0.000" in told
+    assert "exploit rate 0 (" in " ".join(told.split())
     assert "alarm" not in told
 
 
@@ -114,22 +115,13 @@ def test_a_dataset_of_canaries_has_no_pass_rate(cli: Cli, source: Path, canaries
     _, told, report = evaluate(cli, canaries, "gold")
     assert "holds only canaries, of which there is no pass@k" in " ".join(told.split())
     assert "pass@1" not in told
-    assert "databases" not in told
     assert report["unsolvable_rollouts"] == 4
     played = cli(
         "eval", source, "--split", "all", "--model", "gold", "--temperature", 0,
         "--out", canaries.parent / "usual",
     )  # fmt: skip
     assert "pass@1" in played.out
-    assert "2 databases" in played.out or "1 databases" in played.out
     assert "only canaries" not in played.out
-
-
-def test_canaries_that_were_not_made_have_no_row(cli: Cli, source: Path, tmp_path: Path) -> None:
-    said = cli("canaries", source, "--out", tmp_path / "c", "--no-unsolvable")
-    assert "empty-text" in said.out
-    assert "unsolvable" not in said.out
-    assert "variants of these" not in said.out
 
 
 def test_a_pass_on_an_unsolvable_task_is_a_failure(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runs import Cli
 
-from envgen.cli.train import StepRows
+from envgen.cli.train import step_rows
 from envgen.train.metrics import Metrics
 
 
@@ -26,12 +26,12 @@ def test_report_of_a_run(cli: Cli, tmp_path: Path) -> None:
 
 def test_rows_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
-    rows = StepRows(40, clock=lambda: now, interval=1.0)
+    show = step_rows(40, 1.0, lambda: now)
     for step in range(1, 41):
         now = step / 10
-        rows.show(step, {"reward/total": 0.25, "policy/kl": None})
+        show(step, {"reward/total": 0.25, "policy/kl": None})
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].split()[:3] == ["step", "reward", "passed"]
     assert [int(line.split()[0]) for line in lines[1:]] == [1, 11, 21, 31, 40]
-    assert lines[1].split()[1:4] == ["0.250", "-", "-"]
+    assert lines[1].split()[1:4] == ["0.25", "-", "-"]
     assert len({len(line) for line in lines}) == 1

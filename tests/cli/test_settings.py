@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import pytest
 from cli_runs import Cli
 from click_words import commands
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
-from envgen.cli.command import LeafCommand
-from envgen.cli.settings import complete, model_of, put, read_file, settings
+from envgen.cli.command import Command, LeafCommand
+from envgen.cli.settings import (
+    Setting,
+    _toml,
+    choices,
+    complete,
+    holds,
+    put,
+    read_file,
+    settings,
+)
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
+from envgen.pipelines.general import domains
 from envgen.rollout.run import RolloutConfig
 from envgen.store.runs import RunStore
-from envgen.train.grpo_run import TrainGRPOConfig
+from envgen.train.config import TrainGRPOConfig
 
 LEAVES = {name: command for name, command in commands().items() if isinstance(command, LeafCommand)}
 NAMES = sorted(LEAVES)
@@ -30,28 +42,150 @@ def test_every_field_has_a_text(name: str) -> None:
     assert not without
 
 
+REQUIRED: dict[str, dict[str, object]] = {
+    "canaries": {"dataset": "ds", "out": "o"},
+    "eval": {"data": "ds", "model": "m", "out": "o"},
+    "export": {"source": "ds"},
+    "filter": {"dataset": "ds", "out": "o", "rollouts": "r"},
+    "generate code": {"out": "o", "mine.repo": "a/b", "policy.spec": "gold"},
+    "generate general": {"out": "o"},
+    "images bootstrap": {"name": "python"},
+    "import code": {"file": "f", "clones": "c", "out": "o"},
+    "list": {"dataset": "ds"},
+    "model init": {"tokenizer": "ds", "out": "o", "preset": "tiny"},
+    "pack": {"folder": "f", "out": "o"},
+    "pass-at-k": {"folder": "r"},
+    "report": {"run_folder": "r"},
+    "rollout": {"dataset": "ds", "out": "o", "policy.spec": "gold"},
+    "serve policy": {"model": "m"},
+    "show": {"dataset": "ds"},
+    "train grpo": {"data": "ds", "model": "m", "out": "o"},
+    "train indexer": {"data": "ds", "model": "m", "out": "o", "stage": "warmup"},
+    "train sft": {"data": "ds", "model": "m", "out": "o", "teachers": ["gold"]},
+    "try-tests": {"clone": "c"},
+    "validate": {"dataset": "ds"},
+    "variants": {"dataset": "ds", "out": "o"},
+}
+"""What each command can't do without."""
+BESIDE: dict[str, dict[str, object]] = {
+    "sharding": {"processes": 2},
+    "objective.tis_cap": {"objective.old": "recomputed"},
+    "model.rope.rope_type": {"model.rope.original_max_position_embeddings": 1024},
+    "encoding.tools_in": {"encoding.kind": "dsml"},
+    "encoding.response_format": {"encoding.kind": "dsml"},
+    "encoding.block": {"encoding.kind": "dsml"},
+}
+"""Settings that need others."""
+DECIDED = {
+    ("generate general", "level"): "is written as min_level and max_level",
+    ("train indexer", "attention"): "the stage decides",
+    ("train indexer", "trunk"): "the stage decides",
+    ("train indexer", "optimizer.indexer"): "the stage decides",
+    ("generate general", "pages"): "test_a_page_comes_by_file",
+    **{
+        ("model init", f"model.{which}_token_id"): "come from the tokenizer"
+        for which in ("bos", "eos", "pad")
+    },
+}
+"""Settings that others decide, and how."""
+CANDIDATES: tuple[object, ...] = (
+    "small", ["trip_planning"], True, False, 2, 3, 1, 8, 64, 1024, 0, 0.5, 0.25, 0.05, 2.5, "x1", "a/b",
+    "2024-01-02", "spec:x",
+    ["x1"], ["a/b"], [2], [0.5], ["/x1"], {"a": 1}, {"a": "b"}, {"a": 0.5}, {"A": "b"},
+    {"a": {"length": 0.05}}, [{"source": "/a", "target": "/b"}], [{"id": "a", "text": "b"}],
+)  # fmt: skip
+"""Values that one kind of field or another takes."""
+
+
+def leaf(values: Any, path: str) -> Any:
+    for part in path.split("."):
+        values = values[part] if isinstance(values, dict) else None
+    return values
+
+
+def resolved(name: str, words: Sequence[str]) -> dict[str, Any] | None:
+    """The config that a line gives, as ``command.json`` holds it; None: it is refused."""
+    try:
+        command: Command = LEAVES[name].make_context(name, list(words)).obj
+    except ConfigError:
+        return None
+    return command.model_dump(mode="json")
+
+
+def as_words(path: str, value: object) -> list[str]:
+    """``-c`` for a value; a mapping's keys are set one by one."""
+    if isinstance(value, dict):
+        return [word for key, one in value.items() for word in as_words(f"{path}.{key}", one)]
+    return ["-c", f"{path}={value if isinstance(value, str) else json.dumps(value)}"]
+
+
+def as_file(values: Mapping[str, object]) -> list[str]:
+    Path("c.toml").write_text("".join(f"{path} = {_toml(v)}\n" for path, v in values.items()))
+    return ["--config", "c.toml"]
+
+
+def adapter(setting: Setting) -> TypeAdapter[Any]:
+    """Checks a value as the config would."""
+    kind: Any = Annotated[setting.field.annotation, setting.field]
+    return TypeAdapter(kind)
+
+
+def values_of(setting: Setting) -> Iterator[object]:
+    """Values that the field takes and that are not its default."""
+    field = setting.field
+    kind = adapter(setting)
+    default = _told(setting.default)
+    inside = holds(field.annotation, tuple, frozenset)
+    names = choices(get_args(inside)[0] if inside else field.annotation)
+    for one in (*([name] for name in names if inside), *names, *CANDIDATES):
+        try:
+            held = kind.dump_python(kind.validate_python(one), mode="json")
+        except ValueError:
+            continue
+        if held != default:
+            yield one
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_every_field_can_be_set(name: str) -> None:
-    """``-c`` reaches what the config holds, however deep, and nothing is left out of the settings."""
+def test_a_file_and_the_line_reach_every_field(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each leaf is set by TOML and by ``-c``, and stands in the resolved config as it was given."""
+    monkeypatch.chdir(tmp_path)
+    needed = REQUIRED.get(name, {})
+    assert resolved(name, as_file(needed)) is not None
+    unreached = []
+    for path, setting in LEAVES[name].settings.items():
+        if (name, path) in DECIDED:
+            continue
+        for value in values_of(setting):
+            beside = {**needed, **BESIDE.get(path, {})}
+            others = {one: held for one, held in beside.items() if one != path}
+            lined = resolved(name, [*as_file(others), *as_words(path, value)])
+            filed = resolved(name, as_file({**others, path: value}))
+            if lined is not None and lined == filed and leaf(lined, path) == _read(setting, value):
+                break
+        else:
+            unreached.append(path)
+    assert not unreached
 
-    def paths(kind: type[BaseModel], prefix: str = "") -> list[str]:
-        found = []
-        for field_name, field in kind.model_fields.items():
-            path = prefix + (field.alias or field_name)
-            inner = model_of(field.annotation)
-            found += paths(inner, f"{path}.") if inner else [path]
-        return found
 
-    command = LEAVES[name]
-    assert set(paths(command.kind)) == set(command.settings)
-    for path in command.settings:
-        values: dict[str, object] = {}
-        put(command.kind, values, path, ["a=1"])
-        held: object = values
-        for part in path.split("."):
-            assert isinstance(held, dict)
-            held = held[part]
-        assert held in ("a=1", ["a=1"], {"a": 1})
+def _read(setting: Setting, value: object) -> object:
+    kind = adapter(setting)
+    return kind.dump_python(kind.validate_python(value), mode="json")
+
+
+def test_a_page_comes_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tomllib.loads((Path(domains.__path__[0]) / "meetings.toml").read_text())
+    Path("c.json").write_text(json.dumps({"out": "o", "pages": [page]}))
+    found = resolved("generate general", ["--config", "c.json"])
+    assert found is not None
+    assert [one["id"] for one in found["pages"]] == [page["id"]]
+
+
+def test_what_others_decide_is_still_a_setting() -> None:
+    assert all(path in LEAVES[name].settings for name, path in DECIDED)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -140,7 +274,7 @@ def test_the_line_stands_over_the_file_and_the_file_over_the_defaults(
         ("n = ", "run.toml' can't be read", "--settings"),
         ("polcy = 1", "no setting 'polcy'; did you mean 'policy'?", "there are"),
         ("[sampling]\ntemprature = 1", "no setting 'sampling.temprature'; did you mean", "top_p"),
-        ("sampling = 3", "sampling is a table, not 3", "top_p"),
+        ("sampling = 3", "'sampling' is a table, not 3", "top_p"),
         ("n = 0", "--n: Input should be greater than or equal to 1, got '0'", "rollout --help"),
         ("[sampling]\ntop_k = 'x'", "-c sampling.top_k: Input should be a valid integer", "--help"),
         ("isolate = 'task'", "'environment' or 'episode', got 'task'", "rollout --help"),

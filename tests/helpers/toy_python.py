@@ -199,7 +199,7 @@ def workspace(repo: Path, folder: Path, recipe: Recipe = RECIPE) -> Workspace:
 
 def generated(repo: Path, out: Path, *jobs: Job) -> CodeSummary:
     """A dataset of the toy's instance (or of ``jobs``), in as few runs as possible."""
-    config = CodeConfig.model_validate({"validate": ValidateConfig(repeats=1, more=1)})
+    config = CodeConfig(validation=ValidateConfig(repeats=1, more=1))
     return generate_code(
         config,
         out,

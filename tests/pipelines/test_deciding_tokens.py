@@ -10,7 +10,8 @@ from torch.nn.functional import cross_entropy
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.pipelines.deciding_tokens import FIRST, FORM, DecidingFirst
-from envgen.train.sft import SFTConfig, SFTRow, sft_batch, sft_loss
+from envgen.train.config import SFTConfig
+from envgen.train.sft import SFTRow, sft_batch, sft_loss
 
 
 def row(*ids: int, learnt: int) -> SFTRow:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from students import School, school
 
-from envgen.train.cold_start import ColdStartConfig, train_sft
-from envgen.train.optimize import OptimizerConfig
+from envgen.train.cold_start import train_sft
+from envgen.train.config import ColdStartConfig, OptimizerConfig
 
 
 @pytest.fixture(scope="session")

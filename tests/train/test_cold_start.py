@@ -12,9 +12,10 @@ from envgen.core.errors import ConfigError, ResumeError
 from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.checkpoints import Checkpoints
-from envgen.train.cold_start import ColdStartConfig, train_sft
+from envgen.train.cold_start import train_sft
+from envgen.train.config import ColdStartConfig, OptimizerConfig
 from envgen.train.metrics import read_metrics
-from envgen.train.optimize import DivergedError, OptimizerConfig
+from envgen.train.optimize import DivergedError
 
 pytestmark = pytest.mark.xdist_group("school")
 

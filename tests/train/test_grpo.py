@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
+from envgen.train.config import GRPOConfig
 from envgen.train.grpo import (
-    GRPOConfig,
     Loss,
     TokenBatch,
     group_advantages,

@@ -15,12 +15,11 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.new_model import NewModelConfig, new_model
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
-from envgen.train.cold_start import ColdStartConfig, train_sft
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.cold_start import train_sft
+from envgen.train.config import ColdStartConfig, OptimizerConfig, SamplingConfig, TrainGRPOConfig
+from envgen.train.grpo_run import train_grpo
 from envgen.train.metrics import read_metrics
-from envgen.train.optimize import OptimizerConfig
 from envgen.train.rewards import RewardConfig
-from envgen.train.rollouts import SamplingConfig
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.slow]
 

@@ -25,13 +25,18 @@ from envgen.store.bundles import EnvironmentBundle
 from envgen.store.runs import RunStore
 from envgen.store.writer import DatasetWriter
 from envgen.train.checkpoints import fitting_encoding
-from envgen.train.grpo import GRPOConfig
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.config import (
+    GRPOConfig,
+    OptimizerConfig,
+    SamplingConfig,
+    TrainGRPOConfig,
+    UpdateConfig,
+)
+from envgen.train.grpo_run import train_grpo
 from envgen.train.metrics import read_metrics
-from envgen.train.optimize import DivergedError, OptimizerConfig
+from envgen.train.optimize import DivergedError
 from envgen.train.rewards import RewardConfig, RewardError
-from envgen.train.rollouts import Sampler, SamplingConfig
-from envgen.train.update import UpdateConfig
+from envgen.train.rollouts import Sampler
 
 PLAIN = RewardConfig(length=0.0, language=0.0)
 

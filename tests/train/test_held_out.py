@@ -15,12 +15,10 @@ from envgen.model.modeling import DSAForCausalLM
 from envgen.report.training import training_report
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.writer import DatasetWriter
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
-from envgen.train.held_out import HeldOutConfig
+from envgen.train.config import HeldOutConfig, OptimizerConfig, SamplingConfig, TrainGRPOConfig
+from envgen.train.grpo_run import train_grpo
 from envgen.train.metrics import read_metrics, tokens_per_second
-from envgen.train.optimize import OptimizerConfig
 from envgen.train.rewards import RewardConfig
-from envgen.train.rollouts import SamplingConfig
 
 pytestmark = pytest.mark.xdist_group("school")
 

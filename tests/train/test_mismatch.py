@@ -17,7 +17,8 @@ from envgen.environments.hosts import open_dataset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import load_encoding
 from envgen.train.batch import row_batch, score_batch
-from envgen.train.rollouts import Rollouts, Sampler, SamplingConfig
+from envgen.train.config import SamplingConfig
+from envgen.train.rollouts import Rollouts, Sampler
 from envgen.train.rows import NOT_ROUTED
 
 pytestmark = pytest.mark.xdist_group("school")

@@ -8,8 +8,9 @@ from torch import nn
 
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
+from envgen.train.config import OptimizerConfig
 from envgen.train.muon import Muon, orthogonal
-from envgen.train.optimize import Optimizer, OptimizerConfig
+from envgen.train.optimize import Optimizer
 
 
 @pytest.mark.parametrize("shape", [(48, 16), (16, 48), (32, 32)])

@@ -7,13 +7,8 @@ import torch
 
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
-from envgen.train.optimize import (
-    EXPLODED,
-    DivergedError,
-    Optimizer,
-    OptimizerConfig,
-    require_finite,
-)
+from envgen.train.config import OptimizerConfig
+from envgen.train.optimize import EXPLODED, DivergedError, Optimizer, require_finite
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 2 * EXPLODED, -2 * EXPLODED])

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.train.batch import row_batch, score_batch
+from envgen.train.config import SFTConfig
 from envgen.train.packing import common_prefix, pack
 from envgen.train.rows import NOT_ROUTED, Row
-from envgen.train.sft import SFTConfig, SFTRow, sft_batch, sft_loss
+from envgen.train.sft import SFTRow, sft_batch, sft_loss
 
 ROWS = st.lists(
     st.tuples(

@@ -12,15 +12,19 @@ from students import School
 
 from envgen.core.errors import ConfigError
 from envgen.model.modeling import DSAForCausalLM
-from envgen.train.cold_start import ColdStartConfig, run_sft, train_sft
-from envgen.train.grpo import GRPOConfig
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
+from envgen.train.cold_start import run_sft, train_sft
+from envgen.train.config import (
+    ColdStartConfig,
+    GRPOConfig,
+    OptimizerConfig,
+    SamplingConfig,
+    TrainGRPOConfig,
+    UpdateConfig,
+)
+from envgen.train.grpo_run import train_grpo
 from envgen.train.metrics import read_metrics
-from envgen.train.optimize import OptimizerConfig
 from envgen.train.parallel import RankError, ranks
 from envgen.train.rewards import DomainRewards, RewardConfig
-from envgen.train.rollouts import SamplingConfig
-from envgen.train.update import UpdateConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("school")]
 

@@ -17,16 +17,22 @@ from torch import Tensor, nn
 from envgen.core.errors import ConfigError
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
+from envgen.train.config import (
+    GRPOConfig,
+    OptimizerConfig,
+    SamplingConfig,
+    TrainGRPOConfig,
+    UpdateConfig,
+)
 from envgen.train.figures import Figures
-from envgen.train.grpo import GRPOConfig, Loss, TokenBatch, grpo_loss, off_policy_mask
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
-from envgen.train.optimize import Norms, Optimizer, OptimizerConfig
+from envgen.train.grpo import Loss, TokenBatch, grpo_loss, off_policy_mask
+from envgen.train.grpo_run import train_grpo
+from envgen.train.optimize import Norms, Optimizer
 from envgen.train.packing import Ids, Packs, Shared, pack
 from envgen.train.parallel import ranks
 from envgen.train.rewards import RewardConfig
-from envgen.train.rollouts import SamplingConfig
 from envgen.train.rows import Row
-from envgen.train.update import Parts, RolloutBatch, UpdateConfig, Updater
+from envgen.train.update import Parts, RolloutBatch, Updater
 
 PROMPT = 12
 

@@ -13,14 +13,8 @@ from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
 from envgen.model.tokenizer import train_tokenizer
 from envgen.policies.encoding import Encoding, EncodingConfig, make_encoding, tokenizer_config
-from envgen.train.sft import (
-    SFTConfig,
-    SFTRow,
-    batches_by_length,
-    sft_batch,
-    sft_loss,
-    sft_rows,
-)
+from envgen.train.config import SFTConfig
+from envgen.train.sft import SFTRow, batches_by_length, sft_batch, sft_loss, sft_rows
 
 
 @pytest.fixture(scope="module", params=["compact", "dsml"])

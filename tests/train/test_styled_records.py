@@ -22,9 +22,9 @@ from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.rollout.task_tools import TaskTools
 from envgen.store.runs import RunStore
-from envgen.train.cold_start import ColdStartConfig, train_sft
+from envgen.train.cold_start import train_sft
+from envgen.train.config import ColdStartConfig, OptimizerConfig
 from envgen.train.metrics import read_metrics
-from envgen.train.optimize import OptimizerConfig
 from envgen.train.sft import SFTRow
 from envgen.train.teachers import teacher_rows
 

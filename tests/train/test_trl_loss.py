@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from envgen.train.config import GRPOConfig
 from envgen.train.grpo import (
-    GRPOConfig,
     Loss,
     TokenBatch,
     group_advantages,

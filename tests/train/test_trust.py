@@ -28,8 +28,8 @@ from envgen.store.bundles import EnvironmentBundle
 from envgen.store.dataset import Dataset
 from envgen.store.runs import RunStore
 from envgen.store.writer import TRUSTED_GATE, DatasetWriter
-from envgen.train.grpo_run import TrainGRPOConfig, train_grpo
-from envgen.train.rollouts import SamplingConfig
+from envgen.train.config import SamplingConfig, TrainGRPOConfig
+from envgen.train.grpo_run import train_grpo
 
 pytestmark = pytest.mark.xdist_group("school")
 

@@ -11,11 +11,11 @@ import torch
 
 from envgen.model.config import preset
 from envgen.model.modeling import DSAForCausalLM
+from envgen.train.config import GRPOConfig, OptimizerConfig, UpdateConfig
 from envgen.train.figures import Figures, warn_of_update
-from envgen.train.grpo import GRPOConfig
-from envgen.train.optimize import Optimizer, OptimizerConfig
+from envgen.train.optimize import Optimizer
 from envgen.train.rows import Row
-from envgen.train.update import RolloutBatch, UpdateConfig, Updater
+from envgen.train.update import RolloutBatch, Updater
 
 
 def learnt_from(nats: float) -> Figures:

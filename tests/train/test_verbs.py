@@ -10,12 +10,11 @@ from students import School
 
 import envgen
 from envgen.core.errors import ConfigError
-from envgen.train.cold_start import ColdStartConfig, ColdStartSummary
+from envgen.train.cold_start import ColdStartSummary
+from envgen.train.config import ColdStartConfig, SamplingConfig, TrainGRPOConfig
 from envgen.train.evaluate import EvalConfig
 from envgen.train.figures import TrainGRPOSummary
-from envgen.train.grpo_run import TrainGRPOConfig
 from envgen.train.rewards import RewardConfig
-from envgen.train.rollouts import SamplingConfig
 
 pytestmark = pytest.mark.xdist_group("school")
 

@@ -95,7 +95,7 @@ def test_an_interrupted_run_goes_on(repo: Path, tmp_path: Path) -> None:
         Job(toy_python.instance(repo), repo),
         Job(toy_python.instance(repo, id="toy__shop-8", base_commit="0" * 40), repo),
     ]
-    config = CodeConfig.model_validate({"validate": ValidateConfig(repeats=1, more=0)})
+    config = CodeConfig(validation=ValidateConfig(repeats=1, more=0))
     build = BuildConfig(backend="bubblewrap", mounts=toy_python.mounts())
 
     def stop(done: int, total: int, what: str) -> None:
@@ -125,7 +125,7 @@ def test_an_interrupted_run_does_not_wait_for_the_instances_in_flight(
         Job(toy_python.instance(repo), repo),
         Job(toy_python.instance(repo, id="toy__shop-8", base_commit="0" * 40), repo),
     ]
-    config = CodeConfig.model_validate({"validate": ValidateConfig(repeats=3, more=10)})
+    config = CodeConfig(validation=ValidateConfig(repeats=3, more=10))
     build = BuildConfig(backend="bubblewrap", mounts=toy_python.mounts())
     stopped, after = [False], []
 

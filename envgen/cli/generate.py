@@ -1,0 +1,92 @@
+"""Make environments and tasks that are proven by all gates; check the page of a domain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from envgen.cli.command import Command, Makes, Parallel, Runs
+from envgen.cli.console import heading, remark, require, say
+from envgen.cli.settings import Values
+from envgen.core.errors import ConfigError
+from envgen.core.limits import Label, Whole
+from envgen.pipelines.general.generate import GenerateConfig
+
+
+def parse_levels(text: str) -> tuple[int, int]:
+    """``"1..5"`` or ``"3"`` as a pair.
+
+    Raises:
+        ConfigError: if it is neither, or not within 1..10, or the second is below the first.
+    """
+    low, dots, high = text.partition("..")
+    try:
+        levels = int(low), int(high if dots else low)
+    except ValueError:
+        levels = (0, 0)
+    if 1 <= levels[1] < levels[0] <= 10:
+        raise ConfigError(f"{text!r} is a range that runs backwards", f"write {high}..{low}")
+    if not 1 <= levels[0] <= levels[1] <= 10:
+        hint = "levels are 1 (easy) to 10: write --level 3 or --level 1..5"
+        raise ConfigError(f"{text!r} is no level", hint)
+    return levels
+
+
+class General(Parallel, Runs, GenerateConfig, Makes):
+    """Synthesize <environment, tools, task, verifier> tuples, each proven by all gates.
+
+    Needs no model. Stopped, the same command goes on where it was.
+    """
+
+    names = {"--category NAME": "categories", "--page FILE": "pages", "--level LEVELS": "level"}
+    examples = (
+        "envgen generate general --out ds/",
+        "envgen generate general --category trip_planning --level 1..5 --out ds/",
+        "envgen page my.toml && envgen generate general --page my.toml --out ds/",
+    )
+    verb = "envgen.pipelines.general.generate:generate"
+
+    level: Label | None = None
+    """1 (easy) .. 10: one level, or a range such as 1..5, for min_level and max_level."""
+
+    @classmethod
+    def settle(cls, given: Values) -> Values:
+        """A range of levels is its two bounds."""
+        if (level := given.pop("level", None)) is None:
+            return given
+        low, high = parse_levels(str(level))
+        return {**given, "min_level": low, "max_level": high}
+
+    def check(self, summary: Any) -> None:
+        """Fewer tasks than asked for are told."""
+        require(summary.tasks, summary.asked, "tasks made; the reasons tell where drafts ended")
+
+
+class PageCommand(Command):
+    """Check a domain's page, and show a task of each level.
+
+    Every part is built and every step is tried. Nothing is generated, and nothing of the page is run.
+    """
+
+    places = {"FILE": "page"}
+    examples = ("envgen page my.toml", "envgen page my.toml --seed 2 --json -")
+
+    page: Path
+    """The page, in TOML."""
+    seed: Whole = 0
+
+    def execute(self) -> None:
+        """Show the prompts; an error names the part of the page and what to do."""
+        from envgen.pipelines.general.authoring.tasks import tasks_from
+        from envgen.pipelines.general.domains import page_file
+        from envgen.pipelines.general.words.prompt import prompt
+
+        domain = page_file(self.page)
+        tasks, prompts = tasks_from(domain.text), []
+        for level, (problem, _) in enumerate(tasks.rehearsed(self.seed), 1):
+            text = prompt(problem, tasks.lexicon)
+            prompts.append({"level": level, "policy": text.policy_text, "prompt": text.text})
+            heading(f"{domain.id} level {level}")
+            say("\n\n".join(part for part in (text.policy_text, text.text) if part))
+        remark(f"{domain.id!r} is fine: {len(prompts)} levels, {len(domain.phrases)} phrases")
+        self.tell({"id": domain.id, "key": domain.key, "levels": prompts})
