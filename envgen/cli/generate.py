@@ -7,6 +7,7 @@ from typing import Any
 
 from envgen.cli.command import Command, Makes, Parallel, Runs
 from envgen.cli.console import heading, remark, require, say
+from envgen.cli.records import write_json
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label, Whole
@@ -89,4 +90,4 @@ class PageCommand(Command):
             heading(f"{domain.id} level {level}")
             say("\n\n".join(part for part in (text.policy_text, text.text) if part))
         remark(f"{domain.id!r} is fine: {len(prompts)} levels, {len(domain.phrases)} phrases")
-        self.tell({"id": domain.id, "key": domain.key, "levels": prompts})
+        write_json(self.figures, {"id": domain.id, "key": domain.key, "levels": prompts})

@@ -11,7 +11,7 @@ from cli_runs import ROOT
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.domains import page_file
-from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.draft import Draft, DraftRequest, failure
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
 
@@ -36,5 +36,5 @@ def test_every_level_of_a_page_is_proven(page: Path, level: int) -> None:
             proof = prove(draft, hosts, author=author)
             if proof.passed:
                 return
-            reasons.append(proof.failure)
+            reasons.append(failure(proof.evidence))
     pytest.fail(f"no draft of level {level} was proven: {reasons}")
