@@ -476,9 +476,7 @@ class _RuleReader:
         kind = relation.column(target).type
         if not start.type == relation.column(source).type == kind or not kind.startswith("entity"):
             raise ConfigError("a step leads from a row to a row of the same table")
-        found = ir.Reachable(
-            start=start.expr, relation=relation.name, source=source, target=target
-        )
+        found = ir.Reachable(start=start.expr, relation=relation.name, source=source, target=target)
         return Typed(found, f"set:{kind}")
 
     def _column(self, node: ast.AST) -> tuple[Relation, str]:
