@@ -20,8 +20,8 @@ from tiny_dataset import write_tiny_dataset
 
 import envgen
 from envgen.core.types import Record
-from envgen.pipelines.general.authoring import page as pages
 from envgen.pipelines.general.authoring import draws, rules
+from envgen.pipelines.general.authoring import page as pages
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pydantic import JsonValue
-
-from envgen.core.ir import Choice, Get, Intervals, IntRange, Layout, Query, Relation, Slot
+from envgen.core.errors import PipelineError
+from envgen.core.ir import Choice, Intervals, IntRange, Layout, Query, Relation, Slot
 from envgen.pipelines.general.semantics.layout import slot_paths
-from envgen.pipelines.general.words.wording import Words
+from envgen.pipelines.general.words.wording import Words, joined, matched
 
 _WIDTH = 100
 _Leaf = Callable[[str], str]
@@ -23,83 +21,60 @@ def answer_format(
     placeholders: Mapping[str, str],
     words: Words,
 ) -> str:
-    """The layout as JSON text, each slot a hole such as ``"<hotel name>"``, wrapped at 100 columns."""
-    by_name = {slot.name: slot for slot in slots}
-    schema = {relation.name: relation for relation in relations}
+    """The layout as JSON text, each slot a hole such as ``"<hotel name>"``, wrapped at 100 columns.
 
-    def leaf(name: str) -> str:
-        slot = by_name[name]
-        return _hole(slot, _placeholder(slot, schema, placeholders, words), schema)
+    Raises:
+        PipelineError: for a slot whose values no prompt can describe.
+    """
+    keys = {relation.name: relation.key for relation in relations}
+    holes = {}
+    for slot in slots:
+        name = matched(slot.name, placeholders) or _placeholder(slot, keys, words)
+        quote = '"' if _is_text(slot) else ""
+        holes[slot.name] = _MINUTES if slot.kind == "interval" else f"{quote}<{name}>{quote}"
+    return _dump(layout, holes.__getitem__, "")
 
-    return _dump(layout, leaf, "")
+
+_MINUTES = '{"start": <minute>, "end": <minute>}'
 
 
 def format_notes(layout: Layout, slots: Sequence[Slot], words: Words) -> list[str]:
     """Sentences on what the holes can hold that the format itself can't show."""
-    shown = [name for name, _ in slot_paths(layout)]
-    by_name = {slot.name: slot for slot in slots}
+    domains = {slot.name: slot.domain for slot in slots}
     groups: dict[str, list[str]] = {}
-    for name in shown:
-        note = _note(by_name[name])
-        if note:
+    for name, _ in slot_paths(layout):
+        domain = domains[name]
+        if isinstance(domain, Intervals):
+            note = (
+                f"times are minutes after midnight; `start` is {domain.low} or a later step of "
+                f"{domain.step} minutes, `end` is `start` plus {domain.length}, and at most {domain.high}."
+            )
             groups.setdefault(note, []).append(words.slot(name))
-    return [f"About {words.join(names)}: {note}" for note, names in groups.items()]
+    return [f"About {joined(names)}: {note}" for note, names in groups.items()]
 
 
-def _note(slot: Slot) -> str:
+def _placeholder(slot: Slot, keys: Mapping[str, str], words: Words) -> str:
     domain = slot.domain
-    if isinstance(domain, Intervals):
-        return (
-            f"times are minutes after midnight; `start` is {domain.low} or a later step of "
-            f"{domain.step} minutes, `end` is `start` plus {domain.length}, and at most {domain.high}."
+    computed = isinstance(domain, Query) and (domain.select is not None or domain.agg != "none")
+    if computed or slot.kind not in ("entity", "value", "interval"):
+        raise PipelineError(
+            f"slot {slot.name!r}: a prompt can't ask for a {slot.kind} of that kind"
         )
-    if slot.kind == "set" and slot.length is not None:
-        return f"a list of at most {slot.length} different entries."
-    return ""
-
-
-def _placeholder(
-    slot: Slot, schema: Mapping[str, Relation], placeholders: Mapping[str, str], words: Words
-) -> str:
-    for pattern, text in placeholders.items():
-        if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[A-Za-z0-9]+", re.escape(pattern)), slot.name):
-            return text
-    domain = slot.domain
     if isinstance(domain, Choice):
-        shown = [str(json.dumps(value, ensure_ascii=False)).strip('"') for value in domain.values]
+        shown = [str(_json(value)).strip('"') for value in domain.values]
         return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
     if isinstance(domain, IntRange):
         step = f" in steps of {domain.step}" if domain.step != 1 else ""
         return f"whole number from {domain.low} to {domain.high}{step}"
-    if isinstance(domain, Query) and domain.select is None and domain.agg == "none":
-        key = f"{domain.relation}.{schema[domain.relation].key}"
-        return words.noun(key).replace(".", " ")
+    if isinstance(domain, Query):
+        return words.noun(f"{domain.relation}.{keys[domain.relation]}").replace(".", " ")
     return words.noun(slot.name)
 
 
-def _hole(slot: Slot, text: str, schema: Mapping[str, Relation]) -> str:
-    if slot.kind == "interval":
-        return '{"start": <minute>, "end": <minute>}'
-    value = f'"<{text}>"' if _is_text(slot, schema) else f"<{text}>"
-    if slot.kind in ("set", "sequence"):
-        return f"[{value}, ...]"
-    if slot.kind == "map":
-        return f'{{"<{slot.key_domain.relation if slot.key_domain else "key"}>": {value}, ...}}'
-    return value
-
-
-def _is_text(slot: Slot, schema: Mapping[str, Relation]) -> bool:
-    domain = slot.domain
-    if isinstance(domain, Choice):
-        return all(isinstance(value, str) for value in domain.values)
-    if not isinstance(domain, Query):
-        return False
-    if domain.select is None or domain.agg != "none":
-        return domain.agg == "none"
-    if isinstance(domain.select, Get):
-        kind = schema[domain.select.relation].column(domain.select.column).type
-        return kind in ("str", "date", "datetime") or kind.startswith("entity:")
-    return False
+def _is_text(slot: Slot) -> bool:
+    if isinstance(slot.domain, Choice):
+        return all(isinstance(value, str) for value in slot.domain.values)
+    return isinstance(slot.domain, Query)
 
 
 def _dump(layout: Layout, leaf: _Leaf, indent: str) -> str:
@@ -127,5 +102,5 @@ def _line(layout: Layout, leaf: _Leaf) -> str:
     return _json(layout)
 
 
-def _json(value: JsonValue) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -1,7 +1,7 @@
 """The words of a domain: for each rule one sentence, and the builder that gives the rule back.
 
-A ``Lexicon`` turns a Problem into plain language (``prompt.py``) and back. What a sentence says is fixed
-by its fields: ``build(fields)`` is the clause, so two problems with equal sentences have equal rules.
+A ``Lexicon`` turns a Problem into plain language (``prompt.py``) and back. The fields of a sentence fix
+what it says: ``build(fields)`` is the clause, so two problems with equal sentences have equal rules.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Literal
+from itertools import permutations
+from typing import Literal, TypeVar
 
 from pydantic import JsonValue
 
@@ -18,20 +19,23 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Clause, Equals, Expr, Goal, Layout, Optimise, Reach, Slot
 from envgen.pipelines.general.words.wording import Fields, Template, Words
 
-Built = Clause | Equals | Optimise | Expr
+T = TypeVar("T")
+
+WRITE_RULE = "Change nothing else in the system: everything not mentioned above must stay as it is."
+TIE_BREAK = "Among equals, take the one whose {key:word} comes first in alphabetical order."
 
 
 @dataclass(frozen=True)
 class Phrase:
     """A sentence and what it means.
 
-    ``build`` is pure and gives, by ``kind``: "clause" and "effect" a Clause, "goal" an Equals or
-    Optimise, "escalate" the Expr of ``Reach.escalate_when`` (its fields are the Problem's own).
-    It leaves ``text_key`` and ``fields`` of what it builds alone: ``Lexicon`` fills them in.
+    ``build`` is pure and gives, by ``kind``: "clause" and "effect" a Clause, "goal" an Equals,
+    "escalate" the Expr of ``Reach.escalate_when`` (its fields are the Problem's own). It leaves
+    ``text_key`` and ``fields`` of what it builds alone: ``Lexicon`` fills them in.
     """
 
     template: str
-    build: Callable[[Fields], Built]
+    build: Callable[[Fields], Clause | Equals | Expr]
     kind: Literal["clause", "effect", "goal", "escalate"] = "clause"
 
     @cached_property
@@ -71,39 +75,40 @@ class Lexicon:
     """Slot name pattern ("hotel_{i}") -> what stands in the answer format ("hotel name")."""
     reach: Callable[[Fields, tuple[Clause, ...]], Reach] | None = None
     """Problem.fields and effects -> the goal, with its write set, ``escalate_when`` and key."""
-    rules_heading: str = "Please keep to these rules:"
-    effects_heading: str = "What I need:"
-    notes_heading: str = "Good to know:"
-    policy_heading: str = "Policy. These rules hold for every request:"
-    write_rule: str = (
-        "Change nothing else in the system: everything not mentioned above must stay as it is."
-    )
-    tie_break: str = (
-        "Among equals, take the one whose {key:word} comes first in alphabetical order."
-    )
-    tie_break_set: str = "The order of the list does not matter."
-    submit: str = (
-        "When you are done, call `submit_result` once. Its `answer_text` must be a JSON text in exactly "
-        "this form, with the parts in angle brackets filled in:"
-    )
-    language: str = "en"
 
     def __post_init__(self) -> None:
-        sentences = {f"phrase {key!r}": phrase.sentence for key, phrase in self.phrases.items()}
-        sentences |= {f"unit {unit!r}": Template(text) for unit, text in self.units.items()}
-        sentences |= {
-            "write rule": Template(self.write_rule),
-            "tie-break": Template(self.tie_break),
-        }
-        sentences |= {"tie-break for sets": Template(self.tie_break_set)}
-        openings = {f"opening {name!r}": Template(text) for name, text in self.openings.items()}
-        _refuse_ambiguous(self.id, sentences, self.words)
-        _refuse_ambiguous(self.id, openings, self.words)
+        """Refuse a sentence that reads what another one writes; openings stand apart."""
+        for among in (self.opening_templates, self.sentences):
+            for name, other in permutations(among, 2):
+                for text in among[name].samples(self.words):
+                    if among[other].read(text, self.words) is not None:
+                        raise ConfigError(
+                            f"lexicon {self.id!r}: {other!r} also reads what {name!r} writes: {text!r}"
+                        )
 
     @cached_property
     def opening_templates(self) -> dict[str, Template]:
         """Openings, compiled."""
         return {name: Template(text) for name, text in self.openings.items()}
+
+    @cached_property
+    def sentences(self) -> dict[str, Template]:
+        """Every other sentence by its name: a text_key, "unit NAME", "write rule", "tie-break"."""
+        found = {"write rule": Template(WRITE_RULE), "tie-break": Template(TIE_BREAK)}
+        found |= {f"unit {unit}": Template(text) for unit, text in self.units.items()}
+        return found | {key: phrase.sentence for key, phrase in self.phrases.items()}
+
+    def opening(self, name: str) -> Template:
+        """The opening ``name``; ConfigError, with similar names, if there is none."""
+        return _named(name, self.opening_templates, self.id)
+
+    def sentence(self, name: str) -> Template:
+        """The sentence ``name`` of ``sentences``; ConfigError, with similar names, if there is none."""
+        return _named(name, self.sentences, self.id)
+
+    def phrase(self, key: str) -> Phrase:
+        """The phrase ``key``; ConfigError, with similar names, if there is none."""
+        return _named(key, self.phrases, self.id)
 
     def clause(self, key: str, /, **fields: JsonValue) -> Clause:
         """The clause (or effect) that the sentence ``key`` states with ``fields``."""
@@ -112,10 +117,10 @@ class Lexicon:
             raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} is no clause")
         return built.model_copy(update={"text_key": key, "fields": dict(fields)})
 
-    def goal(self, key: str, /, **fields: JsonValue) -> Equals | Optimise:
+    def goal(self, key: str, /, **fields: JsonValue) -> Equals:
         """The goal that the sentence ``key`` states with ``fields``."""
         built = self.phrase(key).build(fields)
-        if not isinstance(built, Equals | Optimise):
+        if not isinstance(built, Equals):
             raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} is no goal")
         return built.model_copy(update={"text_key": key, "fields": dict(fields)})
 
@@ -125,35 +130,12 @@ class Lexicon:
             raise ConfigError(f"lexicon {self.id!r} has no workflow goal")
         return self.reach(fields, effects).model_copy(update={"effects": effects})
 
-    def phrase(self, key: str) -> Phrase:
-        """The phrase ``key``.
 
-        Raises:
-            ConfigError: if there is none; the message names similar ones.
-        """
-        if key not in self.phrases:
-            near = ", ".join(get_close_matches(key, self.phrases)) or ", ".join(self.phrases)
-            raise ConfigError(f"lexicon {self.id!r} has no phrase {key!r}", f"it has: {near}")
-        return self.phrases[key]
-
-    def outline(self, rule: Clause | Equals | Optimise) -> str:
-        """The sentence of a rule with its parameters named, not stated."""
-        return self.phrase(rule.text_key).sentence.outline(rule.fields, self.words)
-
-
-def outline(lexicon_id: str, rule: Clause | Equals | Optimise) -> str:
-    """``Lexicon.outline`` by id, for comments in generated code; "" if the lexicon is not registered."""
-    return lexicon(lexicon_id).outline(rule) if lexicon_id in LEXICONS else ""
-
-
-def _refuse_ambiguous(lexicon_id: str, sentences: Mapping[str, Template], words: Words) -> None:
-    for name, template in sentences.items():
-        for text in template.samples(words):
-            for other, reader in sentences.items():
-                if other != name and reader.read(text, words) is not None:
-                    raise ConfigError(
-                        f"lexicon {lexicon_id!r}: {other} also reads what {name} writes: {text!r}"
-                    )
+def _named(name: str, among: Mapping[str, T], lexicon_id: str) -> T:
+    if name not in among:
+        near = get_close_matches(name, among) or among
+        raise ConfigError(f"lexicon {lexicon_id!r} has no {name!r}", f"it has: {', '.join(near)}")
+    return among[name]
 
 
 LEXICONS: dict[str, Lexicon] = {}
@@ -176,3 +158,14 @@ def lexicon(lexicon_id: str) -> Lexicon:
             f"unknown lexicon {lexicon_id!r}", "its page is stored with the dataset's environments"
         )
     return LEXICONS[lexicon_id]
+
+
+def outline(lexicon_id: str, rule: Clause | Equals | Optimise) -> str:
+    """The sentence of a rule with its parameters named, not stated: a comment for generated code.
+
+    It is "" if the lexicon is not registered.
+    """
+    if lexicon_id not in LEXICONS:
+        return ""
+    known = LEXICONS[lexicon_id]
+    return known.phrase(rule.text_key).sentence.outline(rule.fields, known.words)

@@ -6,22 +6,14 @@ from pydantic import JsonValue
 
 from envgen.core import ir
 from envgen.core.errors import PipelineError
-from envgen.core.ir import (
-    Choice,
-    Intervals,
-    IntRange,
-    Layout,
-    Node,
-    Problem,
-    Query,
-    Reach,
-    Scalar,
-    Slot,
-)
+from envgen.core.ir import Choice, Intervals, IntRange, Layout, Node, Problem, Query, Reach, Slot
 from envgen.core.types import PublicRule, Schema
 from envgen.pipelines.general.semantics.layout import slot_paths
+from envgen.pipelines.general.semantics.rewrite import conjuncts
+from envgen.pipelines.general.semantics.slot_values import fixed_columns, linked_columns
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.prompt import Rendered
+from envgen.pipelines.general.words.tool_specs import closed, json_type
 
 
 def submit_schema(p: Problem, db: Tables) -> Schema:
@@ -35,7 +27,7 @@ def submit_schema(p: Problem, db: Tables) -> Schema:
     Raises:
         PipelineError: for a slot without a public form.
     """
-    pointers = {name: pointer for name, pointer in slot_paths(p.layout)}
+    pointers = dict(slot_paths(p.layout))
     schema = _node(p.layout, p, pointers)
     if isinstance(p.goal, Reach):
         schema["x-walk"] = p.goal.max_calls
@@ -46,13 +38,7 @@ def _node(layout: Layout, p: Problem, pointers: dict[str, str]) -> Schema:
     if isinstance(layout, dict):
         if set(layout) == {"$slot"}:
             return _slot(p.slot(str(layout["$slot"])), p, pointers)
-        names: list[JsonValue] = list(layout)
-        return {
-            "type": "object",
-            "properties": {key: _node(item, p, pointers) for key, item in layout.items()},
-            "required": names,
-            "additionalProperties": False,
-        }
+        return closed({key: _node(item, p, pointers) for key, item in layout.items()})
     if isinstance(layout, list):
         items: list[JsonValue] = [_node(item, p, pointers) for item in layout]
         return {
@@ -87,25 +73,10 @@ def _element(slot: Slot, p: Problem, pointers: dict[str, str]) -> Schema:
     if isinstance(domain, IntRange):
         return _whole(domain)
     if isinstance(domain, Intervals):
-        last = domain.high - domain.length
-        start: JsonValue = {"type": "integer", "minimum": domain.low, "maximum": last}
-        end: JsonValue = {
-            "type": "integer",
-            "minimum": domain.low + domain.length,
-            "maximum": domain.high,
-        }
-        return {
-            "type": "object",
-            "properties": {"start": start, "end": end},
-            "required": ["start", "end"],
-            "additionalProperties": False,
-            "x-intervals": {
-                "low": domain.low,
-                "high": domain.high,
-                "step": domain.step,
-                "length": domain.length,
-            },
-        }
+        low, high, length = domain.low, domain.high, domain.length
+        start, end = (_whole(IntRange(low=low + by, high=high - length + by)) for by in (0, length))
+        hints: JsonValue = {"low": low, "high": high, "step": domain.step, "length": length}
+        return {**closed({"start": start, "end": end}), "x-intervals": hints}
     return _queried(slot, domain, p, pointers)
 
 
@@ -127,10 +98,8 @@ def _queried(slot: Slot, query: Query, p: Problem, pointers: dict[str, str]) -> 
         if not isinstance(query.select, ir.Get):
             raise PipelineError(f"slot {slot.name!r}: its values have no public source")
         relation, column = query.select.relation, query.select.column
-    kind = p.relation(relation).column(column).type
-    words = {"bool": "boolean", "int": "integer", "minutes": "integer"}
-    base = "integer" if kind.startswith("decimal:") else words.get(kind, "string")
-    schema: Schema = {"type": base, "x-source": f"{relation}.{column}"}
+    kind = json_type(p.relation(relation).column(column).type)
+    schema: Schema = {"type": kind, "x-source": f"{relation}.{column}"}
     where: Schema = {c: pointers[s] for c, s in linked_columns(p, slot).items() if s in pointers}
     where |= {c: {"const": value} for c, value in fixed_columns(p, slot).items()}
     if where:
@@ -138,64 +107,17 @@ def _queried(slot: Slot, query: Query, p: Problem, pointers: dict[str, str]) -> 
     return schema
 
 
-def fixed_columns(p: Problem, slot: Slot) -> dict[str, Scalar]:
-    """Column -> constant, where the slot's domain has a conjunct ``column = constant`` of the prompt."""
-    if slot.kind not in ("entity", "set") or not isinstance(slot.domain, Query):
-        return {}
-    found: dict[str, Scalar] = {}
-    for part in _conjuncts(slot.domain.where):
-        if not isinstance(part, ir.Cmp) or part.fn != "=":
-            continue
-        for get, fixed in ((part.left, part.right), (part.right, part.left)):
-            if not isinstance(get, ir.Get) or get.entity != ir.Var(name=slot.domain.var):
-                continue
-            if isinstance(fixed, ir.Param):
-                found[get.column] = p.params[fixed.name]
-            elif isinstance(fixed, ir.Const) and not isinstance(fixed.value, tuple):
-                found[get.column] = fixed.value
-    return found
-
-
-def linked_columns(p: Problem, slot: Slot) -> dict[str, str]:
-    """Column -> earlier slot, where the slot's domain is a conjunction of ``column = earlier slot``."""
-    if slot.kind != "entity" or not isinstance(slot.domain, Query):
-        return {}
-    earlier = {s.name for s in p.slots[: p.slots.index(slot)]}
-    found: dict[str, str] = {}
-    for part in _conjuncts(slot.domain.where):
-        pair = _column_equals_slot(part, slot.domain)
-        if pair is not None and pair[1] in earlier:
-            found[pair[0]] = pair[1]
-    return found
-
-
-def _column_equals_slot(part: Node, query: Query) -> tuple[str, str] | None:
-    if not isinstance(part, ir.Cmp) or part.fn != "=":
-        return None
-    for get, ref in ((part.left, part.right), (part.right, part.left)):
-        if isinstance(get, ir.Get) and get.entity == ir.Var(name=query.var):
-            if get.relation == query.relation and isinstance(ref, ir.SlotRef) and ref.index is None:
-                return get.column, ref.slot
-    return None
-
-
-def _conjuncts(node: Node) -> list[Node]:
-    if isinstance(node, ir.And):
-        return [part for item in node.items for part in _conjuncts(item)]
-    return [] if node == ir.Const(value=True) else [node]
-
-
 # --- rules ---------------------------------------------------------------------------------
 
 
 def public_rules(p: Problem, rendered: Rendered) -> tuple[PublicRule, ...]:
     """Every rule that the prompt or the policy states, comparisons and "all different" in parts."""
-    pointers = {name: pointer for name, pointer in slot_paths(p.layout)}
+    pointers = dict(slot_paths(p.layout))
     rules: list[PublicRule] = []
     effects = p.goal.effects if isinstance(p.goal, Reach) else ()
     for clause in (*p.clauses, *effects):
         text = _text(clause.id, rendered)
-        parts = [_rule(part, p, pointers, text) for part in _conjuncts(clause.expr)]
+        parts = [_rule(part, p, pointers, text) for part in conjuncts(clause.expr)]
         readable = [rule for rule in parts if rule is not None] if clause.guard is None else []
         rules += readable
         if len(readable) < len(parts) or not parts:
@@ -215,11 +137,9 @@ def _text(rule: str, rendered: Rendered) -> str:
 
 def _rule(part: Node, p: Problem, pointers: dict[str, str], text: str) -> PublicRule | None:
     if isinstance(part, ir.AllDifferent):
-        slots = [
-            item.slot for item in part.items if isinstance(item, ir.SlotRef) and not item.index
-        ]
-        if len(slots) == len(part.items) and set(slots) <= set(pointers):
-            at = tuple(pointers[slot] for slot in slots)
+        refs = [item for item in part.items if isinstance(item, ir.SlotRef) and not item.index]
+        at = tuple(pointers[ref.slot] for ref in refs if ref.slot in pointers)
+        if len(at) == len(part.items):
             return PublicRule(text=text, kind="different", slots=at)
     if isinstance(part, ir.Cmp):
         return _comparison(part, p, pointers, text)
@@ -237,18 +157,13 @@ def _comparison(part: ir.Cmp, p: Problem, pointers: dict[str, str], text: str) -
         column, left = left.column, left.entity
     if not isinstance(left, ir.SlotRef) or left.index is not None or left.slot not in pointers:
         return None
-    value = _constant(right, p)
+    value: JsonValue = None
+    if isinstance(right, ir.Const):
+        value = list(right.value) if isinstance(right.value, tuple) else right.value
+    elif isinstance(right, ir.Param):
+        value = p.params.get(right.name)
     if value is None:
         return None
     return PublicRule(
         text=text, kind="compare", slots=(pointers[left.slot],), column=column, cmp=fn, value=value
     )
-
-
-def _constant(node: Node, p: Problem) -> JsonValue:
-    value: Scalar | tuple[Scalar, ...] = None
-    if isinstance(node, ir.Const):
-        value = node.value
-    elif isinstance(node, ir.Param):
-        value = p.params.get(node.name)
-    return list(value) if isinstance(value, tuple) else value

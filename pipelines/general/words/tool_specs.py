@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 
@@ -14,6 +14,7 @@ from envgen.core.errors import PipelineError
 from envgen.core.ir import Access, Column, Relation
 from envgen.core.types import SUBMIT_TOOL, Schema, ToolErrorSpec, ToolSpec
 from envgen.environments.checker import BUILTINS, PRELUDE
+from envgen.pipelines.general.semantics.rewrite import conjuncts
 
 _SCALES = {1: "tenths (40 means 4.0)", 2: "hundredths (450 means 4.50)", 3: "thousandths"}
 
@@ -60,17 +61,14 @@ def arguments_of(access: Access, schema: dict[str, Relation]) -> list[Argument]:
     """The arguments of a tool, its projection and page number left out."""
     found = []
     for name, target in access.args.items():
-        if access.mode == "write" and "." not in target:
+        table, dot, cell = target.partition(".")
+        if access.mode != "write":
+            table, cell = access.relation, target
+        elif not dot:
             found.append(Argument(name, Column(name=name, type=target), None))
             continue
-        relation, column = schema[access.relation], target
-        if access.mode == "write":
-            relation, column = schema[target.partition(".")[0]], target.partition(".")[2]
-        found.append(
-            Argument(
-                name, relation.column(column), _source(relation, relation.column(column), schema)
-            )
-        )
+        column = schema[table].column(cell)
+        found.append(Argument(name, column, _source(schema[table], column, schema)))
     return found
 
 
@@ -101,34 +99,28 @@ def checked(access: Access, schema: dict[str, Relation]) -> Access:
         raise PipelineError(f"{access.tool}: an info tool needs arguments and a projection")
     if access.mode == "inverse" and not (access.args and access.returned_columns):
         raise PipelineError(f"{access.tool}: an inverse tool needs arguments and columns")
-    for node in (node for root in _roots(access) for node in root.walk()):
+    roots = [pre.expr for pre in access.pre] + [effect.key for effect in access.effects]
+    roots += [expr for effect in access.effects for expr in effect.set.values()]
+    for node in (node for root in roots for node in root.walk()):
         if isinstance(node, ir.Param | ir.SlotRef | ir.Old | ir.New):
             raise PipelineError(f"{access.tool}: a tool can't depend on {type(node).__name__}")
     return access
 
 
-def _roots(access: Access) -> Iterable[ir.Node]:
-    for pre in access.pre:
-        yield pre.expr
-    for effect in access.effects:
-        yield effect.key
-        yield from effect.set.values()
-
-
 def errors_of(access: Access, arguments: list[Argument]) -> tuple[ToolErrorSpec, ...]:
     """The documented errors of a tool."""
-    errors = []
+    errors: list[tuple[str, str]] = []
     if arguments or access.mode == "page":
-        errors.append(
-            ToolErrorSpec(code="bad_argument", when="an argument has a wrong type or value")
-        )
+        errors.append(("bad_argument", "an argument has a wrong type or value"))
     if access.mode in ("inverse", "info") or any(argument.source for argument in arguments):
-        errors.append(ToolErrorSpec(code="not_found", when="no row has the given key"))
-    errors += [ToolErrorSpec(code=pre.code, when=pre.text) for pre in access.pre]
+        errors.append(("not_found", "no row has the given key"))
+    errors += [(pre.code, pre.text) for pre in access.pre]
     if any(effect.kind == "insert" for effect in access.effects):
-        errors.append(ToolErrorSpec(code="already_exists", when="the new row exists already"))
-    codes = [error.code for error in errors]
-    return tuple(error for i, error in enumerate(errors) if error.code not in codes[:i])
+        errors.append(("already_exists", "the new row exists already"))
+    first: dict[str, str] = {}
+    for code, when in errors:
+        first.setdefault(code, when)
+    return tuple(ToolErrorSpec(code=code, when=when) for code, when in first.items())
 
 
 def _spec(access: Access, schema: dict[str, Relation]) -> ToolSpec:
@@ -137,28 +129,19 @@ def _spec(access: Access, schema: dict[str, Relation]) -> ToolSpec:
     properties: dict[str, JsonValue] = {}
     if access.projection is not None:
         columns: list[JsonValue] = list(access.returned_columns)
+        items: JsonValue = {"type": "string", "enum": columns}
         properties[access.projection] = {
-            "type": "array",
-            "items": {"type": "string", "enum": columns},
-            "minItems": 1,
-            "uniqueItems": True,
+            "type": "array", "items": items, "minItems": 1, "uniqueItems": True,
             "description": "Which facts to return.",
-        }
+        }  # fmt: skip
     for argument in arguments:
         properties[argument.name] = {**_argument_schema(argument), **_limits(access, argument)}
     if access.mode == "page":
         properties["page"] = {"type": "integer", "minimum": 1, "description": "Page, from 1."}
-    names: list[JsonValue] = list(properties)
-    parameters: Schema = {
-        "type": "object",
-        "properties": properties,
-        "required": names,
-        "additionalProperties": False,
-    }
     return ToolSpec(
         name=access.tool,
         description=_description(access, schema),
-        parameters=parameters,
+        parameters=closed(properties),
         returns=_returns(access, schema),
         mutates=access.mode == "write",
         errors=errors_of(access, arguments),
@@ -180,27 +163,37 @@ def _limits(access: Access, argument: Argument) -> Schema:
     found: Schema = {}
     if access.mode != "write" or argument.source is not None:
         return found
-    todo = [pre.expr for pre in access.pre]
-    while todo:
-        expr = todo.pop(0)
-        if isinstance(expr, ir.And):
-            todo = [*expr.items, *todo]
-        elif isinstance(expr, ir.Cmp) and expr.left == ir.Arg(name=argument.name):
-            bound = expr.right.value if isinstance(expr.right, ir.Const) else None
-            if expr.fn == "in" and isinstance(bound, tuple):
-                return {"enum": list(bound)}
-            if type(bound) is not int:
-                continue
-            if expr.fn in (">", ">="):
-                found["minimum"] = bound + (expr.fn == ">")
-            elif expr.fn in ("<", "<="):
-                found["maximum"] = bound - (expr.fn == "<")
+    for expr in (part for pre in access.pre for part in conjuncts(pre.expr)):
+        if not isinstance(expr, ir.Cmp) or expr.left != ir.Arg(name=argument.name):
+            continue
+        bound = expr.right.value if isinstance(expr.right, ir.Const) else None
+        if expr.fn == "in" and isinstance(bound, tuple):
+            return {"enum": list(bound)}
+        if type(bound) is int and expr.fn in (">", ">="):
+            found["minimum"] = bound + (expr.fn == ">")
+        elif type(bound) is int and expr.fn in ("<", "<="):
+            found["maximum"] = bound - (expr.fn == "<")
     return found
 
 
+def closed(properties: dict[str, JsonValue]) -> Schema:
+    """The schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list[JsonValue](properties),
+        "additionalProperties": False,
+    }
+
+
+def json_type(kind: str) -> str:
+    """The JSON type of a column's values."""
+    words = {"bool": "boolean", "int": "integer", "minutes": "integer"}
+    return "integer" if kind.startswith("decimal:") else words.get(kind, "string")
+
+
 def _leaf(column: Column, source: str | None) -> Schema:
-    kinds = {"bool": "boolean", "int": "integer", "minutes": "integer"}
-    kind = "integer" if column.type.startswith("decimal:") else kinds.get(column.type, "string")
+    kind = json_type(column.type)
     leaf: Schema = {"type": [kind, "null"] if column.nullable else kind}
     if source is not None:
         leaf["x-source"] = source
@@ -238,10 +231,8 @@ def _returns(access: Access, schema: dict[str, Relation]) -> Schema:
     if access.mode == "write":
         return {"type": "object", "properties": {"ok": {"const": True}}}
     relation = schema[access.relation]
-    leaves: dict[str, JsonValue] = {}
-    for name in access.returned_columns:
-        column = relation.column(name)
-        leaves[name] = _leaf(column, _source(relation, column, schema))
+    columns = [relation.column(name) for name in access.returned_columns]
+    leaves: dict[str, JsonValue] = {c.name: _leaf(c, _source(relation, c, schema)) for c in columns}
     row: JsonValue = {"type": "object", "properties": leaves}
     if access.mode != "info" and len(leaves) == 1:
         row = next(iter(leaves.values()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from pydantic import JsonValue
 
@@ -36,7 +36,6 @@ class Words:
 
     nouns: Mapping[str, str] = field(default_factory=dict)
     slots: Mapping[str, str] = field(default_factory=dict)
-    conjunction: str = "and"
 
     def noun(self, name: str) -> str:
         """The word for ``name``; the name itself, with spaces for underscores, if there is none."""
@@ -49,34 +48,33 @@ class Words:
 
     def slot(self, name: str) -> str:
         """The phrase for a slot, e.g. "the hotel of day 2"."""
-        for pattern, phrase in self.slots.items():
-            if (match := _holes(pattern).fullmatch(name)) is not None:
-                return phrase.format(**match.groupdict())
-        return f"`{name}`"
-
-    def slot_name(self, phrase: str) -> str:
-        """Inverse of ``slot``."""
-        for pattern, text in self.slots.items():
-            if (match := _holes(text).fullmatch(phrase)) is not None:
-                return pattern.format(**match.groupdict())
-        return phrase.strip("`")
-
-    def join(self, items: Sequence[str]) -> str:
-        """One item, ``a and b``, or ``a, b and c``."""
-        if len(items) <= 1:
-            return "".join(items)
-        return f"{', '.join(items[:-1])} {self.conjunction} {items[-1]}"
-
-    def split(self, text: str) -> list[str]:
-        """Inverse of ``join``."""
-        head, _, last = text.rpartition(f" {self.conjunction} ")
-        return [*head.split(", "), last] if head else [last]
+        found = matched(name, self.slots)
+        return f"`{name}`" if found is None else found
 
 
+def matched(name: str, patterns: Mapping[str, str]) -> str | None:
+    """The text of the first pattern ("hotel_{i}") that ``name`` fits, its holes filled in."""
+    for pattern, text in patterns.items():
+        if (match := _holes(pattern).fullmatch(name)) is not None:
+            return text.format(**match.groupdict())
+    return None
+
+
+@lru_cache(maxsize=1_024)
 def _holes(pattern: str) -> re.Pattern[str]:
-    parts = re.split(r"\{(\w+)\}", pattern)
-    pieces = [re.escape(p) if i % 2 == 0 else f"(?P<{p}>[A-Za-z0-9]+)" for i, p in enumerate(parts)]
-    return re.compile("".join(pieces))
+    regex = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[A-Za-z0-9]+)", re.escape(pattern))
+    return re.compile(regex)
+
+
+def joined(items: Sequence[str]) -> str:
+    """One item, ``a and b``, or ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
+def _split(text: str) -> list[JsonValue]:
+    """Inverse of ``joined``."""
+    head, _, last = text.rpartition(" and ")
+    return [*head.split(", "), last] if head else [last]
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,10 @@ def _text(value: JsonValue) -> str:
     return value
 
 
-def _items(value: JsonValue) -> list[str]:
+def _list(value: JsonValue, _: Words) -> str:
     if not isinstance(value, list) or not value:
         raise ConfigError(f"a list of texts was expected, not {value!r}")
-    return [_text(item) for item in value]
+    return joined([_text(item) for item in value])
 
 
 def _clock(value: JsonValue, _: Words) -> str:
@@ -126,51 +124,45 @@ def _clock(value: JsonValue, _: Words) -> str:
     return f"{minute // 60:02d}:{minute % 60:02d} (minute {minute})"
 
 
-def _tenths(value: JsonValue, _: Words) -> str:
-    tenths = _whole(value)
-    return f"{tenths} ({tenths // 10}.{tenths % 10})"
+def _first_number(text: str, _: Words) -> int:
+    return int(text.partition(" ")[0])
 
 
-def _cents(value: JsonValue, _: Words) -> str:
-    cents = _whole(value)
-    return f"{cents} ({cents // 100}.{cents % 100:02d})"
+def _scaled(scale: int) -> FieldType:
+    """A whole number of tenths or hundredths, its decimal fraction behind it."""
+
+    def write(value: JsonValue, _: Words) -> str:
+        whole, rest = divmod(_whole(value), 10**scale)
+        return f"{value} ({whole}.{rest:0{scale}d})"
+
+    return FieldType(rf"\d+ \(\d+\.\d{{{scale}}}\)", write, _first_number, (40 * scale, 7))
 
 
+_ANY = r".+?"
+_DATE = r"\d{4}-\d{2}-\d{2}"
 TYPES: Mapping[str, FieldType] = {
-    "auto": FieldType(r".+?", _write_auto, _read_auto, (7, "Xanadu")),
+    "auto": FieldType(_ANY, _write_auto, _read_auto, (7, "Xanadu")),
     "int": FieldType(_INT, lambda v, _: str(_whole(v)), lambda t, _: int(t), (7, -12)),
-    "text": FieldType(r".+?", lambda v, _: _text(v), lambda t, _: t, ("Xanadu", "Ü 9, b")),
-    "date": FieldType(r"\d{4}-\d{2}-\d{2}", lambda v, _: _text(v), lambda t, _: t, ("2025-10-01",)),
+    "text": FieldType(_ANY, lambda v, _: _text(v), lambda t, _: t, ("Xanadu", "Ü 9, b")),
+    "date": FieldType(_DATE, lambda v, _: _text(v), lambda t, _: t, ("2025-10-01",)),
     "clock": FieldType(
         r"\d{2,}:\d{2} \(minute \d+\)",
         _clock,
         lambda t, _: int(t.rpartition(" ")[2].rstrip(")")),
         (540, 1005),
     ),
-    "tenths": FieldType(
-        r"\d+ \(\d+\.\d\)", _tenths, lambda t, _: int(t.partition(" ")[0]), (40, 7)
-    ),
-    "cents": FieldType(
-        r"\d+ \(\d+\.\d{2}\)", _cents, lambda t, _: int(t.partition(" ")[0]), (4050, 7)
-    ),
-    "list": FieldType(
-        r".+?",
-        lambda v, w: w.join(_items(v)),
-        lambda t, w: list[JsonValue](w.split(t)),
-        (["Xa", "Yb"],),
-    ),
+    "tenths": _scaled(1),
+    "cents": _scaled(2),
+    "list": FieldType(_ANY, _list, lambda t, _: _split(t), (["Xa", "Yb"],)),
     "word": FieldType(
-        r".+?", lambda v, w: w.noun(_text(v)), lambda t, w: w.noun_name(t), ("xanadu_code",)
-    ),
-    "slot": FieldType(r".+?", lambda v, w: w.slot(_text(v)), lambda t, w: w.slot_name(t), ("s_1",)),
-    "slots": FieldType(
-        r".+?",
-        lambda v, w: w.join([w.slot(item) for item in _items(v)]),
-        lambda t, w: [w.slot_name(item) for item in w.split(t)],
-        (["s_1", "s_2"],),
+        _ANY, lambda v, w: w.noun(_text(v)), lambda t, w: w.noun_name(t), ("xanadu_code",)
     ),
 }
 """Field type or parameter style -> how it is written and read. A bare ``{name}`` is ``auto``."""
+
+
+def _type(token: re.Match[str]) -> FieldType:
+    return TYPES[token["style"] or token["type"] or "auto"]
 
 
 @dataclass(frozen=True)
@@ -204,8 +196,7 @@ class Template:
     @cached_property
     def names(self) -> frozenset[str]:
         """Names of the fields, those that only complete a parameter's name included."""
-        names = {m["name"] for m in _TOKEN.finditer(self.text) if m["name"]}
-        return frozenset(names)
+        return frozenset(m["name"] for m in _TOKEN.finditer(self.text) if m["name"])
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -217,7 +208,7 @@ class Template:
         starts = [match.start() for match in tokens] + [len(self.text)]
         parts = [re.escape(self.text[: starts[0]])]
         for i, match in enumerate(tokens):
-            name, kind = match["name"], TYPES[match["style"] or match["type"] or "auto"]
+            name, kind = match["name"], _type(match)
             group = f"f_{name}" if name else f"p_{i}"
             hole = f"(?P=f_{name})" if name and name in seen else f"(?P<{group}>{kind.regex})"
             seen.add(name)
@@ -237,11 +228,10 @@ class Template:
         """
 
         def fill(match: re.Match[str]) -> str:
-            kind = TYPES[match["style"] or match["type"] or "auto"]
             try:
-                if match["name"]:
-                    return kind.write(fields[match["name"]], words)
-                return kind.write(params[match["param"].format(**fields)], words)
+                name, param = match["name"], match["param"]
+                value = fields[name] if name else params[param.format(**fields)]
+                return _type(match).write(value, words)
             except KeyError as error:
                 raise ConfigError(f"{error} is missing for the template {self.text!r}") from None
 
@@ -253,7 +243,7 @@ class Template:
         def fill(match: re.Match[str]) -> str:
             if match["param"]:
                 return f"<{match['param'].format(**fields)}>"
-            return TYPES[match["type"] or "auto"].write(fields[match["name"]], words)
+            return _type(match).write(fields[match["name"]], words)
 
         return _TOKEN.sub(fill, self.text)
 
@@ -265,7 +255,7 @@ class Template:
         fields: dict[str, JsonValue] = {}
         found: list[tuple[str, JsonValue]] = []
         for i, token in enumerate(_TOKEN.finditer(self.text)):
-            kind = TYPES[token["style"] or token["type"] or "auto"]
+            kind = _type(token)
             if token["name"]:
                 fields[token["name"]] = kind.read(match[f"f_{token['name']}"], words)
             else:
@@ -279,20 +269,9 @@ class Template:
 
     def samples(self, words: Words) -> Iterable[str]:
         """A few sentences that this template could render, for telling templates apart."""
-        for n in range(2):
-            yield _TOKEN.sub(lambda m, n=n: _sample(m, n, words), self.text)  # type: ignore[misc]  # bound n
 
+        def sample(match: re.Match[str], n: int) -> str:
+            kind = _type(match)
+            return kind.write(kind.samples[n % len(kind.samples)], words)
 
-def _sample(match: re.Match[str], n: int, words: Words) -> str:
-    kind = TYPES[match["style"] or match["type"] or "auto"]
-    return kind.write(kind.samples[n % len(kind.samples)], words)
-
-
-@lru_cache(maxsize=1024)
-def compiled(text: str) -> Template:
-    """The template of ``text``, compiled once.
-
-    Raises:
-        ConfigError: as ``Template``.
-    """
-    return Template(text)
+        return [_TOKEN.sub(partial(sample, n=n), self.text) for n in range(2)]

@@ -46,8 +46,6 @@ def _lexicon(**phrases: Phrase) -> Lexicon:
     [
         ("Day {day}: {param:b_{day}} yuan.", {"day": 2}, {"b_2": 300}, "Day 2: 300 yuan."),
         ("In {city}.", {"city": "Xi'an, old town"}, {}, "In Xi'an, old town."),
-        ("{a:slot} is near {b:slots}.", {"a": "hotel_1", "b": ["hotel_2", "x"]}, {},
-         "the hotel of day 1 is near the hotel of day 2 and `x`."),
         ("From {param:open|clock}.", {}, {"open": 545}, "From 09:05 (minute 545)."),
         ("Rated {param:r|tenths}.", {}, {"r": 40}, "Rated 40 (4.0)."),
         ("By {c:word}, {c:word}!", {"c": "hotels.price"}, {},
