@@ -28,7 +28,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     truth,
 )
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.pipelines.general.space.model import Linear, Link, Model, Part
+from envgen.pipelines.general.space.model import Linear, Link, Model, SlotPart
 
 MAX_TABLE = 5_000
 """A sum over so few assignments is tested as a whole."""
@@ -103,7 +103,7 @@ class _Builder:
             if linear is not None:
                 self.model.linears.append(linear)
             else:
-                self._constrain(Part(scope, self.compiler.compile(part), part))
+                self._constrain(SlotPart(scope, self.compiler.compile(part), part))
 
     def refuse(self, expr: Node) -> None:
         """Add a boolean expression that must not be true: false or unknown."""
@@ -115,9 +115,9 @@ class _Builder:
                 self.require(expr.model_copy(update={"fn": OPPOSITE[expr.fn]}))
                 return
         run = self.compiler.compile(expr)
-        self._constrain(Part(scope, lambda f: run(f) is not True, expr))
+        self._constrain(SlotPart(scope, lambda f: run(f) is not True, expr))
 
-    def _constrain(self, part: Part) -> None:
+    def _constrain(self, part: SlotPart) -> None:
         if part.scope:
             self.model.constraints.append(part)
         elif part.run(self.model.frame) is not True:
@@ -174,7 +174,7 @@ class _Builder:
         for a, b in sorted(self.different - self._implied()):
             left, right = (ir.SlotRef(slot=model.p.slots[i].name) for i in (a, b))
             expr = ir.Cmp(fn="!=", left=left, right=right)
-            model.constraints.append(Part((a, b), self.compiler.compile(expr), expr))
+            model.constraints.append(SlotPart((a, b), self.compiler.compile(expr), expr))
         for constraint in model.constraints:
             if len(constraint.scope) == 1:
                 self._filter(constraint, lambda held: held is True)
@@ -184,7 +184,7 @@ class _Builder:
                 self._filter(term, lambda value: value is not None)
             else:  # an unknown term breaks the sum
                 known = ir.Cmp(fn="=", left=term.expr, right=term.expr)
-                model.constraints.append(Part(term.scope, self.compiler.compile(known), known))
+                model.constraints.append(SlotPart(term.scope, self.compiler.compile(known), known))
         model.links = list(self.links.values())
         for link in model.links:
             parents = set(model.domains[link.parent])
@@ -195,7 +195,7 @@ class _Builder:
         model.feasible = model.feasible and all(model.domains)
         return model
 
-    def _filter(self, part: Part, keeps: Callable[[Any], bool]) -> None:
+    def _filter(self, part: SlotPart, keeps: Callable[[Any], bool]) -> None:
         """Keep the values of a part's one variable at which the part's value is one to keep."""
         (i,), frame, kept = part.scope, self.model.frame, []
         for value in self.model.domains[i]:
@@ -322,7 +322,7 @@ def as_linear(expr: Node, compiler: Compiler) -> Linear | None:
     return Linear(terms, bound, expr.fn == "=")
 
 
-def _term(scope: tuple[int, ...], parts: list[tuple[int, Node]], compiler: Compiler) -> Part:
+def _term(scope: tuple[int, ...], parts: list[tuple[int, Node]], compiler: Compiler) -> SlotPart:
     """The signed sum of expressions that read the same slots."""
     signed = [
         part if sign > 0 else ir.Arith(fn="*", left=part, right=ir.Const(value=-1))
@@ -331,4 +331,4 @@ def _term(scope: tuple[int, ...], parts: list[tuple[int, Node]], compiler: Compi
     total: Node = signed[0]
     for part in signed[1:]:
         total = ir.Arith(fn="+", left=total, right=part)
-    return Part(scope, compiler.compile(total), total)
+    return SlotPart(scope, compiler.compile(total), total)

@@ -17,7 +17,7 @@ from envgen.core import ir
 from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import free_names, slots_of
-from envgen.pipelines.general.space.model import Linear, Link, Model, Part
+from envgen.pipelines.general.space.model import Linear, Link, Model, SlotPart
 
 MAX_STEPS = 400_000
 MAX_LANES = 50_000
@@ -132,7 +132,7 @@ class Cheapest(Ring):
 # --- elimination -----------------------------------------------------------------------------
 
 
-class Message(NamedTuple):
+class Factor(NamedTuple):
     """A polynomial for each assignment of ``scope`` (0 where absent)."""
 
     scope: tuple[int, ...]
@@ -156,7 +156,7 @@ class Eliminator:
         self,
         model: Model,
         max_steps: int = MAX_STEPS,
-        weights: tuple[Message, ...] = (),
+        weights: tuple[Factor, ...] = (),
         ring_type: type[Ring] = Ring,
     ) -> None:
         self.model, self.weights, self.ring_type = model, weights, ring_type
@@ -238,7 +238,7 @@ class Eliminator:
             cost *= size
         return cost
 
-    def _grouped(self, x: int, own: list[tuple[int, Part]]) -> list[_Group]:
+    def _grouped(self, x: int, own: list[tuple[int, SlotPart]]) -> list[_Group]:
         """The values of ``x`` in groups that no constraint of two or more variables tells apart.
 
         Two hotels of one city and tier count the same in every rule but the budget, and there the
@@ -269,7 +269,7 @@ class Eliminator:
             index.setdefault(link.key_of[group.value], []).append(group)
         return index
 
-    def _eliminate(self, x: int) -> Message:
+    def _eliminate(self, x: int) -> Factor:
         """Sum ``x`` out: everything that mentions it becomes one message over its neighbours."""
         scope = tuple(sorted(self._neighbours(x)))
         self._merge_messages(x)
@@ -282,11 +282,11 @@ class Eliminator:
         self.terms = [(i, t) for i, t in self.terms if x not in t.scope]
         self.messages = [m for m in self.messages if x not in m.scope]
         self.links = [link for link in self.links if x not in (link.child, link.parent)]
-        return Message(scope, bucket.table)
+        return Factor(scope, bucket.table)
 
     def _merge_messages(self, x: int) -> None:
         """Multiply messages of equal scope once, not at every visit."""
-        by_scope: dict[tuple[int, ...], Message] = {}
+        by_scope: dict[tuple[int, ...], Factor] = {}
         for message in self.messages:
             if x not in message.scope:
                 continue
@@ -294,7 +294,7 @@ class Eliminator:
             if other is not None:
                 times, both = self.ring.times, [k for k in message.table if k in other.table]
                 table = {k: times(message.table[k], other.table[k]) for k in both}
-                message = Message(message.scope, table)
+                message = Factor(message.scope, table)
             by_scope[message.scope] = message
         self.messages = [*(m for m in self.messages if x not in m.scope), *by_scope.values()]
 
@@ -313,7 +313,7 @@ class _Bucket:
         parents = {link.parent for link in owner.links}
         self.order = [*sorted(scope, key=lambda i: (i not in parents, i)), x]
         self.tests: list[list[Closure]] = [[] for _ in self.order]
-        self.messages: list[list[Message]] = [[] for _ in self.order]
+        self.messages: list[list[Factor]] = [[] for _ in self.order]
         self.terms: list[list[tuple[int, Closure]]] = [[] for _ in self.order]
         self.links: list[list[tuple[int, int, dict[Any, Any]]]] = [[] for _ in self.order]
         inside = set(self.order)
@@ -391,7 +391,7 @@ class _Bucket:
         return value
 
 
-def _signatures(model: Model, x: int, items: list[Part]) -> list[Closure]:
+def _signatures(model: Model, x: int, items: list[SlotPart]) -> list[Closure]:
     """Closures of the largest parts of ``items`` that read ``x`` alone: what a rule can see of ``x``."""
     name = model.p.slots[x].name
     found = dict.fromkeys(e for item in items if x in item.scope for e in _atoms(item.expr, name))
@@ -415,7 +415,7 @@ def _atoms(expr: Node, slot: str) -> Iterator[Node]:
 class DrawWeights(NamedTuple):
     """Weights that turn a count into the chance of drawing slot by slot; see ``draw_weights``."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[Factor, ...]
     scale: int
     """Sum of all weights over the whole space."""
 
@@ -434,5 +434,5 @@ def draw_weights(space: Model) -> DrawWeights:
         scale *= common
         if len(set(sizes.values())) > 1:
             scope = tuple(link.parent for link in links)
-            messages.append(Message(scope, {key: common // n for key, n in sizes.items()}))
+            messages.append(Factor(scope, {key: common // n for key, n in sizes.items()}))
     return DrawWeights(tuple(messages), scale)

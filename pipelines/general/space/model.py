@@ -24,7 +24,7 @@ class Link(NamedTuple):
     key_of: dict[Any, Any]
 
 
-class Part(NamedTuple):
+class SlotPart(NamedTuple):
     """An expression and the variables that it reads: a constraint, or one summand of a ``Linear``."""
 
     scope: tuple[int, ...]
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 class Linear:
     """The sum of ``terms`` (ints, or unknown) is <= ``bound`` (``exact``: equal to it)."""
 
-    terms: list[Part]
+    terms: list[SlotPart]
     bound: int
     exact: bool = False
 
@@ -51,7 +51,7 @@ class Model:
     def __init__(self, p: Problem, compiler: Compiler, domains: list[list[Any]]) -> None:
         self.p, self.compiler, self.domains = p, compiler, domains
         self.frame = compiler.frame()
-        self.constraints: list[Part] = []
+        self.constraints: list[SlotPart] = []
         self.linears: list[Linear] = []
         self.links: list[Link] = []
         self.feasible = True
@@ -65,7 +65,7 @@ class Model:
         """How many assignments some variables have."""
         return prod(len(self.domains[i]) for i in scope)
 
-    def table(self, part: Part) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    def table(self, part: SlotPart) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """Every assignment of a part's variables, with the part's value there."""
         for choice in product(*(self.domains[i] for i in part.scope)):
             for i, value in zip(part.scope, choice, strict=True):

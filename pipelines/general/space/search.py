@@ -12,7 +12,7 @@ from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import slots_of
 from envgen.pipelines.general.space.elimination import Cheapest, Eliminator, TooHardError
-from envgen.pipelines.general.space.model import Linear, Model, Part
+from envgen.pipelines.general.space.model import Linear, Model, SlotPart
 
 MAX_TERM_VALUES = 20_000
 RESTARTS_WITHOUT_NEWS = 12
@@ -46,7 +46,7 @@ class StepBudget:
 # --- backtracking ----------------------------------------------------------------------------
 
 
-class _Test(NamedTuple):
+class _SlotTest(NamedTuple):
     """A constraint; ``takes_unknown``: None for a slot gives false only if every value would."""
 
     scope: tuple[int, ...]
@@ -90,7 +90,9 @@ class Search:
         self.model = model
         self.slots = model.frame.slots
         self.size = len(model.domains)
-        tests = [_Test(c.scope, c.run, _takes_unknown(c.expr, model)) for c in model.constraints]
+        tests = [
+            _SlotTest(c.scope, c.run, _takes_unknown(c.expr, model)) for c in model.constraints
+        ]
         self.tests = [[test for test in tests if i in test.scope] for i in range(self.size)]
         self.links: list[list[tuple[int, int, dict[Any, Any]]]] = [[] for _ in range(self.size)]
         for child, parent, _, _, key_of in model.links:
@@ -194,7 +196,7 @@ class Search:
         return self._bounded(domains, rest, budget)
 
     def _passes(
-        self, domains: list[list[Any]], test: _Test, rest: set[int], budget: StepBudget
+        self, domains: list[list[Any]], test: _SlotTest, rest: set[int], budget: StepBudget
     ) -> bool:
         """Whether a test may still hold; with one open variable, that one is narrowed.
 
@@ -217,7 +219,7 @@ class Search:
         domains[x] = kept
         return bool(kept)
 
-    def _supported(self, tests: list[_Test]) -> list[list[Any]]:
+    def _supported(self, tests: list[_SlotTest]) -> list[list[Any]]:
         """The model's domains without values that alone make a test false."""
         domains = [list(domain) for domain in self.model.domains]
         for test in tests:
@@ -266,7 +268,7 @@ class Search:
         return domains
 
 
-def _is_equality(part: Part) -> bool:
+def _is_equality(part: SlotPart) -> bool:
     """Whether a constraint says that two slots are equal."""
     expr = part.expr
     if not isinstance(expr, ir.Cmp) or expr.fn != "=" or len(part.scope) != 2:
