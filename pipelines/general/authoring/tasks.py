@@ -86,14 +86,21 @@ class Tasks:
         self, step: StepRule, phrase: str, problem: Problem, tables: Tables, rng: Random
     ) -> Hardened | None:
         before = self.blueprint.structure_of(problem)
-        for _ in range(_CHOICES):
-            structure = self.blueprint.stepped(before, step, phrase, rng)
-            if structure is None:
-                return None
+        for structure in self._structures(before, step, phrase, rng):
             found = self._over_rows(structure, rng)
             if found is not None:
                 return found
         return None
+
+    def _structures(
+        self, before: Structure, step: StepRule, phrase: str, rng: Random
+    ) -> Iterator[Structure]:
+        """Some structures to which a step may lead; none where it doesn't apply."""
+        for _ in range(_CHOICES):
+            structure = self.blueprint.stepped(before, step, phrase, rng)
+            if structure is None:
+                return
+            yield structure
 
     def reseeded(self, problem: Problem, rng: Random) -> Hardened | None:
         """``problem`` over new rows of the same sizes and distributions, its parameters re-tuned."""
@@ -111,31 +118,31 @@ class Tasks:
         """
         draws, domain = rng(seed, "rehearsal"), self.domain
         found = self._over_rows(self.blueprint.begin(domain.start, draws), draws)
-        done, failed = set[str](), dict[str, int]()
-        for level in range(1, domain.max_level):
-            if found is None:
-                break
+        done, failed, level = set[str](), {f"scene {domain.start!r}": 1}, 1
+        while found is not None:
             yield found
+            if level == domain.max_level:
+                failed = {name: at for name, at in failed.items() if name not in done}
+                break
             before, found = self.blueprint.structure_of(found.problem), None
-            steps = self.blueprint.steps(level)
+            steps, level = self.blueprint.steps(level), level + 1
             draws.shuffle(steps)
+            failed = {name: at for name, at in failed.items() if name not in done}
             for name, step, phrase in steps:
-                structure = self.blueprint.stepped(before, step, phrase, draws)
-                if structure is None or (found is not None and name in done):
+                if found is not None and name in done:
                     continue
-                task = self._over_rows(structure, draws, _REHEARSED)
-                found = found or task
-                done |= {name} if task else set()
-                failed[name] = level
-        failed |= {} if found else {f"scene {domain.start!r}": 1}
-        for name in failed.keys() - done if found else failed:
+                for structure in self._structures(before, step, phrase, draws):
+                    failed[name] = level
+                    task = self._over_rows(structure, draws, _REHEARSED)
+                    if task is not None:
+                        found, done = found or task, done | {name}
+                        break
+        for name, at in failed.items():
             raise ConfigError(
                 f"domain {domain.id!r}, {name!r}: no rows that were drawn hold such a task of level "
-                f"{failed[name] + 1}: none keep its rules, or some rule can't be broken alone",
+                f"{at}: none keep its rules, or some rule can't be broken alone",
                 "loosen the rule, or draw rows that keep it and rows that break it",
             )
-        if found:
-            yield found
 
     def _over_rows(self, structure: Structure, rng: Random, most: int = _DRAWS) -> Hardened | None:
         """A task over rows that allow a sibling, if some of the first draws do."""
