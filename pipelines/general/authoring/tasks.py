@@ -118,16 +118,17 @@ class Tasks:
         """
         draws, domain = rng(seed, "rehearsal"), self.domain
         found = self._over_rows(self.blueprint.begin(domain.start, draws), draws)
-        done, failed, level = set[str](), {f"scene {domain.start!r}": 1}, 1
+        level, done, failed = 1, set[str](), dict[str, int]()
+        if found is None:
+            failed = {f"scene {domain.start!r}": level}
         while found is not None:
             yield found
+            failed = {name: at for name, at in failed.items() if name not in done}
             if level == domain.max_level:
-                failed = {name: at for name, at in failed.items() if name not in done}
                 break
             before, found = self.blueprint.structure_of(found.problem), None
             steps, level = self.blueprint.steps(level), level + 1
             draws.shuffle(steps)
-            failed = {name: at for name, at in failed.items() if name not in done}
             for name, step, phrase in steps:
                 if found is not None and name in done:
                     continue
@@ -137,10 +138,11 @@ class Tasks:
                     if task is not None:
                         found, done = found or task, done | {name}
                         break
-        for name, at in failed.items():
+        last = [name for name, at in failed.items() if at == level]
+        for name in last or failed:
             raise ConfigError(
                 f"domain {domain.id!r}, {name!r}: no rows that were drawn hold such a task of level "
-                f"{at}: none keep its rules, or some rule can't be broken alone",
+                f"{failed[name]}: none keep its rules, or some rule can't be broken alone",
                 "loosen the rule, or draw rows that keep it and rows that break it",
             )
 

@@ -10,8 +10,8 @@ from envgen.core.ir import Choice, Intervals, IntRange, Layout, Node, Problem, Q
 from envgen.core.types import PublicRule, Schema
 from envgen.pipelines.general.semantics.layout import slot_paths
 from envgen.pipelines.general.semantics.rewrite import conjuncts
-from envgen.pipelines.general.space.build import fixed_columns, linked_columns
 from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.space.build import fixed_columns, linked_columns
 from envgen.pipelines.general.words.prompt import Rendered
 from envgen.pipelines.general.words.tool_specs import closed, json_type
 
