@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -168,11 +169,14 @@ def holds_below(edge: ir.Cmp, name: str) -> bool:
     return (edge.fn in ("<=", "<")) == (edge.right == ir.Param(name=name))
 
 
-def slack(edge: ir.Cmp, name: str) -> int:
-    """What a strict bound has to add to be met."""
+def just_met(edge: ir.Cmp, name: str, value: Any) -> Any:
+    """The bound that ``value``, a number or a date, just meets: the next one where the bound is strict."""
     if edge.fn not in ("<", ">"):
-        return 0
-    return 1 if holds_below(edge, name) else -1
+        return value
+    step = 1 if holds_below(edge, name) else -1
+    if isinstance(value, str):
+        return (date.fromisoformat(value) + timedelta(days=step)).isoformat()
+    return value + step
 
 
 def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) -> bool:

@@ -16,8 +16,8 @@ from envgen.pipelines.general.authoring.analysis import (
     OpenTask,
     Params,
     holds_below,
+    just_met,
     other_side,
-    slack,
 )
 from envgen.pipelines.general.semantics.evaluator import Closure, Frame
 from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, truth
@@ -98,7 +98,9 @@ class _Answers:
         below = holds_below(edge, name)
         values.sort(reverse=not below)
         bound, step = values[len(values) * options.get("share", 0) // 100], options.get("step", 1)
-        params[name] = (-(-bound // step) if below else bound // step) * step + slack(edge, name)
+        if step != 1:
+            bound = (-(-bound // step) if below else bound // step) * step
+        params[name] = just_met(edge, name, bound)
         return True
 
     def _drawn(self) -> Params | None:
@@ -225,7 +227,7 @@ class _ItemBlock:
             values = values[:-1] if holds_below(edge, name) else values[1:]
             if not values:
                 return None
-            found[name] = bounds[name] = rng.choice(values) + slack(edge, name)
+            found[name] = bounds[name] = just_met(edge, name, rng.choice(values))
             options = list(self._kept(frame, options, rule))
         alone = {broken for _, broken in options}
         return (

@@ -17,9 +17,9 @@ from envgen.pipelines.general.authoring.analysis import (
     OpenTask,
     Params,
     Wish,
+    just_met,
     one_best,
     other_side,
-    slack,
 )
 from envgen.pipelines.general.semantics.rewrite import free_names, params_of
 
@@ -157,16 +157,16 @@ class _Workflow:
         """The bounds that some row just meets."""
         edge, compiler = self.task.edges[name], self.task.compiler
         measure = compiler.compile(other_side(edge, name))
-        least = self.task.analysis.domains[name].options.get("least", -(10**12))
+        least = self.task.analysis.domains[name].options.get("least")
         self.frame.params = params
         values = set()
         for row in rows:
             self.frame.vars = {wish.query.var: row}
             value = measure(self.frame)
-            if value is not None and value >= least:
+            if value is not None and (least is None or value >= least):
                 values.add(value)
         self.frame.vars = {}
-        return [value + slack(edge, name) for value in sorted(values)]
+        return [just_met(edge, name, value) for value in sorted(values)]
 
     def _column(
         self,
@@ -202,7 +202,7 @@ class _Workflow:
             for at, row in enumerate(rows):
                 self.frame.vars = {wish.query.var: row}
                 value = measure(self.frame)
-                if value is not None and value + slack(edge, name) == own[name]:
+                if value is not None and just_met(edge, name, value) == own[name]:
                     mask |= 1 << at
         self.frame.vars = {}
         return mask
