@@ -21,7 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "train": ("sft", "grpo", "evaluate"),
     "pipelines": ("canaries", "quickstart"),
     "pipelines.general": ("generate", "variants", "validate", "author", "draft", "domains"),
-    "pipelines.general.authoring": ("page", "tasks", "blueprint"),
+    "pipelines.general.authoring": ("page", "tasks", "statement"),
     "pipelines.general.gates": ("prove", "trial"),
     "pipelines.code": ("generate", "validate"),
     "scale": ("ray_executor",),

@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +60,12 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("where", "line"), [*WRITTEN, *SHOWN])
-def test_commands_in_pages_and_help_parse(where: str, line: str) -> None:
+def test_commands_in_pages_and_help_parse(
+    where: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("my.toml", "greenhouse.toml"):  # pages that commands read
+        shutil.copy(ROOT / "examples/pages/greenhouse.toml", name)
     words = shlex.split(line.partition(" | ")[0], comments=True)
     parse(words[1:])
 

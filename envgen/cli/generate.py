@@ -43,7 +43,7 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     examples = (
         "envgen generate general --out ds/",
         "envgen generate general --category trip_planning --level 1..5 --out ds/",
-        "envgen page my.toml && envgen generate general --page my.toml --out ds/",
+        "envgen generate general --page my.toml --out ds/",
     )
     verb = "envgen.pipelines.general.generate:generate"
 

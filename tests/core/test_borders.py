@@ -182,7 +182,7 @@ def test_the_walk_finds_what_is_read() -> None:
         "sandboxes.workspace.layers.Layer",
         "store.manifest.Manifest",
         "train.checkpoints.TrainerState",
-        "train.grpo_run.TrainGRPOConfig",
+        "train.config.TrainGRPOConfig",
     }
     assert "rollout.run.RolloutSummary" not in names
 

@@ -35,7 +35,7 @@ _TRIES = 40
 """Choices of parameters tried for a question about one set of rows."""
 _DRAWS = 400
 """Rows drawn for one structure before it is given up."""
-_REHEARSED = 60
+_REHEARSED = 15
 """Rows drawn for one step when a page is rehearsed."""
 _CHOICES = 8
 """Ways to take one step, and questions tried for a sibling."""
