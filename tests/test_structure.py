@@ -31,7 +31,7 @@ def test_circles_and_chains_are_found() -> None:
     assert longest_chain(graph, "p") == ["p.a", "p.b", "p.d"]
 
 
-def test_the_imports_of_general_are_no_deeper_than_they_were() -> None:
+def test_the_imports_of_general_are_at_most_twelve_deep() -> None:
     """The ladder that a reader climbs; lower the bound when it gets shorter."""
     chain = longest_chain(imports(), "envgen.pipelines.general")
-    assert len(chain) <= 19, " -> ".join(chain)
+    assert len(chain) <= 12, " -> ".join(chain)

@@ -22,9 +22,9 @@ from envgen.pipelines.general.authoring.analysis import (
 from envgen.pipelines.general.semantics.evaluator import Closure, Frame
 from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, truth
 from envgen.pipelines.general.space.build import bare_model, build_model
-from envgen.pipelines.general.space.model import Model
+from envgen.pipelines.general.space.model import Model, OutOfStepsError, StepBudget
 from envgen.pipelines.general.space.near_misses import Finder, pieces
-from envgen.pipelines.general.space.search import OutOfStepsError, Search, StepBudget, solutions
+from envgen.pipelines.general.space.search import Search, solutions
 
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""

@@ -11,14 +11,14 @@ from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.ir import Problem
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import Space, build_model
-from envgen.pipelines.general.space.elimination import MAX_STEPS, Eliminator, TooHardError
-from envgen.pipelines.general.space.model import Model
-from envgen.pipelines.general.space.search import (
-    OutOfStepsError,
-    StepBudget,
-    count_by_search,
-    solutions,
+from envgen.pipelines.general.space.elimination import (
+    MAX_STEPS,
+    Eliminator,
+    TooHardError,
+    space_size,
 )
+from envgen.pipelines.general.space.model import OutOfStepsError, StepBudget
+from envgen.pipelines.general.space.search import count_by_search, solutions
 from envgen.pipelines.general.space.walks import Walks, plans
 
 
@@ -81,8 +81,3 @@ def count(
         found, complete = count_by_search(model, cap, steps)
     bare = build_model(p, db, space=space, clauses=False)
     return AnswerCount(found, found if complete else space_size(bare), complete)
-
-
-def space_size(space: Model) -> int:
-    """Number of answers in a bare model (one without clauses)."""
-    return Eliminator(space, 10**7).count()

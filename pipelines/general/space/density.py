@@ -12,21 +12,16 @@ from envgen.core.ir import Problem
 from envgen.core.types import Density
 from envgen.pipelines.general.semantics.evaluator import Compiler
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.pipelines.general.space.answers import space_size
 from envgen.pipelines.general.space.build import build_model
 from envgen.pipelines.general.space.elimination import (
     MAX_STEPS,
     Eliminator,
     TooHardError,
     draw_weights,
+    space_size,
 )
-from envgen.pipelines.general.space.model import Link, Model
-from envgen.pipelines.general.space.search import (
-    OutOfStepsError,
-    Search,
-    StepBudget,
-    count_by_search,
-)
+from envgen.pipelines.general.space.model import Link, Model, OutOfStepsError, StepBudget
+from envgen.pipelines.general.space.search import Search, count_by_search
 from envgen.pipelines.general.space.walks import Z, walk_density, wilson
 
 MIN_EFFECTIVE = 100

@@ -436,3 +436,8 @@ def draw_weights(space: Model) -> DrawWeights:
             scope = tuple(link.parent for link in links)
             messages.append(Factor(scope, {key: common // n for key, n in sizes.items()}))
     return DrawWeights(tuple(messages), scale)
+
+
+def space_size(space: Model) -> int:
+    """Number of answers in a bare model (one without clauses)."""
+    return Eliminator(space, 10**7).count()

@@ -111,3 +111,24 @@ class Model:
         if found is None or any(slot.name not in found for slot in self.p.slots):
             return None
         return [frozen(slot, found[slot.name]) for slot in self.p.slots]
+
+
+class OutOfStepsError(Exception):
+    """Raised inside a search when its step budget is spent."""
+
+
+@dataclass
+class StepBudget:
+    """Steps left; one step is one value tried or tested."""
+
+    steps: int
+
+    def spend(self, n: int = 1) -> None:
+        """Take ``n`` steps.
+
+        Raises:
+            OutOfStepsError: when none are left.
+        """
+        self.steps -= n
+        if self.steps < 0:
+            raise OutOfStepsError

@@ -24,7 +24,8 @@ from envgen.pipelines.general.semantics.replies import evaluate_plan
 from envgen.pipelines.general.semantics.rewrite import conjuncts, summands, truth
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import bare_model, build_model, goal_truth
-from envgen.pipelines.general.space.search import StepBudget, solutions
+from envgen.pipelines.general.space.model import StepBudget
+from envgen.pipelines.general.space.search import solutions
 
 NUM_EQUALS = 20
 MAX_TRIED = 3_000

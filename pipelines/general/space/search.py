@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
@@ -12,7 +11,13 @@ from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import slots_of
 from envgen.pipelines.general.space.elimination import Cheapest, Eliminator, TooHardError
-from envgen.pipelines.general.space.model import Linear, Model, SlotPart
+from envgen.pipelines.general.space.model import (
+    Linear,
+    Model,
+    OutOfStepsError,
+    SlotPart,
+    StepBudget,
+)
 
 MAX_TERM_VALUES = 20_000
 RESTARTS_WITHOUT_NEWS = 12
@@ -20,27 +25,6 @@ DRAWS_WITHOUT_NEWS = 25
 MAX_GUIDE_STEPS = 60_000
 _BEYOND = 10**15
 """More than any sum."""
-
-
-class OutOfStepsError(Exception):
-    """Raised inside a search when its step budget is spent."""
-
-
-@dataclass
-class StepBudget:
-    """Steps left; one step is one value tried or tested."""
-
-    steps: int
-
-    def spend(self, n: int = 1) -> None:
-        """Take ``n`` steps.
-
-        Raises:
-            OutOfStepsError: when none are left.
-        """
-        self.steps -= n
-        if self.steps < 0:
-            raise OutOfStepsError
 
 
 # --- backtracking ----------------------------------------------------------------------------

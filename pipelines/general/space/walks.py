@@ -20,7 +20,7 @@ from envgen.pipelines.general.semantics.calls import Call, Plan
 from envgen.pipelines.general.semantics.judge import MAX_SUBMISSIONS, Judge
 from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId, Tool
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.pipelines.general.space.search import OutOfStepsError, StepBudget
+from envgen.pipelines.general.space.model import OutOfStepsError, StepBudget
 
 Z = 3.2905
 """Two-sided 99.9 %."""
