@@ -120,7 +120,9 @@ def _verdict(failures: Evidence, good: str) -> Text:
 
 
 def _passed(evidence: Sequence[Any]) -> str:
-    return f"{sum(one.status is GateStatus.PASSED for one in evidence)}/{len(evidence)}"
+    """Of the gates that apply."""
+    applied = [one for one in evidence if one.status is not GateStatus.NOT_APPLICABLE]
+    return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}"
 
 
 class Validate(Trusts):

@@ -9,7 +9,7 @@ from envgen.cli.command import Command, Makes, Parallel, Runs
 from envgen.cli.console import heading, remark, require, say
 from envgen.cli.records import write_json
 from envgen.cli.settings import Values
-from envgen.core.errors import ConfigError
+from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.limits import Label, Whole
 from envgen.pipelines.general.generate import GenerateConfig
 
@@ -63,10 +63,14 @@ class General(Parallel, Runs, GenerateConfig, Makes):
         require(summary.tasks, summary.asked, "tasks made; the reasons tell where drafts ended")
 
 
+_REACHABLE = "give the tools of that scene what its rules read"
+
+
 class PageCommand(Command):
     """Check a domain's page, and show a task of each level.
 
-    Every part is built and every step is tried. Nothing is generated, and nothing of the page is run.
+    Every part is built, every step is tried, and each task is compiled. Nothing is generated, and
+    nothing of the page is run.
     """
 
     places = {"FILE": "page"}
@@ -80,12 +84,19 @@ class PageCommand(Command):
         """Show the prompts; an error names the part of the page and what to do."""
         from envgen.pipelines.general.authoring.tasks import tasks_from
         from envgen.pipelines.general.domains import page_file
+        from envgen.pipelines.general.programs.task_code import TaskCompiler
         from envgen.pipelines.general.words.prompt import prompt
 
         domain = page_file(self.page)
         tasks, prompts = tasks_from(domain.text), []
         for level, (problem, _) in enumerate(tasks.rehearsed(self.seed), 1):
             text = prompt(problem, tasks.lexicon)
+            try:
+                TaskCompiler().code(problem)
+            except PipelineError as error:
+                raise ConfigError(
+                    f"domain {domain.id!r}, level {level}: {error}", _REACHABLE
+                ) from error
             prompts.append({"level": level, "policy": text.policy_text, "prompt": text.text})
             heading(f"{domain.id} level {level}")
             say("\n\n".join(part for part in (text.policy_text, text.text) if part))

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from cli_runs import Cli
+from cli_runs import ROOT, Cli
 from seals import seal
 
 from envgen.core.canonical import pretty, sha256
@@ -131,6 +131,18 @@ def test_a_page_is_checked_and_shown_level_by_level(tmp_path: Path, cli: Cli) ->
         assert "domain 'mine', phrase 'floor'" in found.err
         assert "hint: it has: name, floor" in found.err
     assert not (tmp_path / "x").exists()
+
+
+def test_a_page_whose_tools_hide_what_its_rules_read_is_told(tmp_path: Path, cli: Cli) -> None:
+    text = (ROOT / "examples/pages/greenhouse.toml").read_text()
+    own = tmp_path / "greenhouse.toml"
+    own.write_text(text.replace("-> (light, room, warmth)", "-> (room, warmth)"))
+    found = cli("page", own)
+    assert found.code == 2
+    assert (
+        "domain 'greenhouse', level 3: no tools lead to light of the rows of 'benches'" in found.err
+    )
+    assert "hint: give the tools of that scene what its rules read" in found.err
 
 
 def test_what_is_made_from_a_page_in_a_file_is_not_trusted(tmp_path: Path, cli: Cli) -> None:
