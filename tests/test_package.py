@@ -61,7 +61,7 @@ def test_hints_name_the_distribution_that_is_installed() -> None:
     for path in (path for room in ("envgen", *ROOMS) for path in (ROOT / room).rglob("*.py")):
         text = path.read_text()
         assert not re.search(r"pip install '?envgen\b(?!-gym)", text), path
-        for extra in re.findall(r"install_hint\(.(\w+).\)", text):
+        for extra in re.findall(r"install_hint\([\"'](\w+)[\"']\)", text):
             assert extra in extras, path
             hints += 1
     assert hints

@@ -14,7 +14,7 @@ from envgen.cli.records import show_record, write_json
 from envgen.core.errors import CheckpointError, ConfigError
 from envgen.core.limits import Line
 from envgen.model.config import DSAConfig, preset
-from envgen.model.cost import cost
+from envgen.model.cost import Cost, cost
 from envgen.policies.encoding.files import ENCODING_FILE, load_encoding
 from envgen.policies.local_model import ServeConfig
 from envgen.policies.new_model import NewModelConfig
@@ -106,7 +106,7 @@ def show_model(summary: dict[str, Any], title: object) -> None:
     shape = {name: config[name] for name in SHAPE}
     there = {name: one for name, one in summary.items() if name not in ("config", "cost")}
     show_record({**shape, **there}, title)
-    show_record(summary["cost"])
+    show_record(Cost(**summary["cost"]))
 
 
 def _in_folder(folder: Path) -> dict[str, Any]:

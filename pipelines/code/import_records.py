@@ -69,7 +69,7 @@ def import_code(
     if not jobs:
         told = "; ".join(dict.fromkeys(reason for one in refused for reason in one.reasons))
         raise ConfigError(f"nothing in {str(file)!r} can be tried", told or "check --only")
-    generated = CodeConfig.model_validate({"validate": config.validation, "name": "imported"})
+    generated = CodeConfig.model_validate({"validation": config.validation, "name": "imported"})
     path: str | None = None
     try:
         path = generate_code(

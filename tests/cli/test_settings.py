@@ -54,6 +54,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "list": {"dataset": "ds"},
     "model init": {"tokenizer": "ds", "out": "o", "preset": "tiny"},
     "pack": {"folder": "f", "out": "o"},
+    "page": {"page": "p.toml"},
     "pass-at-k": {"folder": "r"},
     "report": {"run_folder": "r"},
     "rollout": {"dataset": "ds", "out": "o", "policy.spec": "gold"},
