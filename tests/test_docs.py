@@ -214,6 +214,12 @@ def test_the_page_on_domains_names_every_field(record: type[Record]) -> None:
     assert not missing
 
 
+def test_the_page_on_domains_names_every_word_that_is_taken() -> None:
+    assert not {word for word in pages.RESERVED if not re.search(rf"\b{word}\b", DOMAINS_PAGE)}
+    listed = DOMAINS_PAGE.partition("authoring/page.py`: `")[2].partition("`")[0]
+    assert set(listed.split()) == pages.RESERVED
+
+
 def test_the_page_on_domains_shows_every_draw_and_function() -> None:
     functions = {name[6:] for name in dir(rules._RuleReader) if name.startswith("_call_")}
     called = set(re.findall(r"(\w+)\(", DOMAINS_PAGE))

@@ -1,4 +1,8 @@
-"""Run policies in environments: episodes, runs, pass@k, the filter."""
+"""Run policies in environments: episodes, runs, pass@k, the filter.
+
+``episode.py`` plays one episode, ``run.py`` a run: its ``RolloutConfig.identity`` says which runs are one and
+the same; ``work.py`` deals episodes to processes (``worker.py``) and counts those that die.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from envgen.core import seeding
 from envgen.core.types import StopReason, Style, Trajectory
 from envgen.rollout.episode import DIED, EpisodeResult
 
-MAX_DEATHS = 3
+MAX_WORKER_DEATHS = 3
 """After so many deaths, the last of them alone, the episode itself is to blame."""
 
 
@@ -50,7 +50,7 @@ class Work:
         for sample in chunk.samples:
             key = (chunk.task_id, sample)
             self._deaths[key] += 1
-            left = MAX_DEATHS - self._deaths[key]
+            left = MAX_WORKER_DEATHS - self._deaths[key]
             if left == 0:
                 given_up.append(key)
             else:

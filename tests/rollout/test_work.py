@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envgen.rollout.work import MAX_DEATHS, Chunk, Work
+from envgen.rollout.work import MAX_WORKER_DEATHS, Chunk, Work
 
 
 def test_episodes_of_a_task_go_together() -> None:
@@ -24,12 +24,12 @@ def test_each_episode_of_a_dead_worker_is_tried_apart_then_alone_then_given_up()
     assert not work
     assert work.died(Chunk("a", (1,))) == [("a", 1)]
     assert not work
-    assert MAX_DEATHS == 3
+    assert MAX_WORKER_DEATHS == 3
 
 
 def test_nothing_else_runs_beside_an_episode_that_is_tried_alone() -> None:
     work = Work([("a", 0), ("a", 1)], size=1)
-    for _ in range(MAX_DEATHS - 1):
+    for _ in range(MAX_WORKER_DEATHS - 1):
         for chunk in list(work.round()):
             work.died(chunk)
     alone = work.round()

@@ -31,7 +31,7 @@ from envgen.core.limits import Id
 from envgen.core.types import Record
 
 _WORD = r"^[a-z][a-z0-9_]{0,31}$"
-_USED = frozenset(
+RESERVED = frozenset(
     """check check_columns check_date find truth tool_error db given row rows total pages facts taken allowed
     solve verify submit_result sqlite3 json datetime param scene n k self tools""".split()
 )
@@ -45,7 +45,7 @@ def free_name(name: str, what: str) -> str:
         ConfigError: if Python, SQLite, a generated program or the texts of pages have a meaning for it.
     """
     python = keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name)
-    if python or name in _USED or name.startswith(("sqlite_", "__")):
+    if python or name in RESERVED or name.startswith(("sqlite_", "__")):
         raise ConfigError(f"{what} is called {name!r}, which is reserved", "give it another name")
     return name
 

@@ -13,8 +13,10 @@ from cli_runs import ROOT
 
 from envgen.core.errors import ConfigError, EnvgenError, SandboxUnavailableError
 from envgen.core.types import GateStatus, SourceKind
+from envgen.pipelines.general.gates import prove
 from envgen.pipelines.general.validate import validate
 from envgen.pipelines.packed.folder import read_folder
+from envgen.pipelines.packed.gates import gate_names
 from envgen.pipelines.packed.pack import PackSummary, pack
 from envgen.pipelines.packed.specs import derived_specs
 from envgen.policies.registry import PolicyConfig
@@ -392,3 +394,8 @@ def test_tools_can_be_described_by_hand(folder: Path) -> None:
     (folder / "tools.json").write_text(json.dumps(specs))
     with pytest.raises(ConfigError, match=r"tools\.json: 0\.name"):
         read_folder(folder)
+
+
+def test_every_gate_of_generated_tasks_is_told_of_packed_ones_too() -> None:
+    generated = {name for name, _ in prove.GATES}
+    assert not generated - set(gate_names())
