@@ -164,7 +164,7 @@ BLIND = (
     Fault("a bound moved", "trips", "verifier.py", r">= :param_(\w+)", r"> :param_\1"),
     Fault("any outcome", "orders", "verifier.py", r'broken\.append\("goal"\)', "pass"),
     Fault("an unstated rule", "trips", "verifier.py", r"return broken\n",
-          'return broken or (["city"] if answer[0]["city"] > "T" else [])\n'),
+          'return broken or (["city"] if answer[0]["city"] > "M" else [])\n'),
     Fault("no form asked for", "meetings", "verifier.py", r'return \["layout"\]', "return []"),
     Fault("a change forgiven", "orders", "verifier.py", "if changed:", "if len(changed) > 1:"),
     Fault("another grid in the prompt", "meetings", "prompt.md", "every 30 minutes", "every 15 minutes"),
