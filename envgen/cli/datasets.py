@@ -22,8 +22,9 @@ from envgen.pipelines.general.variants import VariantsConfig
 class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
     """Make training episodes: proven tasks over new rows.
 
-    Each variant has its own rows and re-bound parameters; its gold, verifier and an independent solver
-    agree, the other gates are inherited. The dataset at --out holds the parents too.
+    Each variant has its own rows and re-bound parameters. The solution runs on them, and both the
+    verifier and the constraint IR must accept what it leaves; the other gates are inherited. The
+    dataset at --out holds the parents too.
     """
 
     examples = ("envgen variants ds/ --per-task 500 --seed 9 --out train/",)

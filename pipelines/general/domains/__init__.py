@@ -53,7 +53,8 @@ def page_file(path: str | Path) -> Domain:
             raise ConfigError(f"{str(path)!r} is longer than {MAX_PAGE} bytes", "no page is")
         return read_page(content.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
+        hint = "give the path of a page in TOML (docs/domains.md)"
+        raise ConfigError(f"{str(path)!r} can't be read: {error}", hint) from None
 
 
 def read_page(text: str) -> Domain:
