@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from envgen.core import ir
+from envgen.core.canonical import dumps
 from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.semantics.dispatch import Dispatch
 from envgen.pipelines.general.semantics.evaluate import query_type, rule_ids
@@ -507,20 +508,18 @@ def fits(slot: Slot, value: JsonValue, scope: Scope) -> bool:
 
 
 def _element_fits(domain: ir.Query | ir.ValueType, value: JsonValue, scope: Scope) -> bool:
-    if isinstance(domain, ir.Choice):
-        return any(type(item) is type(value) and item == value for item in domain.values)
-    if isinstance(domain, ir.IntRange):
-        return type(value) is int and value in range(domain.low, domain.high + 1, domain.step)
-    if isinstance(domain, ir.Intervals):
-        return _interval_fits(domain, value)
-    kind = query_type(domain, scope.problem)
-    if kind.startswith("entity:"):
-        return isinstance(value, str) and value in scope.initial.get(kind[7:], {})
-    if kind == "bool":
-        return isinstance(value, bool)
-    if kind in ("str", "date", "datetime"):
-        return isinstance(value, str)
-    return type(value) is int
+    """Whether a value is of a domain: as JSON, so that 1, 1.0 and true are three values."""
+    match domain:
+        case ir.Choice():
+            return dumps(value) in map(dumps, domain.values)
+        case ir.IntRange():
+            steps, off = divmod(value - domain.low, domain.step) if type(value) is int else (-1, 0)
+            return off == 0 and 0 <= steps <= (domain.high - domain.low) // domain.step
+        case ir.Intervals():
+            return _interval_fits(domain, value)
+    name, _, relation = query_type(domain, scope.problem).partition(":")
+    python = {"entity": str, "str": str, "date": str, "datetime": str, "bool": bool}.get(name, int)
+    return type(value) is python and (name != "entity" or value in scope.initial.get(relation, {}))
 
 
 def _interval_fits(domain: ir.Intervals, value: JsonValue) -> bool:
