@@ -19,7 +19,7 @@ from envgen.core.errors import ConfigError
 from envgen.core.seeding import rng
 from envgen.core.types import Id
 from envgen.pipelines.general.author import ProceduralAuthor
-from envgen.pipelines.general.domains import load_tasks
+from envgen.pipelines.general.domains import DOMAINS, load_tasks
 from envgen.pipelines.general.draft import Author, Draft, DraftRequest, NoDraft
 from envgen.pipelines.general.semantics.evaluate import evaluate
 from envgen.pipelines.general.space.answers import solve
@@ -29,8 +29,8 @@ AUTHOR = ProceduralAuthor()
 
 
 @cache
-def drafted(level: int, seed: int) -> Draft:
-    draft = AUTHOR.draft(DraftRequest(domain="trip", level=level), seed)
+def drafted(level: int, seed: int, domain: str = "trip") -> Draft:
+    draft = AUTHOR.draft(DraftRequest(domain=domain, level=level), seed)
     assert isinstance(draft, Draft)
     return draft
 
@@ -57,13 +57,19 @@ def fingerprint(draft: Draft) -> str:
 PRINT = """
 import sys
 sys.path.insert(0, "tests/pipelines/general")
-from test_author import drafted, fingerprint
-print([fingerprint(drafted(level, 11)) for level in (1, 5, 8)])
+from test_author import drafts_of_every_domain
+print(drafts_of_every_domain())
 """
 
 
+def drafts_of_every_domain() -> list[str]:
+    made = [(level, 11, "trip") for level in (1, 5, 8)]
+    made += [(level, 12, domain) for domain in DOMAINS for level in (4, 6)]
+    return [fingerprint(drafted(*one)) for one in made]
+
+
 def test_drafts_do_not_depend_on_the_hash_seed() -> None:
-    here = str([fingerprint(drafted(level, 11)) for level in (1, 5, 8)])
+    here = str(drafts_of_every_domain())
     for hash_seed in ("0", "17"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
         found = subprocess.run(
