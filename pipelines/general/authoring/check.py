@@ -21,7 +21,7 @@ from envgen.pipelines.general.authoring.rules import constant, parsed
 from envgen.pipelines.general.authoring.statement import Blueprint, signature_of
 from envgen.pipelines.general.authoring.structure import Structure
 from envgen.pipelines.general.programs.tools_source import tools_source
-from envgen.pipelines.general.semantics.rewrite import params_of
+from envgen.pipelines.general.semantics.rewrite import params_of, unstated
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_SENTENCES = 256
@@ -219,6 +219,11 @@ def _check_scene(blueprint: Blueprint, name: str, scene: Scene) -> None:
         tables = blueprint.draw_tables(structure, draws)
         _check_rows(tables)
         _check_cells(problem)
+        for slot, columns in unstated(problem):
+            raise ConfigError(
+                f"slot {slot!r}: no rule states its condition on {columns}; answers that break it would pass",
+                "state the condition in a phrase of asks, with the slot for the row",
+            )
         _check_opening(blueprint, structure, Analysis(problem, blueprint))
         tools_source(problem.relations, problem.access)
     if scene.answer is not None:

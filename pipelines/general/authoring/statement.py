@@ -294,7 +294,10 @@ class Blueprint(Structures):
             raise ConfigError(
                 f"slot {name!r}: {text!r} is no table, rows, interval, whole or choice"
             )
-        return Slot(name=name, kind="entity", domain=found.expr.model_copy(update={"var": "x"}))
+        query = found.expr
+        if query.where == ir.Const(value=True):
+            query = query.model_copy(update={"var": "x"})
+        return Slot(name=name, kind="entity", domain=query)
 
     def answers(self, problem: Problem, answer: Scalar) -> bool:
         """Whether a question with this answer is a fair one, as its scene says."""

@@ -12,6 +12,7 @@ from envgen.core.ir import Choice, Equals, Problem, Reach
 from envgen.core.types import GateResult
 from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
 from envgen.pipelines.general.semantics.layout import match_layout
+from envgen.pipelines.general.semantics.rewrite import unstated
 from envgen.pipelines.general.space.answers import count
 from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import parse, prompt
@@ -34,6 +35,9 @@ def _stated(trial: Trial) -> GateResult:
     rendered = prompt(problem, words)
     tested = rules_tested(problem)
     missing = [r for r in tested if not rendered.spans.get(r) and not rendered.policy_spans.get(r)]
+    if loose := [f"{slot}: {columns}" for slot, columns in unstated(problem)]:
+        reason = f"conditions on slots that no rule states: {'; '.join(loose)}"
+        return outcome("stated", False, len(tested) + 1, reason=reason)
     same = rendered.text == draft.prompt and rendered.policy_text == draft.policy_text
     if missing or not (same or trial.foreign):
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"

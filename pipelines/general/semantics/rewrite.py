@@ -103,3 +103,29 @@ def column_equals(part: Node, query: ir.Query) -> tuple[str, Node] | tuple[None,
             ):
                 return cell.column, value
     return None, None
+
+
+def unstated(problem: ir.Problem) -> Iterator[tuple[str, str]]:
+    """Slots with a condition in their domain that no rule repeats, and the columns in it.
+
+    Domains shape a space and are not tested: only a rule keeps out the answers that break one. The
+    slot of an ``Equals`` needs none: its value is given.
+    """
+    rules = {part for rule in problem.clauses if not rule.guard for part in conjuncts(rule.expr)}
+    known = {json for part in rules for json in _either_way(part)}
+    goal = problem.goal.slot if isinstance(problem.goal, ir.Equals) else None
+    for slot in problem.slots:
+        if not isinstance(slot.domain, ir.Query) or slot.name == goal:
+            continue
+        row, value = ir.Var(name=slot.domain.var), ir.SlotRef(slot=slot.name)
+        for part in conjuncts(slot.domain.where):
+            json = part.model_dump_json()
+            if json.replace(row.model_dump_json(), value.model_dump_json()) not in known:
+                columns = dict.fromkeys(n.column for n in part.walk() if isinstance(n, ir.Get))
+                yield slot.name, ", ".join(columns)
+
+
+def _either_way(part: Node) -> Iterator[str]:
+    yield part.model_dump_json()
+    if isinstance(part, ir.Cmp) and part.fn == "=":
+        yield part.model_copy(update={"left": part.right, "right": part.left}).model_dump_json()

@@ -143,6 +143,21 @@ def test_stated_catches_a_number_that_differs(run: Callable[..., GateResult]) ->
     assert run(meaning.stated, broken).status is GateStatus.FAILED
 
 
+def test_stated_catches_a_condition_on_a_slot_that_no_rule_repeats(
+    run: Callable[..., GateResult],
+) -> None:
+    draft = draft_of("trip", 6)
+    assert draft.problem is not None
+    clauses = tuple(c for c in draft.problem.clauses if not c.text_key.startswith("located"))
+    assert len(clauses) == len(draft.problem.clauses) - 1
+    found = run(
+        meaning.stated,
+        replace(draft, problem=draft.problem.model_copy(update={"clauses": clauses})),
+    )
+    assert found.status is GateStatus.FAILED
+    assert found.reason.startswith("conditions on slots that no rule states: hotel_1: city")
+
+
 def test_leaks_catches_the_answer_in_a_tool_description(
     run: Callable[..., GateResult], hosts: Hosts, tmp_path: Path
 ) -> None:

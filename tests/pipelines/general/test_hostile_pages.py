@@ -125,6 +125,9 @@ ATTACKS: dict[str, tuple[str, Any, str]] = {
     "intervals of a step of nothing": (
         "scenes.place.slots", {"room": "rooms", "time": "interval(opens, closes, 0, minutes)"}, "place",
     ),
+    "a condition on a slot that no rule states": (
+        "scenes.place.slots", {"room": "(r for r in rooms if r.floor == 1)"}, "'room_1': no rule states",
+    ),
     # names
     "a tool that hides a builtin": ("tools.list_rooms.call", "print() -> name", "print"),
     "a tool that generated programs need": ("tools.list_rooms.call", "check() -> name", "check"),
