@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
+from itertools import permutations
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import JsonValue
 
@@ -17,14 +18,17 @@ from envgen.core.ir import (
     Const,
     Get,
     Node,
+    NoOverlap,
     Param,
     Problem,
     Reach,
     Relation,
     Scalar,
+    SlotRef,
     Var,
 )
 from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
 from envgen.pipelines.general.semantics.tables import Row, Tables, sql_type
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -177,6 +181,44 @@ def _other(column: Column, value: Scalar) -> Scalar:
     if column.type == "bool":
         return not value
     return f"{value or ''}x" if sql_type(column) == "TEXT" else int(value or 0) + 1
+
+
+def spread(problem: Problem, before: Tables, after: Tables) -> Iterator[Tables]:
+    """``after`` with a change done to one row more: a row that shares a reference with a changed one."""
+    for relation in problem.relations:
+        old, new = before[relation.name], after[relation.name]
+        changed = [key for key in sorted(new) if key in old and new[key] != old[key]]
+        for key in changed:
+            values = {name: new[key][name] for name in new[key] if new[key][name] != old[key][name]}
+            for column in relation.columns:
+                if not column.type.startswith("entity:") or column.name in values:
+                    continue
+                for other in sorted(new.keys() - set(changed)):
+                    row = {**new[other], **values}
+                    if new[other][column.name] == new[key][column.name] and row != new[other]:
+                        yield {**after, relation.name: {**new, other: row}}
+                        break
+
+
+def touching(problem: Problem, answers: Sequence[JsonValue]) -> Iterator[JsonValue]:
+    """Answers of which an interval is moved to begin where another ends, at the other's place."""
+    nodes = (node for c in problem.clauses for root in _parts(c) for node in root.walk())
+    for node in (node for node in nodes if isinstance(node, NoOverlap)):
+        places = node.resources or node.intervals
+        for (first, here), (second, there) in permutations(
+            zip(node.intervals, places, strict=True), 2
+        ):
+            names = [x.slot for x in (first, second, here, there) if isinstance(x, SlotRef)]
+            for answer in answers[:BASES] if len(names) == 4 else ():
+                values = match_layout(problem.layout, answer) or {}
+                earlier, later = values[names[0]], values[names[1]]
+                assert isinstance(earlier, dict)
+                assert isinstance(later, dict)
+                end: Any = earlier["end"]
+                length: Any = int(str(later["end"])) - int(str(later["start"]))
+                values[names[3]] = values[names[2]]
+                values[names[1]] = {"start": end, "end": end + length}
+                yield fill_layout(problem.layout, values)
 
 
 class TurnedCell(NamedTuple):

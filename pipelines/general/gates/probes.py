@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.ir import Choice, Equals, Intervals, IntRange, Problem, Reach, Slot
-from envgen.pipelines.general.gates.perturb import KINDS, edited, perturbed, turns
+from envgen.pipelines.general.gates.perturb import KINDS, edited, perturbed, touching, turns
 from envgen.pipelines.general.gates.trial import Case, Judged, Trial, as_case
 from envgen.pipelines.general.semantics.evaluate import rules_of
 from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
@@ -50,6 +50,8 @@ def probes(trial: Trial) -> list[VerifierInput]:
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
     answers = wrong_forms(trial.problem, trial.gold.answer)
     cases += [Case(answer, trial.gold_plan) for answer in answers]
+    right = [trial.gold.answer, *(case.answer for case in trial.alternatives)]
+    cases += map(Case, touching(trial.problem, right))
     own = _inputs(trial, cases)
     return [*own, *_turned_probes(trial), *perturbed_probes(trial), *edited_probes(trial)]
 

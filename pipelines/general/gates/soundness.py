@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import product
 
 from envgen.core.types import GateResult
-from envgen.pipelines.general.gates.perturb import KINDS, edited
+from envgen.pipelines.general.gates.perturb import KINDS, edited, spread
 from envgen.pipelines.general.gates.probes import judged
 from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
 from envgen.pipelines.general.semantics.evaluate import accepted, evaluate
@@ -28,7 +28,7 @@ def attacks(trial: Trial) -> GateResult:
 
 
 def evaluation(trial: Trial) -> GateResult:
-    """The verifier accepts exactly what evaluating the IR accepts.
+    """The verifier accepts exactly what evaluating the IR accepts, and refuses by the same rules.
 
     It says so of right and wrong answers on the task's own rows and on rows with ties and values at the
     bounds of rules, so that a verifier whose source can't be compared is judged by what it does.
@@ -39,13 +39,16 @@ def evaluation(trial: Trial) -> GateResult:
     for probe, broken in pairs:
         initial, final = trial.rows(probe.initial), trial.rows(probe.final)
         held = evaluate(trial.problem, initial, probe.answer, final)
-        right += all(held.values())
+        rules = [rule for rule in held if not held[rule]] if held["layout"] else ["layout"]
+        right += not rules
         if broken is None:
             wrong["the verifier breaks"] += 1
-        elif all(held.values()) and broken:
+        elif broken and not rules:
             wrong[f"right answers fail ({', '.join(broken)})"] += 1
-        elif not all(held.values()) and not broken:
-            wrong[f"wrong answers pass ({next(rule for rule in held if not held[rule])})"] += 1
+        elif rules and not broken:
+            wrong[f"wrong answers pass ({rules[0]})"] += 1
+        elif set(broken) ^ set(rules) and held.keys() >= set(broken):  # else its names are its own
+            wrong[f"wrong for other rules ({', '.join(sorted(set(broken) ^ set(rules)))})"] += 1
     return outcome(
         "evaluation",
         not wrong,
@@ -76,8 +79,10 @@ def collateral(trial: Trial) -> GateResult:
     answer, rand = trial.gold.answer, trial.rng("collateral")
     done = trial.rows(trial.final(trial.gold_plan))
     inputs = []
-    for i, (relation, kind) in enumerate(product(trial.draft.relations, KINDS * 2)):
-        tables = edited(done, relation, kind, rand)
+    each = product(trial.draft.relations, KINDS * 2)
+    others = [edited(done, relation, kind, rand) for relation, kind in each]
+    others += spread(trial.problem, trial.draft.tables, done)
+    for i, tables in enumerate(others):
         if tables and not accepted(trial.problem, trial.draft.tables, answer, tables):
             path = trial.stored(tables, f"collateral-{i}")
             inputs.append(VerifierInput(answer, trial.database, path))
