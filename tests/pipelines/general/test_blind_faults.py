@@ -1,0 +1,34 @@
+"""Faults planted blind are found by playing and evaluating (``benchmarks/blind_faults.py`` plants all 40)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from blind_faults import DATASETS, FAULTS, judged, unpack
+
+ONCE_UNSEEN = {
+    "ms7-verifier-back-to-back": "evaluation",
+    "om7-verifier-exchange-whole-order": "collateral",
+}
+"""Verifiers that passed when the faults were planted, and the gate that finds each since."""
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(tmp_path_factory.mktemp("blind"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_sound_ones_hold(name: str, sound: Path, tmp_path: Path) -> None:
+    assert judged(sound, name, None, tmp_path / "ds").failure is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONCE_UNSEEN)
+def test_what_was_once_unseen_is_found(name: str, sound: Path, tmp_path: Path) -> None:
+    fault = FAULTS[name]
+    found = judged(sound, fault.dataset, fault, tmp_path / "ds").failure
+    assert found is not None
+    assert found.gate == ONCE_UNSEEN[name]
