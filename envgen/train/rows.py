@@ -169,7 +169,7 @@ def _stitched(turns: Sequence[Arrays], name: str) -> NDArray[Any] | None:
         start = int(turn.get("captured_from", 0))
         if start > covered or len(found) != tokens - 1 - start:
             raise ConfigError(
-                f"a record of {tokens} tokens has {name!r} for {len(found)}, not {tokens - 1 - start}, "
+                f"a record of {tokens} tokens has {name} for {len(found)}, not {tokens - 1 - start}, "
                 f"from token {start} on, where {covered} are known",
                 "it was not written by this version's engines",
             )
