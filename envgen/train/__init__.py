@@ -61,7 +61,7 @@ def train(
         from envgen.train.grpo_run import train_grpo
     except ImportError as error:
         raise MissingExtraError(
-            f"training needs {error.name!r}, which is not installed", install_hint("train")
+            f"training needs {error.name}, which is not installed", install_hint("train")
         ) from error
     if isinstance(config, ColdStartConfig):
         return train_sft(config, out, **options)

@@ -293,13 +293,16 @@ def test_a_preempted_reply_keeps_the_routes_and_key_sets_that_it_was_sampled_wit
     older, younger = tight.generate(requests)
     hook.remove()
     assert tight.stats().preemptions == 1
-    assert younger.routing is not None
-    assert younger.topk is not None
     for reply, first in zip((older, younger), firsts, strict=True):
         # Both were under way until the 64 tokens of the cache were full: 32 each.
         known = slice(0, 30 - capture_from)
+        assert reply.routing is not None
+        assert reply.topk is not None
+        assert first.routing is not None
+        assert first.topk is not None
         np.testing.assert_array_equal(reply.routing[known], first.routing[known])
         np.testing.assert_array_equal(reply.topk[known], first.topk[known])
+    assert younger.routing is not None
     again = younger.routing[32 - capture_from :]
     assert (np.sort(again) == [0, 1, 2]).all()
 
