@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from envgen.model.config import DSAConfig
-from envgen.model.prefix import pool_rows
 from envgen.model.requests import Completion, FinishReason
 from envgen.model.sampling import BatchSampler, Drawn
 from envgen.model.scheduler import Scheduler, Sequence
@@ -87,9 +86,9 @@ class Batch:
         return "length" if full or sequence.num_sampled >= sequence.max_new else None
 
     def _completion(self, sequence: Sequence, reason: FinishReason) -> Completion:
-        params, store = sequence.request.params, self._scheduler.store
-        rows = pool_rows(sequence.pages, store.cache.page_tokens, sequence.computed)
+        params = sequence.request.params
         start = min(params.capture_from, sequence.num_prompt - 1)
+        records = self._scheduler.records(sequence, start)
         ids = np.array(sequence.ids, np.int32)
         offsets, kept_ids = _mask(sequence.kept, self._config.vocab_size)
         routed = params.capture_routing and self._config.has_experts
@@ -100,8 +99,8 @@ class Batch:
             full_logprobs=np.array(sequence.full_logprobs, np.float32),
             mask_offsets=offsets,
             mask_ids=kept_ids,
-            routing=store.routing(rows[start:]) if routed else None,
-            topk=store.topk(rows, start) if params.capture_topk else None,
+            routing=records.routing if routed else None,
+            topk=records.topk,
             captured_from=start,
             finish_reason=reason,
             policy_version=self._scheduler.policy_version,

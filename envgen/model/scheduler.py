@@ -15,13 +15,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from envgen.model.prefix import Key, PageStore, first_key, next_key
+from envgen.model.prefix import Key, PageStore, first_key, next_key, pool_rows
 from envgen.model.requests import Request
 from envgen.model.sampling import Uniforms
 from envgen.model.tickets import Ticket
 
 SLOT_AREA = 1 << 17
 """Sequences times longest context in one prefill batch: one long context is not padded against many."""
+
+
+class Records(NamedTuple):
+    """What training replays of a sequence's first N tokens."""
+
+    routing: NDArray[np.uint16]
+    """Experts: [N, X, A]."""
+    topk: NDArray[np.int32] | None
+    """Key sets [N, L, K]; None: the request does not ask for them."""
 
 
 @dataclass(eq=False)
@@ -45,6 +54,8 @@ class Sequence:
     """Tokens taken over from other sequences before the first preemption."""
     fresh: bool = True
     """Whether it was never preempted."""
+    first: Records | None = None
+    """Records of the tokens computed before a preemption, from which its sampled ids were drawn."""
     logprobs: list[float] = field(default_factory=list)
     full_logprobs: list[float] = field(default_factory=list)
     kept: list[NDArray[np.int32] | None] = field(default_factory=list)
@@ -258,9 +269,29 @@ class Scheduler:
             keys.add(key)
         return keys
 
+    def records(self, sequence: Sequence, start: int = 0) -> Records:
+        """Return the records of a sequence's computed tokens from ``start`` on, as first made.
+
+        Computing a token again after a preemption may choose other experts or keys by rounding. The first
+        choices are kept: they are the ones behind the ids and log-probabilities that were sampled.
+        """
+        rows = pool_rows(sequence.pages, self._size, sequence.computed)
+        routing, topk, first = self.store.routing(rows[start:]), None, sequence.first
+        if sequence.request.params.capture_topk:
+            topk = self.store.topk(rows, start)
+        if first is not None:
+            known = max(0, len(first.routing) - start)
+            routing[:known] = first.routing[start:]
+            if topk is not None and first.topk is not None:
+                topk[:known, :, : first.topk.shape[2]] = first.topk[start:]
+        return Records(routing, topk)
+
     def _preempt(self, sequence: Sequence) -> None:
         self.preemptions += 1
         self.running.remove(sequence)
+        known = 0 if sequence.first is None else len(sequence.first.routing)
+        if sequence.num_sampled and sequence.computed > known:
+            sequence.first = self.records(sequence)
         self._give_up_pages(sequence)
         sequence.fresh = False
         self.waiting.appendleft(sequence)

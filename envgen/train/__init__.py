@@ -1,14 +1,15 @@
-"""Train policies: a cold start from teachers, GRPO in the environments, and what they can do afterwards.
+"""Train policies: a cold start from teachers' rollouts, GRPO in the environments, and evaluation.
 
 Needs PyTorch: ``pip install 'envgen-gym[train]'``. ``examples/grpo_in_one_page.py`` is the same on one page.
-What it is told is in ``config``, which needs no PyTorch. In the order of a step of GRPO:
+The settings are in ``config``, which needs no PyTorch. The modules, in the order of a step of GRPO:
 
-* ``tasks``, ``rollouts``, ``lockstep``: draw tasks, play groups of episodes, with the same bits every time;
-* ``rewards``, ``language``, ``well_formed``: what a rollout is worth;
-* ``rows``, ``packing``, ``batch``, ``scoring``: its tokens as rows, shared beginnings once, their scores;
+* ``tasks``, ``rollouts``, ``lockstep``: draw tasks and play groups of episodes, bit for bit reproducibly;
+* ``rewards``, ``language``, ``well_formed``: the reward of a rollout;
+* ``rows``, ``packing``, ``batch``, ``scoring``: turn rollouts into rows of tokens, run shared prefixes once,
+  and score the tokens;
 * ``grpo``: the paper's equations: advantages, mask, loss;
-* ``update``, ``optimize``, ``muon``: gradients and steps, each part replaceable (``update.Parts``);
-* ``grpo_run``, with ``figures``, ``metrics``, ``checkpoints``, ``held_out``: the loop, and what it keeps.
+* ``update``, ``optimize``, ``muon``: gradients and optimiser steps, each part replaceable (``update.Parts``);
+* ``grpo_run``, with ``figures``, ``metrics``, ``checkpoints``, ``held_out``: the training loop and its files.
 
 Beside it the cold start (``teachers``, ``sft``, ``cold_start``), several processes (``parallel``,
 ``sharding``) and evaluation (``evaluate``, ``estimates``, ``canary_report``).
@@ -34,23 +35,24 @@ __all__ = ["train"]
 def train(
     config: ColdStartConfig | TrainGRPOConfig, out: str | Path, **options: Any
 ) -> ColdStartSummary | TrainGRPOSummary:
-    """Train a policy: a ``ColdStartConfig`` learns what teachers did, a ``TrainGRPOConfig`` what is rewarded.
+    """Train a policy: imitate teachers with a ``ColdStartConfig``, run GRPO with a ``TrainGRPOConfig``.
 
-    The same call goes on where a stopped run left off.
+    The same call resumes a stopped run.
 
     Args:
         config: from ``envgen.train.config``.
         out: the run's folder; ``out/last`` is the model, ``out/metrics.jsonl`` holds a line for each step.
-        options: see ``train_sft`` and ``train_grpo``: ``progress``, a run's replaceable parts.
+        options: keyword arguments of ``train_sft`` or ``train_grpo``, such as ``progress`` and ``parts``.
 
     Returns:
         Counts, seconds and the last figures.
 
     Raises:
-        ConfigError: if the config is of another kind, or can't work: no tasks, a tokenizer that does not fit.
-        MissingExtraError: without PyTorch.
+        ConfigError: if the config has another type, or can't work: no tasks, or a tokenizer with more tokens
+            than the model.
+        MissingExtraError: if PyTorch is not installed.
         ResumeError: if ``out`` holds a run with another config.
-        RewardError: if a reward of GRPO is no number, or never differs.
+        RewardError: if a GRPO reward is not finite, or rewards never differ within a group.
         DivergedError: if a loss or gradient is not finite; ``out/diverged.pt`` holds the batch.
     """
     try:
@@ -66,13 +68,13 @@ def train(
     if isinstance(config, TrainGRPOConfig):
         return train_grpo(config, out, **options)
     raise ConfigError(
-        f"nothing is trained by a {type(config).__name__!r}",
+        f"train() can't use a config of type {type(config).__name__!r}",
         "give a ColdStartConfig or a TrainGRPOConfig",
     )
 
 
 class _Room(ModuleType):
-    """This room as ``envgen.train``: importing binds that name to the module, and it is a verb, too."""
+    """Make the module callable: ``envgen.train(config, out)`` is ``train``, and the name stays a module."""
 
     def __call__(
         self, config: ColdStartConfig | TrainGRPOConfig, out: str | Path, **options: Any

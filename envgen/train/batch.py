@@ -1,7 +1,7 @@
-"""Rows as tensors, and a model's scores of their tokens.
+"""Put rows on the device as tensors, and score their tokens with a model.
 
-Rows that begin alike are packed (``packing``) where what is to be repeated of their first tokens agrees, too.
-Packs are padded at the end: under causal attention nothing that counts sees padding.
+Rows with a common prefix share a pack (``packing``) as far as their replayed routes and key sets agree, too.
+Packs are padded at the end: under causal attention no real token sees padding.
 
 Shapes: B packs, T tokens of the longest, N model tokens of all rows, X mixture layers, A experts per token,
 Y layers, K kept keys.
@@ -30,25 +30,25 @@ _Mover = Callable[[NDArray[Any]], Tensor]
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Some rows on the device."""
+    """Rows on the device, as packs."""
 
     ids_BT: Tensor
     valid_BT: Tensor
     """bool"""
     position_BT: Tensor
     until_BT: Tensor | None
-    """None: no rows share a pack."""
+    """See ``Packs.until_BT``; None: no rows share a pack."""
     pack_N: Tensor
     parent_N: Tensor
-    """Pack of every model token, and place of the token before it; row by row."""
+    """Pack of each model token, and place of the token before it in that pack; ordered row by row."""
     tokens_N: Tensor
-    """The model tokens: int64."""
+    """Ids of the model tokens: int64."""
     old_N: Tensor
     rollout_N: Tensor
     support: Support | None
     routing_BTXA: Tensor | None
     topk: tuple[Tensor, ...] | None
-    """Per layer int32 [B, T, K]."""
+    """Key sets, one tensor for each layer: int32 [B, T, K]."""
 
 
 def row_batch(
@@ -61,10 +61,10 @@ def row_batch(
     """Put rows on the device.
 
     Args:
-        rows: which; model tokens come in this order.
-        device: where to.
-        pack_tokens: most tokens of a pack of rows that begin alike; see ``packing.pack``.
-        packing: how rows are packed.
+        rows: rows to batch; model tokens keep this order.
+        device: target device.
+        pack_tokens: most tokens of a pack of rows that share a prefix; see ``packing.pack``.
+        packing: function that packs the rows.
     """
 
     def on(array: NDArray[Any]) -> Tensor:
@@ -92,13 +92,13 @@ def row_batch(
 
 
 def _agreement(a: Row, b: Row) -> int:
-    """How many first tokens two rows share, with all that is repeated of them."""
+    """Return the length of the prefix in which two rows agree in ids, routes and key sets."""
     shared = common_prefix(a.ids, b.ids)
     if a.routing is not None and b.routing is not None:
         shared = min(shared, common_prefix(a.routing[:shared], b.routing[:shared]))
     if a.topk is not None and b.topk is not None:
         width = max(a.topk.shape[2], b.topk.shape[2])
-        # A set is kept in the order of its scores, which differs between equal sets.
+        # A set is stored in the order of its index scores, which may differ between equal sets.
         one, other = (np.sort(widened(sets[:shared], width)) for sets in (a.topk, b.topk))
         shared = min(shared, common_prefix(one, other))
     return shared
@@ -119,7 +119,7 @@ def _support(rows: Sequence[Row], on: _Mover) -> Support | None:
 
 
 def _routing(rows: Sequence[Row], packs: Packs, on: _Mover) -> Tensor | None:
-    """None unless every row has its routing."""
+    """Place the rows' routes in their packs; None unless every row has routes."""
     known = [row.routing for row in rows if row.routing is not None]
     if len(known) < len(rows):
         return None
@@ -127,7 +127,7 @@ def _routing(rows: Sequence[Row], packs: Packs, on: _Mover) -> Tensor | None:
 
 
 def _topk(rows: Sequence[Row], packs: Packs, on: _Mover) -> tuple[Tensor, ...] | None:
-    """Per layer; what no engine ran (the last token, padding) is chosen live."""
+    """Place the key sets in the packs, by layer; the model chooses for last tokens and padding itself."""
     known = [row.topk for row in rows if row.topk is not None]
     if len(known) < len(rows):
         return None
@@ -135,7 +135,7 @@ def _topk(rows: Sequence[Row], packs: Packs, on: _Mover) -> tuple[Tensor, ...] |
     whole = np.full((*packs.ids_BT.shape, layers, width), HIDDEN, np.int32)
     whole[..., 0] = NOT_REPLAYED
     for pack_index, places, sets in zip(packs.pack_R, packs.places, known, strict=True):
-        # A set names keys by their places in the row, which stand elsewhere in the pack.
+        # A set holds indices into the row; translate them to places in the pack.
         moved = np.where(sets < 0, sets, places[sets.clip(0)])
         whole[pack_index, places[: len(sets)]] = widened(moved, width)
     return tuple(on(whole[:, :, layer]) for layer in range(layers))
@@ -143,7 +143,7 @@ def _topk(rows: Sequence[Row], packs: Packs, on: _Mover) -> tuple[Tensor, ...] |
 
 @dataclass(frozen=True)
 class BatchScores:
-    """Scores of a batch's model tokens, and what the pass gave beside."""
+    """Scores of a batch's model tokens, and the other outputs of the forward pass."""
 
     scores: Scores
     index_loss: Tensor | None
@@ -160,7 +160,17 @@ def score_batch(
     keep_topk: bool = True,
     index_loss: IndexLoss | None = None,
 ) -> BatchScores:
-    """Score the model tokens of a batch, with the sampler's choices repeated as told."""
+    """Score the model tokens of a batch.
+
+    Args:
+        model: the policy, or pi_ref.
+        batch: the rows.
+        temperature: of the sampler, > 0.
+        keep_mask: renormalise over the sampling masks.
+        keep_routing: replay the recorded experts.
+        keep_topk: replay the recorded key sets.
+        index_loss: also compute the indexer's loss, of this form.
+    """
     replay = Replay(batch.routing_BTXA if keep_routing else None, batch.topk if keep_topk else None)
     output = model(
         batch.ids_BT,

@@ -1,10 +1,10 @@
-"""Checkpoints of a training run: model folders that anything can load, with what resuming needs beside.
+"""Checkpoints of a training run: model folders that anything can load, plus the trainer's state.
 
     out/step-000200/  config.json  model.safetensors  tokenizer.json  encoding.json  trainer.pt
     out/last          -> step-000200
     out/settings.json the run's config
 
-A checkpoint is written under another name and renamed, so one that is there is whole; ``last`` moves after.
+A checkpoint is written under a temporary name and renamed, so it is always complete; ``last`` moves after it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Checkpoints:
     Args:
         out: the run's folder.
         config: the resolved config; a run with another one can't be resumed.
-        source: model folder whose tokenizer and encoding go along.
+        source: model folder whose tokenizer and encoding are copied into each checkpoint.
         keep: how many are kept.
     """
 
@@ -71,7 +71,7 @@ class Checkpoints:
         return link.resolve() if link.exists() else None
 
     def save(self, step: int, model: DSAForCausalLM, trainer: Mapping[str, Any]) -> Path:
-        """Write one; older ones beyond ``keep`` are removed."""
+        """Write a checkpoint; remove the oldest beyond ``keep``."""
         folder = self._out / f"step-{step:06d}"
         partial = self._out / f".{folder.name}.{uuid4().hex}"
         partial.mkdir(parents=True)
@@ -94,7 +94,7 @@ class Checkpoints:
         return folder
 
     def resume(self) -> tuple[Path, TrainerState] | None:
-        """The newest checkpoint's folder and what was saved with it; None in a new run.
+        """Load the newest checkpoint: its folder and the trainer's state; None in a new run.
 
         Raises:
             ResumeError: if it was made with another config, or can't be read.
@@ -128,6 +128,6 @@ def fitting_encoding(folder: str | Path) -> Encoding:
     if encoding.tokenizer.vocab_size > config.vocab_size:
         raise ConfigError(
             f"the tokenizer has {encoding.tokenizer.vocab_size} tokens, the model {config.vocab_size}",
-            "they are not of one model; make one with `envgen model init`",
+            "take both from one model folder; make one with `envgen model init`",
         )
     return encoding

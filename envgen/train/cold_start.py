@@ -1,4 +1,4 @@
-"""``envgen train sft``: the cold start of a policy from teachers' rollouts. Resumes where it was stopped.
+"""``envgen train sft``: the cold start of a policy from teachers' rollouts. A stopped run can be resumed.
 
 The stages of a sparse model (paper, section 2.1) are settings of the same loop: dense attention with a frozen
 indexer; dense attention with a frozen trunk, which is the indexer's warm-up by eq. 3; sparse attention, where
@@ -35,28 +35,28 @@ logger = logging.getLogger(__name__)
 
 
 class ColdStartSummary(Record):
-    """What came out."""
+    """The result of a cold start."""
 
     out: str
     rows: int
     steps: int
     tokens: int
-    """Of the rows that were learnt from, in the whole run, like the seconds: a resumed run's count, too."""
+    """Tokens of all rows trained on, over the whole run, resumed parts included; so are ``seconds``."""
     first_loss: float
-    """Loss of the first step: the replies', or the indexer's if the trunk is frozen."""
+    """Loss of the first step: of the replies, or of the indexer if the trunk is frozen."""
     loss: float
-    """The same of the last step."""
+    """The same loss in the last step."""
     validation_loss: float | None
-    """Loss of the replies in the rows set aside."""
+    """Loss of the replies in the held-out rows."""
     seconds: float
     tokens_per_second: float
 
 
 Progress = Callable[[int, int, str], None]
 Weigh = Callable[[SFTRow, float], SFTRow]
-"""Gives a row other ``weights``; the second argument is the share of the run that is done, 0 to 1."""
+"""Returns a row with new ``weights``; the second argument is the share of the run that is done, 0 to 1."""
 Weighting = Callable[[Sequence[SFTRow]], Weigh]
-"""Called once with all rows that are learnt from. Several processes must be able to import it."""
+"""Called once with all training rows; with several processes it must be importable."""
 
 
 def train_sft(
@@ -81,7 +81,7 @@ def train_sft(
         DivergedError: if the loss stops being finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
-    # What can't work is told before teachers are played.
+    # Fail before the teachers play if the run can't work.
     fitting_encoding(config.model)
     _checkpoints(config, out).resume()
     dataset = open_dataset(config.data, trust=config.trust)
@@ -153,7 +153,7 @@ class _ColdStartRun:
         return self._summary()
 
     def _step(self, step: int) -> dict[str, float]:
-        """One step on a batch, of which each process takes its share; its figures."""
+        """Run one step on a batch, which the processes share; return its metrics."""
         config, ranks = self.config, self.ranks
         rows = [self.rows[i] for i in self.plan[step]]
         if self.weigh:
@@ -161,7 +161,7 @@ class _ColdStartRun:
         self.model.train()
         found, learnt, run = self._run(rows[ranks.rank :: ranks.size])
         counts = ranks.sum(torch.tensor([learnt, run], dtype=torch.float64))
-        # Means over the whole batch: each process's own, by its share of what they are means over.
+        # A mean over the whole batch: weight each process's mean by its share of the tokens.
         shares = torch.tensor([learnt, run]) / counts.clamp_min(1)
         parts = torch.zeros(3, dtype=torch.float64)
         total = torch.zeros(())
@@ -192,7 +192,7 @@ class _ColdStartRun:
         return figures
 
     def _run(self, rows: list[SFTRow]) -> tuple[SFTLoss | None, float, float]:
-        """The losses of some rows, how many tokens of them are learnt and how many are run."""
+        """Return the losses of rows, their number of learnt tokens, and the number of tokens run."""
         config = self.config
         if not rows:
             return None, 0.0, 0.0
@@ -204,7 +204,7 @@ class _ColdStartRun:
         return found, batch.learnt_N.sum().item(), batch.valid_BT.sum().item()
 
     def _move(self, total: Tensor, step: int) -> Norms:
-        """Gradients of all processes, and a step by them."""
+        """Compute and sum the gradients of all processes, and step the optimiser."""
         config, ranks = self.config, self.ranks
         self.optimizer.zero_grad()
         if total.requires_grad:
@@ -229,7 +229,7 @@ class _ColdStartRun:
 
     @torch.no_grad()
     def _validate(self) -> float | None:
-        """Mean loss over the learnt tokens of the rows set aside."""
+        """Return the mean loss over the learnt tokens of the held-out rows; None if there are none."""
         if not self.held:
             return None
         config = self.config
@@ -279,7 +279,7 @@ def _student(config: ColdStartConfig, checkpoint: Path | None) -> DSAForCausalLM
 
 
 def _split(rows: list[SFTRow], config: ColdStartConfig) -> tuple[list[SFTRow], list[SFTRow]]:
-    """Rows to learn from, and rows of other tasks to judge by; no more than about a tenth of them."""
+    """Split into training rows and held-out rows of other tasks (at most about a tenth)."""
     wanted = min(config.validation_rows, len(rows) // 10)
     counts = Counter(row.task for row in rows)
     tasks = sorted(counts)
@@ -293,7 +293,7 @@ def _split(rows: list[SFTRow], config: ColdStartConfig) -> tuple[list[SFTRow], l
 
 
 def _plan(rows: list[SFTRow], config: ColdStartConfig) -> Iterator[list[int]]:
-    """The batches of the whole run: the same for a seed, so a resumed run knows where it is."""
+    """Yield the batches of the whole run; a seed fixes them, so a resumed run can skip those it has done."""
     whole, part = divmod(config.epochs, 1.0)
     for epoch in range(int(whole) + (part > 0)):
         rng = Random(derive(config.seed, "epoch", epoch))
@@ -304,7 +304,7 @@ def _plan(rows: list[SFTRow], config: ColdStartConfig) -> Iterator[list[int]]:
 
 
 FEW_STEPS = 50
-"""Below this a model with random weights has learnt the form of its replies at best."""
+"""With fewer steps, a new model learns the format of its replies at best."""
 
 
 def _warn_of_few(steps: int, rows: int, config: ColdStartConfig) -> None:

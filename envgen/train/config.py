@@ -1,6 +1,6 @@
-"""What training is told: the configs of the cold start and of GRPO, with all their parts.
+"""The settings of training: the configs of the cold start and of GRPO, with all their parts.
 
-Nothing here imports PyTorch, so that the command line reads a config, and shows its help, without it.
+Nothing here imports PyTorch, so the command line can read a config and show its help without it.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ if TYPE_CHECKING:
 
 
 class ParallelConfig(Record):
-    """How several processes train; part of a run's config."""
+    """How many processes train, and whether they shard the model; part of a run's config."""
 
     processes: int = Field(default=1, ge=1)
-    """Each takes its share of every batch. On GPUs: one each."""
+    """Processes that share every batch; with GPUs, each process needs one."""
     sharding: Literal["none", "fsdp"] = "none"
-    """fsdp: each process keeps a part of weights, gradients and optimiser state (``sharding``), for models
-    that no device holds whole in training; none: each has the whole model, which is faster if it fits. The
-    engine that plays, and pi_ref, are whole in each process."""
+    """fsdp: each process keeps a shard of the weights, gradients and optimiser state, for models that don't
+    fit on one device in training. none: each process holds the whole model, which is faster if it fits. The
+    inference engine and pi_ref are whole in each process either way."""
     device: Line = "cpu"
 
     @model_validator(mode="after")
     def _several_to_share(self) -> Self:
         if self.sharding == "fsdp" and self.processes == 1:
-            raise ValueError("sharding needs processes=2 or more, to share the model between")
+            raise ValueError("sharding=fsdp needs processes=2 or more to shard the model over")
         return self
 
 
 class OptimizerConfig(Record):
-    """AdamW (Loshchilov & Hutter 2019), or Muon for the matrices, with a warm-up and an optional cosine."""
+    """AdamW (Loshchilov & Hutter 2019), or Muon for matrices; linear warm-up, optional cosine decay."""
 
     kind: Literal["adamw", "muon"] = "adamw"
-    """muon: weights of the trunk with rows and columns are stepped by ``muon``, the rest by AdamW."""
+    """muon: Muon updates the trunk's weight matrices, AdamW everything else."""
     muon_lr: float = Field(default=2e-2, gt=0)
-    """Learning rate of what Muon steps."""
+    """Learning rate of the weights that Muon updates."""
     lr: float = Field(default=1e-3, gt=0)
-    """Learning rate of what AdamW steps."""
+    """Learning rate of the weights that AdamW updates."""
     warmup_steps: int = Field(default=20, ge=0)
-    """Steps in which the rate rises from 0."""
+    """Steps over which the learning rate rises linearly from 0."""
     total_steps: int | None = Field(default=None, ge=1)
-    """Where the cosine reaches ``final``; None: the rate stays."""
+    """Step at which the cosine schedule reaches ``final``; None: the learning rate stays constant."""
     final: float = Field(default=0.1, ge=0, le=1)
-    """Share of ``lr`` at the end."""
+    """Learning rate at ``total_steps``, as a share of ``lr``."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Of AdamW."""
+    """AdamW's decay of the first moment."""
     beta2: float = Field(default=0.95, ge=0, lt=1)
-    """Of AdamW."""
+    """AdamW's decay of the second moment."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """Of weights with rows and columns."""
+    """Weight decay of the trunk's matrices; vectors and the indexer have none."""
     clip_norm: float = Field(default=1.0, gt=0)
-    """Longest gradient of trunk and indexer each."""
+    """Clip the gradient norms of trunk and indexer, each by itself, to this."""
     indexer: Literal["eq4", "frozen"] = "eq4"
-    """eq4: the indexer keeps learning what attention looks at, as in the paper's sparse stage."""
+    """eq4: the indexer keeps learning the attention distribution, as in the paper's sparse stage."""
     indexer_lr: float = Field(default=1e-3, gt=0)
     """Learning rate of the indexer."""
 
     def rate(self, step: int) -> float:
-        """What ``lr`` is multiplied by in step ``step`` (from 0)."""
+        """Return the factor of the learning rate in step ``step`` (from 0)."""
         ramp = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
         if self.total_steps is None:
             return ramp
@@ -76,52 +76,52 @@ class OptimizerConfig(Record):
 
 
 class SFTConfig(Record):
-    """What is learnt."""
+    """Weights of the supervised loss."""
 
     context_weight: float = Field(default=0.0, ge=0, le=1)
-    """What a token counts that the model does not write (prompts, tool results); 0: nothing."""
+    """Loss weight of tokens that the model does not write (prompts, tool results); 0 masks them out."""
 
 
 class ColdStartConfig(ParallelConfig):
-    """What is learnt, from whom, and how."""
+    """A cold start: the teachers, the model that learns from them, and the training settings."""
 
     data: Label
-    """The dataset that was rolled out."""
+    """The dataset whose tasks the teachers play."""
     rollouts: tuple[Label, ...] = ()
-    """Run folders of teachers."""
+    """Run folders of ``envgen rollout`` to learn from."""
     teachers: tuple[Label, ...] = ()
-    """Policies that are played first, into ``teachers/`` of the run's folder."""
+    """Policies to play every task with first; their runs go into ``teachers/`` of the run's folder."""
     episodes: int = Field(default=1, ge=1)
-    """Of each of these teachers, for every task. What they have in common is run once, so that several
-    answers to one question cost little."""
+    """Episodes that each of ``teachers`` plays of every task. Episodes of one task share a prefix, which is
+    run once, so several answers to one question cost little."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
-    """What a token of each of ``rollouts`` and then ``teachers`` counts: 0.4 of gold and 0.6 of a heuristic
-    make an expert that is right four times in ten where they differ. Empty: 1."""
+    """Loss weight of a token, one for each of ``rollouts`` and then of ``teachers``: with 0.4 for gold and
+    0.6 for a heuristic, the student agrees with gold four times in ten where the two differ. Empty: 1."""
     split: Literal["train", "validation", "test"] | None = "train"
     """Learn from tasks of this split only; None: every task."""
     model: Line
     """Model folder to start from."""
     attention: Literal["sparse", "dense"] = "sparse"
-    """dense: no key is left out, as in a model's first stage and in the indexer's warm-up."""
+    """dense: attend to all keys, as in a model's first stage and in the indexer's warm-up."""
     trunk: Literal["learns", "frozen"] = "learns"
-    """frozen: only the indexer learns; with dense attention that is its warm-up (paper, eq. 3)."""
+    """frozen: only the indexer learns; with dense attention this is its warm-up (paper, eq. 3)."""
     passed_only: bool = False
-    """Learn from rollouts that passed only; by default a teacher's mistakes are learnt, too."""
+    """Learn only from rollouts that passed; by default teachers' mistakes are learnt, too."""
     epochs: float = Field(default=1.0, gt=0)
     """Passes over the rows."""
     tokens_per_batch: int = Field(default=4_096, ge=1)
-    """Of an optimiser's step."""
+    """Tokens of one optimiser step, padding included."""
     pack_tokens: int = Field(default=512, ge=0)
-    """Most tokens of rows that are packed behind a common prefix; see ``packing``."""
+    """Most tokens of a pack of rows that share a prefix; 0: rows share no packs. See ``packing``."""
     sft: SFTConfig = SFTConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
-    """``total_steps`` is filled in: the cosine ends with the last step."""
+    """Optimiser settings; the run sets ``total_steps`` so that the cosine ends with the last step."""
     router_bias_rate: float = Field(default=1e-3, ge=0)
-    """Step of the load-balancing bias after each update; 0: frozen."""
+    """Update size of the router's load-balancing bias after each step; 0 freezes it."""
     index_loss_weight: float = Field(default=1.0, gt=0)
-    """Of the indexer's loss, beside the replies'."""
+    """Weight of the indexer's loss, beside the language-modelling loss."""
     validation_rows: int = Field(default=64, ge=0)
-    """Rows set aside to measure the loss on."""
+    """Rows held out to measure the loss on."""
     save_every: int = Field(default=200, ge=1)
     """Steps between checkpoints."""
     seed: Whole = 0
@@ -130,7 +130,7 @@ class ColdStartConfig(ParallelConfig):
 
     @property
     def index_loss(self) -> IndexLoss | None:
-        """What the indexer learns from: eq. 4, eq. 3 where attention is dense, nothing if it is frozen."""
+        """The indexer's loss: eq. 4 with sparse attention, eq. 3 with dense attention; None if frozen."""
         if self.optimizer.indexer == "frozen":
             return None
         return self.attention
@@ -143,88 +143,97 @@ class ColdStartConfig(ParallelConfig):
     @model_validator(mode="after")
     def _something_to_learn(self) -> Self:
         if not self.rollouts and not self.teachers:
-            raise ValueError("name rollouts of teachers, or teachers to play, such as gold")
+            raise ValueError(
+                "no rollouts to learn from: name run folders, or teachers such as gold"
+            )
         if self.weights and len(self.weights) != len(self.rollouts) + len(self.teachers):
-            raise ValueError(f"{len(self.weights)} weights; give one for each run and teacher")
+            raise ValueError(
+                f"{len(self.weights)} weights for {len(self.rollouts)} rollouts and "
+                f"{len(self.teachers)} teachers; give one for each"
+            )
         if self.trunk == "frozen" and self.optimizer.indexer == "frozen":
             raise ValueError("trunk and indexer are both frozen: nothing would be learnt")
         return self
 
 
 class SamplingConfig(Record):
-    """How rollouts are drawn."""
+    """How rollouts are sampled."""
 
     groups: int = Field(default=16, ge=1)
-    """Tasks in a step."""
+    """Tasks per step."""
     group_size: int = Field(default=8, ge=2)
-    """G, rollouts of each."""
+    """G, the rollouts of each task."""
     temperature: float = Field(default=1.0, gt=0)
-    """Greedy replies have no probabilities to learn from."""
+    """Sampling temperature; above 0, because greedy replies have no probabilities to learn from."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Nucleus sampling."""
+    """Nucleus sampling: keep the most probable tokens whose mass reaches this."""
     top_k: Whole = -1
-    """Draw from so many tokens; -1: from all."""
+    """Sample among the k most probable tokens; -1: among all."""
     max_kept: int | None = Field(default=None, ge=1)
-    """Most tokens that one is drawn from, so that sampling masks stay small."""
+    """Limit on the tokens that top-p and top-k keep, so that sampling masks stay small."""
     max_new_tokens: int = Field(default=256, ge=1)
-    """Of one reply."""
+    """Most tokens of one reply."""
     max_turns: int | None = Field(default=None, ge=1)
-    """Replies of a rollout, where its task would allow more: a policy that goes astray may else call in
-    vain for all of them, and one such rollout takes longer to learn from than a hundred others."""
+    """Most replies of a rollout; None: as many as its task allows. A policy that goes astray may otherwise
+    call tools in vain to the end, and one such rollout takes longer to learn from than a hundred others."""
     concurrency: int | None = Field(default=None, ge=1)
-    """Episodes that run at once, tools and verifiers, while the others wait; all of a step are open. It
-    changes no result. None: one a core, 4 at least. Raise it where tools mostly wait, lower it where each
-    takes much memory (a code task's tests up to its recipe's ``memory_bytes``)."""
+    """Episodes whose tools and verifiers run at the same time; the other open episodes of the step wait. It
+    changes no result. None: one per core, at least 4. Raise it if tools mostly wait; lower it if each one
+    takes much memory (the tests of a code task take up to its recipe's ``memory_bytes``)."""
     max_batch: int = Field(default=128, ge=1)
-    """Replies that are written together."""
+    """Most replies that the engine decodes in one batch."""
     cache_tokens: int | None = Field(default=None, ge=1)
-    """Of all conversations; None: room for ``max_batch`` of 1,024 tokens, or of a smaller window."""
+    """Size of the engine's cache in tokens; None: ``max_batch`` times 1,024, or times a smaller window."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the engine; below the trainer's precision it has weights of its own, copied after each update."""
+    """Precision of the engine; at bfloat16 it has its own weights, copied from the trainer's every step."""
     index_fp8: bool | None = None
     """Round the engine's index queries and keys to e4m3, as inference servers do; None: as the model says."""
     capture_topk: bool = True
-    """Record the key sets of sparse attention, so that training repeats them: near-equal index scores fall
-    either way with the last bit. 4 bytes a token, layer and kept key; turn it off for large models."""
+    """Record the key sets of sparse attention, so that training attends to the same keys: rounding decides
+    between nearly equal index scores. Takes 4 bytes per token, layer and key: off for large models."""
     style: Style | None = None
-    """What the policy is asked for, in its system message, as its cold start was; see ``policies.styles``."""
+    """Prompting style in the system message, the one of the cold start; see ``policies.styles``."""
     backend: WorkerBackend = "auto"
-    """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
+    """Where the environments' code runs; ``inline`` is the fastest, for tasks generated on this machine."""
 
 
 class GRPOConfig(Record):
-    """The objective. Which defaults are the paper's, and which are ours: ``docs/training.md``."""
+    """The GRPO objective; ``docs/training.md`` says which defaults are the paper's and which are ours."""
 
     advantage: Literal["mean", "std", "none"] = "mean"
-    """std: also divide by the group's standard deviation (Shao et al. 2024), as TRL does. none: A_i = R_i,
-    which with rewards of 0 and 1 is online rejection sampling: what passed is learnt, the rest is not."""
+    """mean: A_i = R_i - mean(R) (eq. 5). std: also divide by the group's standard deviation (Shao et al.
+    2024), as TRL does. none: A_i = R_i; with rewards of 0 and 1 this is online rejection sampling, which
+    learns from passing rollouts only."""
     clip_low: float = Field(default=0.2, ge=0, lt=1)
-    """Ratios below 1 less this are clipped."""
+    """Clip ratios below 1 - ``clip_low`` (eps of eq. 5)."""
     clip_high: float = Field(default=0.2, ge=0)
-    """Larger than ``clip_low``: clip-higher (DAPO, Yu et al. 2025)."""
+    """Clip ratios above 1 + ``clip_high``; larger than ``clip_low``: clip-higher (DAPO, Yu et al. 2025)."""
     loss: Literal["sequence", "token"] = "sequence"
-    """sequence: mean over rollouts of means over their tokens. token: mean over all tokens (DAPO)."""
+    """sequence: mean over rollouts of the means over their tokens (eq. 5). token: mean over all tokens
+    (DAPO)."""
     kl_coef: float = Field(default=0.0, ge=0)
-    """beta. The paper: domains differ; mathematics does well with little or none."""
+    """beta of eq. 5. The paper: domains differ; mathematics does well with little or none."""
     kl_form: Literal["unbiased", "k3"] = "unbiased"
-    """k3: without the ratio; its gradient is another divergence's (for comparison)."""
+    """unbiased: eq. 7. k3: without the ratio; its gradient is not the KL's (for comparison)."""
     off_policy_mask: bool = True
-    """M of (9)."""
+    """Mask failed rollouts that have become unlikely (M of eq. 9)."""
     off_policy_delta: float = Field(default=0.1, gt=0)
-    """delta of (9), in nats a token. It counts what updates have moved and what engine and trainer differ
-    by; the latter alone is ``policy/mismatch_p95``. Chosen by ``benchmarks/delta_sweep.py``."""
+    """delta of eq. 9, in nats per token. The divergence that it limits has two causes: updates since the
+    rollout, and rounding between engine and trainer, which alone is ``policy/mismatch_p95``. The default
+    comes from ``benchmarks/delta_sweep.py``."""
     keep_sampling_mask: bool = True
-    """Leave out tokens that the sampler could not draw."""
+    """Renormalise over the tokens that top-p and top-k kept when the token was sampled."""
     keep_routing: bool = True
-    """Repeat the experts that the sampler chose."""
+    """Replay the experts that the sampler's router chose."""
     keep_topk: bool = True
-    """Repeat the sampler's key sets where it recorded them: ours, not in the paper."""
+    """Replay the sampler's recorded key sets of sparse attention; ours, not in the paper."""
     old: Literal["sampler", "recomputed"] = "sampler"
-    """recomputed: pi_old of (6) is the trainer's own policy before the first update (PPO's form)."""
+    """pi_old of eq. 6. sampler: the engine's probabilities. recomputed: the trainer's before the first update
+    (PPO's form)."""
     tis_cap: float | None = Field(default=None, gt=0)
-    """Truncated importance sampling: weigh tokens by min(pi_recomputed / pi_sampler, cap)."""
+    """Truncated importance sampling: weight tokens by min(pi_recomputed / pi_sampler, cap)."""
     zero_variance: Literal["keep", "drop"] = "keep"
-    """drop: leave groups of equal rewards out of sums and denominators."""
+    """drop: leave groups with equal rewards out of sums and denominators."""
 
     @model_validator(mode="after")
     def _tis_needs_recomputed(self) -> Self:
@@ -236,48 +245,49 @@ class GRPOConfig(Record):
 
 
 class UpdateConfig(Record):
-    """How a batch of rollouts is learnt from."""
+    """How the trainer learns from a batch of rollouts."""
 
     mini_batches: int = Field(default=1, ge=1)
-    """Optimiser steps a batch; above 1 the later ones are off-policy."""
+    """Optimiser steps per batch; from the second on, training is off-policy."""
     part_tokens: int = Field(default=16_384, ge=1)
-    """Tokens that are run at once, shared prefixes counted once."""
+    """Tokens of one forward and backward pass, shared prefixes counted once; gradients accumulate."""
     pack_tokens: int = Field(default=512, ge=1)
-    """Most tokens of rows that are packed behind a common prefix; longer rows as ``packing`` says."""
+    """Most tokens of a pack of rows that share a prefix; ``packing`` allows more for longer rows."""
     index_loss_weight: float = Field(default=1.0, gt=0)
-    """Of the indexer's loss, beside the objective."""
+    """Weight of the indexer's loss (eq. 4), beside the objective."""
     router_bias_rate: float = Field(default=0.0, ge=0)
-    """Step of the load-balancing bias; by default it is frozen, so that replayed routes stay likely."""
+    """Update size of the router's load-balancing bias; frozen by default, so that replayed routes stay
+    likely."""
 
 
 class HeldOutConfig(Record):
-    """Which tasks are held out, and when they are played."""
+    """The held-out tasks of a run, and when they are evaluated."""
 
     every: int | None = Field(default=None, ge=1)
-    """Steps between evaluations; before the first step and after the last there is one, too. None: none."""
+    """Evaluate every so many steps, and before the first and after the last one; None: never."""
     data: Label | None = None
-    """Their dataset; None: the one that is trained on."""
+    """The dataset of the held-out tasks; None: the training dataset."""
     split: Literal["train", "validation", "test"] | None = "test"
-    """Tasks of this split only; None: of all."""
+    """Evaluate tasks of this split only; None: of every split."""
     tasks: int | None = Field(default=64, ge=1)
-    """So many of them at most, drawn once; None: all."""
+    """Number of tasks, drawn once; None: all."""
     temperature: float = Field(default=0.0, ge=0)
-    """0: greedy."""
+    """Sampling temperature; 0 is greedy."""
 
 
 class TrainGRPOConfig(ParallelConfig):
-    """What is learnt, and how."""
+    """A GRPO run: the tasks, the model, and the settings of each part of a step."""
 
     data: Label
-    """The dataset that is played."""
+    """The dataset whose tasks are played."""
     model: Line
     """Model folder to start from."""
     split: Literal["train", "validation", "test"] | None = "train"
     """Play tasks of this split only; None: every task."""
     task_ids: tuple[Label, ...] | None = None
-    """Play these only; None: all of the split, variants included."""
+    """Play these tasks only; None: all tasks of the split, variants included."""
     steps: int = Field(default=100, ge=1)
-    """Batches of rollouts."""
+    """Steps; each samples a batch of rollouts and learns from it."""
     sampling: SamplingConfig = SamplingConfig()
     tasks: TaskSamplerConfig = TaskSamplerConfig()
     rewards: RewardConfig = RewardConfig()
@@ -289,7 +299,7 @@ class TrainGRPOConfig(ParallelConfig):
     reference: Label | None = None
     """Model folder of pi_ref; None: ``model``."""
     permute_rewards: bool = False
-    """A control: rewards are shuffled within each group, so there is nothing to learn."""
+    """A control experiment: shuffle rewards within each group, so there is nothing to learn."""
     eval: HeldOutConfig = HeldOutConfig()
     save_every: int = Field(default=25, ge=1)
     """Steps between checkpoints."""
@@ -304,7 +314,7 @@ class TrainGRPOConfig(ParallelConfig):
             and self.objective.keep_topk
             and not self.sampling.capture_topk
         ):
-            # Otherwise pi_ref would choose its own, and the KL were not 0 where the two agree.
+            # Otherwise pi_ref would choose its own keys, and the KL of equal policies would not be 0.
             sampling = self.sampling.model_copy(update={"capture_topk": True})
             object.__setattr__(self, "sampling", sampling)
         return self

@@ -1,4 +1,4 @@
-"""``envgen eval``: play a dataset with a model, or read rollouts that were stored, and estimate pass@k."""
+"""``envgen eval``: estimate pass@k by playing a dataset with a policy, or from stored rollouts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PlayedRun(Record):
 
 
 class EvalConfig(Record):
-    """What is played, by whom, and how often."""
+    """An evaluation: the tasks, the policy, and the sampling settings."""
 
     data: Label
     """A dataset folder, or ``package:NAME``."""
@@ -52,17 +52,17 @@ class EvalConfig(Record):
     options: dict[Label, Json] = Field(default_factory=dict)
     """Settings of the model's client, such as api_key_env=NAME, tool_mode=text."""
     preflight: bool = True
-    """Ask a model server one small thing before anything is stored."""
+    """Send a model server one small request before anything is stored."""
     max_errors: int = Field(default=5, ge=0)
     """Stop after so many identical errors of a model in a row; 0: never."""
     out: Label
-    """Where the rollouts are kept: one run for each temperature; resumed."""
+    """Folder of the rollouts, with one run for each temperature; resumed if it exists."""
     split: Literal["train", "validation", "test"] | None = "test"
     """Play tasks of this split only; None: every task."""
     variants: bool = True
     """Play the variants, too."""
     max_tasks: int | None = Field(default=None, ge=1)
-    """Play the first so many, in an order that the seed shuffles; None: all."""
+    """Number of tasks to play, drawn by the seed; None: all."""
     ks: tuple[Count, ...] = Field(default=(1,), min_length=1)
     """The ks of pass@k."""
     temperatures: tuple[Real, ...] = Field(default=(0.0, 1.0), min_length=1)
@@ -72,13 +72,13 @@ class EvalConfig(Record):
     max_new_tokens: int = Field(default=256, ge=1)
     """Most tokens of one reply."""
     max_turns: int | None = Field(default=None, ge=1)
-    """Replies of an episode, where its task would allow more."""
+    """Most replies of an episode; None: as many as its task allows."""
     style: Style | None = None
-    """What the policy is asked for, in its system message."""
+    """Prompting style in the system message; see ``policies.styles``."""
     concurrency: int | None = Field(default=None, ge=1)
     """Episodes at the same time."""
     backend: WorkerBackend = "auto"
-    """Where the environments' code runs; ``inline`` is the fastest, for tasks that were generated here."""
+    """Where the environments' code runs; ``inline`` is the fastest, for tasks generated on this machine."""
     bootstrap: BootstrapConfig = BootstrapConfig()
     unproven: bool = False
     trust: bool = False
@@ -98,7 +98,7 @@ class EvalConfig(Record):
         return 1 if temperature == 0 else max(self.ks)
 
     def run(self, temperature: float) -> PlayedRun:
-        """Where the rollouts at a temperature are."""
+        """Return the run that holds the rollouts at a temperature."""
         return PlayedRun(
             run=str(Path(self.out) / f"temperature-{temperature:g}"),
             dataset=self.data,
@@ -113,7 +113,7 @@ class EvalSummary(Record):
     model: str
     temperatures: dict[float, Evaluation]
     against: dict[float, Comparison] = Field(default_factory=dict)
-    """Compared with the other evaluation, where it has the temperature too."""
+    """Temperature -> comparison with the other evaluation, if that has the temperature."""
 
 
 def evaluate_model(
@@ -126,12 +126,12 @@ def evaluate_model(
 
     Args:
         config: what is played, by whom, and how often; rollouts that are in ``config.out`` are not repeated.
-        against: ``out`` of another evaluation of the same tasks, to tell differences from.
+        against: ``out`` of another evaluation of the same tasks, to compare with.
         progress: called with (done, total, what).
 
     Returns:
-        By temperature: pass@k, valid calls, clean ends (shares, 0 to 1) and model tokens a rollout, each with
-        a 95 % interval; differences to ``against``.
+        Figures by temperature: pass@k, valid calls, clean ends (shares, 0 to 1) and model tokens per rollout,
+        each with a 95 % interval, and their differences to ``against``.
 
     Raises:
         ConfigError: if there is no task, or the other evaluation is of other tasks.

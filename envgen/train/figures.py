@@ -27,11 +27,11 @@ MASKED_ALARM = 0.5
 
 @dataclass
 class Figures:
-    """Of one update: sums or lists over its parts."""
+    """Figures of one update, as sums or lists over its parts."""
 
     log_ratios: list[Tensor] = field(default_factory=list)
     divergences: list[Tensor] = field(default_factory=list)
-    """(9)'s, before the first update: what engine and trainer differ by."""
+    """The left side of (9) before the first update: the mismatch of engine and trainer."""
     negatives: int = 0
     masked: int = 0
     clipped: int = 0
@@ -42,7 +42,7 @@ class Figures:
     least_kept_mass: float = 1.0
     ref_kept_mass: float = 0.0
     ref_tokens: int = 0
-    """Tokens that pi_ref was asked about."""
+    """Tokens that pi_ref scored."""
     kl: float = 0.0
     index_loss: float = 0.0
     loss: float = 0.0
@@ -51,7 +51,7 @@ class Figures:
 
     @classmethod
     def merged(cls, parts: Sequence[Figures]) -> Figures:
-        """Those of all processes: sums; the optimiser's are the same in each."""
+        """Merge the figures of all processes; gradient norms are the same in each."""
         total = cls(norms=parts[0].norms)
         for part in parts:
             total.log_ratios += part.log_ratios
@@ -63,7 +63,7 @@ class Figures:
         return total
 
     def named(self) -> dict[str, float]:
-        """By their names in ``metrics.jsonl``."""
+        """Return the figures under their names in ``metrics.jsonl``."""
         found: dict[str, float] = {"update/tokens_run": self.tokens_run}
         if self.norms:
             trunk, indexer = np.array(self.norms).mean(0)
@@ -101,7 +101,7 @@ SUMMED = (
 
 
 def quantile(values: Tensor, q: float) -> float:
-    """By sorting: ``torch.quantile`` takes 2^24 values at most."""
+    """Return a quantile by sorting, because ``torch.quantile`` takes 2^24 values at most."""
     ordered = values.sort().values
     return float(ordered[min(len(ordered) - 1, round(q * (len(ordered) - 1)))])
 
@@ -117,7 +117,7 @@ class StepFigures(NamedTuple):
     def line(
         self, sampling_s: float, update_s: float, tasks: Mapping[str, float]
     ) -> dict[str, float | None]:
-        """What ``metrics.jsonl`` gets; ``tasks`` is what the task sampler tells."""
+        """Return the step's line of ``metrics.jsonl``; ``tasks`` holds the task sampler's metrics."""
         return {
             **self.rewards.metrics(),
             **self.rollouts,
@@ -130,7 +130,7 @@ class StepFigures(NamedTuple):
         }
 
     def in_words(self) -> str:
-        """For a progress bar."""
+        """Return a text for the progress bar."""
         named = self.update.named()
         entropy = f", entropy {named['policy/entropy']:.3f}" if "policy/entropy" in named else ""
         tokens = self.rollouts["rollout/model_tokens"]
@@ -162,7 +162,7 @@ ROLLOUT_FIGURES = (
 
 
 def _describe(rollouts: Rollouts, rewards: RewardTable) -> dict[str, float]:
-    """Means over this process's rollouts; zeros, which count nothing, if it has none."""
+    """Average over this process's rollouts; zeros, which get weight 0, if it has none."""
     if not rollouts.trajectories:
         return dict.fromkeys(ROLLOUT_FIGURES, 0.0)
     group_I, reward_I = torch.from_numpy(rollouts.group_I), torch.from_numpy(rewards.total_I)
@@ -179,7 +179,7 @@ def _describe(rollouts: Rollouts, rewards: RewardTable) -> dict[str, float]:
 
 
 def warn_of_step(figures: StepFigures, step: int, delta: float) -> None:
-    """Log what is wrong with a step, if anything is.
+    """Warn if a step looks wrong: no rollout passed, or as ``warn_of_update``.
 
     Args:
         figures: of the step.
@@ -198,13 +198,13 @@ def warn_of_step(figures: StepFigures, step: int, delta: float) -> None:
 
 
 def warn_of_update(figures: Figures, step: int, delta: float) -> None:
-    """Log what is wrong with an update: mismatch, masked share, kept mass."""
+    """Warn if an update's mismatch, masked share or kept mass is out of bounds."""
     named = figures.named()
     if (apart := named.get("policy/mismatch_p95", 0.0)) > delta:
         logger.warning(
-            "step %d: before any update engine and trainer differ by %.2g nats a token in a rollout of "
-            "twenty, more than objective.off_policy_delta=%g allows; give the engine the trainer's "
-            "precision, keep routing and key sets, or raise it",
+            "step %d: engine and trainer differ by %.2g nats a token before any update in the worst 5 %% of "
+            "rollouts, above objective.off_policy_delta=%g; give the engine the trainer's precision, keep "
+            "routing and key sets, or raise delta",
             step + 1,
             apart,
             delta,
@@ -219,7 +219,8 @@ def warn_of_update(figures: Figures, step: int, delta: float) -> None:
     for name, whose in (("policy/kept_mass", "policy"), ("policy/ref_kept_mass", "reference")):
         if named.get(name, 1.0) < KEPT_MASS_ALARM:
             logger.warning(
-                "step %d: what the sampler kept has %.2f of the %s's probability; loosen top_p or top_k",
+                "step %d: the tokens that the sampler kept hold %.2f of the %s's probability; "
+                "loosen top_p or top_k",
                 step + 1,
                 named[name],
                 whose,
@@ -241,11 +242,11 @@ class TrainGRPOSummary(Record):
     sampling_seconds: float
     update_seconds: float
     assembly_seconds: float
-    """Of both: making batches of trajectories."""
+    """Part of the two above: making batches from trajectories."""
 
     @property
     def assembly_share(self) -> float | None:
-        """Of the steps' time; None if there was no step."""
+        """Share of the steps' time spent on making batches; None if there was no step."""
         spent = self.sampling_seconds + self.update_seconds
         return self.assembly_seconds / spent if spent else None
 

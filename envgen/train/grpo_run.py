@@ -1,8 +1,8 @@
-"""``envgen train grpo``: play groups of episodes, learn from them, again. Resumes to the bit.
+"""``envgen train grpo``: the GRPO training loop, which resumes bit for bit.
 
-One step: draw tasks, play each in a group of rollouts with the current weights, score them, update, publish
-the weights to the engine. Everything that is random is drawn from (seed, step), and rollouts are played in
-lockstep (``lockstep.py``), so a run that was killed goes on from its last checkpoint with the same steps.
+One step: draw tasks, play each in a group of rollouts with the current weights, score the rollouts, update
+the policy, publish its weights to the engine. All randomness comes from (seed, step), and rollouts are played
+in lockstep (``lockstep.py``), so a killed run repeats the same steps from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[int, int, str], None]
 Watch = Callable[[int, Mapping[str, float | None]], None]
 CONSTANT_STEPS = 8
-"""A run whose first steps, or all, show no difference between rewards ends with an error."""
+"""A run ends with an error if no rewards differ within a group in these first steps."""
 DRAWS = 3
-"""A step whose rollouts were all spoiled by errors is drawn again, so many times in all."""
+"""Tries of a step whose rollouts all ended in errors."""
 
 
 def train_grpo(
@@ -70,18 +70,18 @@ def train_grpo(
     """Train a policy on a dataset's tasks; ``out/last`` is the model, ``out/metrics.jsonl`` the curves.
 
     Args:
-        config: what, and how.
+        config: the run's settings.
         out: the run's folder.
-        parts: advantage, mask, loss, packing, optimiser or model of your own. They are not in the run's
-            settings: give the same ones to go on.
-        progress: called with (done, total, what) after each step.
+        parts: your own advantages, mask, loss, packing, optimiser or model. The run's settings don't hold
+            them: pass the same ones to resume.
+        progress: called with (steps done, steps in all, a text) after each step.
         watch: called with each step's number, from 1, and its figures as in ``metrics.jsonl``.
 
     Raises:
-        ConfigError: before anything is computed: no tasks, a tokenizer that does not fit, a reference of
-            another vocabulary. Later, if errors spoil all rollouts of a step, however often they are drawn.
+        ConfigError: before any computation, if there are no tasks, the tokenizer has more tokens than the
+            model, or pi_ref has another vocabulary; later, if every try of a step ends in errors only.
         ResumeError: if ``out`` holds a run with another config.
-        RewardError: if a reward is no number, or is the same for all rollouts of the first steps.
+        RewardError: if a reward is not finite, or rewards never differ within a group in the first steps.
         DivergedError: if a loss or gradient explodes or is not finite; ``out/diverged.pt`` holds the batch.
     """
     out = Path(out)
@@ -97,7 +97,7 @@ def run_grpo(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> TrainGRPOSummary:
-    """One process's part of ``train_grpo``."""
+    """Run one process of ``train_grpo``."""
     run = _GRPORun(config, out, parts, ranks)
     try:
         return run.train(progress, watch)
@@ -149,7 +149,7 @@ class _GRPORun:
         self._first_rewards: list[RewardTable] = []
 
     def train(self, progress: Progress | None, watch: Watch | None) -> TrainGRPOSummary:
-        """All steps that are left."""
+        """Run the remaining steps."""
         config, totals = self.config, RunTotals()
         leads = self.ranks.rank == 0
         sampling = config.sampling
@@ -185,10 +185,10 @@ class _GRPORun:
     # ------------------------------------------------------------------ what a step does
 
     def _draw(self, step: int) -> Rollouts:
-        """Play this process's groups of the step; all processes draw the same tasks.
+        """Play this process's groups of the step; all processes draw the same task ids.
 
         Raises:
-            ConfigError: if errors spoil all that is drawn, again and again.
+            ConfigError: if no process gets a group with two error-free rollouts in ``DRAWS`` tries.
         """
         self.sampler.refresh(f"step-{step}")
         self.model.eval()
@@ -209,7 +209,7 @@ class _GRPORun:
             if sum(self.ranks.gather(len(drawn.trajectories))):
                 return drawn
         raise ConfigError(
-            f"step {step + 1} was drawn {DRAWS} times, and no group has two rollouts without an error"
+            f"step {step + 1} was tried {DRAWS} times, and no group has two rollouts without an error"
             + (f": {errors[0]}" if errors else ""),
             "play the dataset with `envgen rollout` first",
         )
@@ -227,7 +227,7 @@ class _GRPORun:
         return figures
 
     def _rewards(self, drawn: Rollouts, step: int) -> RewardTable:
-        """Of this process's rollouts; the task sampler is told of all."""
+        """Reward this process's rollouts; report those of all processes to the task sampler."""
         table = total_rewards(
             drawn.trajectories,
             drawn.group_I,
@@ -270,7 +270,7 @@ class _GRPORun:
         return figures
 
     def _kl_scales(self, drawn: Rollouts) -> NDArray[np.float32] | None:
-        """Each rollout's KL strength relative to the objective's, where domains have their own."""
+        """Return each rollout's factor of ``kl_coef``; None if no domain has a KL coefficient of its own."""
         beta = self.config.objective.kl_coef
         own = [self.config.rewards.kl_coef_of(domain) for domain in self._domains(drawn)]
         if not beta or all(one is None for one in own):
@@ -284,7 +284,7 @@ class _GRPORun:
     # ------------------------------------------------------------------ what is done between steps
 
     def _judge(self, step: int) -> dict[str, float]:
-        """Figures of the held-out tasks after ``step`` steps; none where they are not due."""
+        """Evaluate on the held-out tasks after ``step`` steps; return {} if no evaluation is due."""
         if not self.judges.due(step, self.config.steps):
             return {}
         self.model.eval()
@@ -292,7 +292,7 @@ class _GRPORun:
         return self.judges.judge(self.sampler, self.ranks)
 
     def _state(self) -> tuple[DSAForCausalLM, dict[str, Any]]:
-        """The whole model, and what resuming needs beside; of use in the process that leads."""
+        """Return the whole model and the trainer's state; with a sharded model all processes must call it."""
         state = {
             "optimizer": self.optimizer.state(),
             "updates": self.updater.step,
@@ -310,7 +310,7 @@ def _chosen_tasks(config: TrainGRPOConfig, dataset: Dataset) -> list[str]:
     if all(is_unsolvable(dataset.tasks[name]) for name in chosen):
         raise ConfigError(
             f"no task in {config.data!r} can be solved: all are unsolvable canaries",
-            "train on the dataset that they were made of",
+            "train on the dataset that the canaries were made from",
         )
     check_backend(dataset, chosen, config.sampling.backend)
     return chosen
@@ -323,7 +323,7 @@ def _load(parts: Parts, folder: str | Path, device: str) -> DSAForCausalLM:
 def _reference(
     config: TrainGRPOConfig, parts: Parts, model: DSAForCausalLM
 ) -> DSAForCausalLM | None:
-    """pi_ref, frozen; None where the objective has no KL term."""
+    """Load pi_ref, frozen; None if the objective has no KL term."""
     if config.objective.kl_coef == 0:
         return None
     reference = _load(parts, config.reference or config.model, config.device)

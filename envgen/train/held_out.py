@@ -1,4 +1,4 @@
-"""Held-out evaluation during GRPO: every few steps, tasks that are never trained on are played."""
+"""Held-out evaluation during GRPO: every few steps, play tasks that are never trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envgen.train.rollouts import Sampler
 
 
 class HeldOut(NamedTuple):
-    """The tasks that judge a run: always the same ones, with the same seeds."""
+    """The held-out tasks of a run: the same tasks and seeds at every evaluation."""
 
     config: HeldOutConfig
     dataset: Dataset
@@ -25,12 +25,12 @@ class HeldOut(NamedTuple):
     seed: int
 
     def due(self, step: int, steps: int) -> bool:
-        """Whether they are played after step ``step`` of ``steps``."""
+        """Return whether an evaluation is due after step ``step`` of ``steps``."""
         every = self.config.every
         return every is not None and (step % every == 0 or step == steps)
 
     def judge(self, sampler: Sampler, ranks: Ranks) -> dict[str, float]:
-        """Play them with the engine's weights, and return ``eval/...`` figures over all processes."""
+        """Play the tasks with the engine's weights; return ``eval/...`` figures over all processes."""
         began = time.monotonic()
         mine = range(ranks.rank, len(self.task_ids), ranks.size)
         played = sampler.play(
@@ -64,7 +64,7 @@ def held_out(
         seed: of the run.
 
     Raises:
-        ConfigError: if there is none, or if the training tasks include one of them or share its database.
+        ConfigError: if there are none, or a training task is one of them or shares its database.
     """
     if config.every is None:
         return HeldOut(config, trained, (), seed)

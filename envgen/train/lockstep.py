@@ -1,9 +1,8 @@
-"""Rollouts that give the same bits every time: all episodes take their turns together.
+"""Reproducible rollouts: episodes take their turns together, so the engine's batches never vary.
 
-Threads that ask an engine when they happen to be ready make batches by chance, and sums depend on batches in
-their last bits. Here an engine is asked only when every episode that is still playing waits for a reply, and
-the requests are put in an order of their own. So a training run that was killed and resumed draws the same
-rollouts as one that was not.
+Threads that ask an engine whenever they are ready form batches by chance, and the last bits of a sum depend
+on its batch. Here the engine runs only when every unfinished episode waits for a reply, and requests are
+sorted. So a training run that was killed and resumed samples the same rollouts as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class _Waiting:
         return self.ready.is_set()
 
     def result(self, timeout: float | None = None) -> Completion:
-        """The reply; waits as long as it takes, for every request is answered, and lets others run."""
+        """Return the reply. It lets other episodes run meanwhile; every request is answered in the end."""
         self.running.release()
         self.ready.wait()
         self.running.acquire()
@@ -44,16 +43,16 @@ class _Waiting:
         return self.outcome
 
     def cancel(self) -> None:
-        """An episode that gives up leaves its reply unread."""
+        """Do nothing: the reply of an episode that gives up is not read."""
 
 
 class LockstepEngine:
-    """Looks like a started engine to a policy; answers when all players wait.
+    """An engine for policies that answers when all playing episodes wait.
 
     Args:
-        engine: one that is not started; it is used by ``play``'s thread alone.
-        concurrency: episodes that run at once, while the others wait; hundreds of threads that want the
-            interpreter's lock wake each other up all the time: 256 took nearly twice as long as 4.
+        engine: not started; only ``play``'s thread uses it.
+        concurrency: episodes that run at once, while the others wait. Hundreds of threads contend for the
+            interpreter's lock: 256 took nearly twice as long as 4.
     """
 
     def __init__(self, engine: Engine, concurrency: int = 4) -> None:
@@ -79,7 +78,11 @@ class LockstepEngine:
         return self.engine.policy_version
 
     def submit(self, request: Request) -> _Waiting:
-        """Ask, and wait for the others."""
+        """Queue a request; ``result`` of what is returned waits for the reply.
+
+        Raises:
+            PolicyError, ConfigError: as the engine's ``check``.
+        """
         self.engine.check(request)
         waiting = _Waiting(request, self._running)
         with self._lock:
@@ -88,13 +91,13 @@ class LockstepEngine:
         return waiting
 
     def close(self) -> None:
-        """Nothing runs that would have to be stopped."""
+        """Do nothing: there is no thread to stop."""
 
     def play(self, items: Sequence[T], episode: Callable[[T], R]) -> list[R]:
-        """``episode(item)`` for all items, each in a thread of its own; results in order.
+        """Run ``episode(item)`` for all items, each in its own thread; return the results in order.
 
         Raises:
-            Exception: the first that an episode raised, once all have ended.
+            Exception: the first exception of an episode, in order of the items, once all have ended.
         """
         results: list[R | BaseException | None] = [None] * len(items)
         self._playing = len(items)
@@ -103,7 +106,7 @@ class LockstepEngine:
             try:
                 with self._running:
                     results[i] = episode(items[i])
-            except BaseException as error:  # told to the caller, below
+            except BaseException as error:  # raised below, in the caller's thread
                 results[i] = error
             finally:
                 with self._lock:
@@ -130,7 +133,7 @@ class LockstepEngine:
                 batch, self._waiting = self._waiting, []
                 if not self._playing:
                     return
-            # Seeds differ between episodes, so the order is one of its own.
+            # Sampling seeds differ between episodes, so this order does not depend on timing.
             batch.sort(key=lambda w: (w.request.params.seed, list(w.request.prompt_ids)))
             self._answer(batch)
 

@@ -1,4 +1,4 @@
-"""Metrics of a run: one line of JSON a step, and TensorBoard where it is installed."""
+"""Metrics of a run: one line of JSON per step, and TensorBoard events if it is installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Metrics:
         self.close()
 
     def write(self, step: int, values: Mapping[str, float | int | str | None]) -> None:
-        """One step's figures, named ``room/name``."""
+        """Write one step's figures, named ``room/name``."""
         record = {"step": step, "seconds": round(time.monotonic() - self._started, 3), **values}
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
@@ -49,7 +49,7 @@ class Metrics:
             self._board.close()
 
     def _keep(self, resume_at: int) -> float:
-        """Drop lines after a step; the seconds that the others tell of."""
+        """Drop lines of later steps; return the seconds of the last line that is kept."""
         if not self._path.exists():
             return 0.0
         lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)

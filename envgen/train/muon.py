@@ -1,10 +1,10 @@
-"""Muon (Jordan et al. 2024): momentum whose matrices are made orthogonal before they are stepped.
+"""Muon (Jordan et al. 2024): momentum SGD whose update matrices are orthogonalised.
 
     M <- momentum M + G;   U = G + momentum M (Nesterov)
     W <- (1 - lr decay) W - lr sqrt(max(1, rows / columns)) NewtonSchulz5(U)
 
-Every direction of a matrix moves equally far. For weights of two axes or more (the last two are the matrix);
-embeddings and vectors stay with AdamW.
+Every singular direction of a matrix moves equally far. It is for weights with two axes or more, of which the
+last two are the matrix; AdamW updates embeddings and vectors.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from envgen.train.sharding import like, whole
 
 _A, _B, _C = 3.4445, -4.7750, 2.0315
-"""Coefficients of the quintic whose iteration drives singular values to about 1 (0.7 to 1.2)."""
+"""Coefficients of the quintic iteration that drives singular values to about 1 (0.7 to 1.2)."""
 _STEPS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon with Nesterov momentum, kept in fp32."""
+    """Muon with Nesterov momentum; the momentum is float32."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Move every weight that has a gradient."""
+        """Update every weight that has a gradient."""
         if closure is not None:
             raise ValueError("Muon takes no closure")
         for group in self.param_groups:
@@ -51,7 +51,7 @@ def _move(weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[s
         state["momentum"] = torch.zeros_like(weight, dtype=torch.float32)
     gradient, momentum = gradient.float(), state["momentum"]
     momentum.lerp_(gradient, 1 - group["momentum"])
-    # A shard of a matrix has no singular values of its own.
+    # Orthogonalisation needs the whole matrix: the singular values of a shard are others.
     update = like(orthogonal(whole(gradient.lerp(momentum, group["momentum"]))), weight)
     rows, columns = weight.shape[-2:]
     weight.mul_(1 - group["lr"] * group["weight_decay"])
@@ -59,9 +59,9 @@ def _move(weight: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[s
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Nearly the closest matrix with orthonormal rows or columns: [..., rows, columns], fp32.
+    """Approximate the nearest matrix with orthonormal rows or columns: [..., rows, columns], fp32.
 
-    Five Newton-Schulz steps; singular values end between 0.7 and 1.2, which is near enough.
+    Five Newton-Schulz steps leave singular values between 0.7 and 1.2.
     """
     tall = matrix.shape[-2] > matrix.shape[-1]
     x = matrix.mT if tall else matrix

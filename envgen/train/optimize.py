@@ -18,12 +18,12 @@ from envgen.train.muon import Muon
 from envgen.train.sharding import load_optimizer_state, whole, whole_optimizer_state
 
 EXPLODED = 1e6
-"""A loss or a gradient's norm above this is the end of a run, as if it were not finite: losses are means of
-nats and rewards, far below it, and clipping such a gradient leaves a direction of noise."""
+"""A run ends as diverged if a loss or a gradient norm is above this: losses are means of nats and rewards,
+far below it, and such a gradient, clipped, is a direction of noise."""
 
 
 class DivergedError(EnvgenError):
-    """Raised when a loss or gradient explodes or is not finite; no weight has been changed by it."""
+    """Raised when a loss or gradient explodes or is not finite; it has changed no weight."""
 
 
 class Norms(NamedTuple):
@@ -34,16 +34,16 @@ class Norms(NamedTuple):
 
 
 class Steps(Protocol):
-    """What moves a model's weights: ``Optimizer``, or something else with these methods."""
+    """The interface of ``Optimizer``: updates a model's weights from their gradients."""
 
     @property
     def trains_indexer(self) -> bool:
-        """Whether eq. 4 is computed for it."""
+        """Whether it trains the indexer, so that eq. 4 must be computed."""
         ...
 
     @property
     def weights(self) -> list[nn.Parameter]:
-        """All that learns; gradients of several processes are added up in this order."""
+        """All trained weights; gradients of several processes are added up in this order."""
         ...
 
     def zero_grad(self) -> None:
@@ -51,15 +51,15 @@ class Steps(Protocol):
         ...
 
     def step(self, step: int) -> Norms:
-        """Move the weights in step ``step`` (from 0) of the run; the norms of their gradients.
+        """Update the weights in step ``step`` (from 0) of the run; return the gradient norms.
 
         Raises:
-            DivergedError: if nothing should move.
+            DivergedError: if a norm is not finite or too large; no weight has changed then.
         """
         ...
 
     def state(self) -> list[dict[str, Any]]:
-        """What ``load`` needs to go on exactly; tensors, numbers and texts."""
+        """Return what ``load`` needs to resume exactly: tensors, numbers and strings."""
         ...
 
     def load(self, state: list[dict[str, Any]]) -> None:
@@ -68,7 +68,7 @@ class Steps(Protocol):
 
 
 class Optimizer:
-    """Steps trunk and indexer; weights with one axis are not decayed."""
+    """Update trunk and indexer; vectors (weights with one axis) have no weight decay."""
 
     def __init__(self, model: DSAForCausalLM, config: OptimizerConfig) -> None:
         self.config = config
@@ -115,10 +115,10 @@ class Optimizer:
             optimizer.zero_grad(set_to_none=True)
 
     def step(self, step: int) -> Norms:
-        """Clip each part by its own norm and move.
+        """Clip the gradients of trunk and indexer, each by its own norm, and update the weights.
 
         Raises:
-            DivergedError: if a norm is not finite or above ``EXPLODED``; then nothing moves.
+            DivergedError: if a norm is not finite or above ``EXPLODED``; no weight has changed then.
         """
         norms = Norms(_norm(self._trunk), _norm(self._indexer))
         for name, norm in norms._asdict().items():
@@ -137,7 +137,7 @@ class Optimizer:
         return norms
 
     def state(self) -> list[dict[str, Any]]:
-        """What ``load`` needs to go on exactly; where weights are in shards, all processes must ask."""
+        """Return the optimisers' states; with a sharded model all processes must call it."""
         return [whole_optimizer_state(optimizer) for optimizer, _ in self._parts]
 
     def load(self, state: list[dict[str, Any]]) -> None:
@@ -147,7 +147,7 @@ class Optimizer:
 
 
 def _matrices(model: DSAForCausalLM, weights: list[nn.Parameter]) -> list[nn.Parameter]:
-    """Of ``weights``, those Muon steps: no vectors, no embeddings, no output layer, no router."""
+    """Select the weights that Muon updates: no vectors, embeddings, output layer or router."""
     outside = ("embed_tokens", "lm_head", "mlp.gate")
     left = {id(w) for name, w in model.named_parameters() if any(part in name for part in outside)}
     return [weight for weight in weights if weight.dim() > 1 and id(weight) not in left]
@@ -166,10 +166,10 @@ def _scale(weights: list[nn.Parameter], factor: float) -> None:
 
 
 def require_finite(loss: Tensor, step: int) -> float:
-    """The loss as a number.
+    """Return the loss as a float.
 
     Raises:
-        DivergedError: if it is not finite, or its size is above ``EXPLODED``.
+        DivergedError: if it is not finite, or its absolute value is above ``EXPLODED``.
     """
     value = float(loss.detach())
     if not abs(value) <= EXPLODED:

@@ -1,13 +1,13 @@
-"""Rows that begin alike, run once: each common part, then what continues it (tree attention).
+"""Pack rows that share a prefix, so that the prefix is run once (tree attention).
 
     row 0:  a b c d e          pack:       a b c d e f g h
     row 1:  a b c d f          positions:  0 1 2 3 4 4 3 4
     row 2:  a b c g h          until:      8 8 8 6 5 6 8 8
 
 The rollouts of a group share their prompt, and often the first results; tasks of one environment share most
-of the prompt. A token sees what it continues, at the positions that its row would have alone: whatever stands
-before it, unless that ended earlier (``until``; ``envgen.model.indexer.visible``). What the model says of a
-token does not change.
+of the prompt. A token sees its own row only, at the positions that it would have alone: all that precedes it
+in the pack, except tokens whose ``until`` has passed (``envgen.model.indexer.visible``). So packing changes
+no log-probability, rounding aside.
 
 Shapes: R rows, B packs, T tokens of the longest, L tokens of a row, N tokens.
 """
@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_SHARED = 8
-"""Tokens that must be shared for a pack to be worth its mask."""
+"""Shortest shared prefix that is worth a pack's attention mask."""
 WORTH = 4096
-"""Slots whose attention costs as much as the rest of what is done for a token, with sparse attention."""
+"""Attended slots that cost as much as all other work for a token, measured with sparse attention."""
 
 Ids = NDArray[np.int32]
 Shared = Callable[[int, int], int]
@@ -37,13 +37,13 @@ class Packs:
     ids_BT: NDArray[np.int64]
     positions_BT: NDArray[np.int64]
     until_BT: NDArray[np.int64]
-    """Place behind the last token that continues each; padding is seen by itself alone."""
+    """End (exclusive) of the tokens that see each one; padding is seen by itself alone."""
     used_B: NDArray[np.int64]
-    """Places that are no padding."""
+    """Tokens in each pack, padding not counted."""
     pack_R: NDArray[np.int64]
-    """In which pack each row is."""
+    """The pack of each row."""
     places: tuple[NDArray[np.int64], ...]
-    """Where each row's tokens are in its pack: R of [L], ascending."""
+    """Places of each row's tokens in its pack: R arrays of [L], ascending."""
 
     @property
     def valid_BT(self) -> NDArray[np.bool_]:
@@ -58,22 +58,22 @@ class Packs:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that are run, padding not counted."""
+        """Tokens that are run: shared prefixes count once, padding does not."""
         return int(self.used_B.sum())
 
     def parents_BT(self) -> NDArray[np.int64]:
-        """Place of the token before each, along its row; -1 for first tokens and padding."""
+        """Return the place of each token's predecessor in its row; -1 for first tokens and padding."""
         parents = np.full(self.ids_BT.shape, -1, np.int64)
         for pack, places in zip(self.pack_R, self.places, strict=True):
             parents[pack, places[1:]] = places[:-1]
         return parents
 
     def spread(self, rows: Sequence[NDArray[Any]], fill: int) -> NDArray[Any]:
-        """What is known of the rows' first tokens, at the places of those: [B, T, ...].
+        """Scatter per-token values of the rows to their places in the packs: [B, T, ...].
 
         Args:
-            rows: of each row, [at most L, ...]; on shared tokens rows must agree.
-            fill: what stands where nothing is known.
+            rows: values of each row's first tokens, [at most L, ...]; rows must agree on shared tokens.
+            fill: value of the other places.
         """
         out = np.full((*self.ids_BT.shape, *rows[0].shape[1:]), fill, rows[0].dtype)
         for pack, places, known in zip(self.pack_R, self.places, rows, strict=True):
@@ -82,21 +82,22 @@ class Packs:
 
 
 Packing = Callable[[Sequence[Ids], int, Shared | None], Packs]
-"""Like ``pack``: rows, most tokens of a pack, and how much of two rows may be run once."""
+"""The signature of ``pack``: (rows, most tokens of a pack, shared prefix of two rows) -> packs."""
 
 
 def pack(rows: Sequence[Ids], max_tokens: int, shared: Shared | None = None) -> Packs:
-    """Put rows that begin alike into packs.
+    """Group rows that share a prefix into packs.
 
     Args:
         rows: ids of each.
-        max_tokens: of a pack; one of longer rows may hold as many as pay. 0: rows share no packs.
-        shared: how many first tokens two rows have in common in all that counts, given their numbers;
-            None: their ids count.
+        max_tokens: limit of a pack; a pack of rows longer than this may hold more, as far as it pays. 0: no
+            row shares a pack.
+        shared: returns the length of the prefix that rows a and b may share, given their indices; None: the
+            common prefix of their ids.
     """
     common = shared or (lambda a, b: common_prefix(rows[a], rows[b]))
     packs: list[_Pack] = []
-    # In this order a row shares most with the one before it.
+    # In lexicographic order a row shares its longest prefix with the row before it.
     for r in sorted(range(len(rows)), key=lambda r: rows[r].tolist()):
         if not packs or not packs[-1].take(r, len(rows[r]), common, max_tokens):
             packs.append(_Pack(r, len(rows[r])))
@@ -104,7 +105,7 @@ def pack(rows: Sequence[Ids], max_tokens: int, shared: Shared | None = None) -> 
 
 
 def common_prefix(a: NDArray[Any], b: NDArray[Any]) -> int:
-    """How many first entries (along the first axis) are equal."""
+    """Return how many first entries (along the first axis) are equal."""
     size = min(len(a), len(b))
     if not size:
         return 0
@@ -113,22 +114,23 @@ def common_prefix(a: NDArray[Any], b: NDArray[Any]) -> int:
 
 
 class _Pack:
-    """Rows in order, and where each one's tokens go."""
+    """A pack under construction: its rows, in lexicographic order, and the places of their tokens."""
 
     def __init__(self, row: int, length: int) -> None:
         self.rows = [row]
         self.places = [np.arange(length)]
         self.until = np.full(length, length)
-        """Of the places so far."""
+        """See ``Packs.until_BT``."""
 
     def take(self, row: int, length: int, common: Shared, max_tokens: int) -> bool:
-        """Add a row that continues what it shares with the one before, if there is room."""
+        """Add a row behind the prefix that it shares with the last one; return False if it does not fit."""
         last, end = self.places[-1], len(self.until)
         shared = min(common(self.rows[-1], row), length)
         room = max_tokens
         if length > max_tokens > 0:
-            # m rows with s tokens in common, n of their own, cost (s/m + n) WORTH + (s + m n)^2 / 2m each:
-            # least where s + m n is this.
+            # Cost of each of m rows with s shared tokens and n of their own, in attended slots:
+            # (s/m + n) WORTH + (s + m n)^2 / 2m. It is least at a pack size of
+            # s + m n = s + sqrt(s (s + 2 WORTH)), so packs of long rows may grow to that.
             room = max(room, shared + int((shared * (shared + 2 * WORTH)) ** 0.5))
         if shared < MIN_SHARED or end + length - shared > room:
             return False

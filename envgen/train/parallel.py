@@ -1,8 +1,8 @@
-"""Several processes that train one model: each plays and learns its share, gradients are added.
+"""Data-parallel training: each process samples and learns from its share; gradients are summed.
 
-Every process holds the whole model, or a shard of it (``sharding``), and after each update all hold the same:
-sums are taken in a fixed order, so nothing has to be sent but gradients and counts. On a CPU two processes of
-one thread are faster than one of two threads, for small models' operations are too small to be split.
+Every process holds the whole model, or a shard of it (``sharding``), and all hold the same after each
+update: sums are taken in a fixed order, so only gradients and counts are exchanged. On a CPU two processes of
+one thread are faster than one of two threads, because a small model's operations are too small to split.
 
 The caller's own process is rank 0; the others unpickle the same work and take part in it (``take_part``).
 They meet in a file, so no port is needed.
@@ -30,20 +30,20 @@ from envgen.train.config import ParallelConfig
 
 T = TypeVar("T")
 LAST_S = 30
-"""What a process is given to end once the others have lost it."""
+"""Seconds that a process gets to end by itself after the run failed."""
 LOG_LINES = 8
-"""Of a process that failed, for the message."""
+"""Lines of a failed process's log in the error message."""
 
 
 def balance(model: DSAForCausalLM, rate: float, ranks: Ranks) -> None:
-    """Move the router's load-balancing bias by what all processes saw."""
+    """Update the router's load-balancing bias by the expert load of all processes."""
     for gate in model.gates():
         gate.load.copy_(ranks.sum(gate.load))
     model.update_router_bias(rate)
 
 
 class RankError(EnvgenError):
-    """Raised when another process of a run ended."""
+    """Raised when another process of a run failed."""
 
 
 class Ranks(Protocol):
@@ -111,7 +111,7 @@ class Together:
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
         """Make each gradient the sum over all processes; none counts as zero."""
         if self.sharded:
-            for weight in weights:  # they are means over the processes already
+            for weight in weights:  # FSDP has averaged the gradients; undo the division
                 if weight.grad is not None:
                     weight.grad.mul_(self.size)
             return
@@ -139,11 +139,11 @@ Work = Callable[["Ranks"], object]
 
 @contextmanager
 def ranks(config: ParallelConfig, work: Work, out: Path) -> Iterator[Ranks]:
-    """The processes of a run, the others started and, in the end, stopped.
+    """Start the other processes of a run, yield this one's ``Ranks``, and stop the others in the end.
 
     Args:
         config: of the run; says how many. 1: this one alone.
-        work: what the others do; the caller does the same with the ranks that are yielded.
+        work: runs in each other process; the caller runs the same with the ranks that are yielded.
         out: the run's folder; holds ``rank-N.log`` of the others.
 
     Raises:
@@ -234,7 +234,7 @@ def _start(
 
 
 def _tell(others: Sequence[subprocess.Popen[bytes]], out: Path, error: Exception) -> None:
-    """Raise what another process died of, if one did."""
+    """Raise the error of the first other process that failed, if one did."""
     for rank, other in enumerate(others, 1):
         try:
             code = other.wait(LAST_S)

@@ -1,14 +1,13 @@
-"""The reward of a rollout: what its verifier said, less what it loses for length, language and form.
+"""The reward of a rollout: its verifier's value, minus penalties for length, language and form.
 
     R_i = w_outcome v_i - s_i (w_length L_i + w_language (1 - C_i) + w_format (1 - F_i))
 
-v is the verifier's value, L the share of the length penalty (``length_shares``), C the share of prose in
-the prompt's language (``language.py``; 1 where there is too little of it), F how well-formed the rollout is
-(``well_formed.py``): all in 0 .. 1. For a failing rollout s is 1; for a passing one it is the distance from
-the worst passing to the best failing value of its group (1 with a verifier that says 0 or 1). The weights
-of the three losses are together below that of the outcome. So no failing rollout ever outranks a passing
-one of its group, wherever the verifier's own values don't.
-
+v is the verifier's value, L the share of the length penalty (``length_shares``), C the share of the model's
+prose in the prompt's language (``language.py``; 1 if there is too little to tell), F the share of well-formed
+calls and ending (``well_formed.py``): all in 0 .. 1. s is 1 for a failing rollout; for a passing one it is
+the distance from the best failing to the worst passing value of its group (1 if the verifier says 0 or 1).
+The three penalty weights add up to less than the outcome's weight. So a failing rollout outranks a passing
+one of its group only if the verifier's own values do.
 V3.2 section 3: "outcome reward, length penalty and language consistency reward"; weights and KL strength
 differ between domains, which are trained in one stage.
 
@@ -38,7 +37,7 @@ LengthForm = Literal["ranked", "additive", "overlong", "off"]
 
 
 class RewardError(EnvgenError):
-    """Raised when a reward is no number, or never differs."""
+    """Raised when a reward is not finite, or when rewards never differ within a group."""
 
 
 class Weights(NamedTuple):
@@ -51,7 +50,7 @@ class Weights(NamedTuple):
 
 
 class DomainRewards(Record):
-    """The weights that differ in one domain; None: as everywhere."""
+    """A domain's own weights; None: as in ``RewardConfig``."""
 
     outcome: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     length: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -65,21 +64,21 @@ class RewardConfig(Record):
     """Parts of the reward and their weights; 0 turns a part off."""
 
     outcome: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """For an answer that the verifier accepts."""
+    """Weight of the verifier's value."""
     length: float = Field(default=0.1, ge=0, allow_inf_nan=False)
-    """Against long replies, among those that pass."""
+    """Weight of the length penalty; by default it ranks passing rollouts of a group only."""
     language: float = Field(default=0.1, ge=0, allow_inf_nan=False)
-    """For reasoning in the prompt's language."""
+    """Weight of the penalty for prose that is not in the prompt's language."""
     format: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Off: the paper has no such part."""
+    """Weight of the penalty for malformed calls and endings; off, because the paper has no such part."""
     length_form: LengthForm = "ranked"
-    """See ``length_shares``. ``additive`` and ``overlong`` reach failing rollouts, too."""
+    """Form of the length penalty (``length_shares``); additive and overlong reach failing rollouts, too."""
     length_limit: int = Field(default=8_192, ge=1)
-    """Model tokens at which ``additive`` and ``overlong`` take the whole weight."""
+    """Model tokens at which additive and overlong reach the full penalty."""
     length_buffer: int = Field(default=2_048, ge=1)
-    """Model tokens before the limit at which ``overlong`` begins."""
+    """Model tokens before the limit over which overlong rises from 0."""
     domains: dict[Label, DomainRewards] = Field(default_factory=dict)
-    """Domain (the category of an environment) -> what is different there."""
+    """Domain (the category of an environment) -> its own weights."""
 
     @model_validator(mode="after")
     def _outcome_rules(self) -> Self:
@@ -109,7 +108,7 @@ class RewardConfig(Record):
         )
 
     def kl_coef_of(self, domain: str | None) -> float | None:
-        """Beta in a domain; None: the objective's own (``GRPOConfig.kl_coef``)."""
+        """Return the KL coefficient of a domain; None: that of the objective (``GRPOConfig.kl_coef``)."""
         return self.domains[domain].kl_coef if domain in self.domains else None
 
 
@@ -145,7 +144,7 @@ class RewardTable:
 
 
 def joined(tables: Sequence[RewardTable]) -> RewardTable:
-    """The rewards of several batches as those of one."""
+    """Concatenate the rewards of several batches; groups are renumbered."""
     columns = {
         column.name: np.concatenate([getattr(table, column.name) for table in tables])
         for column in fields(RewardTable)
@@ -164,7 +163,7 @@ def total_rewards(
     *,
     domains: Sequence[str] | None = None,
 ) -> RewardTable:
-    """The rewards of a batch of rollouts.
+    """Compute the rewards of a batch of rollouts.
 
     Args:
         trajectories: I scored rollouts.
@@ -175,13 +174,13 @@ def total_rewards(
 
     Raises:
         ConfigError: if a rollout was not scored, or domains are needed and not given.
-        RewardError: if a part is no number; it names task and part.
+        RewardError: if a part is not finite; the message names task and part.
         ValueError: if the lengths of the arguments differ.
     """
     count = len(trajectories)
     if domains is None and config.domains:
         raise ConfigError(
-            "the rewards differ by domain, but nobody said which domains the rollouts are of",
+            "rewards.domains is set, but the domains of the rollouts are missing",
             "give domains, one for each rollout",
         )
     if not count == len(group_I) == len(lengths_I) == len(domains or trajectories):
@@ -213,7 +212,7 @@ def total_rewards(
     parts = np.column_stack((weights_IW[:, 0] * value_I, -losses))
     _require_finite(parts, trajectories)
     narrow = parts.astype(np.float32) + np.float32(0.0)  # no -0.0
-    # Summed before it is rounded, so that rounding can make ties, but never turn an order round.
+    # The total is summed in float64 and then rounded: rounding can make ties but never reverse an order.
     return RewardTable(
         outcome_I=narrow[:, 0],
         length_I=narrow[:, 1],
@@ -234,7 +233,7 @@ def length_shares(
     limit: int,
     buffer: int,
 ) -> Wide:
-    """The share of the length penalty that each rollout gets: [I], 0 to 1.
+    """Return the share of the length penalty of each rollout: [I], 0 to 1.
 
     * ``ranked``: among the passing rollouts of a group, linear from 0 for the shortest to 1 for the longest
       (as in Kimi k1.5, section 2.3.3, for correct responses). Failing ones lose nothing, so a policy that
@@ -279,14 +278,14 @@ def ranked_shares(
 def constant_reward_error(
     tables: Sequence[RewardTable], *, first_steps: int = 10
 ) -> RewardError | None:
-    """What is wrong with a run in which no group tells better rollouts from worse: nothing can be learnt.
+    """Return an error if no group's rewards differ in the first steps: GRPO has no gradient then.
 
-    Where no rollout passes, length and prose are no better and worse: rewards that differ by them alone count
-    as equal.
+    If no rollout passes, differences by length and language alone don't count: they tell nothing about the
+    task.
 
     Args:
         tables: of a run's first steps, in order.
-        first_steps: how many steps must have passed before anything is said.
+        first_steps: number of steps to look at; fewer ``tables`` give None.
 
     Returns:
         The error to raise, or None.
@@ -313,7 +312,7 @@ def constant_reward_error(
 
 
 def permuted_totals(table: RewardTable, seed: int) -> Floats:
-    """The totals, shuffled within each group: a control that rewards nothing in particular."""
+    """Shuffle the totals within each group: a control experiment whose rewards carry no information."""
     rng = np.random.Generator(np.random.PCG64(derive(seed, "permuted rewards")))
     shuffled = table.total_I.copy()
     for group in np.unique(table.group_I):
@@ -323,7 +322,7 @@ def permuted_totals(table: RewardTable, seed: int) -> Floats:
 
 
 def _scale(value_I: Wide, passed_I: NDArray[np.bool_], group_I: NDArray[np.int64]) -> Wide:
-    """s: 1 for failing rollouts; for passing ones, how far their group's are above its failing ones."""
+    """Return s [I]: 1 for failing rollouts, else the gap between the group's passing and failing values."""
     num_groups = int(group_I.max(initial=-1)) + 1
     worst, best = np.full(num_groups, np.inf), np.zeros(num_groups)
     np.minimum.at(worst, group_I[passed_I], value_I[passed_I])
@@ -347,7 +346,7 @@ def _passed(trajectory: Trajectory) -> bool:
 
 
 def _foreign_share(trajectory: Trajectory) -> float:
-    """1 - C: the share of the model's prose that is not in the language of the first user message."""
+    """Return 1 - C, the share of the model's prose not in the language of the first user message."""
     written = "\n\n".join(
         text
         for message in trajectory.messages
@@ -376,7 +375,7 @@ def _require_finite(parts: Wide, trajectories: Sequence[Trajectory]) -> None:
 
 
 def _teaches(table: RewardTable) -> bool:
-    """Whether a group's rewards differ, and by more than length and prose if none of all passed."""
+    """Return whether a group's rewards differ; if none passed, by more than length and language."""
     wanted = table.total_I if table.passed_I.any() else table.outcome_I + table.format_I
     return _varies(wanted, table.group_I)
 

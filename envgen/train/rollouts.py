@@ -1,4 +1,4 @@
-"""One batch of rollouts for training: groups of episodes of the same task, drawn by the current policy."""
+"""Sample a batch of rollouts for training: groups of episodes of the same task, played by the policy."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ if TYPE_CHECKING:
 
 
 class Episode(NamedTuple):
-    """What is to be played."""
+    """One episode to play."""
 
     task_id: str
     group: int
     sample: int
     seed: int
-    """Of the environment: the same in a group."""
+    """The environment's seed: equal within a group."""
     sampling_seed: int
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """A batch: I rollouts in groups, with the rows that train."""
+    """A batch: I rollouts in groups, and their rows of tokens."""
 
     trajectories: list[Trajectory]
     rows: list[Row]
     group_I: NDArray[np.int64]
-    """Number of each one's group: 0 .. groups - 1."""
+    """Index of each rollout's group, 0 .. groups - 1."""
     errored: tuple[str, ...]
-    """What spoiled episodes; they are not among the rollouts."""
+    """Errors of the episodes that are left out of the batch."""
     assembly_s: float = 0.0
-    """What making the rows took."""
+    """Seconds spent on making the rows."""
 
     @property
     def lengths_I(self) -> NDArray[np.int64]:
-        """|o_i|: model tokens of each rollout, in all its rows."""
+        """|o_i|: number of model tokens of each rollout, over all its rows: [I]."""
         found = np.zeros(len(self.group_I), np.int64)
         for row in self.rows:
             found[row.rollout] += row.num_model_tokens
@@ -109,7 +109,7 @@ class Sampler:
         self._lock = threading.Lock()
 
     def refresh(self, version: str) -> None:
-        """Take note of changed weights."""
+        """Copy the trainer's current weights to the engine, as ``version``."""
         publish(self._model, self._played)
         self._engine.refresh(version)
 
@@ -123,15 +123,15 @@ class Sampler:
     def draw(
         self, task_ids: Sequence[str], seed: int, numbers: Sequence[int] | None = None
     ) -> Rollouts:
-        """One group for each task.
+        """Play one group of rollouts for each task.
 
         Args:
-            task_ids: of the groups.
-            seed: of all that is random.
-            numbers: of the groups, which seeds are derived from; None: 0, 1, ...
+            task_ids: one for each group.
+            seed: derives all seeds of the episodes.
+            numbers: index of each group, from which its seeds are derived; None: 0, 1, ...
 
         Returns:
-            The groups in which at least two rollouts are free of errors.
+            The groups with at least two error-free rollouts.
         """
         size = self.config.group_size
         episodes = [
@@ -153,12 +153,12 @@ class Sampler:
     def play(
         self, dataset: Dataset, task_ids: Sequence[str], seeds: Sequence[int], temperature: float
     ) -> list[Trajectory]:
-        """One rollout of each task, for evaluation.
+        """Play one rollout of each task, for evaluation.
 
         Args:
             dataset: of the tasks; it need not be the one that is trained on.
-            task_ids: what is played.
-            seeds: of all that is random, one a task.
+            task_ids: tasks to play.
+            seeds: one for each task; derives the seeds of its episode.
             temperature: 0 is greedy.
         """
         episodes = [
@@ -198,7 +198,7 @@ class Sampler:
 
 
 def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Rollouts:
-    """Rows and rewards of all episodes that no error spoiled, in groups of two or more; there may be none."""
+    """Collect the error-free episodes in groups of two or more, with their rows; the result may be empty."""
     valid = [i for i, r in enumerate(results) if r.trajectory.error is None and r.trajectory.turns]
     sizes: dict[int, int] = {}
     for i in valid:
@@ -221,7 +221,7 @@ def collect(episodes: Sequence[Episode], results: Sequence[EpisodeResult]) -> Ro
 def engine_model(
     model: DSAForCausalLM, dtype: torch.dtype, index_fp8: bool | None = None
 ) -> DSAForCausalLM:
-    """What the engine runs: the trainer's own model, or a copy that ``publish`` fills.
+    """Return the engine's model: the trainer's own, or a copy that ``publish`` fills.
 
     Args:
         model: the trainer's, in float32.
@@ -237,9 +237,9 @@ def engine_model(
 
 @torch.no_grad()
 def publish(model: DSAForCausalLM, played: DSAForCausalLM) -> None:
-    """Bring the trainer's weights to ``played``, the router's correction biases (buffers) with them.
+    """Copy the trainer's weights to ``played``, the router's correction biases (buffers) included.
 
-    Where weights are in shards, all processes must call it.
+    With a sharded model all processes must call it.
     """
     if played is model:
         return

@@ -1,11 +1,11 @@
-"""Turn recorded rollouts into rows of tokens that a model can be trained on.
+"""Turn recorded rollouts into rows of tokens for training.
 
-A turn's record says which ids the engine saw (``prompt_ids``) and which it wrote (``completion_ids``).
-Within a user turn each prompt extends the one before, ids and all, so the whole conversation is one row and
-every token is run once. Where the past was rendered again (a new user message drops reasoning; a context
-reset drops turns), a new row begins. All rows of a rollout share its reward, advantage and length |o_i|.
+A turn's record holds the ids that the engine saw (``prompt_ids``) and wrote (``completion_ids``). Within a
+user turn each prompt extends the previous prompt and reply id for id, so the whole conversation is one row
+and every token is run once. A new row begins where the past was rendered again: a new user message drops
+reasoning, a context reset drops turns. All rows of a rollout share its reward, advantage and length |o_i|.
 
-Nothing is tokenized again here: a trajectory without exact ids is refused.
+Nothing is tokenized again here; a trajectory without exact ids is refused.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from envgen.core.errors import ConfigError
 from envgen.core.types import Trajectory
 
 NOT_ROUTED = 0xFFFF
-"""See ``envgen.model.moe``: the model chooses this token's experts itself."""
+"""Marks a token whose route is not replayed: the model routes it itself (``envgen.model.moe``)."""
 HIDDEN = -1
-"""See ``envgen.model.indexer``: no key, where a set has fewer."""
+"""Fills key sets that have fewer keys than the array is wide (``envgen.model.indexer``)."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Tokens of one rollout that are run together: L tokens, of which the model wrote N.
+    """One sequence of L tokens of a rollout, N of them written by the model.
 
-    Shapes: X mixture layers, A experts per token, Y layers, K kept keys, Z recorded ids.
+    Shapes: X mixture layers, A experts per token, Y layers, K kept keys, Z ids of all sampling masks.
     """
 
     rollout: int
-    """Index of the rollout among those that were assembled."""
+    """Index of the rollout in its batch."""
     ids: NDArray[np.int32]
     """[L]"""
     places: NDArray[np.int64]
-    """Where in ``ids`` the model's own tokens are: [N], ascending, never 0."""
+    """Indices of the model's tokens in ``ids``: [N], ascending, never 0."""
     old: NDArray[np.float32]
-    """The sampler's log-probabilities of them: [N]"""
+    """The sampler's log-probabilities of the model's tokens: [N]."""
     mask_offsets: NDArray[np.int64] | None = None
-    """CSR of the ids that truncation kept for each: [N + 1]; a row without ids was not truncated."""
+    """Sampling masks as CSR: offsets [N + 1] into ``mask_ids``; an empty mask: truncation dropped nothing."""
     mask_ids: NDArray[np.int64] | None = None
     """[Z]"""
     routing: NDArray[np.uint16] | None = None
-    """[L, X, A]; ``NOT_ROUTED`` for the last token, which the engine never ran."""
+    """Experts of each token: [L, X, A]; ``NOT_ROUTED`` for the last one, which the engine never ran."""
     topk: NDArray[np.int32] | None = None
-    """Key sets [L - 1, Y, K] that the engine attended to."""
+    """Keys that the engine attended to from each token but the last: [L - 1, Y, K], indices into ``ids``."""
 
     @property
     def num_model_tokens(self) -> int:
@@ -59,15 +59,15 @@ class Row:
 
 
 def rollout_rows(trajectory: Trajectory, tokens: Mapping[int, Arrays], rollout: int) -> list[Row]:
-    """The rows of one rollout, in order.
+    """Turn a rollout into rows, in order.
 
     Args:
-        trajectory: what happened.
-        tokens: by turn, the arrays of its reply (``envgen.policies.base.Tokens.arrays``).
-        rollout: number that the rows carry.
+        trajectory: the rollout's record.
+        tokens: turn -> the arrays of its reply (``envgen.policies.base.Tokens.arrays``).
+        rollout: index of the rollout in its batch, stored in the rows.
 
     Raises:
-        ConfigError: if a reply was captured as text only, lacks log-probabilities, or has raw ones.
+        ConfigError: if a reply was captured as text only, or has no or raw (unprocessed) log-probabilities.
     """
     turns: list[Arrays] = []
     for turn in range(len(trajectory.turns)):
@@ -79,7 +79,7 @@ def rollout_rows(trajectory: Trajectory, tokens: Mapping[int, Arrays], rollout: 
 
 
 def turn_rows(turns: Sequence[Arrays], rollout: int) -> list[Row]:
-    """The rows of some replies of one rollout, in order."""
+    """Turn the replies of one rollout into rows, in order."""
     rows: list[list[Arrays]] = []
     for arrays in turns:
         if rows and _extends(rows[-1][-1], arrays):
@@ -106,7 +106,7 @@ def _require_exact(trajectory: Trajectory, turn: int, arrays: Arrays | None) -> 
 
 
 def _extends(before: Arrays, after: Arrays) -> bool:
-    """Whether a turn's prompt starts with all that the turn before saw and wrote."""
+    """Return whether a turn's prompt starts with the previous turn's prompt and reply."""
     seen, wrote, prompt = before["prompt_ids"], before["completion_ids"], after["prompt_ids"]
     cut = len(seen)
     return (
@@ -140,7 +140,7 @@ def _row(turns: Sequence[Arrays], rollout: int) -> Row:
 
 
 def _masks(turns: Sequence[Arrays]) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-    """The turns' sampling masks as one; None where no turn was truncated."""
+    """Concatenate the turns' sampling masks as CSR; (None, None) if no turn was truncated."""
     if not any("mask_offsets" in turn for turn in turns):
         return None, None
     lengths, ids = [np.zeros(1, np.int64)], []
@@ -154,10 +154,11 @@ def _masks(turns: Sequence[Arrays]) -> tuple[NDArray[np.int64] | None, NDArray[n
 
 
 def _stitched(turns: Sequence[Arrays], name: str) -> NDArray[Any] | None:
-    """What the engine chose for each token when it drew what follows: [L - 1, ...]; None if a turn lacks it.
+    """Join the turns' records ``name`` (routes or key sets) into one: [L - 1, ...]; None if a turn lacks it.
 
-    A later turn computes the end of a reply again (the cache keeps whole pages), and by rounding may choose
-    otherwise. So a turn's record counts from where the one before ends: from the last token of its reply.
+    The cache keeps whole pages only, so a later turn computes the end of the previous reply again and may
+    choose differently by rounding. The first record of a token is kept, because it is the one that produced
+    the next token: a later turn's record counts from the last token of the previous reply on.
     """
     parts: list[NDArray[Any]] = []
     covered = 0
@@ -179,7 +180,7 @@ def _stitched(turns: Sequence[Arrays], name: str) -> NDArray[Any] | None:
 
 
 def widened(sets: NDArray[Any], width: int) -> NDArray[Any]:
-    """Sets [..., K] with room for ``width`` keys."""
+    """Pad key sets [..., K] with ``HIDDEN`` to ``width`` keys."""
     if sets.shape[-1] == width:
         return sets
     out = np.full((*sets.shape[:-1], width), HIDDEN, sets.dtype)

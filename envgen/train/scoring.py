@@ -1,8 +1,8 @@
-"""Log-probabilities of recorded tokens under a model: on the sampler's support, with its choices repeated.
+"""Log-probabilities of recorded tokens under a model, renormalised over the sampling mask.
 
-*Keep sampling mask*: the sampler drew from the ids that top-k and top-p had kept. A policy that is scored
-over the whole vocabulary has another action space, and its ratio to the sampler is off by the kept mass. So
-logits are renormalised on the recorded ids.
+*Keep sampling mask* (paper, section 3.1): the sampler drew from the ids that top-k and top-p kept. Scored
+over the whole vocabulary, a policy has another action space, and its ratio to the sampler is off by the
+kept mass. So logits are renormalised over the recorded ids.
 
 Shapes: N scored tokens, V vocabulary, Z recorded ids of all tokens together.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Support(NamedTuple):
-    """Which ids truncation kept for each scored token, as CSR; a row without ids was not truncated."""
+    """Sampling masks: the ids kept for each token, as CSR; an empty mask: truncation dropped nothing."""
 
     offsets: Tensor
     """int64 [N + 1]"""
@@ -28,11 +28,11 @@ class Scores(NamedTuple):
     """A model's scores of recorded tokens."""
 
     logp_N: Tensor
-    """Log-probability on the support, at the temperature; float32, with gradient."""
+    """Log-probability over the support, at the sampling temperature; float32, with gradient."""
     kept_mass_N: Tensor
-    """Probability of the support under the untruncated policy; detached."""
+    """Probability mass of the support under the untruncated policy; detached."""
     entropy_N: Tensor
-    """Of the policy on the support, in nats; detached."""
+    """Entropy of the policy renormalised over the support, in nats; detached."""
 
 
 def score(
@@ -41,10 +41,10 @@ def score(
     """Score tokens given the logits that preceded them.
 
     Args:
-        logits_NV: of the policy, any float dtype.
-        tokens_N: int64, the recorded tokens.
+        logits_NV: the policy's logits, any float dtype.
+        tokens_N: int64, ids of the recorded tokens.
         temperature: of the sampler, > 0.
-        support: what truncation kept; None: nothing was truncated.
+        support: the sampling masks; None: nothing was truncated.
 
     Raises:
         ValueError: if a token is not in its own support, or the temperature is not positive.
@@ -77,11 +77,11 @@ def score(
 
 
 ENTROPY_VALUES = 1 << 22
-"""Of the vocabulary times rows, at a time: beside the logits no second and third array of their size."""
+"""Most logits whose softmax is computed at a time: it keeps the temporary arrays small."""
 
 
 def _entropy(scaled_NV: Tensor, whole_N: Tensor, rows_M: Tensor) -> Tensor:
-    """Over the whole vocabulary, of some rows: [M]."""
+    """Return the entropy over the whole vocabulary of the rows ``rows_M``: [M], nats."""
     found = []
     for rows in torch.split(rows_M, max(1, ENTROPY_VALUES // scaled_NV.shape[1])):
         some = scaled_NV[rows]
@@ -90,13 +90,13 @@ def _entropy(scaled_NV: Tensor, whole_N: Tensor, rows_M: Tensor) -> Tensor:
 
 
 def _segment_logsumexp(values_Z: Tensor, row_Z: Tensor, rows: int) -> Tensor:
-    """Log-sum-exp of each row's values: [rows]; -inf where there are none."""
+    """Return the log-sum-exp of each row's values: [rows]; any finite number for rows without values."""
     with torch.no_grad():
         top = values_Z.new_full((rows,), float("-inf"))
         top = top.scatter_reduce(0, row_Z, values_Z, "amax")
         top = top.masked_fill(top == float("-inf"), 0.0)
     total = values_Z.new_zeros(rows).index_add(0, row_Z, (values_Z - top[row_Z]).exp())
-    # Rows without ids are replaced by the caller; keep their gradient finite.
+    # The caller replaces rows without ids; log(1) keeps their gradient finite.
     return torch.where(total > 0, total, 1.0).log() + top
 
 
@@ -108,6 +108,6 @@ def _require_members(tokens_N: Tensor, support: Support, row_Z: Tensor) -> None:
     if bool(lost.any()):
         first = int(lost.nonzero()[0])
         raise ValueError(
-            f"token {int(tokens_N[first])} at place {first} is not in its own sampling mask: the record is "
-            "not of this sampling run"
+            f"token {int(tokens_N[first])} at place {first} is not in its own sampling mask: the mask was "
+            "recorded in another sampling run"
         )

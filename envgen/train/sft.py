@@ -1,8 +1,8 @@
-"""Supervised fine-tuning: the cold start. Cross-entropy on the tokens that the model is to write.
+"""Supervised fine-tuning for the cold start: cross-entropy on the tokens that the model will write.
 
-A conversation becomes the rows that a rollout of it would become: prompt, the teacher's completion, what the
-environment said, the next completion. A new user message makes a thinking model forget its reasoning, so it
-begins a new row; each reply is learnt in the context in which it will be written.
+A conversation becomes the same rows as a rollout of it: prompt, the teacher's completion, the environment's
+result, the next completion. A new user message makes a thinking model forget its reasoning, so it begins a
+new row; each reply is learnt in the context in which it will be written.
 
 Shapes: B packs of rows, T tokens, N tokens, n those whose loss is taken.
 """
@@ -30,25 +30,25 @@ from envgen.train.config import SFTConfig
 from envgen.train.packing import pack
 
 _LIKE = 4 / 3
-"""Most that lengths in a batch differ by, as a factor."""
+"""Largest ratio of two lengths in a batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class SFTRow:
-    """Tokens with those that the model shall write: L tokens, N learnt ones."""
+    """A row of L tokens, N of which the model learns to write."""
 
     ids: NDArray[np.int32]
     places: NDArray[np.int64]
     task: str = ""
-    """Rows of one task come in one batch, where what they share is run once."""
+    """Task of the row; rows of one task share a batch, where their common prefix is run once."""
     weights: NDArray[np.float32] | None = None
-    """What each learnt token counts; None: 1."""
+    """Loss weight of each learnt token: [N]; None: 1."""
 
 
 def sft_rows(
     encoding: Encoding, messages: Sequence[Message], tools: Sequence[Tool], task: str = ""
 ) -> list[SFTRow]:
-    """The rows in which the assistant messages of a conversation are learnt.
+    """Turn a conversation into rows that teach its assistant messages.
 
     Args:
         encoding: of the model.
@@ -94,11 +94,11 @@ class SFTBatch:
     until_BT: Tensor | None
     pack_N: Tensor
     place_N: Tensor
-    """Where the tokens are that are predicted."""
+    """Place of each predicted token."""
     parent_N: Tensor
-    """Where the token before each is."""
+    """Place of the token before it."""
     learnt_N: Tensor
-    """float32: in how many rows the model writes the token, by what it counts there; 0 for context."""
+    """float32: loss weight of each token, summed over the rows that learn it; 0 for context."""
     num_row_tokens: int
     """Tokens of the rows, each counted whole."""
 
@@ -138,7 +138,7 @@ def sft_batch(
 
 @dataclass(frozen=True)
 class SFTLoss:
-    """What a model makes of a batch."""
+    """The losses of a batch."""
 
     loss: Tensor
     """Mean cross-entropy of learnt tokens, and ``context_weight`` times that of the others."""
@@ -155,14 +155,14 @@ def sft_loss(
     *,
     dense: bool = False,
 ) -> SFTLoss:
-    """Run a batch; a token that several rows share counts for each of those that learn it.
+    """Compute the losses of a batch; a shared token counts once for each row that learns it.
 
     Args:
         model: which.
         batch: of rows.
         config: weights.
-        index_loss: also what trains the indexer; eq. 3 (``dense``) takes rows that share no prefix.
-        dense: leave no key out.
+        index_loss: also compute the indexer's loss; eq. 3 (``dense``) needs rows that share no prefix.
+        dense: attend to all keys.
     """
     chosen = torch.arange(len(batch.learnt_N), device=batch.learnt_N.device)
     if not config.context_weight:
@@ -170,7 +170,7 @@ def sft_loss(
     pack_n, parent_n = batch.pack_N[chosen], batch.parent_N[chosen]
     output = model(
         batch.ids_BT,
-        # Padding is at the end, where nothing looks.
+        # Padding is at the end, so causal attention needs no mask for it; the indexer's loss does.
         batch.valid_BT if index_loss is not None else None,
         position_ids=batch.position_BT,
         until=batch.until_BT,
@@ -195,11 +195,11 @@ def _mean(losses_n: Tensor, weights_n: Tensor) -> Tensor:
 def batches_by_length(
     rows: Sequence[SFTRow], tokens_per_batch: int, rng: Random
 ) -> Iterator[list[int]]:
-    """One pass over all rows in batches of like lengths, in random order: indices of rows.
+    """Batch all rows once by similar length, in random order: indices of rows.
 
-    Lengths are like within a third, so rows are padded little, yet a batch is no sample of one kind of
-    task only: where length tells the kind, batches of one length each teach one kind after the other.
-    Rows of one task stay together, and share what they can.
+    Lengths in a batch differ by a third at most: enough to save padding, yet wide enough to mix kinds of
+    tasks, because length often tells the kind and batches of one kind each are learnt one after the other.
+    Rows of one task stay together and share their prefix.
     """
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(rows):

@@ -1,8 +1,8 @@
 """A model in shards: torch's ``fully_shard`` (FSDP2; after ZeRO stage 3, Rajbhandari et al. 2020).
 
-Each process keeps a part of every weight, of its gradient and of what the optimiser remembers of it. A layer
-is gathered while it runs, by all processes at once: each must run as many passes as the others, and
-``stand_in`` is a pass for one that has nothing left. Files hold whole tensors.
+Each process keeps a shard of every weight, its gradient and its optimiser state. Layers are gathered while
+they run, by all processes at once, so each must run as many passes as the others; ``stand_in`` is a pass for
+a process that has no rows left. Files hold whole tensors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from envgen.model.modeling import DSAForCausalLM
 
 
 def shard(model: DSAForCausalLM) -> None:
-    """Leave this process its part of each weight, layer by layer; all processes must call it."""
+    """Shard the model's weights layer by layer; all processes must call it."""
     mesh = init_device_mesh(model.device.type, (dist.get_world_size(),))
     for layer in model.layers():
         fully_shard(layer, mesh=mesh)
@@ -34,19 +34,19 @@ def is_sharded(model: nn.Module) -> bool:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The tensor that this process may have a shard of; all processes must ask."""
+    """Gather a sharded tensor, or return a plain one; all processes must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def like(tensor: Tensor, weight: Tensor) -> Tensor:
-    """This process's shard of a whole tensor, cut as ``weight`` is."""
+    """Return this process's shard of a whole tensor, sharded as ``weight`` is."""
     if not isinstance(weight, DTensor):
         return tensor
     return distribute_tensor(tensor.to(weight.device), weight.device_mesh, weight.placements)
 
 
 def state_of(model: DSAForCausalLM) -> dict[str, Tensor]:
-    """The model's state: each tensor is for ``whole``, one after the other."""
+    """Return the model's state; pass its tensors to ``whole`` in order."""
     if isinstance(model, FSDPModule):
         model.reshard()  # a pass without gradients leaves the weights it gathered last in place
     state: dict[str, Tensor] = model.state_dict()
@@ -55,7 +55,7 @@ def state_of(model: DSAForCausalLM) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def whole_model(model: DSAForCausalLM) -> DSAForCausalLM:
-    """The model itself, or where it is in shards a whole copy on the CPU; all processes must ask."""
+    """Return the model itself, or a whole CPU copy of a sharded one; all processes must call it."""
     if not is_sharded(model):
         return model
     with torch.device("meta"):
@@ -68,7 +68,7 @@ def whole_model(model: DSAForCausalLM) -> DSAForCausalLM:
 
 
 def whole_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """``state_dict`` with whole tensors; all processes must ask."""
+    """Return ``state_dict`` with whole tensors; all processes must call it."""
     saved = optimizer.state_dict()
     state = {
         i: {k: whole(v) if isinstance(v, Tensor) else v for k, v in kept.items()}
@@ -78,7 +78,7 @@ def whole_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Go on from ``whole_optimizer_state``; all processes must call it."""
+    """Load what ``whole_optimizer_state`` returned; all processes must call it."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     state = {
         i: {
@@ -93,7 +93,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: dict[str, Any]
 def stand_in(
     model: DSAForCausalLM, index_loss: IndexLoss | None = None, *, dense: bool = False
 ) -> None:
-    """A pass that moves nothing, backward too where gradients are taken."""
+    """Run a pass whose gradients are zero (backward only if gradients are enabled); expert loads stay."""
     loads = [gate.load.clone() for gate in model.gates()]
     output = model(
         torch.zeros((1, 2), dtype=torch.int64, device=model.device),

@@ -1,8 +1,8 @@
-"""Choose a training step's tasks: uniformly, by a middling pass rate, or level after level.
+"""Choose a training step's tasks: uniformly, by pass rate, or level by level (a curriculum).
 
 A group whose rollouts all pass, or all fail, has no advantage and teaches nothing. ``band`` keeps a Beta
-posterior of each task's pass rate and prefers tasks that are neither; ``ladder`` starts with the easiest
-level and unlocks the next ones. Domains can be mixed in one stage, by weight.
+posterior of each task's pass rate and prefers tasks that are neither; ``ladder`` is a curriculum that starts
+with the easiest level and unlocks the next ones. Each domain can have a share of the draws.
 
 A sampler's state is JSON and holds the exact state of its generator: a resumed run draws the same tasks.
 """
@@ -40,23 +40,23 @@ class TaskSamplerConfig(Record):
     """How tasks are chosen."""
 
     kind: Literal["uniform", "band", "ladder"] = "uniform"
-    """uniform; band: of middling pass rates; ladder: level by level."""
+    """uniform: all alike; band: prefer middling pass rates; ladder: a curriculum, level by level."""
     domain_weights: dict[Label, Real] | None = None
-    """Domain -> its share of the draws, up to scale; 0 leaves it out. None: every task alike."""
+    """Domain -> its relative weight in the draws; 0 leaves it out. None: draw every task alike."""
     band_low: float = Field(default=0.1, ge=0, lt=1)
-    """band: the lowest pass rate that is preferred,"""
+    """band: lowest preferred pass rate."""
     band_high: float = Field(default=0.9, gt=0, le=1)
-    """band: prefer tasks whose pass rate, drawn from its posterior, is between the two."""
+    """band: highest preferred pass rate; rates are drawn from the posterior (Thompson sampling)."""
     floor: float = Field(default=0.05, ge=0, le=1)
-    """band: this share of the draws is uniform, so that no task is given up for good."""
+    """band: share of the draws that is uniform, so that no task is given up for good."""
     memory: float = Field(default=64, gt=0)
-    """band: a posterior remembers so many rollouts; the policy that made the older ones is gone."""
+    """band: most rollouts that a posterior counts; older ones fade, because they are an older policy's."""
     unlock_rate: float = Field(default=0.7, gt=0, le=1)
-    """ladder: pass rate in the highest unlocked level that unlocks the next one,"""
+    """ladder: pass rate in the highest unlocked level at which the next level is unlocked."""
     unlock_window: int = Field(default=128, ge=1)
-    """measured over the last so many rollouts of that level."""
+    """ladder: number of recent rollouts of that level over which the rate is measured."""
     frontier: float = Field(default=0.5, gt=0, le=1)
-    """ladder: share of the draws from the highest unlocked level; the rest is from those below."""
+    """ladder: share of the draws from the highest unlocked level; the others come from lower levels."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -143,9 +143,9 @@ def make_sampler(config: TaskSamplerConfig, pool: Sequence[PoolTask], seed: int)
 
 
 class TaskSampler:
-    """Draws tasks, and learns from what became of them. As it is, every task of a domain is as likely.
+    """Draws tasks and observes how many of their rollouts pass. This base class draws uniformly in a domain.
 
-    Another kind overrides the methods below the line.
+    Other kinds override the methods below the comment line.
 
     Args:
         config: the weights of domains.
@@ -166,7 +166,7 @@ class TaskSampler:
         self._identity = content_hash([list(task) for task in self._pool])
 
     def draw(self, n: int) -> list[str]:
-        """``n`` task ids in random order; one is repeated only where fewer are to choose from.
+        """Draw ``n`` task ids in random order; ids repeat only if there are fewer than ``n``.
 
         Raises:
             ValueError: if ``n`` is negative.
@@ -183,7 +183,7 @@ class TaskSampler:
         return [self._pool[i].task_id for i in self._rng.permutation(places)]
 
     def observe(self, task_id: str, passed: int, sampled: int) -> None:
-        """Take note that ``passed`` of ``sampled`` rollouts of a task passed.
+        """Record that ``passed`` of ``sampled`` rollouts of a task passed.
 
         Raises:
             ConfigError: if the task is not in the pool.
@@ -196,7 +196,7 @@ class TaskSampler:
         self._note(self._place[task_id], passed, sampled)
 
     def state(self) -> dict[str, JsonValue]:
-        """All that ``load`` needs to draw the same from here on; JSON."""
+        """Return, as JSON, what ``load`` needs to draw the same tasks from here on."""
         rng: Any = self._rng.bit_generator.state
         return {
             "kind": self._config.kind,
@@ -206,10 +206,10 @@ class TaskSampler:
         }
 
     def load(self, state: Mapping[str, JsonValue]) -> None:
-        """Go on where ``state`` was taken.
+        """Resume from ``state``.
 
         Raises:
-            ResumeError: if it is another kind's, or of other tasks.
+            ResumeError: if the state is of another kind of sampler, or of other tasks.
         """
         if state["kind"] != self._config.kind:
             raise ResumeError(
@@ -227,29 +227,29 @@ class TaskSampler:
     # ------------------------------------------------------------------ what the kinds differ in
 
     def metrics(self) -> dict[str, float]:
-        """Figures worth watching, named ``tasks/...``."""
+        """Return metrics, named ``tasks/...``."""
         return {}
 
     def _pick(self, domain: str, members: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """``count`` of ``members``, none again before all were drawn."""
+        """Draw ``count`` of ``members``; none repeats before all were drawn."""
         rounds = [self._rng.permutation(members) for _ in range(-(-count // len(members)))]
         return np.concatenate([members[:0], *rounds])[:count]
 
     def _note(self, place: int, passed: int, sampled: int) -> None:
-        """Take note of a task's rollouts."""
+        """Record the outcome of a task's rollouts."""
 
     def _observed(self) -> dict[str, JsonValue]:
-        """What was noted, as JSON."""
+        """Return what was recorded, as JSON."""
         return {}
 
     def _restore(self, observed: Any) -> None:
-        """Note what ``_observed`` gave, and nothing else."""
+        """Replace what was recorded by what ``_observed`` returned."""
 
 
 class BandSampler(TaskSampler):
-    """Thompson sampling: a rate is drawn from each task's Beta posterior; tasks inside the band are played.
+    """Thompson sampling: draw a rate from each task's Beta posterior; play tasks whose rate is in the band.
 
-    The prior is Beta(1, 1). Where too few rates fall into the band, those nearest to it follow.
+    The prior is Beta(1, 1). If too few rates are in the band, the nearest ones follow.
     """
 
     def __init__(self, config: TaskSamplerConfig, pool: Sequence[PoolTask], seed: int) -> None:
@@ -279,7 +279,7 @@ class BandSampler(TaskSampler):
         return found
 
     def _round(self, members: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """At most ``count`` different members: the uniform floor, then by distance to the band."""
+        """Draw at most ``count`` different members: first the uniform share, then by distance to the band."""
         shuffled = self._rng.permutation(members)
         num_uniform = self._rng.binomial(min(count, len(members)), self._config.floor)
         uniform, rest = shuffled[:num_uniform], shuffled[num_uniform:]
@@ -322,9 +322,9 @@ class _Ladder:
 
 
 class LadderSampler(TaskSampler):
-    """Level after level: the next one opens when the last one is passed often enough.
+    """A curriculum: the next level is unlocked when the highest unlocked one is passed often enough.
 
-    With ``domain_weights`` each domain has a ladder of its own.
+    With ``domain_weights`` each domain has its own curriculum.
     """
 
     def __init__(self, config: TaskSamplerConfig, pool: Sequence[PoolTask], seed: int) -> None:
@@ -333,7 +333,7 @@ class LadderSampler(TaskSampler):
         if unknown:
             raise ConfigError(
                 f"task {unknown[0]!r} has no level ({len(unknown)} in all)",
-                "a ladder needs levels; choose uniform or band",
+                "tasks.kind=ladder needs levels; choose uniform or band",
             )
         self._ladders = {name: _Ladder(self._pool, some) for name, some in self._buckets.items()}
 

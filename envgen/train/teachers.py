@@ -1,8 +1,8 @@
 """Conversations to learn from: the stored rollouts of teachers.
 
 Any run folder will do: ``gold``, ``hasty:0.6`` (a biased expert, who often takes the first row that breaks
-no rule), a larger model. What a teacher did is written in the student's own encoding; a rollout that was
-asked for in a style (``policies.styles``) in that style's mode, thinking or not.
+no rule), a larger model. A teacher's conversation is written in the student's own encoding; a rollout in a
+prompting style (``policies.styles``) is written in that style's mode, with thinking or without.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Modes:
-    """A student's encoding in the modes that styles need: it thinks, or it does not."""
+    """A student's encoding in both modes, with thinking and without."""
 
     def __init__(self, encoding: Encoding) -> None:
         self._own = encoding
@@ -41,7 +41,7 @@ class Modes:
         self._used: set[bool] = set()
 
     def of(self, style: Style | None) -> Encoding:
-        """The encoding for a style; the student's own where none was asked for."""
+        """Return the encoding of a style; None: the student's own."""
         thinking = self._own.config.thinking if style is None else thinks(style)
         self._used.add(thinking)
         if thinking not in self._by_thinking:
@@ -72,7 +72,7 @@ def play_teachers(
     *,
     episodes: int = 1,
 ) -> list[Path]:
-    """Play every task with each teacher, variants included; what is played already stays.
+    """Play every task, variants included, with each teacher; episodes already played are kept.
 
     Returns:
         The run folders, in order.
@@ -100,7 +100,7 @@ def play_teachers(
 
 
 def teacher_folder(folder: Path, spec: str) -> Path:
-    """Where a teacher's run is."""
+    """Return the run folder of a teacher."""
     return folder / re.sub(r"[^\w.-]+", "_", spec)
 
 
@@ -114,7 +114,7 @@ def teacher_rows(
     max_tokens: int | None = None,
     weights: Sequence[float] = (),
 ) -> list[SFTRow]:
-    """The rows of all conversations of some runs, in order.
+    """Turn all conversations of some runs into rows, in order.
 
     Args:
         runs: run folders of ``envgen rollout`` on ``dataset``.
@@ -123,7 +123,7 @@ def teacher_rows(
         split: of the tasks to learn from; None: all.
         passed_only: leave rollouts out that did not pass.
         max_tokens: leave longer rows out.
-        weights: what a token of each run counts; empty: 1.
+        weights: loss weight of each run's tokens; empty: 1.
 
     Raises:
         ConfigError: if nothing is left to learn from.

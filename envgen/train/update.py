@@ -1,10 +1,10 @@
-"""What GRPO does with one batch of rollouts: advantages, mini-batches, losses, gradients, a step each.
+"""One GRPO update from a batch of rollouts: advantages, mini-batches, losses, gradients, optimiser steps.
 
     advantages -> mini-batches of whole groups -> parts that fit into memory -> scores -> mask -> loss
     -> gradients of the parts added up -> one optimiser step a mini-batch
 
-A rollout is never split between parts, for the off-policy mask looks at all of it. What each arrow does can
-be replaced by a function of the same signature; see ``Parts``.
+A rollout is never split between parts, because the off-policy mask is a mean over all of it. A function of
+the same signature can replace each arrow; see ``Parts``.
 
 Shapes: I rollouts of the batch, J of a part, N model tokens of a part.
 """
@@ -49,11 +49,11 @@ from envgen.train.sharding import stand_in
 
 
 class Parts(NamedTuple):
-    """What can be replaced in a run of GRPO, each by a function or class of the same signature.
+    """The replaceable parts of a GRPO run, each a function or class of the same signature as the default.
 
         train_grpo(config, out, parts=Parts(mask=my_mask))
 
-    Runs of several processes need what they can import: functions of a module, no lambdas.
+    Runs of several processes import them, so they must be functions of a module, not lambdas.
     """
 
     advantages: Advantages = advantages
@@ -77,17 +77,17 @@ class RolloutBatch:
     reward_I: NDArray[np.float32]
     length_I: NDArray[np.int64]
     kl_scale_I: NDArray[np.float32] | None = None
-    """Strength of the KL term of each, relative to ``kl_coef``; None: 1."""
+    """Factor of ``kl_coef`` for each rollout; None: 1."""
 
 
 @dataclass(eq=False)
 class _BatchPart:
-    """Some rollouts that are run together."""
+    """The rollouts of one forward and backward pass."""
 
     rollout_J: list[int]
     rows: RowBatch
     old_N: Tensor | None = None
-    """log pi of the trainer before the first update, where pi_old is to be that."""
+    """The trainer's log-probabilities before the first update, with ``old="recomputed"``."""
     ref_N: Tensor | None = None
 
     @property
@@ -97,16 +97,16 @@ class _BatchPart:
 
 
 class _MiniBatch(NamedTuple):
-    """What one optimiser step learns from."""
+    """The rollouts of one optimiser step."""
 
     groups: list[int]
     parts: list[_BatchPart]
     spare: int
-    """Passes that another process makes and this one has no part for, where the model is in shards."""
+    """Extra passes that a sharded model needs here, because another process has more parts."""
 
 
 class _Targets(NamedTuple):
-    """What is known of the batch's rollouts before any of them is run."""
+    """What the loss needs of each rollout and no forward pass gives."""
 
     group_I: Tensor
     advantage_I: Tensor
@@ -120,14 +120,14 @@ class Updater:
     """Learns from batches of rollouts.
 
     Args:
-        model: what learns.
-        optimizer: of it.
-        objective: GRPO's.
-        config: how batches are cut.
-        temperature: of the sampler.
+        model: the policy.
+        optimizer: steps the policy's weights.
+        objective: the loss.
+        config: how batches are split.
+        temperature: the sampler's.
         reference: pi_ref, frozen; needed with ``kl_coef`` > 0.
-        ranks: the processes that learn together; each is given its own groups.
-        parts: what is done otherwise than the paper does.
+        ranks: the processes that train together; each is given its own groups.
+        parts: replacements of the paper's functions.
 
     Attributes:
         step: optimiser steps so far.
@@ -154,12 +154,12 @@ class Updater:
         """Learn from a batch.
 
         Raises:
-            DivergedError: if a loss or gradient is not finite; weights are those of the step before.
+            DivergedError: if a loss or gradient is not finite; the weights are those of the previous step.
         """
         figures = Figures()
         targets = self._targets(batch)
         run_I = targets.counted_I
-        if self._objective.kl_coef == 0:  # then a rollout without an advantage moves nothing
+        if self._objective.kl_coef == 0:  # a rollout with advantage 0 then has no gradient
             run_I = run_I & (targets.advantage_I != 0)
         mini_batches = self._cut(batch, run_I.numpy(), rng, figures)
         self._model.train()
@@ -186,7 +186,7 @@ class Updater:
     def _cut(
         self, batch: RolloutBatch, run_I: NDArray[np.bool_], rng: Random, figures: Figures
     ) -> list[_MiniBatch]:
-        """Mini-batches of whole groups, each with its parts."""
+        """Split the batch into mini-batches of whole groups, and each of these into parts."""
         started = time.perf_counter()
         groups = sorted(set(batch.group_I.tolist()))
         rng.shuffle(groups)
@@ -207,10 +207,10 @@ class Updater:
         return found
 
     def _cut_parts(self, rows: Sequence[Row], chosen: NDArray[np.int64]) -> Iterator[list[int]]:
-        """Rollouts in runs of about ``part_tokens``, what a row shares with the last one not counted.
+        """Group rollouts into parts of about ``part_tokens``, prefixes shared with the last row not counted.
 
-        All packs of a part are padded to its longest, so a few long rollouts have parts of their own: in
-        those of a part, rows that are too long for a pack are alike within a factor of 2.
+        All packs of a part are padded to its longest, so rollouts with long rows get parts of their own: rows
+        longer than a pack are in one part only if their lengths are within a factor of 2.
         """
         by_rollout: dict[int, list[Row]] = {}
         for row in rows:
@@ -246,7 +246,7 @@ class Updater:
 
     @torch.no_grad()
     def _score_before(self, mini_batches: Sequence[_MiniBatch], figures: Figures) -> None:
-        """Score by the weights before the first update, and by pi_ref, where the objective needs it."""
+        """Score all parts with the weights before the first update and with pi_ref, if the loss needs it."""
         for batch in mini_batches:
             if self._objective.old == "recomputed":
                 for part in batch.parts:
@@ -279,7 +279,7 @@ class Updater:
         return "sparse" if self._optimizer.trains_indexer else None
 
     def _stand_in(self, batch: _MiniBatch, index_loss: IndexLoss | None = None) -> None:
-        """The passes that other processes make and this one has no part for."""
+        """Run the extra passes of ``batch.spare``, so that every process takes part in gathering shards."""
         for _ in range(batch.spare):
             stand_in(self._model, index_loss)
 
@@ -318,13 +318,13 @@ class Updater:
         run: float,
         figures: Figures,
     ) -> Tensor:
-        """A part's share of the mini-batch's loss, that of the indexer included.
+        """Compute a part's share of the mini-batch's loss, the indexer's included.
 
-        ``run`` is how many tokens all processes run in the mini-batch: eq. 4 is a mean over them.
+        ``run`` is the number of tokens that all processes run in the mini-batch: eq. 4 is a mean over them.
         """
         scored = self._score(self._model, part, self._index_loss)
         tokens = self._tokens(part, scored, targets, weight_I)
-        if not figures.norms:  # before the first step: what engine and trainer alone differ by
+        if not figures.norms:  # no step yet: only rounding separates engine and trainer
             figures.divergences.append(divergence(tokens))
         masked_J = self._by.mask(tokens, self._objective)
         found = self._by.loss(tokens, self._objective, masked_J)

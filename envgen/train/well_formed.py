@@ -1,4 +1,4 @@
-"""Form, not content: did the model call tools as they are called, and end the task as it is to be ended?"""
+"""Measure the form of a rollout, not its content: are its tool calls valid, and does it end properly?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envgen.core.types import Message, StopReason, Trajectory
 from envgen.environments.toolbox import EPISODE_OVER, INVALID_ARGUMENTS, UNKNOWN_TOOL
 
 REFUSED = frozenset({UNKNOWN_TOOL, INVALID_ARGUMENTS, EPISODE_OVER})
-"""Codes with which the environment itself refuses a call; what a tool answers is no matter of form."""
+"""Error codes of calls that the environment refuses; errors of the tools themselves don't count."""
 
 
 class Calls(NamedTuple):
@@ -18,11 +18,11 @@ class Calls(NamedTuple):
     valid: int
     """Those of a known tool, with arguments that fit its schema."""
     made: int
-    """All of them; words where a call was due count as one."""
+    """All calls; a reply without the call that was due counts as one."""
 
 
 def calls_of(trajectory: Trajectory) -> Calls:
-    """How many calls a rollout made, and how many of them could be carried out."""
+    """Count a rollout's tool calls and the valid ones among them."""
     valid = made = 0
     messages = trajectory.messages
     for i, message in enumerate(messages):
@@ -38,13 +38,13 @@ def calls_of(trajectory: Trajectory) -> Calls:
 
 
 def ended_cleanly(trajectory: Trajectory) -> bool:
-    """Whether an answer was given that the task's verifier could read."""
+    """Return whether the rollout gave an answer that the verifier could read."""
     ended = trajectory.stop in (StopReason.SUBMITTED, StopReason.ANSWERED)
     return ended and trajectory.reached_verifier
 
 
 def form_share(trajectory: Trajectory) -> float:
-    """How well-formed a rollout is, 0 to 1: half for its calls (the valid share), half for its end."""
+    """Score a rollout's form, 0 to 1: half the share of valid calls, half a readable answer."""
     calls = calls_of(trajectory)
     share = calls.valid / calls.made if calls.made else 1.0
     return 0.5 * share + 0.5 * ended_cleanly(trajectory)

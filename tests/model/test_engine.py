@@ -268,6 +268,45 @@ def test_preempted_replies_are_the_same(cache_tokens: int) -> None:
     assert_nothing_leaks(tight)
 
 
+@pytest.mark.parametrize("capture_from", [0, 5])
+def test_a_preempted_reply_keeps_the_routes_and_key_sets_that_it_was_sampled_with(
+    capture_from: int,
+) -> None:
+    model = small_model()
+    settings = {"max_new": 20, "capture_topk": True, "capture_from": capture_from}
+    requests = [request(24, seed=1, **settings), request(24, seed=2, **settings)]
+    firsts = small_engine(model, fused=False, prefix_reuse=False).generate(requests)
+    tight = small_engine(model, cache_tokens=64, fused=False, prefix_reuse=False)
+
+    bias = torch.tensor([9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    opposite = [-weight.detach() for weight in model.indexer_parameters()]
+
+    def choose_otherwise(*_: Any) -> None:
+        """As rounding might, when tokens are computed again: other experts, other keys."""
+        if tight.stats().preemptions:
+            for gate in model.gates():
+                gate.e_score_correction_bias.copy_(bias)
+            for weight, other in zip(model.indexer_parameters(), opposite, strict=True):
+                weight.data.copy_(other)
+
+    hook = model.register_forward_pre_hook(choose_otherwise)
+    older, younger = tight.generate(requests)
+    hook.remove()
+    assert tight.stats().preemptions == 1
+    for reply, first in zip((older, younger), firsts, strict=True):
+        # Both were under way until the 64 tokens of the cache were full: 32 each.
+        known = slice(0, 30 - capture_from)
+        assert reply.routing is not None
+        assert reply.topk is not None
+        assert first.routing is not None
+        assert first.topk is not None
+        np.testing.assert_array_equal(reply.routing[known], first.routing[known])
+        np.testing.assert_array_equal(reply.topk[known], first.topk[known])
+    assert younger.routing is not None
+    again = younger.routing[32 - capture_from :]
+    assert (np.sort(again) == [0, 1, 2]).all()
+
+
 def test_the_cache_may_be_sized_in_bytes() -> None:
     model = small_model()
     row_bytes = (16 + 8 + 16) * 4 * 2

@@ -219,7 +219,7 @@ def test_the_warm_up_moves_the_indexer_alone_and_the_dense_stage_the_trunk_alone
 
 
 def test_a_config_that_teaches_nothing_is_refused(taught: School) -> None:
-    with pytest.raises(ValueError, match="name rollouts of teachers"):
+    with pytest.raises(ValueError, match="no rollouts to learn from"):
         config_of(taught, rollouts=())
     with pytest.raises(ValueError, match="both frozen"):
         config_of(taught, trunk="frozen", optimizer=OptimizerConfig(indexer="frozen"))

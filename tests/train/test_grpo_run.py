@@ -228,7 +228,7 @@ def test_a_step_that_errors_spoil_is_drawn_again(
     assert train_grpo(both, tmp_path / "both").rollouts == 4 * 4
     assert "an episode was left out" in caplog.text
     alone = config_of(taught, student, task_ids=(broken,), **settings)
-    with pytest.raises(ConfigError, match=r"step 1 was drawn 3 times.*spoiled"):
+    with pytest.raises(ConfigError, match=r"step 1 was tried 3 times.*spoiled"):
         train_grpo(alone, tmp_path / "alone")
 
 

@@ -52,5 +52,5 @@ def test_what_the_engine_alone_is_off_by_counts_in_the_mask(
         warn_of_update(near, 0, delta)
         assert not caplog.text
         warn_of_update(far, 0, delta)
-    assert "before any update engine and trainer differ" in caplog.text
+    assert "engine and trainer differ" in caplog.text
     assert f"objective.off_policy_delta={delta:g}" in caplog.text

@@ -47,7 +47,7 @@ def test_a_config_says_what_is_trained(taught: School, student: Path, tmp_path: 
 
 def test_another_config_trains_nothing(tmp_path: Path) -> None:
     wrong: Any = RewardConfig()
-    with pytest.raises(ConfigError, match="nothing is trained by a 'RewardConfig'"):
+    with pytest.raises(ConfigError, match="can't use a config of type 'RewardConfig'"):
         envgen.train(wrong, tmp_path)
 
 
