@@ -10,6 +10,7 @@ from envgen.core import ir
 from envgen.core.ir import Clause, Node
 
 TRUE = ir.Const(value=True)
+NO_LAG = ir.Const(value=0)
 OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
 """Comparisons by their negation (where both sides are known)."""
 
@@ -71,6 +72,30 @@ def conjuncts(expr: Node) -> Iterator[Node]:
         yield from _overlap_pairs(expr)
     elif expr != TRUE:
         yield expr
+
+
+def plain_form(expr: ir.AllDifferent | ir.NoOverlap | ir.Before) -> Node:
+    """The same in comparisons of pairs; what is unknown stays unknown."""
+    if isinstance(expr, ir.AllDifferent):
+        pairs = combinations(expr.items, 2)
+        return ir.And(items=tuple(ir.Cmp(fn="!=", left=a, right=b) for a, b in pairs))
+    if isinstance(expr, ir.Before):
+        return _ends_before(expr.left, expr.right, expr.lag)
+    apart = []
+    for i, j in combinations(range(len(expr.intervals)), 2):
+        one, other = expr.intervals[i], expr.intervals[j]
+        ways = [_ends_before(one, other), _ends_before(other, one)]
+        if expr.resources:
+            ways.append(ir.Cmp(fn="!=", left=expr.resources[i], right=expr.resources[j]))
+        apart.append(ir.Or(items=tuple(ways)))
+    return ir.And(items=tuple(apart))
+
+
+def _ends_before(left: Node, right: Node, lag: Node = NO_LAG) -> Node:
+    end: Node = ir.End(interval=left)
+    if lag != NO_LAG:
+        end = ir.Arith(fn="+", left=end, right=lag)
+    return ir.Cmp(fn="<=", left=end, right=ir.Start(interval=right))
 
 
 def _overlap_pairs(expr: ir.NoOverlap) -> Iterator[Node]:
