@@ -32,7 +32,7 @@ from envgen.pipelines.general.programs.solution_expressions import (
     truth_text,
 )
 from envgen.pipelines.general.programs.solution_reads import Pin
-from envgen.pipelines.general.semantics.rewrite import conjuncts, slots_of, summands, truth
+from envgen.pipelines.general.semantics.rewrite import pairwise, slots_of, summands, truth
 from envgen.pipelines.general.words.lexicon import outline
 
 SLOT = '''def slot(choices, *reads):
@@ -127,8 +127,8 @@ class _SlotPlan:
 
     def __init__(self, p: Problem, extra: Sequence[Node]) -> None:
         self.p = p
-        parts = [(clause.id, part) for clause in p.clauses for part in _parts(truth(clause))]
-        parts += [("goal", part) for node in extra for part in _parts(node)]
+        parts = [(clause.id, part) for clause in p.clauses for part in pairwise(truth(clause))]
+        parts += [("goal", part) for node in extra for part in pairwise(node)]
         rules = [_Rule(clause, part, self.ordered(slots_of(part))) for clause, part in parts]
         self.links = [link for rule in rules if (link := self._as_link(rule)) is not None]
         self.rules = _without_implied(rules, self.links)
@@ -215,16 +215,6 @@ def stem_of(name: str) -> str:
 
 def _number_of(name: str) -> str:
     return name[len(stem_of(name)) :].strip("_")
-
-
-def _parts(expr: Node) -> Iterator[Node]:
-    """Expressions that are all true iff ``expr`` is."""
-    for part in conjuncts(expr):
-        if isinstance(part, ir.AllDifferent) and len(part.items) > 1:
-            for a, b in combinations(part.items, 2):
-                yield ir.Cmp(fn="!=", left=a, right=b)
-        else:
-            yield part
 
 
 def _without_implied(rules: list[_Rule], links: list[_Link]) -> list[_Rule]:

@@ -69,9 +69,15 @@ def conjuncts(expr: Node) -> Iterator[Node]:
         if expr.then == TRUE and expr.other == TRUE:
             yield expr
     elif isinstance(expr, ir.NoOverlap):
-        yield from _overlap_pairs(expr)
+        yield from conjuncts(plain_form(expr))
     elif expr != TRUE:
         yield expr
+
+
+def pairwise(expr: Node) -> Iterator[Node]:
+    """Conjuncts of ``expr``, an AllDifferent among them in pairs."""
+    for part in conjuncts(expr):
+        yield from conjuncts(plain_form(part)) if isinstance(part, ir.AllDifferent) else (part,)
 
 
 def plain_form(expr: ir.AllDifferent | ir.NoOverlap | ir.Before) -> Node:
@@ -96,15 +102,6 @@ def _ends_before(left: Node, right: Node, lag: Node = NO_LAG) -> Node:
     if lag != NO_LAG:
         end = ir.Arith(fn="+", left=end, right=lag)
     return ir.Cmp(fn="<=", left=end, right=ir.Start(interval=right))
-
-
-def _overlap_pairs(expr: ir.NoOverlap) -> Iterator[Node]:
-    for i, j in combinations(range(len(expr.intervals)), 2):
-        pair = ir.NoOverlap(intervals=(expr.intervals[i], expr.intervals[j]))
-        if expr.resources:
-            places = (expr.resources[i], expr.resources[j])
-            pair = pair.model_copy(update={"resources": places})
-        yield pair
 
 
 def summands(expr: Node, sign: int) -> Iterator[tuple[int, Node]]:

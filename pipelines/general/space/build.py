@@ -9,7 +9,6 @@ the hotels of a city are visited. A sum of many variables that is compared with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import combinations
 from typing import Any, Literal
 
 from envgen.core import ir
@@ -23,6 +22,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     column_equals,
     conjuncts,
     free_names,
+    pairwise,
     slots_of,
     summands,
     truth,
@@ -94,9 +94,9 @@ class _Builder:
 
     def require(self, expr: Node) -> None:
         """Add a boolean expression that must be true."""
-        for part in conjuncts(expr):
+        for part in pairwise(expr):
             scope = self.model.scope_of(part)
-            if self._all_different(part, scope) or self._linked(part):
+            if self._differs(part, scope) or self._linked(part):
                 continue
             large = self.model.size(scope) > MAX_TABLE
             linear = as_linear(part, self.compiler) if large else None
@@ -123,13 +123,12 @@ class _Builder:
         elif part.run(self.model.frame) is not True:
             self.model.feasible = False
 
-    def _all_different(self, expr: Node, scope: tuple[int, ...]) -> bool:
-        """Whether ``expr`` was taken as pairs of slots that differ."""
-        if not isinstance(expr, ir.AllDifferent) or not 1 < len(scope) == len(expr.items):
+    def _differs(self, expr: Node, scope: tuple[int, ...]) -> bool:
+        """Whether ``expr`` was taken as two slots that differ."""
+        found = isinstance(expr, ir.Cmp) and expr.fn == "!=" and len(scope) == 2
+        if not found or not all(map(_is_slot, expr.children())):
             return False
-        if not all(map(_is_slot, expr.items)):
-            return False
-        self.different |= set(combinations(scope, 2))
+        self.different.add((scope[0], scope[1]))
         return True
 
     def _linked(self, expr: Node) -> bool:
