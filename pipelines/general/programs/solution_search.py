@@ -32,7 +32,14 @@ from envgen.pipelines.general.programs.solution_expressions import (
     truth_text,
 )
 from envgen.pipelines.general.programs.solution_reads import Pin
-from envgen.pipelines.general.semantics.rewrite import pairwise, slots_of, summands, truth
+from envgen.pipelines.general.semantics.rewrite import (
+    compares_slots,
+    implied_pairs,
+    pairwise,
+    slots_of,
+    summands,
+    truth,
+)
 from envgen.pipelines.general.words.lexicon import outline
 
 SLOT = '''def slot(choices, *reads):
@@ -105,12 +112,6 @@ class _Rule(NamedTuple):
     clause: str
     expr: Node
     slots: tuple[str, ...]
-
-    def is_pair(self) -> bool:
-        """Whether it says that two slots differ, nothing else."""
-        if not isinstance(self.expr, ir.Cmp) or self.expr.fn != "!=" or len(self.slots) != 2:
-            return False
-        return all(ir.SlotRef(slot=s) in (self.expr.left, self.expr.right) for s in self.slots)
 
 
 class _Link(NamedTuple):
@@ -219,19 +220,14 @@ def _number_of(name: str) -> str:
 
 def _without_implied(rules: list[_Rule], links: list[_Link]) -> list[_Rule]:
     """Rules without "hotel 1 is not hotel 2" where they lie in cities that must differ."""
-    pairs = {frozenset(rule.slots) for rule in rules if rule.is_pair()}
     parents = {
         (link.child, link.column): link.value.slot
         for link in links
         if isinstance(link.value, ir.SlotRef)
     }
-    columns = {link.column for link in links}
-
-    def implied(rule: _Rule) -> bool:
-        above = (frozenset(parents.get((slot, c), "") for slot in rule.slots) for c in columns)
-        return rule.is_pair() and any(slots in pairs for slots in above)
-
-    return [rule for rule in rules if not implied(rule)]
+    pairs = {rule: frozenset(rule.slots) for rule in rules if compares_slots(rule.expr, "!=")}
+    implied = implied_pairs(set(pairs.values()), parents)
+    return [rule for rule in rules if pairs.get(rule) not in implied]
 
 
 # --- source --------------------------------------------------------------------------------
@@ -386,7 +382,7 @@ class SearchWriter:
         found: dict[tuple[tuple[str, ...], str], list[_Use]] = {}
         for (clause, slots), exprs in parts.items():
             names = self._arguments(slots)
-            if len(exprs) == 1 and _Rule(clause, exprs[0], slots).is_pair():
+            if len(exprs) == 1 and compares_slots(exprs[0], "!="):
                 names = dict(zip(slots, DIFFERENT, strict=True))
             body = truth_text(ir.And(items=tuple(exprs)), replace(self.scope, slots=names))
             numbers = {number for slot in slots for number in _number_of(slot).split("_")} - {""}

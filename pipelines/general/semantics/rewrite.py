@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
+from typing import TypeVar
 
 from envgen.core import ir
 from envgen.core.ir import Clause, Node
 
+Name = TypeVar("Name", str, int)
+"""How a slot is called: by name or by position."""
 TRUE = ir.Const(value=True)
 NO_LAG = ir.Const(value=0)
 OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
@@ -72,6 +75,34 @@ def conjuncts(expr: Node) -> Iterator[Node]:
         yield from conjuncts(plain_form(expr))
     elif expr != TRUE:
         yield expr
+
+
+def compares_slots(expr: Node, fn: str) -> bool:
+    """Whether ``expr`` compares two whole slots with ``fn``, nothing else."""
+    if not isinstance(expr, ir.Cmp) or expr.fn != fn or len(slots_of(expr)) != 2:
+        return False
+    return all(map(is_slot, expr.children()))
+
+
+def is_slot(expr: Node) -> bool:
+    """Whether ``expr`` is the whole value of a slot."""
+    return isinstance(expr, ir.SlotRef) and expr.index is None
+
+
+def implied_pairs(
+    pairs: set[frozenset[Name]], parents: Mapping[tuple[Name, str], Name]
+) -> set[frozenset[Name]]:
+    """Pairs of hotels that differ because the cities that they lie in must.
+
+    ``parents`` gives by slot and column of its row the slot whose value stands there.
+    """
+    columns = {column for _, column in parents}
+    return {
+        pair
+        for pair in pairs
+        for column in columns
+        if frozenset(parents[x, column] for x in pair if (x, column) in parents) in pairs
+    }
 
 
 def pairwise(expr: Node) -> Iterator[Node]:
