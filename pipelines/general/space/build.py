@@ -168,9 +168,9 @@ class _Builder:
     def finished(self) -> Model:
         """The model, with domains that hold no value which alone breaks something."""
         model = self.model
-        parents = {(x.child, f"{x.relation}.{x.column}"): x.parent for x in self.links.values()}
+        above = {(x.child, f"{x.relation}.{x.column}"): x.parent for x in self.links.values()}
         # Without its pair a hotel is tied to its own city only, which keeps eliminations small.
-        for a, b in sorted(map(sorted, self.different - implied_pairs(self.different, parents))):
+        for a, b in sorted(map(sorted, self.different - implied_pairs(self.different, above))):
             left, right = (ir.SlotRef(slot=model.p.slots[i].name) for i in (a, b))
             expr = ir.Cmp(fn="!=", left=left, right=right)
             model.constraints.append(SlotPart((a, b), self.compiler.compile(expr), expr))
