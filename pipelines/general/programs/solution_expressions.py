@@ -18,7 +18,12 @@ from envgen.pipelines.general.programs.emit import python_literal
 from envgen.pipelines.general.programs.python_text import Names, masked, rolled
 from envgen.pipelines.general.programs.solution_reads import Pin, Reads
 from envgen.pipelines.general.semantics.dispatch import Dispatch
-from envgen.pipelines.general.semantics.rewrite import OPPOSITE, conjuncts, free_names
+from envgen.pipelines.general.semantics.rewrite import (
+    OPPOSITE,
+    conjuncts,
+    free_names,
+    plain_form,
+)
 
 IF, OR, AND, NOT, CMP, ADD, MUL, ATOM = range(1, 9)
 """How tightly a piece of Python binds."""
@@ -351,39 +356,6 @@ def _if(node: ir.If, scope: Context, wanted: Wanted) -> Py:
     return replace(_join(ways, "or"), nullable=nullable)
 
 
-@_TABLE.on(ir.AllDifferent)
-def _all_different(node: ir.AllDifferent, scope: Context, wanted: bool) -> Py:
-    items = [emit(item, scope) for item in node.items]
-    pairs = [
-        _compare(a, "!=" if wanted else "==", b)
-        for i, a in enumerate(items)
-        for b in items[i + 1 :]
-    ]
-    return _join(pairs, "and" if wanted else "or")
-
-
-@_TABLE.on(ir.NoOverlap)
-def _no_overlap(node: ir.NoOverlap, scope: Context, wanted: bool) -> Py:
-    spans = [_span(item, scope) for item in node.intervals]
-    places = [emit(item, scope) for item in node.resources]
-    pairs = []
-    for j, b in enumerate(spans):
-        for i, a in enumerate(spans[:j]):
-            symbol = "<=" if wanted else ">"
-            ways = [Py(f"{a}[1] {symbol} {b}[0]", CMP), Py(f"{b}[1] {symbol} {a}[0]", CMP)]
-            if places:
-                ways.append(_compare(places[i], "!=" if wanted else "==", places[j]))
-            pairs.append(_join(ways, "or" if wanted else "and"))
-    return _join(pairs, "and" if wanted else "or")
-
-
-@_TABLE.on(ir.Before)
-def _before(node: ir.Before, scope: Context, wanted: bool) -> Py:
-    end, start, lag = _span(node.left, scope), _span(node.right, scope), emit(node.lag, scope)
-    total = f"{end}[1]" if lag.text == "0" else f"{end}[1] + {lag.at(MUL)}"
-    return _known(lag.doubts, Py(f"{total} {'<=' if wanted else '>'} {start}[0]", CMP))
-
-
 # --- rows ----------------------------------------------------------------------------------
 
 
@@ -588,6 +560,9 @@ _TABLE.on(ir.Start)(lambda node, scope: Py(f"{_span(node.interval, scope)}[0]"))
 _TABLE.on(ir.End)(lambda node, scope: Py(f"{_span(node.interval, scope)}[1]"))
 _TABLE.on(ir.Old)(lambda node, scope, wanted: emit(node.item, scope, wanted))
 _TABLE.on(ir.Or)(_junction)
+_TABLE.on(ir.AllDifferent, ir.NoOverlap, ir.Before)(
+    lambda node, scope, wanted: emit(plain_form(node), scope, wanted)
+)
 _TABLE.on(ir.Not)(lambda node, scope, wanted: emit(node.item, scope, not wanted))
 _TABLE.on(ir.Arg)(_no("an argument only has a meaning inside a tool"))
 _TABLE.on(ir.New)(_no("a solution can't read the state that it is to reach"))

@@ -32,7 +32,14 @@ from envgen.pipelines.general.programs.solution_expressions import (
     truth_text,
 )
 from envgen.pipelines.general.programs.solution_reads import Pin
-from envgen.pipelines.general.semantics.rewrite import conjuncts, slots_of, summands, truth
+from envgen.pipelines.general.semantics.rewrite import (
+    compares_slots,
+    implied_pairs,
+    pairwise,
+    slots_of,
+    summands,
+    truth,
+)
 from envgen.pipelines.general.words.lexicon import outline
 
 SLOT = '''def slot(choices, *reads):
@@ -106,12 +113,6 @@ class _Rule(NamedTuple):
     expr: Node
     slots: tuple[str, ...]
 
-    def is_pair(self) -> bool:
-        """Whether it says that two slots differ, nothing else."""
-        if not isinstance(self.expr, ir.Cmp) or self.expr.fn != "!=" or len(self.slots) != 2:
-            return False
-        return all(ir.SlotRef(slot=s) in (self.expr.left, self.expr.right) for s in self.slots)
-
 
 class _Link(NamedTuple):
     """``column`` of the row of ``child`` equals ``value``, which reads other slots only."""
@@ -127,8 +128,8 @@ class _SlotPlan:
 
     def __init__(self, p: Problem, extra: Sequence[Node]) -> None:
         self.p = p
-        parts = [(clause.id, part) for clause in p.clauses for part in _parts(truth(clause))]
-        parts += [("goal", part) for node in extra for part in _parts(node)]
+        parts = [(clause.id, part) for clause in p.clauses for part in pairwise(truth(clause))]
+        parts += [("goal", part) for node in extra for part in pairwise(node)]
         rules = [_Rule(clause, part, self.ordered(slots_of(part))) for clause, part in parts]
         self.links = [link for rule in rules if (link := self._as_link(rule)) is not None]
         self.rules = _without_implied(rules, self.links)
@@ -217,31 +218,16 @@ def _number_of(name: str) -> str:
     return name[len(stem_of(name)) :].strip("_")
 
 
-def _parts(expr: Node) -> Iterator[Node]:
-    """Expressions that are all true iff ``expr`` is."""
-    for part in conjuncts(expr):
-        if isinstance(part, ir.AllDifferent) and len(part.items) > 1:
-            for a, b in combinations(part.items, 2):
-                yield ir.Cmp(fn="!=", left=a, right=b)
-        else:
-            yield part
-
-
 def _without_implied(rules: list[_Rule], links: list[_Link]) -> list[_Rule]:
     """Rules without "hotel 1 is not hotel 2" where they lie in cities that must differ."""
-    pairs = {frozenset(rule.slots) for rule in rules if rule.is_pair()}
     parents = {
         (link.child, link.column): link.value.slot
         for link in links
         if isinstance(link.value, ir.SlotRef)
     }
-    columns = {link.column for link in links}
-
-    def implied(rule: _Rule) -> bool:
-        above = (frozenset(parents.get((slot, c), "") for slot in rule.slots) for c in columns)
-        return rule.is_pair() and any(slots in pairs for slots in above)
-
-    return [rule for rule in rules if not implied(rule)]
+    pairs = {rule: frozenset(rule.slots) for rule in rules if compares_slots(rule.expr, "!=")}
+    implied = implied_pairs(set(pairs.values()), parents)
+    return [rule for rule in rules if pairs.get(rule) not in implied]
 
 
 # --- source --------------------------------------------------------------------------------
@@ -396,7 +382,7 @@ class SearchWriter:
         found: dict[tuple[tuple[str, ...], str], list[_Use]] = {}
         for (clause, slots), exprs in parts.items():
             names = self._arguments(slots)
-            if len(exprs) == 1 and _Rule(clause, exprs[0], slots).is_pair():
+            if len(exprs) == 1 and compares_slots(exprs[0], "!="):
                 names = dict(zip(slots, DIFFERENT, strict=True))
             body = truth_text(ir.And(items=tuple(exprs)), replace(self.scope, slots=names))
             numbers = {number for slot in slots for number in _number_of(slot).split("_")} - {""}

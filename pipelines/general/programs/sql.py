@@ -100,13 +100,10 @@ def _query(node: ir.Query, scope: SqlScope, truth: bool) -> Sql:
     if node.agg == "count" and node.select is None and node.limit is None:
         source, _, where = _open(node, scope)
         return Sql(Block("(", ("SELECT COUNT(*)", source, *_filter(where)), " ", ")"), known=known)
-    if node.limit is not None:
-        inner = Block("FROM (", (rows(node, scope, "value"),), "", ")")
-        return Sql(Block("(", (f"SELECT {_FOLDS[node.agg]}", inner), " ", ")"), known=known)
-    source, inner_scope, where = _open(node, scope)
-    value = sql(node.select or ir.Var(name=node.var), inner_scope)
-    alias = inner_scope.variables[node.var].alias or ""
-    return Sql(_aggregate(_FOLDS[node.agg], value, alias, source, where), known=known)
+    listed = node.model_copy(update={"agg": "none"})
+    elements = _elements(listed, node.var, scope)
+    value = sql(ir.Var(name=node.var), elements.scope)
+    return _folded(_FOLDS[node.agg], value, elements, known=known)
 
 
 _FOLDS: Mapping[str, str] = {

@@ -10,6 +10,7 @@ from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.pipelines.general.programs.emit import Block, Doc, flat, identifier, sql_literal
 from envgen.pipelines.general.semantics.dispatch import Dispatch
+from envgen.pipelines.general.semantics.rewrite import plain_form
 
 OR, AND, NOT, CMP, ADD, MUL, ATOM = range(1, 8)
 
@@ -216,8 +217,7 @@ def _all_different(node: ir.AllDifferent, scope: SqlScope, truth: bool) -> Sql:
         values = Block("VALUES ", tuple(f"({flat(item.doc)})" for item in items), ", ", lead=False)
         doc = Block(f"(SELECT COUNT(DISTINCT column1) = {len(items)} FROM (", (values,), "", "))")
         return Sql(doc, known=True)
-    pairs = [compare(a, "<>", b) for i, a in enumerate(items) for b in items[i + 1 :]]
-    return chain(pairs, "AND", AND, "TRUE")
+    return sql(plain_form(node), scope, truth=truth)
 
 
 class _Span(NamedTuple):
@@ -235,31 +235,6 @@ def _span(node: ir.Node, scope: SqlScope) -> _Span:
         test, then, other = sql(node.test, scope), _span(node.then, scope), _span(node.other, scope)
         return _Span(choose(test, then.start, other.start), choose(test, then.end, other.end))
     raise PipelineError(f"{type(node).__name__} is no interval")
-
-
-@emit_table.on(ir.NoOverlap)
-def _no_overlap(node: ir.NoOverlap, scope: SqlScope, truth: bool) -> Sql:
-    spans = [_span(item, scope) for item in node.intervals]
-    resources = [sql(item, scope) for item in node.resources]
-    pairs = []
-    for i, a in enumerate(spans):
-        for j in range(i + 1, len(spans)):
-            b = spans[j]
-            ways = [compare(a.end, "<=", b.start), compare(b.end, "<=", a.start)]
-            if resources:
-                ways.append(compare(resources[i], "<>", resources[j]))
-            pairs.append(chain(ways, "OR", OR, "FALSE"))
-    return chain(pairs, "AND", AND, "TRUE")
-
-
-@emit_table.on(ir.Before)
-def _before(node: ir.Before, scope: SqlScope, truth: bool) -> Sql:
-    left, right = _span(node.left, scope).end, _span(node.right, scope).start
-    if node.lag != ir.Const(value=0):
-        lag = sql(node.lag, scope)
-        doc = Block("", (left.at(ADD), lag.at(MUL)), " + ")
-        left = Sql(doc, ADD, left.known and lag.known)
-    return compare(left, "<=", right)
 
 
 @emit_table.on(ir.Days)
@@ -294,5 +269,8 @@ emit_table.on(ir.Param)(lambda node, scope, truth: Sql(f":param_{node.name}", kn
 emit_table.on(ir.Arg)(lambda node, scope, truth: Sql(f":{node.name}", known=True))
 emit_table.on(ir.Start)(lambda node, scope, truth: _span(node.interval, scope).start)
 emit_table.on(ir.End)(lambda node, scope, truth: _span(node.interval, scope).end)
+emit_table.on(ir.NoOverlap, ir.Before)(
+    lambda node, scope, truth: sql(plain_form(node), scope, truth=truth)
+)
 emit_table.on(ir.Old)(_in("initial"))
 emit_table.on(ir.New)(_in("final"))

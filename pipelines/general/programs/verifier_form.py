@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Intervals, IntRange, Layout, Problem, Query, Slot
 from envgen.pipelines.general.programs.emit import identifier, join_lines, python_literal
 from envgen.pipelines.general.programs.python_text import python_lines
+from envgen.pipelines.general.semantics.evaluate import query_type
 from envgen.pipelines.general.semantics.layout import slot_paths
 
 _HELPERS = {
@@ -111,30 +111,11 @@ def _structure(layout: Layout, path: str) -> list[str]:
     return [*tests, *(test for at, item in items.items() for test in _structure(item, at))]
 
 
-def _value_type(slot: Slot, p: Problem) -> str:
-    """IR type of one element of a slot whose domain is a query."""
-    query = slot.domain
-    assert isinstance(query, Query)
-    if query.agg in ("count", "sum", "mean"):
-        return "int"
-    node: ir.Node | None = query.select
-    if node is None or node == ir.Var(name=query.var):
-        return f"entity:{query.relation}"
-    if isinstance(node, ir.Get):
-        relation = p.relation(node.relation)
-        if node.column == relation.key:
-            return f"entity:{relation.name}"
-        return relation.column(node.column).type
-    if isinstance(node, ir.Arith | ir.Sum | ir.Count | ir.Days | ir.Start | ir.End | ir.Query):
-        return "int"
-    raise PipelineError(f"slot {slot.name!r}: what type is {type(node).__name__}?")
-
-
 def _entity(slot: Slot, p: Problem) -> str | None:
     if not isinstance(slot.domain, Query):
         return None
-    kind = _value_type(slot, p)
-    return kind.removeprefix("entity:") if kind.startswith("entity:") else None
+    kind, _, relation = query_type(slot.domain, p).partition(":")
+    return relation if kind == "entity" else None
 
 
 def _element(slot: Slot, value: str, p: Problem) -> str:
@@ -152,7 +133,7 @@ def _element(slot: Slot, value: str, p: Problem) -> str:
         key = identifier(p.relation(relation).key)
         query = f"SELECT 1 FROM {identifier(relation)} WHERE {key} = CAST(? AS TEXT)"
         return f"is_key(db, {python_literal(query)}, {value})"
-    kind = _value_type(slot, p)
+    kind = query_type(domain, p)
     python = {"str": "str", "date": "str", "datetime": "str", "bool": "bool"}.get(kind, "int")
     return f"type({value}) is {python}"
 

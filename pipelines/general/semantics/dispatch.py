@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from envgen.core.errors import ContractError, PipelineError
+from envgen.core.errors import ContractError
 from envgen.core.ir import EXPR_NODES, Node
 
 Handler = TypeVar("Handler", bound=Callable[..., object])
@@ -41,22 +41,15 @@ class Dispatch(Generic[Handler]):
 
         return register
 
-    def complete(self, *refused: type[Node]) -> None:
+    def complete(self) -> None:
         """Check that every class of ``EXPR_NODES`` has a handler; call it at import.
-
-        Those of ``refused`` have none on purpose: compiling one raises a PipelineError that names it.
 
         Raises:
             ContractError: naming the classes that have none.
         """
-        for node in refused:
-            self._handlers[node] = self._refuse  # type: ignore[assignment]  # whatever its arguments
         missing = [node.__name__ for node in EXPR_NODES if node not in self._handlers]
         if missing:
             raise ContractError(f"{self._compiler}: no handler for {', '.join(missing)}")
-
-    def _refuse(self, node: Node, *_: object) -> object:
-        raise PipelineError(f"can't do {type(node).__name__} in the {self._compiler} compiler")
 
     def __getitem__(self, node: type[Node]) -> Handler:
         return self._handlers[node]

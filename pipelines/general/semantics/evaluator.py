@@ -27,6 +27,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     conjuncts,
     free_names,
     params_of,
+    plain_form,
     reads_final,
     slots_of,
 )
@@ -393,53 +394,9 @@ def _if(node: ir.If, c: Compiler) -> Closure:
     return run
 
 
-@COMPILE.on(ir.AllDifferent)
-def _all_different(node: ir.AllDifferent, c: Compiler) -> Closure:
-    items = [c.compile(item) for item in node.items]
-
-    def run(f: Frame) -> bool | None:
-        values = [item(f) for item in items]
-        known = [value for value in values if value is not None]
-        if len(set(known)) < len(known):
-            return False
-        return True if len(known) == len(values) or len(values) < 2 else None
-
-    return run
-
-
-@COMPILE.on(ir.NoOverlap)
-def _no_overlap(node: ir.NoOverlap, c: Compiler) -> Closure:
-    spans = [_span(item, c) for item in node.intervals]
-    places = [c.compile(item) for item in node.resources]
-
-    def run(f: Frame) -> bool | None:
-        when = [span(f) for span in spans]
-        where = [place(f) for place in places] or [0] * len(when)
-        known: bool | None = True
-        for i, (a, here) in enumerate(zip(when, where, strict=True)):
-            for b, there in zip(when[i + 1 :], where[i + 1 :], strict=True):
-                clash = here is None or there is None or here == there
-                apart = None if a is None or b is None else a[1] <= b[0] or b[1] <= a[0]
-                if apart is True or not clash:
-                    continue
-                if apart is None or here is None or there is None:
-                    known = None
-                else:
-                    return False
-        return known
-
-    return run
-
-
-@COMPILE.on(ir.Before)
-def _before(node: ir.Before, c: Compiler) -> Closure:
-    left, right, lag = _span(node.left, c), _span(node.right, c), c.compile(node.lag)
-
-    def run(f: Frame) -> bool | None:
-        a, b, gap = left(f), right(f), lag(f)
-        return None if a is None or b is None or type(gap) is not int else a[1] + gap <= b[0]
-
-    return run
+@COMPILE.on(ir.AllDifferent, ir.NoOverlap, ir.Before)
+def _pairwise(node: ir.AllDifferent | ir.NoOverlap | ir.Before, c: Compiler) -> Closure:
+    return c.compile(plain_form(node))
 
 
 # --- rows, and what runs over them -----------------------------------------------------------

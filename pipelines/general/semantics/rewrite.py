@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
+from typing import TypeVar
 
 from envgen.core import ir
 from envgen.core.ir import Clause, Node
 
+Name = TypeVar("Name", str, int)
+"""How a slot is called: by name or by position."""
 TRUE = ir.Const(value=True)
+NO_LAG = ir.Const(value=0)
 OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
 """Comparisons by their negation (where both sides are known)."""
 
@@ -68,18 +72,67 @@ def conjuncts(expr: Node) -> Iterator[Node]:
         if expr.then == TRUE and expr.other == TRUE:
             yield expr
     elif isinstance(expr, ir.NoOverlap):
-        yield from _overlap_pairs(expr)
+        yield from conjuncts(plain_form(expr))
     elif expr != TRUE:
         yield expr
 
 
-def _overlap_pairs(expr: ir.NoOverlap) -> Iterator[Node]:
+def compares_slots(expr: Node, fn: str) -> bool:
+    """Whether ``expr`` compares two whole slots with ``fn``, nothing else."""
+    if not isinstance(expr, ir.Cmp) or expr.fn != fn or len(slots_of(expr)) != 2:
+        return False
+    return all(map(is_slot, expr.children()))
+
+
+def is_slot(expr: Node) -> bool:
+    """Whether ``expr`` is the whole value of a slot."""
+    return isinstance(expr, ir.SlotRef) and expr.index is None
+
+
+def implied_pairs(
+    pairs: set[frozenset[Name]], parents: Mapping[tuple[Name, str], Name]
+) -> set[frozenset[Name]]:
+    """Pairs of hotels that differ because the cities that they lie in must.
+
+    ``parents`` gives by slot and column of its row the slot whose value stands there.
+    """
+    columns = {column for _, column in parents}
+    return {
+        pair
+        for pair in pairs
+        for column in columns
+        if frozenset(parents[x, column] for x in pair if (x, column) in parents) in pairs
+    }
+
+
+def pairwise(expr: Node) -> Iterator[Node]:
+    """Conjuncts of ``expr``, an AllDifferent among them in pairs."""
+    for part in conjuncts(expr):
+        yield from conjuncts(plain_form(part)) if isinstance(part, ir.AllDifferent) else (part,)
+
+
+def plain_form(expr: ir.AllDifferent | ir.NoOverlap | ir.Before) -> Node:
+    """The same in comparisons of pairs; what is unknown stays unknown."""
+    if isinstance(expr, ir.AllDifferent):
+        pairs = combinations(expr.items, 2)
+        return ir.And(items=tuple(ir.Cmp(fn="!=", left=a, right=b) for a, b in pairs))
+    if isinstance(expr, ir.Before):
+        return _ends_before(expr.left, expr.right, expr.lag)
+    apart = []
     for i, j in combinations(range(len(expr.intervals)), 2):
-        pair = ir.NoOverlap(intervals=(expr.intervals[i], expr.intervals[j]))
+        one, other = expr.intervals[i], expr.intervals[j]
+        ways = [_ends_before(one, other), _ends_before(other, one)]
         if expr.resources:
-            places = (expr.resources[i], expr.resources[j])
-            pair = pair.model_copy(update={"resources": places})
-        yield pair
+            ways.append(ir.Cmp(fn="!=", left=expr.resources[i], right=expr.resources[j]))
+        apart.append(ir.Or(items=tuple(ways)))
+    return ir.And(items=tuple(apart))
+
+
+def _ends_before(left: Node, right: Node, lag: Node = NO_LAG) -> Node:
+    end: Node = ir.End(interval=left)
+    if lag != NO_LAG:
+        end = ir.Arith(fn="+", left=end, right=lag)
+    return ir.Cmp(fn="<=", left=end, right=ir.Start(interval=right))
 
 
 def summands(expr: Node, sign: int) -> Iterator[tuple[int, Node]]:

@@ -9,7 +9,6 @@ the hotels of a city are visited. A sum of many variables that is compared with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import combinations
 from typing import Any, Literal
 
 from envgen.core import ir
@@ -21,8 +20,12 @@ from envgen.pipelines.general.semantics.layout import ordered
 from envgen.pipelines.general.semantics.rewrite import (
     OPPOSITE,
     column_equals,
+    compares_slots,
     conjuncts,
     free_names,
+    implied_pairs,
+    is_slot,
+    pairwise,
     slots_of,
     summands,
     truth,
@@ -89,14 +92,17 @@ class _Builder:
 
     def __init__(self, model: Model) -> None:
         self.model, self.compiler = model, model.compiler
-        self.different: set[tuple[int, int]] = set()
+        self.different: set[frozenset[int]] = set()
         self.links: dict[tuple[int, int, str], Link] = {}
 
     def require(self, expr: Node) -> None:
         """Add a boolean expression that must be true."""
-        for part in conjuncts(expr):
+        for part in pairwise(expr):
             scope = self.model.scope_of(part)
-            if self._all_different(part, scope) or self._linked(part):
+            if compares_slots(part, "!="):
+                self.different.add(frozenset(scope))
+                continue
+            if self._linked(part):
                 continue
             large = self.model.size(scope) > MAX_TABLE
             linear = as_linear(part, self.compiler) if large else None
@@ -111,7 +117,7 @@ class _Builder:
         if isinstance(expr, ir.Cmp) and expr.fn in OPPOSITE:
             # The opposite can be split into links and terms; being not true can't.
             large = self.model.size(scope) > MAX_TABLE and len(scope) > 2
-            if large or (_is_slot(expr.left) and _is_slot(expr.right)):
+            if large or (is_slot(expr.left) and is_slot(expr.right)):
                 self.require(expr.model_copy(update={"fn": OPPOSITE[expr.fn]}))
                 return
         run = self.compiler.compile(expr)
@@ -123,21 +129,12 @@ class _Builder:
         elif part.run(self.model.frame) is not True:
             self.model.feasible = False
 
-    def _all_different(self, expr: Node, scope: tuple[int, ...]) -> bool:
-        """Whether ``expr`` was taken as pairs of slots that differ."""
-        if not isinstance(expr, ir.AllDifferent) or not 1 < len(scope) == len(expr.items):
-            return False
-        if not all(map(_is_slot, expr.items)):
-            return False
-        self.different |= set(combinations(scope, 2))
-        return True
-
     def _linked(self, expr: Node) -> bool:
         """Whether ``expr`` was taken as a link."""
         if not isinstance(expr, ir.Cmp) or expr.fn != "=":
             return False
         for get, other in ((expr.left, expr.right), (expr.right, expr.left)):
-            if isinstance(get, ir.Get) and _is_slot(get.entity) and _is_slot(other):
+            if isinstance(get, ir.Get) and is_slot(get.entity) and is_slot(other):
                 (child,), (parent,) = map(self.model.scope_of, (get.entity, other))
                 kinds = {self.model.p.slots[i].kind for i in (child, parent)}
                 if child != parent and kinds <= {"entity", "value"}:
@@ -171,7 +168,9 @@ class _Builder:
     def finished(self) -> Model:
         """The model, with domains that hold no value which alone breaks something."""
         model = self.model
-        for a, b in sorted(self.different - self._implied()):
+        above = {(x.child, f"{x.relation}.{x.column}"): x.parent for x in self.links.values()}
+        # Without its pair a hotel is tied to its own city only, which keeps eliminations small.
+        for a, b in sorted(map(sorted, self.different - implied_pairs(self.different, above))):
             left, right = (ir.SlotRef(slot=model.p.slots[i].name) for i in (a, b))
             expr = ir.Cmp(fn="!=", left=left, right=right)
             model.constraints.append(SlotPart((a, b), self.compiler.compile(expr), expr))
@@ -203,29 +202,6 @@ class _Builder:
             if keeps(part.run(frame)):
                 kept.append(value)
         self.model.domains[i] = kept
-
-    def _implied(self) -> set[tuple[int, int]]:
-        """Pairs of hotels that differ because the cities that they lie in must.
-
-        Without its pair a hotel is tied to its own city only, which keeps eliminations small.
-        """
-        above: dict[int, list[Link]] = {}
-        for link in self.links.values():
-            above.setdefault(link.child, []).append(link)
-        return {
-            (a, b)
-            for a, b in self.different
-            for one in above.get(a, ())
-            for other in above.get(b, ())
-            if (one.relation, one.column) == (other.relation, other.column)
-            and not self.different.isdisjoint(
-                ((one.parent, other.parent), (other.parent, one.parent))
-            )
-        }
-
-
-def _is_slot(expr: Node) -> bool:
-    return isinstance(expr, ir.SlotRef) and expr.index is None
 
 
 # --- domains and goals -----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, combinations, islice
+from itertools import chain, islice
 from random import Random
 from typing import Any
 
@@ -21,7 +21,7 @@ from envgen.pipelines.general.semantics.judge import Judge
 from envgen.pipelines.general.semantics.layout import fill_layout, match_layout, plain
 from envgen.pipelines.general.semantics.machine import Diff, Machine
 from envgen.pipelines.general.semantics.replies import evaluate_plan
-from envgen.pipelines.general.semantics.rewrite import conjuncts, summands, truth
+from envgen.pipelines.general.semantics.rewrite import pairwise, summands, truth
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import bare_model, build_model, goal_truth
 from envgen.pipelines.general.space.model import StepBudget
@@ -146,12 +146,8 @@ def _in_turn(sources: list[Iterator[Any]]) -> Iterator[Any]:
 
 
 def pieces(rule: Node, p: Problem) -> Iterator[Node]:
-    """Parts of a rule that can be broken alone: conjuncts, pairs of an AllDifferent, unknown summands."""
-    for expr in conjuncts(rule):
-        if isinstance(expr, ir.AllDifferent):
-            for left, right in combinations(expr.items, 2):
-                yield ir.Cmp(fn="!=", left=left, right=right)
-            continue
+    """Parts of a rule that can be broken alone: conjuncts, unknown summands."""
+    for expr in pairwise(rule):
         yield expr
         if isinstance(expr, ir.Cmp):
             for _, part in (*summands(expr.left, 1), *summands(expr.right, 1)):

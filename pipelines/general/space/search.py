@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
-from envgen.pipelines.general.semantics.rewrite import slots_of
+from envgen.pipelines.general.semantics.rewrite import compares_slots, slots_of
 from envgen.pipelines.general.space.elimination import Cheapest, Eliminator, TooHardError
 from envgen.pipelines.general.space.model import (
     Linear,
     Model,
     OutOfStepsError,
-    SlotPart,
     StepBudget,
 )
 
@@ -84,7 +83,7 @@ class Search:
             self.links[parent].append((child, parent, key_of))
         self.sums = [_Sum(linear, model) for linear in model.linears] if model.feasible else []
         self.domains = self._supported(tests) if model.feasible else [[]]
-        self.equals = [c.scope for c in model.constraints if _is_equality(c)]
+        self.equals = [c.scope for c in model.constraints if compares_slots(c.expr, "=")]
         self.parents = {link.parent for link in model.links}
         self.failures = [1] * self.size
         """By variable: 1 + how often a test on it ruled everything out."""
@@ -250,14 +249,6 @@ class Search:
                 if not domains[i]:
                     return None
         return domains
-
-
-def _is_equality(part: SlotPart) -> bool:
-    """Whether a constraint says that two slots are equal."""
-    expr = part.expr
-    if not isinstance(expr, ir.Cmp) or expr.fn != "=" or len(part.scope) != 2:
-        return False
-    return all(isinstance(s, ir.SlotRef) and s.index is None for s in (expr.left, expr.right))
 
 
 def count_by_search(model: Model, cap: int, steps: int) -> tuple[int, bool]:

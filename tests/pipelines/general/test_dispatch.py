@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from envgen.core import ir
-from envgen.core.errors import ContractError, PipelineError
+from envgen.core.errors import ContractError
 from envgen.pipelines.general.semantics.dispatch import Dispatch
 
 
@@ -29,12 +29,3 @@ def test_complete_table_dispatches_on_the_class() -> None:
     table.on(*ir.EXPR_NODES)(lambda node: node.op)
     table.complete()
     assert table[ir.Const](ir.Const(value=1)) == "const"
-
-
-def test_what_a_compiler_refuses_on_purpose_is_named_when_it_is_met() -> None:
-    table: Dispatch[Callable[[Any], object]] = Dispatch("toy")
-    table.on(*(node for node in ir.EXPR_NODES if node is not ir.Days))(lambda node: node.op)
-    table.complete(ir.Days)
-    day = ir.Const(value="2025-01-01")
-    with pytest.raises(PipelineError, match="can't do Days in the toy compiler"):
-        table[ir.Days](ir.Days(left=day, right=day))
