@@ -32,6 +32,8 @@ TOOLCHAINS = {
     "cpp": ("cc", "cmake", "meson"),
 }
 """Programs of this machine that code tasks of a language need, where they use no layer."""
+OF_EXTRA = re.compile(r"(?P<name>[\w.-]+).*extra == ['\"](?P<extra>[\w-]+)['\"]")
+"""A distribution that an extra needs, as wheels write it."""
 OF_DEVELOPERS = {"all", "dev"}
 WORKS = "works"
 
@@ -48,7 +50,7 @@ class Health(Record):
     devices: tuple[str, ...]
     """Accelerators that PyTorch can use."""
     keys: dict[str, bool]
-    """Whether each is set; what it is set to is nobody's business."""
+    """Whether each is set; its value is never read out."""
     cache: str
     cache_bytes: dict[str, int]
     toolchains: dict[str, dict[str, bool]]
@@ -88,7 +90,7 @@ def health() -> Health:
     folders = sorted(one for one in cache.iterdir() if one.is_dir()) if cache.is_dir() else []
     return Health(
         sandboxes={name: why or WORKS for name, why in available().items()},
-        missing={name: missing(name) for name in extras()},
+        missing=missing(),
         python=platform.python_version(),
         torch=torch,
         devices=devices,
@@ -103,28 +105,15 @@ def health() -> Health:
     )
 
 
-def extras() -> list[str]:
-    """Names of the extras that a user may want."""
-    try:
-        found = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
-    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        return []
-    return [name for name in found if name not in OF_DEVELOPERS]
-
-
-def missing(extra: str) -> tuple[str, ...]:
-    """Distributions of an extra that are not installed."""
-    gone: list[str] = []
+def missing() -> dict[str, tuple[str, ...]]:
+    """Each extra that a user may want, with its distributions that are not installed."""
+    gone: dict[str, tuple[str, ...]] = {}
     for line in metadata.requires(DISTRIBUTION) or ():
-        requirement, _, marker = line.partition(";")
-        if not re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", marker):
-            continue
-        name, _, nested = re.split(r"[<>=!~ ]", requirement.strip(), maxsplit=1)[0].partition("[")
-        if name == DISTRIBUTION:
-            gone += [one for other in nested.rstrip("]").split(",") for one in missing(other)]
-        elif not any(metadata.distributions(name=name)):
-            gone.append(name)
-    return tuple(gone)
+        if (found := OF_EXTRA.match(line)) and found["extra"] not in OF_DEVELOPERS:
+            here = found["name"] == DISTRIBUTION or any(metadata.distributions(name=found["name"]))
+            lacking = gone.setdefault(found["extra"], ())
+            gone[found["extra"]] = lacking if here else (*lacking, found["name"])
+    return gone
 
 
 def _torch() -> tuple[str | None, tuple[str, ...]]:
@@ -163,7 +152,7 @@ class Bootstrap(LayerConfig, Command):
                 raise ConfigError(f"there is no {str(path)!r}", "check --sources and --copy")
         return {"log": say}
 
-    def show(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """That it is ready."""
         say(f"layer {summary.name!r} is ready: {len(summary.packages)} packages")
 
