@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from inspect import signature
@@ -31,6 +31,7 @@ from envgen.cli.settings import (
     holds,
     is_text,
     members,
+    pair,
     public,
     put,
     read_file,
@@ -303,8 +304,10 @@ class LeafCommand(click.Command):
             ConfigError: if a setting is unknown or wrong; the hint names the help.
         """
         values = self._file(ctx.params["_config"])
-        for path, words in (*self._options(ctx), *_pairs(ctx.params["_set"])):
+        for path, words in self._options(ctx):
             put(self.kind, values, path, words)
+        for path, word in (pair(item, "-c KEY=VALUE") for item in ctx.params["_set"]):
+            put(self.kind, values, path, [word])
         self.kind.settle(values)
         with told(f"see `{ctx.command_path} --help`", self.kind, self._shown):
             return self.kind.model_validate(complete(self.kind, values))
@@ -366,12 +369,7 @@ class LeafCommand(click.Command):
 def told(
     hint: str, kind: type[BaseModel] | None = None, shown: Callable[[str], str] = str
 ) -> Iterator[None]:
-    """Make one line of what pydantic refuses.
-
-    Args:
-        hint: what the reader can do.
-        kind: the config whose settings are read.
-        shown: how the reader names a setting, by its path.
+    """Make one line of what pydantic refuses in the settings of ``kind``; ``shown`` names one by its path.
 
     Raises:
         ConfigError: with every fault, each with the name, what is allowed and what was given.
@@ -402,14 +400,6 @@ def _fault(one: ErrorDetails, kind: type[BaseModel] | None, shown: Callable[[str
     what = one["msg"].removeprefix("Value error, ")
     # Of a fault that lies between fields no input is told: it would be the whole config.
     return f"{shown(path)}: {what}, got {got!r}" if path else what
-
-
-def _pairs(items: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    for item in items:
-        path, equals, word = item.partition("=")
-        if not equals or not path:
-            raise ConfigError(f"{item!r} sets nothing", "write -c KEY=VALUE")
-        yield path, [word]
 
 
 def _order(option: tuple[str, Setting]) -> int:

@@ -36,10 +36,7 @@ WHOLE_PART_S = 1e6
 
 OnProgress = Callable[[int, int, str], None]
 _ACTING = dict.fromkeys(
-    (
-        *(*range(9), *range(11, 32), *range(0x7F, 0xA0)),
-        *(*range(0x202A, 0x202F), *range(0x2066, 0x206A)),
-    ),
+    (*range(9), *range(11, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
     "\N{REPLACEMENT CHARACTER}",
 )
 """Characters that a terminal obeys or that turn what follows around, all but tabs and newlines."""
@@ -99,13 +96,9 @@ def progress(title: str) -> Iterator[OnProgress]:
     first step is seen to run.
     """
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("[dim]{task.fields[what]}"),
-    )
+        TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
+        TimeRemainingColumn(), TextColumn("[dim]{task.fields[what]}"),
+    )  # fmt: skip
     # The pace is that of a whole part: rich drops its samples where the total is another one. The first
     # unit that a resumed part tells of is not counted, for what was done before says nothing of it.
     bar = Progress(*columns, console=talk, transient=True, speed_estimate_period=WHOLE_PART_S)

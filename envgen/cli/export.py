@@ -68,8 +68,9 @@ class Export(Command):
         size = None if path == STDOUT else path.stat().st_size
         write_json(self.figures, {"path": str(path), **found, "bytes": size})
         if "tasks" in found:
-            say(f"wrote {found['tasks']} tasks to {path}")
-            require(found["tasks"], None, "tasks written")
+            n = found["tasks"]
+            say(f"wrote {n} task{'s' * (n != 1)} to {path}")
+            require(n, None, "tasks written")
             return
         say(f"wrote {found['written']} of {found['stored']} episodes to {path}")
         why = "the filters leave none, or the run has none"

@@ -18,7 +18,6 @@ from envgen.core.errors import DISTRIBUTION, ConfigError, install_hint
 from envgen.core.types import Record
 from envgen.sandboxes.base import available
 from envgen.sandboxes.workspace.bootstrap import LayerConfig
-from envgen.sandboxes.workspace.inventory import clean, inventory
 from envgen.sandboxes.workspace.layers import HOST, known_layers
 from envgen.sandboxes.workspace.store import size
 
@@ -161,13 +160,12 @@ class ListImages(Command):
     """List language layers, built workspaces and images, with their sizes."""
 
     examples = ("envgen images list", "envgen images list --json images.json")
+    verb = "envgen.sandboxes.workspace.inventory:inventory"
 
-    def execute(self) -> None:
+    def tell(self, summary: Any) -> None:
         """Print a row for each."""
-        found = inventory()
-        write_json(self.figures, found)
-        if found:
-            rows = ((i.kind, i.name, i.bytes, i.used[:10], i.about) for i in found)
+        rows = [(i.kind, i.name, i.bytes, i.used[:10], i.about) for i in summary]
+        if rows:
             show_rows(("kind", "name", "bytes ", "last used", "what"), rows)
         else:
             say("nothing is built yet; envgen images bootstrap makes a layer")
@@ -176,20 +174,19 @@ class ListImages(Command):
 class Clean(Command):
     """Remove what killed builds have left, and what you say is old."""
 
-    names = {"--older-than DAYS": "older_than"}
+    names = {"--older-than DAYS": "older_than_days"}
     examples = ("envgen images clean", "envgen images clean --older-than 30 --layers --dry-run")
+    verb = "envgen.sandboxes.workspace.inventory:clean"
 
-    older_than: float | None = Field(default=None, ge=0)
+    older_than_days: float | None = Field(default=None, ge=0)
     """Also workspaces not used for so many days."""
     layers: bool = False
     """Also every language layer."""
     dry_run: bool = False
     """Only say what would go."""
 
-    def execute(self) -> None:
-        """Remove, and say what."""
-        gone = clean(older_than_days=self.older_than, layers=self.layers, dry_run=self.dry_run)
-        for item in gone:
+    def tell(self, summary: Any) -> None:
+        """Say what was removed."""
+        for item in summary:
             say(f"{'would remove' if self.dry_run else 'removed'} {item.kind} {item.name}")
-        say(f"{len(gone)} things, {number(sum(item.bytes for item in gone))} bytes")
-        write_json(self.figures, gone)
+        say(f"{len(summary)} things, {number(sum(item.bytes for item in summary))} bytes")

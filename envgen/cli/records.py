@@ -96,21 +96,11 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], title: o
 
 
 def show_records(
-    records: Sequence[BaseModel],
-    title: object = "",
-    keys: Sequence[object] = (),
-    leave: Sequence[str] = (),
+    records: Sequence[BaseModel], title: object = "", keys: Sequence[object] = ()
 ) -> None:
-    """Print a table with a row for each record, and a column for each field that says something.
-
-    Args:
-        records: of one class.
-        title: above the table.
-        keys: a first column, one for each record.
-        leave: fields without a column.
-    """
+    """Print a row for each record of a class, and a column for each field that says something."""
     held: dict[str, list[Any]] = {"key": list(keys)} if keys else {}
-    for name in (one for one in type(records[0]).model_fields if one not in leave):
+    for name in type(records[0]).model_fields:
         held[name] = [getattr(one, name) for one in records]
     kept = {
         name: values

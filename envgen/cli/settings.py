@@ -197,7 +197,8 @@ def read_words(kind: Any, words: Sequence[str]) -> Any:
     Numbers and names stand behind each other with commas; texts, which may hold commas, are repeated.
     """
     if holds(kind, dict):
-        return dict(_pair(word) for word in words)
+        pairs = (pair(word, "NAME=VALUE") for word in words)
+        return {name: loose(value) for name, value in pairs}
     if many := holds(kind, tuple, frozenset, list):
         return [one for word in words for one in _items(get_args(many)[0], word)]
     word = words[-1]
@@ -206,11 +207,16 @@ def read_words(kind: Any, words: Sequence[str]) -> Any:
     return word if is_text(kind) else loose(word)
 
 
-def _pair(word: str) -> tuple[str, Any]:
+def pair(word: str, form: str) -> tuple[str, str]:
+    """The two sides of ``NAME=VALUE``.
+
+    Raises:
+        ConfigError: if it is something else; the hint shows the form.
+    """
     name, equals, value = word.partition("=")
     if not equals or not name:
-        raise ConfigError(f"{word!r} sets nothing", "write NAME=VALUE")
-    return name, loose(value)
+        raise ConfigError(f"{word!r} sets nothing", f"write {form}")
+    return name, value
 
 
 def _items(kind: Any, word: str) -> list[Any]:

@@ -30,9 +30,12 @@ class List(ReadsDataset):
         """Print a row for each task."""
         opened = self.opened()
         counts = opened.manifest.counts
-        what = (
-            f"{counts.environments} environments, {counts.tasks} tasks, {counts.variants} variants"
-        )
+        held = {
+            "environment": counts.environments,
+            "task": counts.tasks,
+            "variant": counts.variants,
+        }
+        what = ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in held.items())
         out.print(Text(f"{opened.manifest.name}: {what}", style="bold"), soft_wrap=True)
         tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
         code = any(task.family == "code" for task in tasks)

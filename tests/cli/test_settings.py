@@ -230,6 +230,17 @@ def test_a_table_keeps_the_defaults_of_its_config() -> None:
     assert found.optimizer.lr == TrainGRPOConfig(data="ds", model="m").optimizer.lr == 3e-4
 
 
+def test_dense_attention_leaves_the_indexer_whatever_else_is_set() -> None:
+    words = ("ds", "--model", "m", "--out", "o", "--lr", "1e-4")
+    dense = resolved("train sft", [*words, "--attention", "dense"])
+    sparse = resolved("train sft", words)
+    assert (leaf(dense, "optimizer.indexer"), leaf(sparse, "optimizer.indexer")) == (
+        "frozen",
+        "eq4",
+    )
+    assert leaf(dense, "optimizer.lr") == 1e-4
+
+
 @pytest.mark.parametrize(
     ("path", "words", "held"),
     [
