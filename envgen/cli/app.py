@@ -22,7 +22,7 @@ from envgen.core.registry import near_names
 logger = logging.getLogger(__name__)
 
 COMMANDS = {
-    "quickstart": "generate:Quickstart",
+    "quickstart": "quickstart:Quickstart",
     "doctor": "machine:Doctor",
     "generate general": "generate:General",
     "generate code": "code:Code",
@@ -43,8 +43,8 @@ COMMANDS = {
     "train sft": "train:Sft",
     "train indexer": "train:IndexerCommand",
     "train grpo": "train:Grpo",
-    "report": "train:Report",
-    "eval": "train:Evaluate",
+    "report": "evaluate:Report",
+    "eval": "evaluate:Evaluate",
     "canaries": "datasets:CanariesCommand",
     "serve policy": "models:Serve",
     "images bootstrap": "machine:Bootstrap",

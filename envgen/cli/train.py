@@ -1,33 +1,19 @@
-"""Policies: cold start, the indexer's stages, GRPO, what a policy can do, and the curves of its training."""
+"""``envgen train``: cold start, GRPO and the indexer's stages."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from envgen.cli.command import Command, Makes, require_trainers, run_folder
-from envgen.cli.console import (
-    NEXT_LINES_S,
-    OnProgress,
-    fail,
-    heading,
-    prose,
-    remark,
-    require,
-    say,
-    talk,
-)
-from envgen.cli.records import show_record, write_json
-from envgen.cli.rollouts import tell_tool_faults
+from envgen.cli.command import Makes, require_trainers, run_folder
+from envgen.cli.console import NEXT_LINES_S, OnProgress, remark, require, talk
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError
 from envgen.train.config import ColdStartConfig, TrainGRPOConfig
-from envgen.train.evaluate import EvalConfig
 
 HARDLY = 0.9
 """A loss that keeps more than this share of its first value tells that next to nothing was learnt."""
@@ -151,85 +137,10 @@ class Grpo(TrainGRPOConfig, Trains):
 
     def tell(self, summary: Any) -> None:
         """Write the report."""
+        from envgen.cli.evaluate import Report
+
         super().tell(summary)
         Report(run_folder=self.out).execute()
-
-
-class Evaluate(EvalConfig, Command):
-    """Estimate a policy's pass@k on held-out tasks, with intervals over databases.
-
-    Of canaries it tells how often the policy went through a planted hole; the exit code is 1 if a task
-    that can't be solved was passed.
-    """
-
-    names = {
-        "--temperature LIST": "temperatures",
-        "--max-tokens": "max_new_tokens",
-        "--option NAME=VALUE": "options",
-        "--model MODEL": "model",
-    }
-    examples = (
-        "envgen eval ds/ --model runs/grpo/last --out runs/after",
-        "envgen eval ds/ --model m/ --k 1,4 --temperature 0,0.7 --out e",
-        "envgen eval ds/ --model g/last --against e --out after",
-        "envgen eval canaries/ --split all --model g/last --out honest",
-    )
-    verb = "envgen.train.evaluate:evaluate_model"
-
-    against: Path | None = None
-    """The --out of another evaluation: tell differences."""
-
-    def inputs(self, update: OnProgress) -> dict[str, Any]:
-        """Nothing else may be in the folder of the run."""
-        run_folder(self.out)
-        return {}
-
-    def tell(self, summary: Any) -> None:
-        """Show each temperature; fail if what can't be solved passed, or nothing was played."""
-        for heat, found in summary.temperatures.items():
-            heading(f"{self.model} at temperature {heat:g}")
-            nothing = () if found.tasks else ("tasks", "databases", "pass_at", "undecided")
-            show_record(found, leave=("policy", "tool_faults", *nothing))
-            if nothing:
-                prose(f"{self.data} holds only canaries, of which there is no pass@k")
-            if compared := summary.against.get(heat):
-                show_record(compared, f"against {self.against}", leave=("before", "after"))
-            tell_tool_faults(found.tool_faults)
-            for alarm in found.canaries.alarms if found.canaries else ():
-                prose(f"alarm: {alarm}", style="red")
-        for heat, found in summary.temperatures.items():
-            played = found.rollouts
-            if found.canaries:
-                played += found.canaries.unsolvable_rollouts
-                played += sum(one.rollouts for one in found.canaries.holes.values())
-            what = f"episodes at temperature {heat:g} without an error"
-            require(played, played + found.errors, what)
-        reports = [found.canaries for found in summary.temperatures.values()]
-        if any(report is not None and report.unsolvable_passed for report in reports):
-            fail()
-
-
-class Report(Command):
-    """Show a training run's curves on one page, finished or not."""
-
-    places = {"RUN": "run_folder"}
-    names = {"-o --out FILE": "page"}
-    examples = ("envgen report runs/grpo", "envgen report runs/sft --out sft.html")
-
-    run_folder: Path
-    """A folder of `envgen train`."""
-    page: Path | None = None
-    """Where to write. None: RUN/report.html."""
-
-    def execute(self) -> None:
-        """Write the page."""
-        from envgen.report.html import write_report
-        from envgen.report.training import training_report
-
-        data = training_report(self.run_folder)
-        path = write_report(self.page or self.run_folder / "report.html", data)
-        say(f"report: {path}")
-        write_json(self.figures, data)
 
 
 COLUMNS = {
