@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 import envgen
 from envgen.cli.command import LeafCommand, imported, told
 from envgen.cli.console import remark, talk
 from envgen.cli.settings import texts
-from envgen.core.errors import (
-    ConfigError,
-    DatasetError,
-    EnvgenError,
-    StoreError,
-)
+from envgen.core.errors import ConfigError, DatasetError, EnvgenError, StoreError
 from envgen.core.registry import near_names
 
 logger = logging.getLogger(__name__)
@@ -76,6 +72,14 @@ OS_HINTS = {
 }
 
 
+HINTS: dict[type[EnvgenError], str] = {
+    DatasetError: "check the path, or make a dataset: `envgen generate general --out ds/`",
+    StoreError: "check the path; `envgen rollout` makes run folders",
+    EnvgenError: "run the command again with `envgen --verbose` to see more",
+}
+"""What to do about an error that does not say it."""
+
+
 class CommandGroup(click.Group):
     """Commands that are imported when they are asked for."""
 
@@ -121,7 +125,7 @@ def summary(name: str) -> str:
     if name in GROUPS:
         return GROUPS[name]
     module, _, cls = COMMANDS[name].partition(":")
-    doc = texts(str(Path(__file__).with_name(f"{module}.py")))[cls].doc
+    doc = texts(str(Path(__file__).with_name(f"{module}.py")))[cls, ""]
     return " ".join(doc.partition("\n\n")[0].split())
 
 
@@ -185,40 +189,24 @@ def _failed(error: Exception) -> int:
     """Tell what went wrong; what is nobody's mistake but ours is raised again."""
     match error:
         case EnvgenError():
-            return _fail(str(error), error.hint or _hint(error))
+            general = next(hint for kind, hint in HINTS.items() if isinstance(error, kind))
+            text, hint = str(error), error.hint or general
         case BrokenPipeError():
             sys.stderr.close()  # nobody reads any more; be silent at exit, too
             return 0
         case OSError():
-            return _fail(str(error), OS_HINTS.get(error.errno or 0, "check the path"))
+            text, hint = str(error), OS_HINTS.get(error.errno or 0, "check the path")
         case click.exceptions.NoArgsIsHelpError():
             remark(error.format_message())
             return 2
-        case click.NoSuchOption():
-            near = near_names(error.option_name, error.possibilities or ())
-            meant = f"{near[2:]} " if "did you mean" in near else ""
-            return _fail(f"No such option {error.option_name!r}", meant + _see(error))
         case click.UsageError():
-            return _fail(error.format_message(), _see(error))
-    raise error
-
-
-def _fail(text: str, hint: str) -> int:
-    from rich.text import Text
-
-    talk.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
-    if hint:
-        talk.print(Text.assemble(("hint: ", "bold"), hint), soft_wrap=True)
+            hint = f"see `{error.ctx.command_path if error.ctx else 'envgen'} --help`"
+            text = error.format_message()
+            if isinstance(error, click.NoSuchOption):
+                near = near_names(error.option_name, error.possibilities or ())
+                text = f"No such option {error.option_name!r}{near if 'did you' in near else ''}"
+        case _:
+            raise error
+    for style, word, said in (("bold red", "error", text), ("bold", "hint", hint)):
+        talk.print(Text.assemble((f"{word}: ", style), said), soft_wrap=True)
     return 2
-
-
-def _hint(error: EnvgenError) -> str:
-    if isinstance(error, DatasetError):
-        return "check the path, or make a dataset: `envgen generate general --out ds/`"
-    if isinstance(error, StoreError):
-        return "check the path; `envgen rollout` makes run folders"
-    return "run the command again with `envgen --verbose` to see more"
-
-
-def _see(error: click.UsageError) -> str:
-    return f"see `{error.ctx.command_path if error.ctx else 'envgen'} --help`"

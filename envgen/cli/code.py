@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
 from envgen.cli.command import Command, Makes
 from envgen.cli.console import OnProgress, fail, remark, require
-from envgen.cli.settings import Values, under
+from envgen.cli.settings import Values
 from envgen.core.code_types import CodeLanguage
 from envgen.core.environ import cache_folder, secret
 from envgen.core.errors import ConfigError
@@ -27,19 +27,10 @@ from envgen.policies.registry import PolicyConfig
 
 NO_REPOSITORY = "any/any"
 """What is mined where ``--repos`` or ``--instances`` name it."""
-VALIDATION = {"--repeats": "repeats", "--more": "more", "--only-touched": "only_touched"}
 
 
 class Builds(Command):
     """A command that builds repositories and runs their tests."""
-
-    names: ClassVar[dict[str, str]] = {
-        "--backend": "build.backend",
-        "--layer": "build.layer",
-        "--certificates FILE": "build.certificates",
-        "--downloads DIR": "build.downloads",
-        "--allow-missing": "build.allow_missing",
-    }
 
     build: BuildConfig = BuildConfig()
 
@@ -75,15 +66,11 @@ class Code(CodeConfig, Proves):
         "--since DATE": "mine.since",
         "--until DATE": "mine.until",
         "--limit": "mine.limit",
-        **{option: f"validation.{name}" for option, name in VALIDATION.items()},
         "--api URL": "github.api",
-        "--policy SPEC": "policy.spec",
-        "--option NAME=VALUE": "policy.options",
         "--votes": "judge.votes",
         "--issues FILE": "issues",
         "--instances FILE": "instances",
         "--repos FILE": "repos",
-        **Builds.names,
     }
     examples = (
         "envgen generate code --clone PATH --repo owner/name --out code/",
@@ -118,13 +105,14 @@ class Code(CodeConfig, Proves):
     """Ask the policy's server one small thing before the work begins."""
 
     @classmethod
-    def settle(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> None:
         """What is mined has a name, and the dataset notes the layer that it was built with."""
-        if given.get("clone") and not (given.get("mine") or {}).get("repo"):
+        mine = given["mine"] = given.get("mine") or {}
+        if given.get("clone") and not mine.get("repo"):
             raise ConfigError("--clone needs --repo", "write --repo owner/name")
         if layer := (given.get("build") or {}).get("layer"):
             given["layer"] = layer
-        return under({"mine": {"repo": NO_REPOSITORY}}, given)
+        mine.setdefault("repo", NO_REPOSITORY)
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """The instances: from files, from repositories that are fetched, or mined from the clone."""
@@ -142,8 +130,9 @@ class Code(CodeConfig, Proves):
         config = self.config().model_copy(update={"mine": mine})
         return {**super().inputs(update), **found, "clone": clone, "config": config}
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Fewer tasks than instances are told."""
+        super().tell(summary)
         asked = self.most if self.most is not None else summary.instances
         why = f"{self.out}.outcomes.jsonl tells why of each"
         require(summary.tasks, asked, "tasks proven", why)
@@ -207,12 +196,7 @@ class Import(ImportConfig, Proves):
     """
 
     places = {"FILE": "file"}
-    names = {
-        "--only OWNER/NAME": "only",
-        "--clones DIR": "clones",
-        **{option: f"validation.{name}" for option, name in VALIDATION.items()},
-        **Builds.names,
-    }
+    names = {"--only OWNER/NAME": "only", "--clones DIR": "clones"}
     examples = (
         "envgen import code swe-bench.jsonl --clones DIR --out code/",
         "envgen import code data.parquet --clones DIR --only pallets/flask -o code/",
@@ -224,8 +208,9 @@ class Import(ImportConfig, Proves):
     clones: Path
     """Where the repositories' clones are."""
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Tell which records can't be read, and how many were not reproduced."""
+        super().tell(summary)
         for refused in summary.refused:
             remark(f"{refused.id}: {'; '.join(refused.reasons)}")
         require(
@@ -243,7 +228,7 @@ class TryTests(Builds):
     """
 
     places = {"CLONE": "clone"}
-    names = {"--commit COMMIT": "commit", **Builds.names}
+    names = {"--commit COMMIT": "commit"}
     examples = (
         "envgen try-tests PATH",
         "envgen try-tests PATH --commit v1.2 --layer python --json tried.json",
@@ -262,8 +247,9 @@ class TryTests(Builds):
         log = lambda step: update(0, 0, step.splitlines()[0][:100])  # noqa: E731
         return {**super().inputs(update), "log": log}
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Fail if no test passes."""
+        super().tell(summary)
         if not summary.counts.get("pass"):
             remark("error: no test passes: nothing can be proven here as it is")
             fail()

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import click
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 import envgen
 from envgen.cli.console import OnProgress, figures_on_stdout, progress
@@ -23,12 +25,13 @@ from envgen.cli.records import show_record, write_json
 from envgen.cli.settings import (
     Setting,
     Values,
-    check_names,
     choices,
     complete,
+    field_names,
     holds,
     is_text,
     members,
+    pair,
     public,
     put,
     read_file,
@@ -36,9 +39,12 @@ from envgen.cli.settings import (
     template,
 )
 from envgen.core.errors import ConfigError, EnvgenError, MissingExtraError, install_hint
+from envgen.core.registry import near_names
 from envgen.core.types import Record
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from envgen.store.dataset import Dataset
 
 COMMAND_FILE = "command.json"
@@ -49,8 +55,23 @@ COMMON = {
     "--task ID": "task_ids",
     "--max-cost USD": "max_cost_usd",
     "--db URL": "db_url",
+    "--k LIST": "ks",
+    "--policy POLICY": "policy.spec",
+    "--option NAME=VALUE": "policy.options",
+    "--temperature": "sampling.temperature",
+    "--top-p": "sampling.top_p",
+    "--max-tokens": "sampling.max_tokens",
+    "--lr": "optimizer.lr",
+    "--repeats": "validation.repeats",
+    "--more": "validation.more",
+    "--only-touched": "validation.only_touched",
+    "--backend": "build.backend",
+    "--layer": "build.layer",
+    "--certificates FILE": "build.certificates",
+    "--downloads DIR": "build.downloads",
+    "--allow-missing": "build.allow_missing",
 }
-"""Options that are not named after their field in any command."""
+"""Options that are not named after their field, in any command that has the setting: option -> path."""
 EXCHANGED = ("dataset.json", "model.safetensors")
 """Files of folders whose bytes follow from their content alone: the command's file stands beside those."""
 TAKEN = {"dataset.json": "a dataset", "run.json": "a run of `envgen rollout`"}
@@ -69,9 +90,9 @@ class Command(Record):
     """
 
     names: ClassVar[Mapping[str, str]] = {}
-    """Options that are named otherwise than their field, or set a field of a table: option -> path."""
+    """Options that are named otherwise than their field, or set a field of a table, beside ``COMMON``."""
     places: ClassVar[Mapping[str, str]] = {}
-    """Arguments without a name: how help calls each -> field."""
+    """Arguments without a name, beside the dataset: how help calls each -> field."""
     examples: ClassVar[tuple[str, ...]] = ()
     verb: ClassVar[str] = ""
     """The function, ``envgen.rollout.run:rollout``; imported when the command runs, not for its help."""
@@ -80,17 +101,15 @@ class Command(Record):
     """Also write the figures to this file; -: to stdout, and the rest to stderr."""
 
     @classmethod
-    def settle(cls, given: Values) -> Values:
-        """The settings that were given, with what follows from them."""
-        return given
+    def settle(cls, given: Values) -> None:
+        """Add what follows from the settings that were given, table in table."""
 
     def execute(self) -> None:
         """Run the function, and tell what came of it."""
         with progress(self.verb.rpartition(":")[2].replace("_", " ")) as update:
             summary = self.call({"progress": update, **self.inputs(update)})
-        self.show(summary)
         write_json(self.figures, summary)
-        self.check(summary)
+        self.tell(summary)
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Arguments of the function that are no settings; what can't work is refused here."""
@@ -111,12 +130,9 @@ class Command(Record):
                 )
         return None
 
-    def show(self, summary: Any) -> None:
-        """Print what came of it."""
+    def tell(self, summary: Any) -> None:
+        """Print what came of it; warn where that is less than was asked for, and fail where it is nothing."""
         show_record(summary)
-
-    def check(self, summary: Any) -> None:
-        """Warn where less came of it than was asked for, and fail where nothing did."""
 
 
 class Makes(Command):
@@ -133,18 +149,15 @@ def run_folder(path: str | Path) -> Path:
         ConfigError: if it is.
     """
     path = Path(path)
-    for mark, what in TAKEN.items():
-        if (path / mark).exists():
-            raise ConfigError(f"--out {str(path)!r} is {what}", "choose another --out")
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"--out {str(path)!r} is a file", "choose another --out")
+    held = [what for mark, what in TAKEN.items() if (path / mark).exists()]
+    if held or path.is_file():
+        what = held[0] if held else "a file"
+        raise ConfigError(f"--out {str(path)!r} is {what}", "choose another --out")
     return path
 
 
 class ReadsDataset(Command):
     """A command that opens a dataset."""
-
-    places: ClassVar[Mapping[str, str]] = {"DATASET": "dataset"}
 
     dataset: Path
     unproven: bool = False
@@ -185,82 +198,95 @@ def imported(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+def lacks_trainers() -> list[str]:
+    """Packages that train and are not installed."""
+    return [name for name in TRAINERS if find_spec(name) is None]
+
+
 def require_trainers() -> None:
     """Tell what to install where packages that train are missing.
 
     Raises:
         MissingExtraError: without them.
     """
-    for name in TRAINERS:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            what = f"training needs {name}, which is not installed"
-            raise MissingExtraError(what, install_hint("train")) from error
+    if gone := lacks_trainers():
+        what = f"training needs {gone[0]}, which is not installed"
+        raise MissingExtraError(what, install_hint("train"))
 
 
-class FieldOption(click.Option):
-    """An option that sets one setting."""
+def field_option(spec: str, setting: Setting) -> click.Option:
+    """The option that sets one setting: ``-o --out PATH``, or its name alone."""
+    words, flags = spec.split(), _flags(spec)
+    kind = setting.field.annotation
+    flag = members(kind) == (bool,)
+    if flag and setting.default is not False and "/" not in spec:
+        flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
+    return click.Option(
+        [*flags, setting.path.replace(".", "__")],
+        is_flag=flag,
+        help=setting.text + _bounds(setting),
+        metavar=None if flag else next((w for w in words if w not in flags), _metavar(kind)),
+        multiple=bool(holds(kind, tuple, frozenset, dict)),
+        default=None,
+    )
 
-    def __init__(self, spec: str, setting: Setting) -> None:
-        words = spec.split()
-        flags = [word for word in words if word.startswith("-")]
-        kind = setting.field.annotation
-        flag = members(kind) == (bool,)
-        if flag and setting.default is not False and not any("/" in word for word in flags):
-            flags = [f"{flags[0]}/--no-{flags[0].removeprefix('--')}"]
-        super().__init__(
-            [*flags, setting.path.replace(".", "__")],
-            is_flag=flag,
-            help=setting.text + _bounds(setting),
-            metavar=None if flag else next((w for w in words if w not in flags), _metavar(kind)),
-            multiple=bool(holds(kind, tuple, frozenset, dict)),
-            default=None,
-        )
+
+def _flags(spec: str) -> list[str]:
+    return [word for word in spec.split() if word.startswith("-")]
+
+
+SETTINGS_OPTIONS = (
+    click.Option(
+        ["-c", "_set"], multiple=True, metavar="KEY=VALUE",
+        help="Any setting by its path, such as seed=1; repeatable. --settings prints all.",
+    ),
+    click.Option(
+        ["--config", "_config"], metavar="FILE",
+        help=f"Settings in TOML, or a run's {COMMAND_FILE}; options stand above them.",
+    ),
+    click.Option(
+        ["--settings", "_settings"], is_flag=True,
+        help="Print all settings with their texts and defaults as TOML, and exit.",
+    ),
+)  # fmt: skip
+"""Options of every command."""
 
 
 class LeafCommand(click.Command):
     """A command as click sees it: texts in, a checked ``Command`` out."""
 
     def __init__(self, name: str, kind: type[Command]) -> None:
-        self.kind = kind
-        self.settings = settings(kind)
-        doc = (kind.__doc__ or "").strip()
-        self.words = name
-        super().__init__(name.rpartition(" ")[2], help=doc, params=list(self._params()))
-        self.epilog = "\n".join(kind.examples)
-
-    def _params(self) -> Iterator[click.Parameter]:
-        for shown, path in self.kind.places.items():
-            text = self.settings[path].text
-            yield click.Argument([path], required=False, metavar=shown, help=text)
-        for spec, setting in sorted(self.options(), key=_order):
-            yield FieldOption(spec, setting)
-        yield click.Option(
-            ["-c", "_set"], multiple=True, metavar="KEY=VALUE",
-            help="Any setting by its path, such as seed=1; repeatable. --settings prints all.",
-        )  # fmt: skip
-        yield click.Option(
-            ["--config", "_config"], metavar="FILE",
-            help=f"Settings in TOML, or a run's {COMMAND_FILE}; options stand above them.",
-        )  # fmt: skip
-        yield click.Option(
-            ["--settings", "_settings"], is_flag=True,
-            help="Print all settings with their texts and defaults as TOML, and exit.",
-        )  # fmt: skip
+        self.words, self.kind, self.settings = name, kind, settings(kind)
+        data = self.settings.keys() & {"dataset", "data"} - set(kind.names.values())
+        self.places = dict.fromkeys(data, "DATASET") | {
+            p: shown for shown, p in kind.places.items()
+        }
+        arguments = [
+            click.Argument([path], required=False, metavar=shown, help=self.settings[path].text)
+            for path, shown in self.places.items()
+        ]
+        options = [field_option(*one) for one in sorted(self.options(), key=_order)]
+        super().__init__(
+            name.rpartition(" ")[2],
+            help=(kind.__doc__ or "").strip(),
+            params=[*arguments, *options, *SETTINGS_OPTIONS],
+            epilog="\n".join(kind.examples),
+        )
 
     def options(self) -> Iterator[tuple[str, Setting]]:
         """Option -> setting: those with a name of their own, and the fields outside of tables."""
-        named = {**{o: p for o, p in COMMON.items() if p in self.settings}, **self.kind.names}
-        taken = {*named.values(), *self.kind.places.values()}
-        words = {word for spec in named for word in spec.split()}
+        own = {path: spec for spec, path in self.kind.names.items()}
+        taken = {flag for spec in own.values() for flag in _flags(spec)}
+        alike = {path: spec for spec, path in COMMON.items() if taken.isdisjoint(_flags(spec))}
+        named = {path: spec for path, spec in {**alike, **own}.items() if path in self.settings}
+        taken |= {flag for spec in named.values() for flag in _flags(spec)}
         for path, setting in self.settings.items():
-            for spec in (spec for spec, target in named.items() if target == path):
-                yield spec, setting
-            own = "--" + path.replace("_", "-")
-            top = "." not in path and not holds(setting.field.annotation, dict)
-            if top and path not in taken and own not in words:
-                yield own, setting
+            plain = "--" + path.replace("_", "-")
+            inside = "." in path or holds(setting.field.annotation, dict)
+            if path in named:
+                yield named[path], setting
+            elif not (inside or path in self.places or plain in taken):
+                yield plain, setting
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, and check what was read; the command is ``ctx.obj``."""
@@ -278,12 +304,13 @@ class LeafCommand(click.Command):
             ConfigError: if a setting is unknown or wrong; the hint names the help.
         """
         values = self._file(ctx.params["_config"])
-        for path, words in (*self._options(ctx), *_pairs(ctx.params["_set"])):
+        for path, words in self._options(ctx):
             put(self.kind, values, path, words)
-        check_names(self.kind, values)
-        values = complete(self.kind, self.kind.settle(complete(self.kind, values)))
-        with told(f"see `{ctx.command_path} --help`", self._shown):
-            return self.kind.model_validate(values)
+        for path, word in (pair(item, "-c KEY=VALUE") for item in ctx.params["_set"]):
+            put(self.kind, values, path, [word])
+        self.kind.settle(values)
+        with told(f"see `{ctx.command_path} --help`", self.kind, self._shown):
+            return self.kind.model_validate(complete(self.kind, values))
 
     def _file(self, name: str | None) -> Values:
         """What ``--config`` says."""
@@ -306,7 +333,7 @@ class LeafCommand(click.Command):
         """How a user names a setting, or the table that misses it."""
         for param in self.params:
             if f"{_path(param)}.".startswith(f"{path}."):
-                return param.opts[-1] if isinstance(param, FieldOption) else str(param.metavar)
+                return param.opts[-1] if isinstance(param, click.Option) else str(param.metavar)
         return f"-c {path}"
 
     def invoke(self, ctx: click.Context) -> None:
@@ -316,21 +343,21 @@ class LeafCommand(click.Command):
         try:
             command.execute()
         except (click.exceptions.Exit, KeyboardInterrupt):
-            self._leave(command)
+            self.leave(command)
             raise
-        self._leave(command)
+        self.leave(command)
 
-    def _leave(self, command: Command) -> None:
-        folder = Path(str(getattr(command, "out", "") or ""))
-        if "out" not in type(command).model_fields or not folder.is_dir():
+    def leave(self, command: Command) -> None:
+        """Write the resolved settings into the folder that was filled, or beside a dataset or model."""
+        folder = Path(getattr(command, "out", None) or os.devnull).resolve()
+        if not folder.is_dir():
             return
         held = command.model_dump(mode="json", exclude={"figures"})
         write = {"command": self.words, "envgen": envgen.__version__, **public(held)}
         text = json.dumps(write, indent=2, ensure_ascii=False) + "\n"
         path = folder / COMMAND_FILE
         if any((folder / mark).is_file() for mark in EXCHANGED):
-            whole = folder.resolve()
-            path = whole.with_name(f"{whole.name}.{COMMAND_FILE}")
+            path = folder.with_name(f"{folder.name}.{COMMAND_FILE}")
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -339,12 +366,10 @@ class LeafCommand(click.Command):
 
 
 @contextmanager
-def told(hint: str, shown: Any = str) -> Iterator[None]:
-    """Make one line of what pydantic refuses.
-
-    Args:
-        hint: what the reader can do.
-        shown: how the reader names a setting, by its path.
+def told(
+    hint: str, kind: type[BaseModel] | None = None, shown: Callable[[str], str] = str
+) -> Iterator[None]:
+    """Make one line of what pydantic refuses in the settings of ``kind``; ``shown`` names one by its path.
 
     Raises:
         ConfigError: with every fault, each with the name, what is allowed and what was given.
@@ -352,29 +377,29 @@ def told(hint: str, shown: Any = str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        found = []
-        for one in error.errors(include_url=False):
+        found = error.errors(include_url=False)
+        for one in found:
             inner = one.get("ctx", {}).get("error")
             if isinstance(inner, EnvgenError):
                 raise ConfigError(str(inner), inner.hint or hint) from error
-            path = ".".join(str(part) for part in one["loc"] if isinstance(part, str))
-            if one["type"] == "missing":
-                name = shown(path)
-                found.append(f"Missing {'option' if name.startswith('-') else 'argument'} {name!r}")
-                continue
-            got = public(one["input"], path.rpartition(".")[2])
-            end = f", got {str(got)[:80]!r}" if path else ""  # a whole config tells nobody anything
-            what = one["msg"].removeprefix("Value error, ")
-            found.append(f"{shown(path)}: {what}{end}" if path else what)
-        raise ConfigError("; ".join(dict.fromkeys(found)), hint) from error
+        faults = dict.fromkeys(_fault(one, kind, shown) for one in found)
+        raise ConfigError("; ".join(faults), hint) from error
 
 
-def _pairs(items: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    for item in items:
-        path, equals, word = item.partition("=")
-        if not equals or not path:
-            raise ConfigError(f"{item!r} sets nothing", "write -c KEY=VALUE")
-        yield path, [word]
+def _fault(one: ErrorDetails, kind: type[BaseModel] | None, shown: Callable[[str], str]) -> str:
+    path = ".".join(str(part) for part in one["loc"] if isinstance(part, str))
+    table, _, name = path.rpartition(".")
+    if one["type"] == "missing":
+        called = shown(path)
+        return f"Missing {'option' if called.startswith('-') else 'argument'} {called!r}"
+    if one["type"] == "extra_forbidden" and kind and (known := field_names(kind, table)):
+        return f"there is no setting {path!r}{near_names(name, known)} --settings prints all"
+    got = str(public(one["input"], name))[:80]
+    if one["type"] == "model_type":
+        return f"{path!r} is a table, not {got!r}: write -c {path}.NAME=VALUE"
+    what = one["msg"].removeprefix("Value error, ")
+    # Of a fault that lies between fields no input is told: it would be the whole config.
+    return f"{shown(path)}: {what}, got {got!r}" if path else what
 
 
 def _order(option: tuple[str, Setting]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import NoReturn
@@ -21,7 +22,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH = 120
@@ -36,10 +36,7 @@ WHOLE_PART_S = 1e6
 
 OnProgress = Callable[[int, int, str], None]
 _ACTING = dict.fromkeys(
-    (
-        *(*range(9), *range(11, 32), *range(0x7F, 0xA0)),
-        *(*range(0x202A, 0x202F), *range(0x2066, 0x206A)),
-    ),
+    (*range(9), *range(11, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
     "\N{REPLACEMENT CHARACTER}",
 )
 """Characters that a terminal obeys or that turn what follows around, all but tabs and newlines."""
@@ -99,13 +96,9 @@ def progress(title: str) -> Iterator[OnProgress]:
     first step is seen to run.
     """
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("[dim]{task.fields[what]}"),
-    )
+        TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
+        TimeRemainingColumn(), TextColumn("[dim]{task.fields[what]}"),
+    )  # fmt: skip
     # The pace is that of a whole part: rich drops its samples where the total is another one. The first
     # unit that a resumed part tells of is not counted, for what was done before says nothing of it.
     bar = Progress(*columns, console=talk, transient=True, speed_estimate_period=WHOLE_PART_S)
@@ -138,43 +131,9 @@ def _tick(task: Task, ended: Event) -> None:
         so_far = f"{time.monotonic() - started:.0f} s"
         if task.total:
             so_far = f"{task.completed:.0f}/{task.total:.0f} after {so_far}"
-        parts = (so_far, time_left(task.time_remaining), task.fields["what"])
+        rest = timedelta(seconds=round(task.time_remaining or 0))
+        parts = (so_far, f"about {rest} left" if rest else "", task.fields["what"])
         remark(f"{task.description}: " + ", ".join(part for part in parts if part))
-
-
-def time_left(seconds: float | None) -> str:
-    """About how long the rest takes: "about 40 s left"; "" if that is unknown."""
-    if not seconds:
-        return ""
-    if seconds < 100:
-        return f"about {max(1, round(seconds))} s left"
-    if seconds < 100 * 60:
-        return f"about {round(seconds / 60)} min left"
-    return f"about {round(seconds / 3600)} h left"
-
-
-def table(*columns: str, title: str = "") -> Table:
-    """An empty table in house style; a column whose name ends in a space is right-aligned.
-
-    The first column is never broken: it is what one copies.
-    """
-    made = Table(
-        title=Text(title, style="bold") if title else None,
-        title_justify="left",
-        header_style="bold",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
-    for i, column in enumerate(columns):
-        right = column.endswith(" ")
-        made.add_column(
-            column.strip(),
-            justify="right" if right else "left",
-            no_wrap=i == 0 or right,
-            overflow="fold",
-        )
-    return made
 
 
 STDOUT = Path("-")
@@ -196,14 +155,9 @@ def fail() -> NoReturn:
 
 
 def require(made: int, asked: int | None, what: str, hint: str = "", *, fatal: bool = True) -> None:
-    """Warn on stderr if a command made less than was asked for.
+    """Warn on stderr if less was made than ``asked`` (None: any number above zero).
 
-    Args:
-        made: how many there are.
-        asked: how many were wanted; None: any number above zero.
-        what: what they are, in the plural, e.g. "episodes played".
-        hint: what the reader can do about it.
-        fatal: whether the command has failed if there are none.
+    ``what`` is a plural, such as "episodes played"; ``fatal``: the command has failed if there are none.
 
     Raises:
         click.exceptions.Exit: with code 1 if it has failed.

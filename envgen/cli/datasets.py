@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from envgen.cli.command import Makes, Parallel, ReadsDataset, Trusts
 from envgen.cli.console import fail, remark, require, say
-from envgen.cli.records import few, show_record, show_records, show_rows
+from envgen.cli.records import few, percent, show_record, show_records, show_rows
 from envgen.core.limits import Whole
 from envgen.core.types import Evidence, GateStatus
 from envgen.pipelines.canaries import CanaryConfig
@@ -30,8 +29,9 @@ class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
     examples = ("envgen variants ds/ --per-task 500 --seed 9 --out train/",)
     verb = "envgen.pipelines.general.variants:variants"
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Tell which tasks can't be re-seeded."""
+        super().tell(summary)
         skipped = few(summary.skipped_parents)
         why = f"can't be re-seeded: {skipped}; " if skipped else ""
         why += f"{summary.rejected} re-seeds were rejected"
@@ -53,8 +53,9 @@ class CanariesCommand(Trusts, CanaryConfig, ReadsDataset, Makes):
     )
     verb = "envgen.pipelines.canaries:make_canaries"
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Tell of which tasks there is no canary."""
+        super().tell(summary)
         for task_id, reason in summary.failed.items():
             remark(f"warning: no canary of {task_id}: {reason}")
         if bare := summary.without_hole:
@@ -80,19 +81,16 @@ class Pack(Trusts, Makes):
     """tools.py, a database and tasks; see docs/pack.md."""
     seed: Whole = 0
 
-    def show(self, summary: Any) -> None:
-        """A row for each task, and which gates could not run."""
+    def tell(self, summary: Any) -> None:
+        """Show a row for each task, which gates could not run, and what to mend or to do next."""
+        from envgen.pipelines.packed.gates import HINTS
+
         columns = ("task", "gold calls ", "faults seen ", "gates passed ", "result")
         show_rows(columns, (_packed(task) for task in summary.tasks), title=self.out)
         every = [one for task in summary.tasks for one in task.evidence]
         skipped = {one.gate: one.reason for one in every if one.status is GateStatus.NOT_APPLICABLE}
         say("not applicable: " + "; ".join(f"{gate} ({why})" for gate, why in skipped.items()))
-
-    def check(self, summary: Any) -> None:
-        """Tell what to mend, or what to do next."""
-        from envgen.pipelines.packed.gates import HINTS
-
-        for gate in dict.fromkeys(one.gate for task in summary.tasks for one in task.failures):
+        for gate in dict.fromkeys(one.gate for one in every if one.status is GateStatus.FAILED):
             remark(f"{gate}: {HINTS[gate]}")
         if not summary.passed:
             say("nothing was written; mend the tasks that fail and run the command again")
@@ -104,26 +102,21 @@ class Pack(Trusts, Makes):
 def _packed(task: Any) -> Sequence[object]:
     """Task, gold calls, kill rate, gates passed and verdict."""
     found = {one.gate: one for one in task.evidence}
-    kill = found["mutants"].figure
-    verdict = _verdict(task.failures, "unchanged" if task.reused else "proven")
+    passed, verdict = _judged(task.evidence, "unchanged" if task.reused else "proven")
     if not task.failures and found["gold"].status is GateStatus.NOT_APPLICABLE:
         verdict = Text("holds, but nobody has shown that it can be solved", style="yellow")
-    tried = [one for one in task.evidence if one.status is not GateStatus.NOT_APPLICABLE]
-    rate = None if kill is None else f"{math.floor(100 * kill)}%"
-    return task.task_id, found["gold"].details.get("calls"), rate, _passed(tried), verdict
+    kill = percent(found["mutants"].figure)
+    return task.task_id, found["gold"].details.get("calls"), kill, passed, verdict
 
 
-def _verdict(failures: Evidence, good: str) -> Text:
-    """``good``, or the first gate that failed and why."""
-    if not failures:
-        return Text(good, style="green")
-    return Text.assemble((failures[0].gate, "red"), f": {failures[0].reason}")
+def _judged(evidence: Evidence, good: str) -> tuple[str, Text]:
+    """Gates passed of those that apply; ``good``, or the first that failed and why."""
+    from envgen.pipelines.general.draft import failure
 
-
-def _passed(evidence: Sequence[Any]) -> str:
-    """Of the gates that apply."""
     applied = [one for one in evidence if one.status is not GateStatus.NOT_APPLICABLE]
-    return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}"
+    bad = failure(evidence)
+    said = Text.assemble((bad.gate, "red"), f": {bad.reason}") if bad else Text(good, "green")
+    return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}", said
 
 
 class Validate(Trusts):
@@ -135,7 +128,6 @@ class Validate(Trusts):
     what holds, and the exit code is 1 if one fails.
     """
 
-    places = {"DATASET": "dataset"}
     examples = (
         "envgen validate ds/",
         "envgen validate ds/ --seed 1",
@@ -163,24 +155,16 @@ class Validate(Trusts):
         backend = code_backend(self.backend)
         return revalidate(opened, repeats=self.repeats, backend=backend, **more)
 
-    def show(self, summary: Any) -> None:
-        """A row for each task, and what holds of the dataset as a whole."""
-        if not hasattr(summary, "dataset_evidence"):
+    def tell(self, summary: Any) -> None:
+        """Show a row for each task and what holds of the dataset; fail unless everything does."""
+        if hasattr(summary, "dataset_evidence"):
+            rows = [(t.task_id, t.method, *_judged(t.evidence, "holds")) for t in summary.tasks]
+            show_rows(("task", "method", "gates passed ", "result"), rows, title=self.dataset)
+            if summary.dataset_evidence:
+                show_records(summary.dataset_evidence, title="whole dataset")
+        else:
             show_record(summary)
-            return
-        rows = [
-            (one.task_id, one.method, _passed(one.evidence),
-             _verdict((one.failure,) if one.failure else (), "holds"))
-            for one in summary.tasks
-        ]  # fmt: skip
-        show_rows(("task", "method", "gates passed ", "result"), rows, title=self.dataset)
-        if summary.dataset_evidence:
-            show_records(summary.dataset_evidence, title="whole dataset")
-
-    def check(self, summary: Any) -> None:
-        """Fail unless everything holds."""
-        failed = sum(not task.passed for task in summary.tasks)
-        tasks = len(summary.tasks)
+        tasks, failed = len(summary.tasks), sum(not task.passed for task in summary.tasks)
         say(f"{failed} of {tasks} fail" if failed else f"all {tasks} hold")
         require(tasks, None, "tasks to prove")
         if not summary.passed:

@@ -19,9 +19,7 @@ class Evaluate(EvalConfig, Command):
     that can't be solved was passed.
     """
 
-    places = {"DATASET": "data"}
     names = {
-        "--k LIST": "ks",
         "--temperature LIST": "temperatures",
         "--max-tokens": "max_new_tokens",
         "--option NAME=VALUE": "options",
@@ -43,8 +41,8 @@ class Evaluate(EvalConfig, Command):
         run_folder(self.out)
         return {}
 
-    def show(self, summary: Any) -> None:
-        """The figures at each temperature, and how they differ from another evaluation's."""
+    def tell(self, summary: Any) -> None:
+        """Show each temperature; fail if what can't be solved passed, or nothing was played."""
         for heat, found in summary.temperatures.items():
             heading(f"{self.model} at temperature {heat:g}")
             nothing = () if found.tasks else ("tasks", "databases", "pass_at", "undecided")
@@ -56,14 +54,11 @@ class Evaluate(EvalConfig, Command):
             tell_tool_faults(found.tool_faults)
             for alarm in found.canaries.alarms if found.canaries else ():
                 prose(f"alarm: {alarm}", style="red")
-
-    def check(self, summary: Any) -> None:
-        """Fail where an unsolvable task was passed, or no episode could be played."""
         for heat, found in summary.temperatures.items():
             played = found.rollouts
-            if canaries := found.canaries:
-                played += canaries.unsolvable_rollouts
-                played += sum(one.rollouts for one in canaries.holes.values())
+            if found.canaries:
+                played += found.canaries.unsolvable_rollouts
+                played += sum(one.rollouts for one in found.canaries.holes.values())
             what = f"episodes at temperature {heat:g} without an error"
             require(played, played + found.errors, what)
         reports = [found.canaries for found in summary.temperatures.values()]

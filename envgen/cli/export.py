@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from envgen.cli.command import Command
-from envgen.cli.console import STDOUT, out, progress, remark, require, say
+from envgen.cli.console import STDOUT, OnProgress, out, progress, remark, require, say
 from envgen.cli.records import write_json
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
@@ -53,67 +53,67 @@ class Export(Command):
     def execute(self) -> None:
         """Write the file, and tell what is in it."""
         out.stderr = out.stderr or self.file == STDOUT  # else talk would stand among the records
-        if (self.source / "run.json").is_file():
-            self._run()
-        elif self.data or self.passed_only or self.min_reward is not None or self.db_url:
-            options = "--data, --passed-only, --min-reward and --db are for runs"
-            raise ConfigError(
-                f"{str(self.source)!r} is no run: {options}",
-                "give a run folder of `envgen rollout`, or leave them out",
-            )
-        else:
-            self._dataset(self.format or "jsonl")
+        chosen = self.data or self.passed_only or self.min_reward is not None or self.db_url
+        with progress("exporting") as update:
+            if (self.source / "run.json").is_file():
+                path, found = self._run(update)
+            elif chosen:
+                options = "--data, --passed-only, --min-reward and --db are for runs"
+                raise ConfigError(
+                    f"{str(self.source)!r} is no run: {options}",
+                    "give a run folder of `envgen rollout`, or leave them out",
+                )
+            else:
+                path, found = self._dataset(update, self.format or "jsonl")
+        size = None if path == STDOUT else path.stat().st_size
+        write_json(self.figures, {"path": str(path), **found, "bytes": size})
+        if "tasks" in found:
+            n = found["tasks"]
+            say(f"wrote {n} task{'s' * (n != 1)} to {path}")
+            require(n, None, "tasks written")
+            return
+        say(f"wrote {found['written']} of {found['stored']} episodes to {path}")
+        why = "the filters leave none, or the run has none"
+        require(found["written"], None, "episodes written", why)
+        if found["errors"]:
+            without = "are errors, without a reward; --min-reward 0 drops them"
+            remark(f"warning: {found['errors']} of them {without}")
 
-    def _dataset(self, format: str) -> None:
+    def _dataset(self, update: OnProgress, format: str) -> tuple[Path, dict[str, int]]:
         from envgen.environments.hosts import open_dataset
         from envgen.pipelines.code.export import export_records
         from envgen.pipelines.code.formats.registry import FORMATS
-        from envgen.store.subset import export as write_tasks
+        from envgen.store.subset import export
 
         opened = open_dataset(self.source, unproven=self.unproven)
         name = opened.path.resolve().name
         if format in ("jsonl", "parquet"):
-            kind: Literal["jsonl", "parquet"] = "parquet" if format == "parquet" else "jsonl"
             path = self.file or Path(f"{name}.{format}")
-            with progress("exporting") as update:
-                n = write_tasks(opened, None if path == STDOUT else path, kind, progress=update)
-        elif format not in FORMATS:
+            kind: Literal["jsonl", "parquet"] = "parquet" if format == "parquet" else "jsonl"
+            target = None if path == STDOUT else path
+            return path, {"tasks": export(opened, target, kind, progress=update)}
+        if format not in FORMATS:
             known = f"one of jsonl, parquet; for code tasks also {', '.join(FORMATS)}"
             raise ConfigError(f"unknown format {format!r}", known)
-        elif self.file == STDOUT:
+        if self.file == STDOUT:
             raise ConfigError(f"{format} can't go to standard output", "name a file with --out")
-        else:
-            path = self.file or Path(f"{name}.{format}.jsonl")
-            n = export_records(opened, path, format)
-        say(f"wrote {n} task{'' if n == 1 else 's'} to {path}")
-        write_json(self.figures, {"path": str(path), "tasks": n, "bytes": _size(path)})
-        require(n, None, "tasks written")
+        path = self.file or Path(f"{name}.{format}.jsonl")
+        return path, {"tasks": export_records(opened, path, format)}
 
-    def _run(self) -> None:
+    def _run(self, update: OnProgress) -> tuple[Path, dict[str, int]]:
         from envgen.environments.hosts import open_dataset
         from envgen.rollout.export import EpisodeFilter, export_run
 
         format = self.format or "messages"
         ending = {"parquet": "parquet", "openai-sft": "openai-sft.jsonl"}.get(format, "jsonl")
         path = self.file or Path(f"{self.source.resolve().name}.{ending}")
-        with progress("exporting") as update:
-            found = export_run(
-                self.source,
-                None if path == STDOUT else path,
-                format,
-                chosen=EpisodeFilter(passed_only=self.passed_only, min_reward=self.min_reward),
-                dataset=open_dataset(self.data, unproven=self.unproven) if self.data else None,
-                db_url=self.db_url,
-                progress=update,
-            )
-        say(f"wrote {found.written} of {found.stored} episodes to {path}")
-        write_json(self.figures, {"path": str(path), **found._asdict(), "bytes": _size(path)})
-        why = "the filters leave none, or the run has none"
-        require(found.written, None, "episodes written", why)
-        if found.errors:
-            without = "are errors, without a reward; --min-reward 0 drops them"
-            remark(f"warning: {found.errors} of them {without}")
-
-
-def _size(path: Path) -> int | None:
-    return None if path == STDOUT else path.stat().st_size
+        found = export_run(
+            self.source,
+            None if path == STDOUT else path,
+            format,
+            chosen=EpisodeFilter(passed_only=self.passed_only, min_reward=self.min_reward),
+            dataset=open_dataset(self.data, unproven=self.unproven) if self.data else None,
+            db_url=self.db_url,
+            progress=update,
+        )
+        return path, found._asdict()

@@ -51,15 +51,14 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     """1 (easy) .. 10: one level, or a range such as 1..5, for min_level and max_level."""
 
     @classmethod
-    def settle(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> None:
         """A range of levels is its two bounds."""
-        if (level := given.pop("level", None)) is None:
-            return given
-        low, high = parse_levels(str(level))
-        return {**given, "min_level": low, "max_level": high}
+        if (level := given.pop("level", None)) is not None:
+            given["min_level"], given["max_level"] = parse_levels(str(level))
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Fewer tasks than asked for are told."""
+        super().tell(summary)
         require(summary.tasks, summary.asked, "tasks made; the reasons tell where drafts ended")
 
 

@@ -18,7 +18,6 @@ from envgen.core.errors import DISTRIBUTION, ConfigError, install_hint
 from envgen.core.types import Record
 from envgen.sandboxes.base import available
 from envgen.sandboxes.workspace.bootstrap import LayerConfig
-from envgen.sandboxes.workspace.inventory import clean, inventory
 from envgen.sandboxes.workspace.layers import HOST, known_layers
 from envgen.sandboxes.workspace.store import size
 
@@ -32,6 +31,8 @@ TOOLCHAINS = {
     "cpp": ("cc", "cmake", "meson"),
 }
 """Programs of this machine that code tasks of a language need, where they use no layer."""
+OF_EXTRA = re.compile(r"(?P<name>[\w.-]+).*extra == ['\"](?P<extra>[\w-]+)['\"]")
+"""A distribution that an extra needs, as wheels write it."""
 OF_DEVELOPERS = {"all", "dev"}
 WORKS = "works"
 
@@ -48,7 +49,7 @@ class Health(Record):
     devices: tuple[str, ...]
     """Accelerators that PyTorch can use."""
     keys: dict[str, bool]
-    """Whether each is set; what it is set to is nobody's business."""
+    """Whether each is set; its value is never read out."""
     cache: str
     cache_bytes: dict[str, int]
     toolchains: dict[str, dict[str, bool]]
@@ -88,7 +89,7 @@ def health() -> Health:
     folders = sorted(one for one in cache.iterdir() if one.is_dir()) if cache.is_dir() else []
     return Health(
         sandboxes={name: why or WORKS for name, why in available().items()},
-        missing={name: missing(name) for name in extras()},
+        missing=missing(),
         python=platform.python_version(),
         torch=torch,
         devices=devices,
@@ -103,28 +104,15 @@ def health() -> Health:
     )
 
 
-def extras() -> list[str]:
-    """Names of the extras that a user may want."""
-    try:
-        found = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
-    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        return []
-    return [name for name in found if name not in OF_DEVELOPERS]
-
-
-def missing(extra: str) -> tuple[str, ...]:
-    """Distributions of an extra that are not installed."""
-    gone: list[str] = []
+def missing() -> dict[str, tuple[str, ...]]:
+    """Each extra that a user may want, with its distributions that are not installed."""
+    gone: dict[str, tuple[str, ...]] = {}
     for line in metadata.requires(DISTRIBUTION) or ():
-        requirement, _, marker = line.partition(";")
-        if not re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", marker):
-            continue
-        name, _, nested = re.split(r"[<>=!~ ]", requirement.strip(), maxsplit=1)[0].partition("[")
-        if name == DISTRIBUTION:
-            gone += [one for other in nested.rstrip("]").split(",") for one in missing(other)]
-        elif not any(metadata.distributions(name=name)):
-            gone.append(name)
-    return tuple(gone)
+        if (found := OF_EXTRA.match(line)) and found["extra"] not in OF_DEVELOPERS:
+            here = found["name"] == DISTRIBUTION or any(metadata.distributions(name=found["name"]))
+            lacking = gone.setdefault(found["extra"], ())
+            gone[found["extra"]] = lacking if here else (*lacking, found["name"])
+    return gone
 
 
 def _torch() -> tuple[str | None, tuple[str, ...]]:
@@ -163,7 +151,7 @@ class Bootstrap(LayerConfig, Command):
                 raise ConfigError(f"there is no {str(path)!r}", "check --sources and --copy")
         return {"log": say}
 
-    def show(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """That it is ready."""
         say(f"layer {summary.name!r} is ready: {len(summary.packages)} packages")
 
@@ -172,13 +160,12 @@ class ListImages(Command):
     """List language layers, built workspaces and images, with their sizes."""
 
     examples = ("envgen images list", "envgen images list --json images.json")
+    verb = "envgen.sandboxes.workspace.inventory:inventory"
 
-    def execute(self) -> None:
+    def tell(self, summary: Any) -> None:
         """Print a row for each."""
-        found = inventory()
-        write_json(self.figures, found)
-        if found:
-            rows = ((i.kind, i.name, i.bytes, i.used[:10], i.about) for i in found)
+        rows = [(i.kind, i.name, i.bytes, i.used[:10], i.about) for i in summary]
+        if rows:
             show_rows(("kind", "name", "bytes ", "last used", "what"), rows)
         else:
             say("nothing is built yet; envgen images bootstrap makes a layer")
@@ -187,20 +174,19 @@ class ListImages(Command):
 class Clean(Command):
     """Remove what killed builds have left, and what you say is old."""
 
-    names = {"--older-than DAYS": "older_than"}
+    names = {"--older-than DAYS": "older_than_days"}
     examples = ("envgen images clean", "envgen images clean --older-than 30 --layers --dry-run")
+    verb = "envgen.sandboxes.workspace.inventory:clean"
 
-    older_than: float | None = Field(default=None, ge=0)
+    older_than_days: float | None = Field(default=None, ge=0)
     """Also workspaces not used for so many days."""
     layers: bool = False
     """Also every language layer."""
     dry_run: bool = False
     """Only say what would go."""
 
-    def execute(self) -> None:
-        """Remove, and say what."""
-        gone = clean(older_than_days=self.older_than, layers=self.layers, dry_run=self.dry_run)
-        for item in gone:
+    def tell(self, summary: Any) -> None:
+        """Say what was removed."""
+        for item in summary:
             say(f"{'would remove' if self.dry_run else 'removed'} {item.kind} {item.name}")
-        say(f"{len(gone)} things, {number(sum(item.bytes for item in gone))} bytes")
-        write_json(self.figures, gone)
+        say(f"{len(summary)} things, {number(sum(item.bytes for item in summary))} bytes")

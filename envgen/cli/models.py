@@ -52,15 +52,11 @@ class Init(NewModelConfig, Makes):
 
     def call(self, more: Any) -> Any:
         """Make it, and count what it costs."""
-        found = super().call(more)
-        return told(found, min(found.max_position_embeddings, LONGEST_DEFAULT), self.out)
+        return told(super().call(more), None, self.out)
 
-    def show(self, summary: Any) -> None:
-        """What was made, and what it costs."""
+    def tell(self, summary: Any) -> None:
+        """Show what was made and what it costs; a small dataset may not have enough tokens."""
         show_model(summary, self.out)
-
-    def check(self, summary: Any) -> None:
-        """A small dataset may not have enough tokens."""
         made = summary["config"]["vocab_size"]
         require(made, self.vocab_size, "tokens in the vocabulary", "the texts have no more")
 
@@ -88,22 +84,21 @@ class Info(Command):
             from envgen.model.checkpoint import read_config
 
             config = read_config(self.folder)
-        context = self.context or min(config.max_position_embeddings, LONGEST_DEFAULT)
-        summary = told(config, context, self.folder)
+        summary = told(config, self.context, self.folder)
         show_model(summary, self.folder or self.preset)
         write_json(self.figures, summary)
 
 
-def told(config: DSAConfig, context: int, folder: Path | None) -> dict[str, Any]:
+def told(config: DSAConfig, context: int | None, folder: Path | None) -> dict[str, Any]:
     """A model's config, its costs at a context, and what lies in its folder, as ``--json`` writes them."""
+    context = context or min(config.max_position_embeddings, LONGEST_DEFAULT)
     found = {"config": config.to_hf(), "cost": cost(config, context).model_dump(mode="json")}
     return found | (_in_folder(folder) if folder else {})
 
 
 def show_model(summary: dict[str, Any], title: object) -> None:
     """Print what was told."""
-    config = summary["config"]
-    shape = {name: config[name] for name in SHAPE}
+    shape = {name: summary["config"][name] for name in SHAPE}
     there = {name: one for name, one in summary.items() if name not in ("config", "cost")}
     show_record({**shape, **there}, title)
     show_record(Cost(**summary["cost"]))
@@ -115,14 +110,13 @@ def _in_folder(folder: Path) -> dict[str, Any]:
 
     figures: dict[str, Any] = {}
     try:
-        stored = WeightFiles(folder).stored
-    except CheckpointError as error:
-        figures["weights"] = f"none: {error}"
-    else:
         kinds: Counter[str] = Counter()
+        stored = WeightFiles(folder).stored
         for tensor in stored.values():
             kinds[tensor.dtype] += tensor.num_bytes
         figures["weights"] = {"tensors": len(stored), "bytes": dict(kinds)}
+    except CheckpointError as error:
+        figures["weights"] = f"none: {error}"
     if (folder / ENCODING_FILE).is_file():
         encoding = load_encoding(folder)
         figures["encoding"] = encoding.config.kind

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from envgen.cli.command import TRAINERS, Parallel, Runs, require_trainers
+from envgen.cli.command import Parallel, Runs, lacks_trainers, require_trainers
 from envgen.cli.console import OnProgress, fail, heading, prose, remark, require, say
 from envgen.cli.records import cell, show_record, show_rows
 from envgen.cli.settings import Values
@@ -29,11 +28,10 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
     """Where to write."""
 
     @classmethod
-    def settle(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> None:
         """Train where that is possible."""
-        if given.get("train"):
+        if given.setdefault("train", not lacks_trainers()):
             require_trainers()
-        return {"train": all(map(find_spec, TRAINERS)), **given}
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Stages are told as they end."""
@@ -44,21 +42,18 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
 
         return {"ended": ended}
 
-    def show(self, summary: Any) -> None:
-        """All that was made, and what training changed."""
+    def tell(self, summary: Any) -> None:
+        """Show what was made, what training changed and what to do next, or fail."""
         show_record(summary, leave=("versions", "kept", "stages", "training", "notes", "failed"))
         if summary.training is not None:
             _show_training(summary.training)
-        elif not all(map(find_spec, TRAINERS)):
+        elif lacks_trainers():
             prose(f"note: no policy was trained; {install_hint('train')}", style="yellow")
         heading(f"{summary.tasks} proven tasks in {summary.seconds:.0f} s")
         for what, path in (("dataset", "dataset"), ("kept", "kept"), ("report", "report.html")):
             say(f"{what:<9} {self.out / path}")
         for note in summary.notes:
             prose(f"note: {note}", style="yellow")
-
-    def check(self, summary: Any) -> None:
-        """Tell what to do next, or fail."""
         if summary.kept:
             kept = self.out / "kept"
             say(f"\nnext: envgen list {kept}; envgen show {kept} {summary.kept[0]}")

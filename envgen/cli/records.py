@@ -7,6 +7,7 @@ for what the room's record already says. Headings are the first line of a part's
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from rich.table import Table
 from rich.text import Text
 
-from envgen.cli.console import STDOUT, heading, out, prose, remark, say, table
+from envgen.cli.console import STDOUT, heading, out, prose, remark, say
 from envgen.core.canonical import pretty
 
 MOST = 8
@@ -38,6 +40,11 @@ def number(value: float) -> str:
 def interval(low: float | None, high: float | None) -> str:
     """The ends of an interval; ``-`` where there is none."""
     return "-" if low is None or high is None else f"{low:.3f}..{high:.3f}"
+
+
+def percent(share: float | None) -> str | None:
+    """A share, rounded down: of a hundred wrong verifiers one survivor is not 100%."""
+    return None if share is None else f"{math.floor(100 * share)}%"
 
 
 def cell(value: object) -> Text:
@@ -69,29 +76,31 @@ def is_figure(value: object) -> bool:
 
 
 def show_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], title: object = "") -> None:
-    """Print a table; a column whose name ends in a space is right-aligned."""
-    shown = table(*columns, title=str(title))
+    """Print a table; a column whose name ends in a space is right-aligned.
+
+    The first column is never broken: it is what one copies.
+    """
+    shown = Table(
+        title=Text(str(title), style="bold") if title else None, title_justify="left",
+        header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0),
+    )  # fmt: skip
+    for i, column in enumerate(columns):
+        right = column.endswith(" ")
+        shown.add_column(
+            column.strip(), justify="right" if right else "left", no_wrap=i == 0 or right,
+            overflow="fold",
+        )  # fmt: skip
     for row in rows:
         shown.add_row(*map(cell, row))
     out.print(shown)
 
 
 def show_records(
-    records: Sequence[BaseModel],
-    title: object = "",
-    keys: Sequence[object] = (),
-    leave: Sequence[str] = (),
+    records: Sequence[BaseModel], title: object = "", keys: Sequence[object] = ()
 ) -> None:
-    """Print a table with a row for each record, and a column for each field that says something.
-
-    Args:
-        records: of one class.
-        title: above the table.
-        keys: a first column, one for each record.
-        leave: fields without a column.
-    """
+    """Print a row for each record of a class, and a column for each field that says something."""
     held: dict[str, list[Any]] = {"key": list(keys)} if keys else {}
-    for name in (one for one in type(records[0]).model_fields if one not in leave):
+    for name in type(records[0]).model_fields:
         held[name] = [getattr(one, name) for one in records]
     kept = {
         name: values

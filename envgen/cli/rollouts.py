@@ -26,14 +26,6 @@ class Rollout(RolloutConfig, Command):
     The same command goes on where a stopped run left off.
     """
 
-    places = {"DATASET": "dataset"}
-    names = {
-        "--policy POLICY": "policy.spec",
-        "--option NAME=VALUE": "policy.options",
-        "--temperature": "sampling.temperature",
-        "--top-p": "sampling.top_p",
-        "--max-tokens": "sampling.max_tokens",
-    }
     examples = (
         "envgen rollout ds/ --policy random-valid --n 100 --out runs/x",
         "envgen rollout ds/ --policy dsa:m/ --n 8 --max-tokens 512 --out runs/d",
@@ -53,15 +45,12 @@ class Rollout(RolloutConfig, Command):
 
         return {"progress": progress}
 
-    def show(self, summary: Any) -> None:
-        """What the run holds, and whose fault is what went wrong."""
+    def tell(self, summary: Any) -> None:
+        """Show what the run holds, and whose fault is what went wrong."""
         show_record(summary, self.out, leave=("tool_faults", "misfits"))
         tell_tool_faults(summary.tool_faults)
         for why, count in summary.misfits.items():
             remark(f"{count} x no {self.style} record, `train sft` leaves it out: {why}")
-
-    def check(self, summary: Any) -> None:
-        """Episodes that errors spoiled can be played again."""
         if summary.ended != "complete":
             why = "the budget is spent" if summary.ended == "cost" else "interrupted"
             remark(f"stopped: {why}; the same command goes on from here")
@@ -87,7 +76,6 @@ class PassAtK(Command):
     """
 
     places = {"RUN": "folder"}
-    names = {"--k LIST": "ks"}
     examples = ("envgen pass-at-k runs/x", "envgen pass-at-k runs/x --k 1,8 --no-tasks")
     verb = "envgen.rollout.pass_at_k:run_report"
 
@@ -102,8 +90,8 @@ class PassAtK(Command):
     db_url: Label | None = None
     """Database URL instead of RUN/run.sqlite."""
 
-    def show(self, summary: Any) -> None:
-        """Tables of tasks and levels; a narrow terminal gets the first k's interval only."""
+    def tell(self, summary: Any) -> None:
+        """Tables of tasks and levels, and which k have too few episodes."""
         shown = summary.ks if out.width >= WIDE else summary.ks[:1]
         heads = []
         for k in summary.ks:
@@ -122,26 +110,22 @@ class PassAtK(Command):
             ]
             columns = ("task", "level ", "n ", "passed ", "errors ", *heads)
             show_rows(columns, rows, self.folder)
+        total = summary.total
         rows = [
             (g.group, g.tasks, g.solved, g.samples, g.errors, *cells(g.means, g.intervals))
-            for g in (*summary.levels, summary.total)
+            for g in (*summary.levels, total)
         ]
         columns = (summary.policy, "tasks ", "solved ", "episodes ", "errors ", *heads)
         show_rows(columns, rows)
         if shown != summary.ks:
             say("the other intervals: a wider terminal, or --json FILE")
-
-    def check(self, summary: Any) -> None:
-        """Tell which k have too few episodes."""
-        total = summary.total
         require(total.samples, None, "error-free episodes", "see `envgen rollout --retry-errors`")
         for k in summary.ks:
-            hint = (
-                f"pass@{k} needs {k} error-free episodes of a task: a smaller --k, or more of them"
-            )
+            needs = f"pass@{k} needs {k} error-free episodes of a task"
             decided = total.tasks - total.undecided[k]
-            fatal = k == min(summary.ks)
-            require(decided, total.tasks, f"tasks have a pass@{k}", hint, fatal=fatal)
+            what = f"tasks have a pass@{k}"
+            require(decided, total.tasks, what, f"{needs}: a smaller --k, or more of them",
+                    fatal=k == min(summary.ks))  # fmt: skip
 
 
 class FilterCommand(FilterConfig, Command):
@@ -151,7 +135,6 @@ class FilterCommand(FilterConfig, Command):
     another --seed on the kept dataset before you report a number.
     """
 
-    places = {"DATASET": "dataset"}
     names = {"--rollouts RUN": "rollouts", "--exclusive/--inclusive": "exclusive"}
     examples = (
         "envgen filter ds/ --rollouts runs/x --max-pass-at-1 0.95 --out kept/",
@@ -160,14 +143,10 @@ class FilterCommand(FilterConfig, Command):
     )
     verb = "envgen.rollout.filter:filter"
 
-    def show(self, summary: Any) -> None:
-        """How many of each level are kept."""
-        kept = f"{len(summary.kept)} of {len(summary.decisions)} tasks kept"
-        show_records(summary.levels, f"{self.out}: {kept}")
-
-    def check(self, summary: Any) -> None:
-        """Tell how many tasks had too few episodes."""
+    def tell(self, summary: Any) -> None:
+        """Show how many of each level are kept, and how many had too few episodes."""
         asked = len(summary.decisions)
+        show_records(summary.levels, f"{self.out}: {len(summary.kept)} of {asked} tasks kept")
         judged = asked - sum(row.undecided for row in summary.levels)
         hint = f"pass@{self.pass_at} needs {self.pass_at} error-free episodes of a task"
         require(judged, asked, "tasks could be judged", hint)

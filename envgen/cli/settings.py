@@ -7,7 +7,6 @@ Defaults stand under a file's values, and these under those of the command line.
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import re
 import sys
@@ -18,16 +17,14 @@ from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from envgen.core.errors import ConfigError
-from envgen.core.registry import near_names
 
-C = TypeVar("C", bound=BaseModel)
 Values = dict[str, Any]
 NONE_WORDS = ("all", "none")
 """What users write for None where the default is something else, such as ``--split all``."""
@@ -35,8 +32,6 @@ MAX_FILE_BYTES = 1 << 22
 SECRET = re.compile(r"(^|_)(key|token|password|secret|authorization|headers)$", re.IGNORECASE)
 """Names of settings that are never shown or stored. ``api_key_env`` is none: it names a variable."""
 IN_URL = re.compile(r"(://)[^/@\s]+(@)|([?&]\w*(?:key|token|password)=)[^&\s]+", re.IGNORECASE)
-
-
 EVERYWHERE = {
     "backend": "Where environments' code runs; process and inline are for code that is trusted.",
     "dataset": "A dataset folder, or package:NAME.",
@@ -64,27 +59,17 @@ class Setting(NamedTuple):
     """Whether there is no default; in a table that may be left out, nothing is."""
 
 
-class FieldTexts(NamedTuple):
-    """What a class and its fields say about themselves."""
-
-    doc: str
-    fields: dict[str, str]
-
-
 @cache
-def texts(path: str) -> dict[str, FieldTexts]:
-    """The docstrings of a source file's classes, read without importing it."""
+def texts(path: str) -> dict[tuple[str, str], str]:
+    """The docstrings of a source file, read without importing it: of (class, field), and of (class, "")."""
     found = {}
     for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):
-            fields = {
-                field.target.id: inspect.cleandoc(after.value.value)
-                for field, after in pairwise(node.body)
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                if isinstance(after.value.value, str)
-            }
-            found[node.name] = FieldTexts(ast.get_docstring(node) or "", fields)
+            found[node.name, ""] = ast.get_docstring(node) or ""
+            for pair in pairwise(node.body):
+                match pair:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(said))):
+                        found[node.name, name] = said
     return found
 
 
@@ -92,8 +77,8 @@ def text_of(kind: type, name: str) -> str:
     """The docstring of a field, from the first class of the bases that has one."""
     for base in kind.__mro__:
         path = getattr(sys.modules.get(base.__module__), "__file__", None)
-        if issubclass(base, BaseModel) and base is not BaseModel and path:
-            if said := texts(path).get(base.__name__, FieldTexts("", {})).fields.get(name):
+        if base is not BaseModel and issubclass(base, BaseModel) and path:
+            if said := texts(path).get((base.__name__, name)):
                 return said
     return EVERYWHERE.get(name, "")
 
@@ -127,6 +112,13 @@ def _walk(
             there = isinstance(default, BaseModel)
             needs = needed and (there or required)
             yield from _walk(inner, f"{path}.", dict(default or {}), given and there, needs)
+
+
+def field_names(kind: type[BaseModel], table: str) -> list[str]:
+    """The names in a table; none if it is no table."""
+    prefix = f"{table}." if table else ""
+    below = (path[len(prefix) :] for path in settings(kind) if path.startswith(prefix))
+    return list(dict.fromkeys(path.partition(".")[0] for path in below))
 
 
 def members(kind: Any) -> tuple[Any, ...]:
@@ -181,27 +173,6 @@ def read_file(path: Path) -> Values:
     return found
 
 
-def check_names(kind: type[BaseModel], values: Mapping[str, Any], prefix: str = "") -> None:
-    """Refuse what is no setting.
-
-    Raises:
-        ConfigError: for an unknown name, with the nearest ones, and for a table that is none.
-    """
-    known = kind.model_fields
-    for name, value in values.items():
-        path = prefix + name
-        if name not in known:
-            what = f"there is no setting {path!r}{near_names(name, known)}"
-            raise ConfigError(what, f"there are {', '.join(sorted(known))}")
-        inner = model_of(known[name].annotation)
-        if inner is not None and isinstance(value, Mapping):
-            check_names(inner, value, f"{path}.")
-        elif inner is not None and value is not None:
-            fields = ", ".join(inner.model_fields)
-            hint = f"it has {fields}: write -c {path}.NAME=VALUE"
-            raise ConfigError(f"{path!r} is a table, not {value!r}", hint)
-
-
 def put(kind: type[BaseModel], values: Values, path: str, words: Sequence[str]) -> None:
     """Set one field of ``values`` to what the command line says; ``check_names`` judges it later.
 
@@ -226,7 +197,8 @@ def read_words(kind: Any, words: Sequence[str]) -> Any:
     Numbers and names stand behind each other with commas; texts, which may hold commas, are repeated.
     """
     if holds(kind, dict):
-        return dict(_pair(word) for word in words)
+        pairs = (pair(word, "NAME=VALUE") for word in words)
+        return {name: loose(value) for name, value in pairs}
     if many := holds(kind, tuple, frozenset, list):
         return [one for word in words for one in _items(get_args(many)[0], word)]
     word = words[-1]
@@ -235,11 +207,16 @@ def read_words(kind: Any, words: Sequence[str]) -> Any:
     return word if is_text(kind) else loose(word)
 
 
-def _pair(word: str) -> tuple[str, Any]:
+def pair(word: str, form: str) -> tuple[str, str]:
+    """The two sides of ``NAME=VALUE``.
+
+    Raises:
+        ConfigError: if it is something else; the hint shows the form.
+    """
     name, equals, value = word.partition("=")
     if not equals or not name:
-        raise ConfigError(f"{word!r} sets nothing", "write NAME=VALUE")
-    return name, loose(value)
+        raise ConfigError(f"{word!r} sets nothing", f"write {form}")
+    return name, value
 
 
 def _items(kind: Any, word: str) -> list[Any]:
@@ -256,29 +233,20 @@ def loose(word: str) -> Any:
         return word
 
 
-def complete(kind: type[BaseModel], values: Mapping[str, Any]) -> Values:
-    """``values`` over the defaults of the tables that they change, which differ from a table's own."""
-    done = dict(values)
+def complete(kind: type[BaseModel], values: Values, base: Values | None = None) -> Values:
+    """``values`` over ``base``, the defaults of a table, which differ from those of its class."""
+    base = base or {}
+    done = {**base, **values}
     for name in kind.model_fields.keys() & values.keys():
-        field = kind.model_fields[name]
-        default = field.get_default(call_default_factory=True)
+        field, value = kind.model_fields[name], values[name]
+        default = base.get(name, field.get_default(call_default_factory=True))
         inner = model_of(field.annotation)
-        if inner is not None and isinstance(done[name], Mapping):
-            held = default.model_dump() if isinstance(default, BaseModel) else {}
-            done[name] = complete(inner, under(held, done[name]))
-        elif NoneType in get_args(field.annotation) and default is not None:
-            done[name] = None if done[name] in NONE_WORDS else done[name]
+        if inner is not None and isinstance(value, Mapping):
+            below = dict(default) if isinstance(default, BaseModel) else {}
+            done[name] = complete(inner, dict(value), below)
+        elif value in NONE_WORDS and default is not None and NoneType in get_args(field.annotation):
+            done[name] = None
     return done
-
-
-def under(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Values:
-    """``lower`` with ``upper`` over it, table by table."""
-    both = {name: (lower[name], upper[name]) for name in lower.keys() & upper.keys()}
-    return {**lower, **upper} | {
-        name: under(low, high)
-        for name, (low, high) in both.items()
-        if isinstance(low, Mapping) and isinstance(high, Mapping)
-    }
 
 
 def public(value: Any, name: str = "") -> Any:

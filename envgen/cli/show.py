@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from rich.syntax import Syntax
@@ -12,10 +10,11 @@ from rich.text import Text
 
 from envgen.cli.command import ReadsDataset
 from envgen.cli.console import heading, out, prose, remark, require, say
-from envgen.cli.records import show_record, show_records, show_rows, write_json
+from envgen.cli.records import percent, show_record, show_records, show_rows, write_json
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
+from envgen.core.registry import near_names
 from envgen.core.types import TaskSpec, ToolSpec
 
 if TYPE_CHECKING:
@@ -36,18 +35,16 @@ class List(ReadsDataset):
             "task": counts.tasks,
             "variant": counts.variants,
         }
-        numbers = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for word, n in held.items())
-        out.print(Text(f"{opened.manifest.name}: {numbers}", style="bold"), soft_wrap=True)
+        what = ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in held.items())
+        out.print(Text(f"{opened.manifest.name}: {what}", style="bold"), soft_wrap=True)
         tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
         code = any(task.family == "code" for task in tasks)
         heads = ("task", "split", "level ", "density ", "calls ", "killed ", "pass@1")
-        show_rows(
-            (*heads, *(("verdicts proven",) if code else ())),
-            (
-                (task.id, task.split, *figures(task), *((proof(task),) if code else ()))
-                for task in sorted(tasks, key=lambda t: (t.difficulty.level, t.id))
-            ),
-        )
+        rows = [
+            (task.id, task.split, *figures(task), *((proof(task),) if code else ()))
+            for task in sorted(tasks, key=lambda task: (task.difficulty.level, task.id))
+        ]
+        show_rows((*heads, *(("verdicts proven",) if code else ())), rows)
         say("calls: tool calls of the solution; killed: share of wrong verifiers told apart")
         if code:
             what = "fail-to-pass tests that only code which computes the answer passes"
@@ -56,18 +53,13 @@ class List(ReadsDataset):
         require(len(tasks), None, "tasks in the dataset")
 
 
-def figures(task: TaskSpec) -> tuple[str, str, str, str, str]:
-    """Level, density, gold calls, kill rate and pass@1 of a task, as text."""
-    difficulty = task.difficulty
-    kill = next((r.figure for r in task.evidence if r.gate == "mutants"), None)
-    rates = ", ".join(f"{p.policy} {p.c}/{p.n}" for p in task.pass_at)
-    return (
-        str(difficulty.level),
-        density_text(difficulty.density.value) if difficulty.density else "-",
-        str(difficulty.minimum_calls),
-        "-" if kill is None else f"{math.floor(100 * kill)}%",  # one survivor is not 100 %
-        rates or "-",
-    )
+def figures(task: TaskSpec) -> tuple[object, ...]:
+    """Level, density, gold calls, kill rate and pass@1 of a task."""
+    how = task.difficulty
+    kill = next((one.figure for one in task.evidence if one.gate == "mutants"), None)
+    density = f"{how.density.value:.3g}" if how.density else None
+    rates = ", ".join(f"{one.policy} {one.c}/{one.n}" for one in task.pass_at)
+    return how.level, density, how.minimum_calls, percent(kill), rates
 
 
 def proof(task: TaskSpec) -> str:
@@ -85,7 +77,7 @@ def proof(task: TaskSpec) -> str:
 class Show(ReadsDataset):
     """Read one task: prompt, tools, rules and evidence."""
 
-    places = {**ReadsDataset.places, "[TASK]": "task"}
+    places = {"[TASK]": "task"}
     examples = ("envgen show ds/ TASK", "envgen show ds/ TASK --secrets | less")
 
     task: Label | None = None
@@ -138,24 +130,18 @@ def find_task(dataset: Dataset, task_id: str | None) -> TaskSpec:
     """The task of this id or of the only id that begins so; None: the first.
 
     Raises:
-        ConfigError: if there is none; its hint names similar ids.
+        ConfigError: if there is none; similar ids are named.
     """
-    own = dataset.own_task_ids
-    if task_id is None:
-        if not own:
-            raise ConfigError(f"there is no task in {str(dataset.path)!r}")
-        remark(f"the first of {len(own)} tasks; `envgen list {dataset.path}` names them all")
-        return dataset.tasks[own[0]]
+    own, see = dataset.own_task_ids, f"`envgen list {dataset.path}` names them all"
     if task_id in dataset.tasks:
-        return dataset.tasks[task_id]
-    begins = [one for one in own if one.startswith(task_id)]
-    if len(begins) == 1:
-        return dataset.tasks[begins[0]]
-    near = begins[:3] or get_close_matches(task_id, own, n=3, cutoff=0.3)
-    raise ConfigError(
-        f"no task {task_id!r} in {str(dataset.path)!r}",
-        f"did you mean {', '.join(near)}?" if near else f"see `envgen list {dataset.path}`",
-    )
+        return dataset.tasks[str(task_id)]
+    begins = [one for one in own if one.startswith(task_id or "")]
+    if task_id is None and own:
+        remark(f"the first of {len(own)} tasks; {see}")
+    elif len(begins) != 1:
+        near = near_names(task_id or "", begins or own)
+        raise ConfigError(f"no task {task_id or ''!r} in {str(dataset.path)!r}{near}", see)
+    return dataset.tasks[begins[0]]
 
 
 def _tool(tool: ToolSpec) -> None:
@@ -170,40 +156,28 @@ def _tool(tool: ToolSpec) -> None:
 
 def outline(schema: Mapping[str, Any]) -> str:
     """A JSON Schema in short: ``[{"city": text, "price": 1..9}, ...]``."""
-    if "const" in schema:
-        return dumps(schema["const"])
-    if "enum" in schema:
-        return " | ".join(dumps(value) for value in schema["enum"])
-    if "anyOf" in schema:
-        return " | ".join(outline(one) for one in schema["anyOf"])
-    kind = schema.get("type")
-    if kind == "object":
-        fields = schema.get("properties", {})
-        return "{" + ", ".join(f'"{name}": {outline(one)}' for name, one in fields.items()) + "}"
-    if kind == "array":
-        return _array(schema)
-    if "minimum" in schema and "maximum" in schema:
-        return f"{schema['minimum']}..{schema['maximum']}"
-    if "x-source" in schema:
-        return f"<{schema['x-source']}>"
-    return str(kind or "any")
-
-
-def _array(schema: Mapping[str, Any]) -> str:
-    if "prefixItems" in schema:
-        return "[" + ", ".join(outline(one) for one in schema["prefixItems"]) + "]"
-    item = outline(schema.get("items") or {})
-    low, high = schema.get("minItems", 0), schema.get("maxItems")
-    if low == high:
-        return f"[{item}] x {low}"
-    return f"[{item}, ...]" + (f" at most {high}" if high is not None else "")
-
-
-def density_text(value: float) -> str:
-    """A share of the answer space in few characters."""
-    if value >= 0.001:
-        return f"{value:.3f}"
-    return f"{value:.0e}".replace("e-0", "e-")
+    match schema:
+        case {"const": value}:
+            return dumps(value)
+        case {"enum": values}:
+            return " | ".join(map(dumps, values))
+        case {"anyOf": kinds}:
+            return " | ".join(map(outline, kinds))
+        case {"type": "object"}:
+            fields = schema.get("properties", {}).items()
+            return "{" + ", ".join(f'"{name}": {outline(one)}' for name, one in fields) + "}"
+        case {"prefixItems": items}:
+            return "[" + ", ".join(map(outline, items)) + "]"
+        case {"type": "array"}:
+            item = outline(schema.get("items") or {})
+            low, high = schema.get("minItems", 0), schema.get("maxItems")
+            most = "" if high is None else f" at most {high}"
+            return f"[{item}] x {low}" if low == high else f"[{item}, ...]{most}"
+        case {"minimum": low, "maximum": high}:
+            return f"{low}..{high}"
+        case {"x-source": source}:
+            return f"<{source}>"
+    return str(schema.get("type") or "any")
 
 
 def _secrets(dataset: Dataset, task_id: str) -> None:

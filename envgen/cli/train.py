@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from envgen.cli.command import Makes, require_trainers, run_folder
-from envgen.cli.console import NEXT_LINES_S, OnProgress, remark, require, say, talk
-from envgen.cli.settings import Values, under
+from envgen.cli.console import NEXT_LINES_S, OnProgress, remark, require, talk
+from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError
 from envgen.train.config import ColdStartConfig, TrainGRPOConfig
 
@@ -23,8 +23,6 @@ TERMINAL_S = 1.0
 
 class Trains(Makes):
     """What the commands have in common."""
-
-    places = {"DATASET": "data"}
 
     device: str
     threads: int | None = Field(default=None, ge=1)
@@ -57,7 +55,6 @@ class Sft(ColdStartConfig, Trains):
         "--model FOLDER": "model",
         "--teacher POLICY": "teachers",
         "--rollouts RUN": "rollouts",
-        "--lr": "optimizer.lr",
     }
     examples: ClassVar[tuple[str, ...]] = (
         "envgen train sft ds/ --model m/ --out runs/sft",
@@ -68,15 +65,16 @@ class Sft(ColdStartConfig, Trains):
     verb = "envgen.train.cold_start:train_sft"
 
     @classmethod
-    def settle(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> None:
         """Gold teaches where nobody else does; dense attention leaves the indexer for its own stage."""
-        follows: Values = {} if given.get("rollouts") else {"teachers": ("gold",)}
+        if not given.get("rollouts"):
+            given.setdefault("teachers", ("gold",))
         if given.get("attention") == "dense":
-            follows["optimizer"] = {"indexer": "frozen"}
-        return under(follows, given)
+            given.setdefault("optimizer", {}).setdefault("indexer", "frozen")
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Warn where next to nothing was learnt."""
+        super().tell(summary)
         require(summary.steps, None, "steps: nothing was learnt", "--epochs is above 0")
         if summary.loss > HARDLY * summary.first_loss > 0:
             what = "indexer's loss" if self.trunk == "frozen" else "loss"
@@ -103,12 +101,12 @@ class IndexerCommand(Sft):
     """warmup: eq. 3, attention dense, trunk frozen. sparse: eq. 4, the trunk learns too."""
 
     @classmethod
-    def settle(cls, given: Values) -> Values:
+    def settle(cls, given: Values) -> None:
         """The stage says what attention and trunk do."""
         warmup = given.get("stage") == "warmup"
-        attention, trunk = ("dense", "frozen") if warmup else ("sparse", "learns")
-        teachers: Values = {} if given.get("rollouts") else {"teachers": ("gold",)}
-        return {**teachers, **given, "attention": attention, "trunk": trunk}
+        given.pop("attention", None)
+        super().settle(given)
+        given["attention"], given["trunk"] = ("dense", "frozen") if warmup else ("sparse", "learns")
 
 
 class Grpo(TrainGRPOConfig, Trains):
@@ -122,9 +120,6 @@ class Grpo(TrainGRPOConfig, Trains):
         "--model FOLDER": "model",
         "--groups": "sampling.groups",
         "--group-size": "sampling.group_size",
-        "--temperature": "sampling.temperature",
-        "--top-p": "sampling.top_p",
-        "--lr": "optimizer.lr",
     }
     examples = (
         "envgen train grpo ds/ --model runs/sft/last --out runs/grpo",
@@ -140,12 +135,12 @@ class Grpo(TrainGRPOConfig, Trains):
         interval = TERMINAL_S if talk.is_terminal else NEXT_LINES_S
         return {**super().inputs(update), "watch": step_rows(self.steps, interval)}
 
-    def check(self, summary: Any) -> None:
+    def tell(self, summary: Any) -> None:
         """Write the report."""
-        from envgen.report.html import write_report
-        from envgen.report.training import training_report
+        from envgen.cli.evaluate import Report
 
-        say(f"report: {write_report(self.out / 'report.html', training_report(self.out))}")
+        super().tell(summary)
+        Report(run_folder=self.out).execute()
 
 
 COLUMNS = {

@@ -9,22 +9,7 @@ import time
 import pytest
 from rich.progress import Task
 
-from envgen.cli import console
-
-
-@pytest.mark.parametrize(
-    ("seconds", "left"),
-    [
-        (None, ""),
-        (0.0, ""),
-        (0.01, "about 1 s left"),
-        (40.0, "about 40 s left"),
-        (600.0, "about 10 min left"),
-        (10_800.0, "about 3 h left"),
-    ],
-)
-def test_the_time_left_is_told_in_words(seconds: float | None, left: str) -> None:
-    assert console.time_left(seconds) == left
+from envgen.cli import console, records
 
 
 def test_each_part_of_the_work_has_a_pace_of_its_own(
@@ -86,9 +71,8 @@ def test_texts_of_strangers_only_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     console.say(evil)
     console.prose(evil)
     console.heading(evil)
-    rows = console.table("a", "b")
-    rows.add_row(evil, evil)
-    shown.print(rows)
+    monkeypatch.setattr(records, "out", shown)
+    records.show_rows(("a", "b"), [(evil, evil)])
     said = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
     assert said.count("[link=file:///x]k[/link] [/b]") == 5
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", said)

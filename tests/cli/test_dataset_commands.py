@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runs import Cli
 
-from envgen.cli.show import density_text, outline
+from envgen.cli.show import outline
 
 pytestmark = pytest.mark.bwrap
 
@@ -67,20 +67,21 @@ def test_show_without_a_task_takes_the_first_and_says_so(cli: Cli, dataset: Path
 
 
 @pytest.mark.parametrize(
-    ("task", "hint"),
+    ("task", "near"),
     [
-        ("tiny", "did you mean tiny-"),
-        ("tiny-boook", "did you mean tiny-book"),
-        ("zzz", "see `envgen list"),
+        ("tiny", "did you mean 'tiny-"),
+        ("tiny-boook", "did you mean 'tiny-book'"),
+        ("zzz", "there are 'tiny-book'"),
     ],
 )
 def test_show_of_an_unknown_task_names_near_ones(
-    cli: Cli, dataset: Path, task: str, hint: str
+    cli: Cli, dataset: Path, task: str, near: str
 ) -> None:
     said = cli("show", dataset, task)
     assert said.code == 2
     assert f"error: no task '{task}'" in said.err
-    assert f"hint: {hint}" in said.err
+    assert near in said.err
+    assert "hint: `envgen list" in said.err
 
 
 def test_validate_holds(cli: Cli, dataset: Path, tmp_path: Path) -> None:
@@ -139,10 +140,3 @@ def test_outline_of_schemas() -> None:
         },
     }  # fmt: skip
     assert outline(schema) == '{"n": 1..9, "all": [string, ...] at most 3, "pair": [1, null | any]}'
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.3333, "0.333"), (0.00012, "1e-4"), (3e-12, "3e-12")]
-)
-def test_density_is_short(value: float, text: str) -> None:
-    assert density_text(value) == text

@@ -230,6 +230,17 @@ def test_a_table_keeps_the_defaults_of_its_config() -> None:
     assert found.optimizer.lr == TrainGRPOConfig(data="ds", model="m").optimizer.lr == 3e-4
 
 
+def test_dense_attention_leaves_the_indexer_whatever_else_is_set() -> None:
+    words = ("ds", "--model", "m", "--out", "o", "--lr", "1e-4")
+    dense = resolved("train sft", [*words, "--attention", "dense"])
+    sparse = resolved("train sft", words)
+    assert (leaf(dense, "optimizer.indexer"), leaf(sparse, "optimizer.indexer")) == (
+        "frozen",
+        "eq4",
+    )
+    assert leaf(dense, "optimizer.lr") == 1e-4
+
+
 @pytest.mark.parametrize(
     ("path", "words", "held"),
     [
@@ -273,9 +284,9 @@ def test_the_line_stands_over_the_file_and_the_file_over_the_defaults(
     ("text", "error", "hint"),
     [
         ("n = ", "run.toml' can't be read", "--settings"),
-        ("polcy = 1", "no setting 'polcy'; did you mean 'policy'?", "there are"),
-        ("[sampling]\ntemprature = 1", "no setting 'sampling.temprature'; did you mean", "top_p"),
-        ("sampling = 3", "'sampling' is a table, not 3", "top_p"),
+        ("polcy = 1", "no setting 'polcy'; did you mean 'policy'?", "--settings"),
+        ("[sampling]\ntemprature = 1", "did you mean 'temperature'?", "rollout --help"),
+        ("sampling = 3", "'sampling' is a table, not '3'", "-c sampling.NAME=VALUE"),
         ("n = 0", "--n: Input should be greater than or equal to 1, got '0'", "rollout --help"),
         ("[sampling]\ntop_k = 'x'", "-c sampling.top_k: Input should be a valid integer", "--help"),
         ("isolate = 'task'", "'environment' or 'episode', got 'task'", "rollout --help"),
@@ -351,7 +362,7 @@ def test_secrets_are_neither_stored_nor_shown(cli: Cli, dataset: Path) -> None:
     command = LEAVES["rollout"]
     context = command.make_context("rollout", ["ds", "--out", "o", "--config", "t.toml"])
     Path("o").mkdir()
-    command._leave(context.obj)
+    command.leave(context.obj)
     left = Path("o/command.json").read_text()
     assert "hunter2" not in left
     assert json.loads(left)["policy"]["options"] == {"api_key_env": "MY_KEY"}
