@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
 from random import Random
@@ -169,6 +169,9 @@ class _Answers:
         return False
 
 
+_Options = list[tuple[tuple[Any, ...], str]]
+
+
 class _BlockRule(NamedTuple):
     """What a clause says about one block."""
 
@@ -192,6 +195,7 @@ class _ItemBlock:
     rules: list[_BlockRule]
     keys: list[str]
     edges: list[str]
+    _listed: dict[Hashable, _Options] = field(default_factory=dict)
 
     def chosen(self, params: Params, rng: Random) -> Params | None:
         """Keys and edges of this block; None if no keys tried will do."""
@@ -245,12 +249,16 @@ class _ItemBlock:
             frame.slots[i] = value
         return run(frame)
 
-    def _options(self, frame: Frame, rules: list[_BlockRule]) -> list[tuple[tuple[Any, ...], str]]:
+    def _options(self, frame: Frame, rules: list[_BlockRule]) -> _Options:
         """Combinations that break at most one of ``rules``, each with the one that it breaks."""
-        options = [(cell, "") for cell in product(*(self.space.domains[i] for i in self.scope))]
-        for rule in rules:
-            options = list(self._kept(frame, options, rule))
-        return options
+        read = dict.fromkeys(name for rule in rules for name in sorted(params_of(rule.expr)))
+        key = tuple(frame.params.get(name) for name in read)  # keys come again in other tries
+        if key not in self._listed:
+            options = [(cell, "") for cell in product(*(self.space.domains[i] for i in self.scope))]
+            for rule in rules:
+                options = list(self._kept(frame, options, rule))
+            self._listed[key] = options
+        return self._listed[key]
 
     def _kept(
         self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _BlockRule
