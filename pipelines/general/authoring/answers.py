@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice, product
 from math import prod
 from random import Random
@@ -216,10 +217,10 @@ class _ItemBlock:
         """Bounds under which every rule of the block matters; None if these keys allow none."""
         bounds = dict(params)
         frame, found = self.task.frame(bounds), Params()
-        bounded = {self._rule_of(name).id: name for name in self.edges}
+        bounded = {self._rule_of[name].id: name for name in self.edges}
         options = self._options(frame, [rule for rule in self.rules if rule.id not in bounded])
         for name in self.edges:
-            edge, rule = self.task.edges[name], self._rule_of(name)
+            edge, rule = self.task.edges[name], self._rule_of[name]
             measure = self.task.compiler.compile(other_side(edge, name))
             values = sorted(
                 {
@@ -241,8 +242,14 @@ class _ItemBlock:
             else None
         )
 
-    def _rule_of(self, name: str) -> _BlockRule:
-        return next(rule for rule in self.rules if self.task.edges[name] in rule.expr.walk())
+    @cached_property
+    def _rule_of(self) -> dict[str, _BlockRule]:
+        """Edge -> the rule that it bounds."""
+        edges = {name: self.task.edges[name] for name in self.edges}
+        return {
+            name: next(rule for rule in self.rules if edge in rule.expr.walk())
+            for name, edge in edges.items()
+        }
 
     def _at(self, frame: Frame, cell: tuple[Any, ...], run: Closure) -> Any:
         for i, value in zip(self.scope, cell, strict=True):
