@@ -29,6 +29,24 @@ _Scalar = bool | Whole | Text | None
 class Node(Record, defer_build=True):
     """Base of all expressions."""
 
+    # Expressions are keys of every compiler's memos: each is hashed once, and a copy anew.
+    __slots__ = ("_hash",)
+
+    def __hash__(self) -> int:
+        try:
+            known: int = object.__getattribute__(self, "_hash")
+        except AttributeError:
+            known = hash((type(self), *self.__dict__.values()))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Node) or hash(self) != hash(other):
+            return False
+        return super().__eq__(other)
+
     def children(self) -> Iterator[Node]:
         """Direct sub-expressions, queries included, in field order."""
         for name in type(self).model_fields:

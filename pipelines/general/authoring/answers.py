@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice, product
 from math import prod
 from random import Random
@@ -169,6 +170,9 @@ class _Answers:
         return False
 
 
+_Options = list[tuple[tuple[Any, ...], str]]
+
+
 class _BlockRule(NamedTuple):
     """What a clause says about one block."""
 
@@ -192,6 +196,7 @@ class _ItemBlock:
     rules: list[_BlockRule]
     keys: list[str]
     edges: list[str]
+    _listed: dict[Hashable, _Options] = field(default_factory=dict)
 
     def chosen(self, params: Params, rng: Random) -> Params | None:
         """Keys and edges of this block; None if no keys tried will do."""
@@ -212,10 +217,10 @@ class _ItemBlock:
         """Bounds under which every rule of the block matters; None if these keys allow none."""
         bounds = dict(params)
         frame, found = self.task.frame(bounds), Params()
-        bounded = {self._rule_of(name).id: name for name in self.edges}
+        bounded = {self._rule_of[name].id: name for name in self.edges}
         options = self._options(frame, [rule for rule in self.rules if rule.id not in bounded])
         for name in self.edges:
-            edge, rule = self.task.edges[name], self._rule_of(name)
+            edge, rule = self.task.edges[name], self._rule_of[name]
             measure = self.task.compiler.compile(other_side(edge, name))
             values = sorted(
                 {
@@ -237,20 +242,30 @@ class _ItemBlock:
             else None
         )
 
-    def _rule_of(self, name: str) -> _BlockRule:
-        return next(rule for rule in self.rules if self.task.edges[name] in rule.expr.walk())
+    @cached_property
+    def _rule_of(self) -> dict[str, _BlockRule]:
+        """Edge -> the rule that it bounds."""
+        edges = {name: self.task.edges[name] for name in self.edges}
+        return {
+            name: next(rule for rule in self.rules if edge in rule.expr.walk())
+            for name, edge in edges.items()
+        }
 
     def _at(self, frame: Frame, cell: tuple[Any, ...], run: Closure) -> Any:
         for i, value in zip(self.scope, cell, strict=True):
             frame.slots[i] = value
         return run(frame)
 
-    def _options(self, frame: Frame, rules: list[_BlockRule]) -> list[tuple[tuple[Any, ...], str]]:
+    def _options(self, frame: Frame, rules: list[_BlockRule]) -> _Options:
         """Combinations that break at most one of ``rules``, each with the one that it breaks."""
-        options = [(cell, "") for cell in product(*(self.space.domains[i] for i in self.scope))]
-        for rule in rules:
-            options = list(self._kept(frame, options, rule))
-        return options
+        read = dict.fromkeys(name for rule in rules for name in sorted(params_of(rule.expr)))
+        key = tuple(frame.params.get(name) for name in read)  # keys come again in other tries
+        if key not in self._listed:
+            options = [(cell, "") for cell in product(*(self.space.domains[i] for i in self.scope))]
+            for rule in rules:
+                options = list(self._kept(frame, options, rule))
+            self._listed[key] = options
+        return self._listed[key]
 
     def _kept(
         self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _BlockRule

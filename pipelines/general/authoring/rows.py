@@ -154,10 +154,23 @@ class _Compiler:
         self.calls |= {name} & REGISTERED.keys()
         compiled = [self.compile(item) for item in node.args]
         run, key, arguments = function.run, ast.unparse(node), [draw for draw, _ in compiled]
+        # Rows are drawn by the ten thousand: arguments that are literals are evaluated once.
+        if all(map(_is_literal, node.args)):
+            literals = [ast.literal_eval(item) for item in node.args]
+            return lambda d: run(d, key, *literals), ""
         if len(arguments) == 1:
             first = arguments[0]
             return lambda d: run(d, key, first(d)), compiled[0][1]
+        if len(arguments) == 2:
+            first, second = arguments
+            return lambda d: run(d, key, first(d), second(d)), compiled[0][1]
         return lambda d: run(d, key, *[a(d) for a in arguments]), compiled[0][1]
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """Whether a draw's argument is a number or text, or a list of them."""
+    items = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+    return all(isinstance(item, ast.Constant) for item in items)
 
 
 def _listed(d: Drawing, values: Mapping[str, Any]) -> list[str]:
