@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each would compile all of envgen
 PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
 HEAVY := cli model policies rollout sandboxes train environments/test_deaths.py store/test_hostile_runs.py store/test_parquet_rows.py test_groups.py test_hostile.py
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain

@@ -133,8 +133,9 @@ RECIPE = Recipe(
     runner="pytest",
     install=(
         '"$PYTHON" -m venv --without-pip /env',
-        f"cd /env/lib/python3*/site-packages && cp -r {' '.join(f'/site/{p}' for p in _PACKAGES)} . "
-        "&& echo /work/repo/src > shop.pth && echo pytest==0 > /env/pins.txt",
+        "cd /env/lib/python3*/site-packages && cp -r --preserve=timestamps "  # or each run compiles
+        f"{' '.join(f'/site/{p}' for p in _PACKAGES)} . && echo /work/repo/src > shop.pth "
+        "&& echo pytest==0 > /env/pins.txt",
     ),
     build=("python build.py",),
     memory_bytes=1 << 30,

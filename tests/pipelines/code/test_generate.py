@@ -37,15 +37,18 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("made") / "code"
-    jobs = [
+    summary = toy_python.generated(repo, out, *three(repo))
+    assert (summary.tasks, summary.instances) == (1, 3)
+    assert summary.rejected == {"install": 1, "no_tree": 1}
+    return out
+
+
+def three(repo: Path) -> list[Job]:
+    return [
         Job(toy_python.instance(repo), repo),
         Job(toy_python.instance(repo, id="toy__shop-8", base_commit="0" * 40), repo),
         Job(toy_python.instance(repo, id="toy__shop-9", recipe=broken()), repo),
     ]
-    summary = toy_python.generated(repo, out, *jobs)
-    assert (summary.tasks, summary.instances) == (1, 3)
-    assert summary.rejected == {"install": 1, "no_tree": 1}
-    return out
 
 
 def broken() -> object:
@@ -84,9 +87,8 @@ def _outcome(line: str) -> Outcome:
 
 
 def test_the_same_instances_give_the_same_bytes(made: Path, repo: Path, tmp_path: Path) -> None:
-    toy_python.generated(repo, tmp_path / "one")
-    toy_python.generated(repo, tmp_path / "two")
-    one, two = (tmp_path / name / "dataset.json" for name in ("one", "two"))
+    toy_python.generated(repo, tmp_path / "again", *three(repo))
+    one, two = (folder / "dataset.json" for folder in (made, tmp_path / "again"))
     assert one.read_bytes() == two.read_bytes()
 
 

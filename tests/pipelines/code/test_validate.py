@@ -18,6 +18,8 @@ from envgen.verifiers.code import CodeVerifier
 
 pytestmark = pytest.mark.bwrap
 QUICK = ValidateConfig(repeats=2, more=1)
+ONCE = ValidateConfig(repeats=1, more=0)
+"""For tests of what a single run of each state shows."""
 UNTESTED = {path: text for path, text in toy_python.BASE.items() if "tests/test_" not in path}
 
 
@@ -139,13 +141,13 @@ def test_a_test_that_waits_for_the_fix_costs_a_minute_not_the_recipes_limit(
 def test_plugins_that_want_a_cache_have_one(tmp_path: Path) -> None:
     wants = b"def pytest_configure(config):\n    config.cache.set('own/key', 1)\n\n\n"
     base = toy_python.BASE | {"tests/conftest.py": wants + toy_python.BASE["tests/conftest.py"]}
-    found = validate(*other(tmp_path, toy_python.FIX, base), ValidateConfig(repeats=1, more=0))
+    found = validate(*other(tmp_path, toy_python.FIX, base), ONCE)
     assert found.tests is not None, found.details
     assert found.tests.fail_to_pass == toy_python.FAIL_TO_PASS
 
 
 def test_only_touched_files_are_run(repo: Path, built: Workspace) -> None:
-    config = ValidateConfig(repeats=1, more=0, only_touched=True)
+    config = ONCE.model_copy(update={"only_touched": True})
     known = toy_python.instance(repo)
     split = {part.path: part for part in split_patch(known.test_patch.encode())}
     old = join_patches([split["tests/test_cart.py"]]).decode()
@@ -156,14 +158,12 @@ def test_only_touched_files_are_run(repo: Path, built: Workspace) -> None:
     assert found.tests.pass_to_pass == toy_python.PASS_TO_PASS[:-1]
     renamed = "diff --git a/tests/test_prices.py b/tests/test_money.py\nsimilarity index 100%\n"
     renamed += "rename from tests/test_prices.py\nrename to tests/test_money.py\n"
-    found = validate(known.model_copy(update={"test_patch": old + renamed}), built, config)
-    assert found.tests is not None, found.details
-    assert found.tests.only == ("tests/test_cart.py", "tests/test_money.py")
     data = "diff --git a/tests/a.toml b/tests/a.toml\nnew file mode 100644\n--- /dev/null\n"
     data += "+++ b/tests/a.toml\n@@ -0,0 +1 @@\n+a = 1\n"
-    found = validate(known.model_copy(update={"test_patch": old + data}), built, config)
+    more = old + renamed + data
+    found = validate(known.model_copy(update={"test_patch": more}), built, config)
     assert found.tests is not None, found.details
-    assert found.tests.only == ("tests/test_cart.py",)
+    assert found.tests.only == ("tests/test_cart.py", "tests/test_money.py")
     new = join_patches([split["tests/test_count.py"]]).decode()
     found = validate(known.model_copy(update={"test_patch": new}), built, config)
     assert found.tests is not None, found.details
@@ -241,7 +241,7 @@ def test_an_import_error_is_told_as_one_where_no_folder_holds_canaries(tmp_path:
 
 def test_a_gold_patch_that_breaks_a_test(tmp_path: Path) -> None:
     fix = {**toy_python.FIX, "src/shop/prices.py": b"def euro(cents):\n    return 'no'\n"}
-    found = validate(*other(tmp_path, fix))
+    found = validate(*other(tmp_path, fix), ONCE)
     assert found.reason is Reason.PASS_TO_FAIL
     assert found.details == "tests/test_prices.py::tests.test_prices::test_euro"
 
@@ -278,13 +278,14 @@ def test_suites_that_cannot_be_judged(
     recipe = toy_python.RECIPE.model_copy(update={"test_s": 5.0, "build": ()})
     repo = toy_python.clone(tmp_path / "clone", base={**toy_python.BASE, **base})
     workspace = toy_python.workspace(repo, tmp_path, recipe)
-    assert validate(toy_python.instance(repo), workspace).reason is reason
+    assert validate(toy_python.instance(repo), workspace, ONCE).reason is reason
 
 
 def test_a_full_disk_is_a_run_error(tmp_path: Path) -> None:
     fill = b"def test_fill(tmp_path):\n    (tmp_path / 'x').write_bytes(bytes(1 << 27))\n"
     fix = {**toy_python.FIX, "tests/test_fill.py": fill}
-    found = validate(*other(tmp_path, fix), limits=WorkspaceLimits(disk_bytes=64 << 20))
+    limits = WorkspaceLimits(disk_bytes=64 << 20)
+    found = validate(*other(tmp_path, fix), ONCE, limits=limits)
     assert found.reason is None
     assert found.counts["fails"] == 1
 

@@ -89,7 +89,7 @@ def test_drafts_do_not_depend_on_the_hash_seed() -> None:
 
 @pytest.mark.parametrize("level", range(1, 11))
 def test_every_level_drafts_solvable_tasks(level: int) -> None:
-    for seed in range(5):
+    for seed in range(3):
         draft = drafted(level, seed)
         assert draft.problem is not None
         assert draft.level == level
@@ -99,7 +99,7 @@ def test_every_level_drafts_solvable_tasks(level: int) -> None:
 
 
 def test_ids_are_ids_and_reveal_nothing() -> None:
-    found = [drafted(level, seed) for level in (1, 4, 8) for seed in range(5)]
+    found = [drafted(level, seed) for level in (1, 4, 8) for seed in range(3)]
     for draft in found:
         for name in (draft.environment_id, draft.task_id, draft.category):
             TypeAdapter(Id).validate_python(name)
@@ -157,13 +157,14 @@ def test_siblings_live_in_the_same_environment(level: int) -> None:
 @pytest.mark.parametrize("level", [4, 5, 6, 7, 8])
 def test_orders_are_drawn_such_that_there_are_siblings(level: int) -> None:
     """Two tasks were asked for and one was made, at each of these levels."""
-    found = 0
-    for seed in range(3):
+
+    def has_sibling(seed: int) -> bool:
         draft = AUTHOR.draft(DraftRequest(domain="orders", level=level), seed)
         assert isinstance(draft, Draft)
         siblings = (AUTHOR.sibling(draft, i) for i in range(8))
-        found += any(isinstance(one, Draft) and one.prompt != draft.prompt for one in siblings)
-    assert found >= 2
+        return any(isinstance(one, Draft) and one.prompt != draft.prompt for one in siblings)
+
+    assert len([*islice(filter(has_sibling, range(3)), 2)]) == 2  # no third is drawn after two
 
 
 def test_drafts_of_other_authors_are_left_alone() -> None:

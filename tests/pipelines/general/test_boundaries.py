@@ -299,7 +299,7 @@ def make_variants(folder: Path, per_task: int) -> Any:
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("level", [6, 7, 8, 9, 10])
+@pytest.mark.parametrize("level", [6, 8, pytest.param(10, marks=pytest.mark.slow)])
 def test_what_is_read_back_from_files_is_what_was_written(
     domain: str, level: int, tmp_path: Path
 ) -> None:
@@ -313,7 +313,7 @@ def test_what_is_read_back_from_files_is_what_was_written(
     assert again.problem == draft.problem
 
 
-@pytest.mark.parametrize("level", [6, 7, 8, 9, 10])
+@pytest.mark.parametrize("level", [6, 8, 10])
 def test_hard_trips_have_variants(level: int, tmp_path: Path) -> None:
     written(tmp_path / "ds", drafted(level))
     assert make_variants(tmp_path, per_task=1).variants == 1

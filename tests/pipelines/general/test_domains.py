@@ -58,11 +58,10 @@ def test_every_level_has_steps_to_the_next(domain: str) -> None:
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_structure_is_read_off_its_problem(domain: str) -> None:
     blueprint = load_tasks(domain).blueprint
-    for seed in (11, 12):
-        for problem, _ in ladder(domain, seed):
-            structure = blueprint.structure_of(problem)
-            again = blueprint.problem(structure, problem.params)
-            assert again.model_copy(update={"id": problem.id}) == problem
+    for problem, _ in (*ladder(domain, 11), *ladder(domain, 12, 8)):
+        structure = blueprint.structure_of(problem)
+        again = blueprint.problem(structure, problem.params)
+        assert again.model_copy(update={"id": problem.id}) == problem
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -123,7 +122,7 @@ def test_the_winner_of_level_one_stands_anywhere(domain: str) -> None:
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_siblings_ask_something_else_of_the_same_rows(domain: str) -> None:
     tasks, asked = load_tasks(domain), 0
-    for level, (problem, tables) in enumerate(ladder(domain, 11, 8), start=1):
+    for level, (problem, tables) in enumerate(ladder(domain, 11)[:8], start=1):
         for seed in range(2):
             other = tasks.sibling(problem, tables, rng(seed, "sibling", level))
             if other is None:
@@ -138,7 +137,7 @@ def test_siblings_ask_something_else_of_the_same_rows(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_tasks_have_solutions_and_every_rule_breaks_alone(domain: str) -> None:
-    for problem, tables in ladder(domain, 11, 8):
+    for problem, tables in ladder(domain, 11)[:8]:
         found = list(islice(solve(problem, tables, Random(0)), 2))
         assert found
         workflow = isinstance(problem.goal, Reach)
@@ -160,7 +159,7 @@ def test_a_rule_that_is_dropped_lets_more_answers_in() -> None:
 
 def test_some_requests_must_be_escalated() -> None:
     tasks = load_tasks("orders")
-    for problem, _ in ladder("orders", 11, 6)[3:]:
+    for problem, _ in ladder("orders", 11)[3:6]:
         outcomes = set()
         for seed in range(60):
             found = tasks.reseeded(problem, rng(seed, "escalated"))
@@ -175,7 +174,7 @@ def test_some_requests_must_be_escalated() -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_question_names_the_row_that_every_condition_leaves(domain: str) -> None:
-    for problem, tables in ladder(domain, 11, 3):
+    for problem, tables in ladder(domain, 11)[:3]:
         assert isinstance(problem.goal, Equals)
         assert isinstance(problem.goal.query, Query)
         assert len(list(islice(solve(problem, tables, Random(0)), 2))) == 1

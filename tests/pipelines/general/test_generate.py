@@ -142,9 +142,8 @@ def test_bad_configurations(fields: dict[str, object], message: str) -> None:
         GenerateConfig.model_validate(fields)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_validation_proves_it_again(made: Path, seed: int) -> None:
-    report = validate(made, backend="process", seed=seed)
+def test_validation_by_another_seed_proves_it_again(made: Path) -> None:
+    report = validate(made, backend="process", seed=1)
     assert report.passed
     assert {task.method for task in report.tasks} == {"compared"}
 
@@ -164,7 +163,9 @@ def test_validation_finds_the_very_figures_again(made: Path, orders: Path) -> No
     for path in (made, orders):
         dataset = Dataset.open(path)
         report = validate(path, backend="process")
+        assert report.passed
         for task in report.tasks:
+            assert task.method == "compared"
             stored = {result.gate: result for result in dataset.tasks[task.task_id].evidence}
             found = {result.gate: result for result in task.evidence}
             for name, _ in GATES:
