@@ -61,31 +61,18 @@ class Blueprint(Structures):
         stated = lexicon.opening_templates[opening].names
         fields: dict[str, JsonValue] = {n: v for n, v in structure.fields.items() if n in stated}
         fields["opening"] = opening
-        frame = lexicon.frame(fields)
-        clauses, effects, goal = [], [], None
-        for said in structure.said:
-            kind = self.domain.phrases[said.phrase].kind
-            if kind == "goal":
-                goal = lexicon.goal(said.key, **said.fields)
-            elif kind == "effect":
-                effects.append(lexicon.clause(said.key, **said.fields))
-            else:
-                clauses.append(lexicon.clause(said.key, **said.fields))
-        shape = "B" if goal else "C" if effects else "E" if _scheduled(frame) else "A"
+        asked = lexicon.request(fields, structure.said, dict(params or {}))
+        shapes = {ir.Equals: "B", ir.Reach: "C"}
+        timed = any(slot.kind == "interval" for slot in asked.slots)
         return Problem(
             id="-".join([self.domain.id, structure.scene, *(s.phrase for s in structure.said)])[
                 :200
             ],
-            shape=shape,
+            shape=shapes.get(type(asked.goal), "E" if timed else "A"),
             relations=self.tables_of(structure),
             access=self.access_of(structure),
-            slots=frame.slots,
-            clauses=tuple(clauses),
-            goal=lexicon.reach_goal(fields, tuple(effects)) if effects else goal or ir.Satisfy(),
-            layout=frame.layout,
-            params=dict(params or {}),
+            **vars(asked),
             lexicon=lexicon.id,
-            fields=fields,
             traits=tuple(sorted(structure.traits)),
         )
 
@@ -396,10 +383,6 @@ def signature_of(call: str) -> tuple[str, dict[str, str], list[str]]:
 def _signature(name: str, given: Mapping[str, str], gives: list[str]) -> str:
     back = f" -> ({', '.join(gives)})" if len(gives) > 1 else f" -> {gives[0]}" if gives else ""
     return f"def {name}({', '.join(f'{a}: {kind}' for a, kind in given.items())}){back}:\n    ..."
-
-
-def _scheduled(frame: AnswerForm) -> bool:
-    return any(slot.kind == "interval" for slot in frame.slots)
 
 
 _EACH = re.compile(r"\{each: ((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})++)\}")

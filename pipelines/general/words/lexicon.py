@@ -6,17 +6,28 @@ what it says: ``build(fields)`` is the clause, so two problems with equal senten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import permutations
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import JsonValue
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Clause, Equals, Expr, Goal, Layout, Optimise, Reach, Slot
+from envgen.core.ir import (
+    Clause,
+    Equals,
+    Expr,
+    Goal,
+    Layout,
+    Optimise,
+    Reach,
+    Satisfy,
+    Scalar,
+    Slot,
+)
 from envgen.pipelines.general.words.wording import Fields, Template, Words
 
 T = TypeVar("T")
@@ -44,12 +55,23 @@ class Phrase:
         return Template(self.template)
 
 
-@dataclass(frozen=True)
-class AnswerForm:
+class AnswerForm(NamedTuple):
     """What is asked for: the slots and where they stand in the answer."""
 
     slots: tuple[Slot, ...]
     layout: Layout
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a prompt asks for: a Problem's parts of the same names."""
+
+    slots: tuple[Slot, ...]
+    layout: Layout
+    clauses: tuple[Clause, ...]
+    goal: Goal
+    params: dict[str, Scalar]
+    fields: dict[str, JsonValue]
 
 
 @dataclass(frozen=True)
@@ -110,25 +132,34 @@ class Lexicon:
         """The phrase ``key``; ConfigError, with similar names, if there is none."""
         return _named(key, self.phrases, self.id)
 
-    def clause(self, key: str, /, **fields: JsonValue) -> Clause:
-        """The clause (or effect) that the sentence ``key`` states with ``fields``."""
+    def rule(self, key: str, fields: Fields) -> Clause | Equals:
+        """Build the rule that the sentence ``key`` states with ``fields``.
+
+        Raises:
+            ConfigError: if the sentence is unknown, or states none.
+        """
         built = self.phrase(key).build(fields)
-        if not isinstance(built, Clause):
-            raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} is no clause")
+        if not isinstance(built, Clause | Equals):
+            raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} states no rule")
         return built.model_copy(update={"text_key": key, "fields": dict(fields)})
 
-    def goal(self, key: str, /, **fields: JsonValue) -> Equals:
-        """The goal that the sentence ``key`` states with ``fields``."""
-        built = self.phrase(key).build(fields)
-        if not isinstance(built, Equals):
-            raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} is no goal")
-        return built.model_copy(update={"text_key": key, "fields": dict(fields)})
-
-    def reach_goal(self, fields: Fields, effects: tuple[Clause, ...]) -> Goal:
-        """The Reach goal of a workflow with these Problem fields and effects."""
-        if self.reach is None:
-            raise ConfigError(f"lexicon {self.id!r} has no workflow goal")
-        return self.reach(fields, effects).model_copy(update={"effects": effects})
+    def request(
+        self,
+        fields: dict[str, JsonValue],
+        said: Iterable[tuple[str, Fields]],
+        params: dict[str, Scalar],
+    ) -> Request:
+        """Build what an opening with ``fields`` and the sentences ``said`` (key, fields) ask for."""
+        slots, layout = self.frame(fields)
+        rules = [self.rule(key, own) for key, own in said]
+        stated = [rule for rule in rules if isinstance(rule, Clause)]
+        kinds = {key: phrase.kind for key, phrase in self.phrases.items()}
+        clauses = tuple(rule for rule in stated if kinds[rule.text_key] == "clause")
+        effects = tuple(rule for rule in stated if kinds[rule.text_key] == "effect")
+        goal: Goal = next((rule for rule in rules if isinstance(rule, Equals)), Satisfy())
+        if effects and self.reach is not None:
+            goal = self.reach(fields, effects)
+        return Request(slots, layout, clauses, goal, params, fields)
 
 
 def _named(name: str, among: Mapping[str, T], lexicon_id: str) -> T:
