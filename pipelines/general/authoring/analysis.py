@@ -6,7 +6,7 @@ value in it), a draw, or ``edge``: what some answer, or some row that decides, j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -23,6 +23,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
     conjuncts,
     free_names,
+    nodes_of,
     params_of,
     slots_of,
     truth,
@@ -50,7 +51,10 @@ class Analysis:
 
     def __init__(self, problem: Problem, blueprint: Blueprint) -> None:
         self.problem, self.blueprint = problem, blueprint
-        order, nodes = list(blueprint.params), list(nodes_of(problem))
+        nodes = list(nodes_of(problem.clauses, problem.goal))
+        ranges = [slot.domain for slot in problem.slots if isinstance(slot.domain, ir.Query)]
+        nodes += [node for query in ranges for node in query.walk()]
+        order = list(blueprint.params)
         names = dict.fromkeys(node.name for node in nodes if isinstance(node, ir.Param))
         stems = {name: blueprint.stem(name) for name in names}
         self.names = sorted(names, key=lambda name: order.index(stems[name]))
@@ -144,21 +148,6 @@ def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:
     raise ConfigError(reason, "compare something with it, or give it another domain")
 
 
-def nodes_of(problem: Problem) -> Iterator[ir.Node]:
-    """Every expression of a problem's rules, goal and slots."""
-    goal = problem.goal
-    roots: list[ir.Node] = []
-    if isinstance(goal, ir.Reach):
-        roots += [effect.expr for effect in goal.effects]
-        roots += [goal.escalate_when] if goal.escalate_when is not None else []
-    if isinstance(goal, ir.Equals):
-        roots.append(goal.query)
-    for clause in problem.clauses:
-        roots += [clause.expr, *([clause.guard] if clause.guard is not None else [])]
-    roots += [slot.domain for slot in problem.slots if isinstance(slot.domain, ir.Query)]
-    return (node for root in roots for node in root.walk())
-
-
 def other_side(edge: ir.Cmp, name: str) -> ir.Node:
     """What the parameter is compared with."""
     return edge.right if edge.left == ir.Param(name=name) else edge.left
@@ -239,11 +228,11 @@ class OpenTask:
         frame.params = params
         return frame
 
-    def drawn(self) -> Params | None:
-        """All parameters but the edges, drawn without looking at any rule; None if one has no value."""
+    def drawn(self, but: Collection[str] = ()) -> Params | None:
+        """All parameters ``but`` some and the edges, whatever the rules; None if one has no value."""
         params = dict(self.fixed)
         for name in self.names:
-            if name not in params and name not in self.edges:
+            if name not in params and name not in self.edges and name not in but:
                 values = self.values(name, params)
                 if values == []:
                     return None

@@ -105,16 +105,11 @@ class _Answers:
 
     def _drawn(self) -> Params | None:
         """All parameters but far edges, such that each block can keep its own rules and break each alone."""
-        task, params = self.task, dict(self.task.fixed)
-        keys = {name for block in self.blocks for name in block.keys}
-        for name in task.names:
-            if name not in params and name not in task.edges and name not in keys:
-                values = task.values(name, params)
-                if values == []:
-                    return None
-                params[name] = task.rng.choice(values) if values else task.draw(name, params)
+        params = self.task.drawn(but={name for block in self.blocks for name in block.keys})
+        if params is None:
+            return None
         for block in self.blocks:
-            found = block.chosen(params, task.rng)
+            found = block.chosen(params, self.task.rng)
             if found is None:
                 return None
             params |= found
@@ -217,25 +212,15 @@ class _ItemBlock:
         for name in self.edges:
             edge, rule = self.task.edges[name], self._rule_of(name)
             measure = self.task.compiler.compile(other_side(edge, name))
-            values = sorted(
-                {
-                    v
-                    for cell, broken in options
-                    if not broken and (v := self._at(frame, cell, measure)) is not None
-                }
-            )
+            right = (cell for cell, broken in options if not broken)
+            values = sorted({self._at(frame, cell, measure) for cell in right} - {None})
             values = values[:-1] if holds_below(edge, name) else values[1:]
             if not values:
                 return None
             found[name] = bounds[name] = just_met(edge, name, rng.choice(values))
             options = list(self._kept(frame, options, rule))
-        alone = {broken for _, broken in options}
-        return (
-            found
-            if alone
-            >= {"", *(rule.id for rule in self.rules if rule.id in self.task.analysis.local)}
-            else None
-        )
+        wanted = {"", *(rule.id for rule in self.rules if rule.id in self.task.analysis.local)}
+        return found if wanted <= {broken for _, broken in options} else None
 
     def _rule_of(self, name: str) -> _BlockRule:
         return next(rule for rule in self.rules if self.task.edges[name] in rule.expr.walk())

@@ -21,7 +21,7 @@ from envgen.pipelines.general.authoring.rules import constant, parsed
 from envgen.pipelines.general.authoring.statement import Blueprint, signature_of
 from envgen.pipelines.general.authoring.structure import Structure
 from envgen.pipelines.general.programs.tools_source import tools_source
-from envgen.pipelines.general.semantics.rewrite import params_of
+from envgen.pipelines.general.semantics.rewrite import nodes_of, params_of
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_SENTENCES = 256
@@ -245,11 +245,7 @@ def _check_rows(tables: Tables) -> None:
 def _check_cells(problem: Problem) -> None:
     """Rules and tools read columns that the task has."""
     columns = {r.name: {c.name for c in r.columns} for r in problem.relations}
-    roots: list[ir.Node] = [clause.expr for clause in problem.clauses]
-    roots += [clause.guard for clause in problem.clauses if clause.guard is not None]
-    if isinstance(problem.goal, ir.Equals):
-        roots.append(problem.goal.query)
-    for node in (node for root in roots for node in root.walk()):
+    for node in nodes_of(problem.clauses, problem.goal):
         if isinstance(node, ir.Query):
             _cell(columns, "a rule", node.relation)
         if isinstance(node, ir.Get):

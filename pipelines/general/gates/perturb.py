@@ -25,6 +25,7 @@ from envgen.core.ir import (
     Var,
 )
 from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.rewrite import nodes_of
 from envgen.pipelines.general.semantics.tables import Row, Tables, sql_type
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -110,7 +111,7 @@ def _bounds(problem: Problem) -> Bounds:
     """What the problem compares with."""
     ints: dict[tuple[str, str], set[int]] = {}
     values: list[object] = list(problem.params.values())
-    for node in (node for root in _roots(problem) for node in root.walk()):
+    for node in _nodes(problem):
         if isinstance(node, Const):
             values.append(node.value)
         elif isinstance(node, Cmp):
@@ -134,25 +135,13 @@ def _numbers(node: Node, problem: Problem) -> Iterator[int]:
         yield from (value, value // 2)
 
 
-def _roots(problem: Problem) -> Iterator[Node]:
-    yield from (pre.expr for access in problem.access for pre in access.pre)
-    clauses = list(problem.clauses)
-    goal = problem.goal
-    if isinstance(goal, Reach):
-        clauses += goal.effects
-        if goal.escalate_when is not None:
-            yield goal.escalate_when
-        yield from (cells.rows for cells in goal.write_set)
-    elif goal.kind == "equals":
-        yield goal.query
-    for clause in clauses:
-        yield from _parts(clause)
-
-
-def _parts(clause: Clause) -> Iterator[Node]:
-    yield clause.expr
-    if clause.guard is not None:
-        yield clause.guard
+def _nodes(problem: Problem) -> Iterator[Node]:
+    """Every node of the rules, the goal, the write set and what tools insist on."""
+    yield from nodes_of(problem.clauses, problem.goal)
+    roots = [pre.expr for access in problem.access for pre in access.pre]
+    if isinstance(problem.goal, Reach):
+        roots += [cells.rows for cells in problem.goal.write_set]
+    yield from (node for root in roots for node in root.walk())
 
 
 def edited(tables: Tables, relation: Relation, kind: Edit, rand: Random) -> Tables | None:
@@ -202,8 +191,7 @@ def turns(problem: Problem, tables: Tables, answers: Sequence[JsonValue]) -> Ite
     that compares a little differently gives itself away.
     """
     for clause in problem.clauses:
-        nodes = (node for root in _parts(clause) for node in root.walk())
-        for comparison in (node for node in nodes if isinstance(node, Cmp)):
+        for comparison in (node for node in nodes_of((clause,)) if isinstance(node, Cmp)):
             for get in _cells(comparison):
                 found = 0
                 for answer in answers:

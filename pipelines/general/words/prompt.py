@@ -17,12 +17,12 @@ from envgen.core.ir import (
     Clause,
     Equals,
     Get,
-    Node,
     Problem,
     Reach,
     Relation,
     Scalar,
 )  # fmt: skip
+from envgen.pipelines.general.semantics.rewrite import nodes_of
 from envgen.pipelines.general.words.answer_format import answer_format, format_notes
 from envgen.pipelines.general.words.lexicon import Lexicon, Request
 from envgen.pipelines.general.words.wording import Fields, Template
@@ -150,7 +150,7 @@ def _line(clause: Clause) -> Line:
 def _notes(said: Request, relations: Sequence[Relation]) -> Iterator[Line]:
     """Units of the cells that rules read, that all else must stay, and how ties are broken."""
     units = {(r.name, c.name): c.unit for r in relations for c in r.columns if c.unit}
-    read = {(n.relation, n.column) for n in _nodes(said) if isinstance(n, Get)}
+    read = {(n.relation, n.column) for n in nodes_of(said.clauses, said.goal) if isinstance(n, Get)}
     for unit in dict.fromkeys(unit for cell, unit in units.items() if cell in read):
         yield f"unit:{unit}", f"unit {unit}", {}
     goal = said.goal
@@ -159,18 +159,6 @@ def _notes(said: Request, relations: Sequence[Relation]) -> Iterator[Line]:
     if isinstance(goal, Equals) and goal.query.agg == "none" and goal.query.limit is not None:
         key = next(r.key for r in relations if r.name == goal.query.relation)
         yield "tie_break", "tie-break", {"key": f"{goal.query.relation}.{key}"}
-
-
-def _nodes(said: Request) -> Iterator[Node]:
-    """Every expression of the rules and the goal."""
-    goal = said.goal
-    clauses = (*said.clauses, *(goal.effects if isinstance(goal, Reach) else ()))
-    roots = [root for clause in clauses for root in (clause.expr, clause.guard)]
-    if isinstance(goal, Equals):
-        roots.append(goal.query)
-    elif isinstance(goal, Reach):
-        roots.append(goal.escalate_when)
-    return (node for root in roots if root is not None for node in root.walk())
 
 
 # --- reading -------------------------------------------------------------------------------------
