@@ -31,7 +31,7 @@ from envgen.pipelines.boundary import broken, outcomes
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.meaning import params_of
-from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.gates.trial import Hosts, shared_hosts
 from envgen.pipelines.general.semantics.evaluate import accepted
 from envgen.pipelines.general.semantics.tables import read_sqlite, sqlite_image
 from envgen.sandboxes.folders import overwrite
@@ -227,11 +227,6 @@ def _open(path: str, unproven: bool, trust: bool) -> Dataset:
     return Dataset.open(path, unproven=unproven, trust=trust)
 
 
-@cache
-def _hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
-    return Hosts(backend=backend, trusted=trusted)
-
-
 def make_chunk(chunk: VariantChunk) -> VariantRows:
     """The variants of a chunk; deterministic in it."""
     dataset = _open(chunk.dataset, chunk.unproven, chunk.trust)
@@ -239,7 +234,7 @@ def make_chunk(chunk: VariantChunk) -> VariantRows:
     database = dataset.database(chunk.task_id)
     if draft is None or database is None:
         raise PipelineError(f"task {chunk.task_id!r} can't be re-seeded")
-    hosts = _hosts(chunk.backend, dataset.trusted)
+    hosts = shared_hosts(chunk.backend, dataset.trusted)
     with (
         # Code that is trusted by hash may run in this process: no fork for each variant.
         closing(_tools(draft, database, hosts, inline=dataset.vouched)) as tools,

@@ -90,9 +90,7 @@ Sentence = Annotated[
 ]  # fmt: skip
 """One line of a prompt, with typed holes."""
 SlotNoun = Annotated[
-    str,
-    StringConstraints(pattern=r"^[^{}]+(\{k\}[^{}]*)?$", max_length=80),
-    AfterValidator(plain),
+    str, StringConstraints(pattern=r"^[^{}]+(\{k\}[^{}]*)?$", max_length=80), AfterValidator(plain)
 ]
 """A name for a slot, with ``{k}`` for the number of its item."""
 Value = Annotated[
@@ -102,11 +100,16 @@ Value = Annotated[
 Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
 """RuleNames, written as one text."""
 Sentences = Annotated[tuple[Sentence, ...], BeforeValidator(_texts), Field(max_length=8)]
+Cell = Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")]
+"""``table.column``, or ``argument.column``."""
+SlotPattern = Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")]
 Choice = bool | Annotated[int, Field(ge=-(10**12), le=10**12)] | Value
 Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
 Level = Annotated[int, Field(ge=1, le=10)]
 
-_COLUMN = re.compile(r"(?P<type>[a-z]+(?::\w+)?)(?P<null>\?)?(?: (?P<unit>\w+))? = (?P<draw>.+)")
+_COLUMN = re.compile(
+    r"(?P<type>[a-z]+(?::\w+)?)(?P<nullable>\?)?(?: (?P<unit>\w+))? = (?P<draw>.+)"
+)
 
 
 ColumnName = Annotated[
@@ -138,12 +141,7 @@ class ColumnDraw(Record):
             raise ValueError(
                 "a column is written 'TYPE = DRAW', 'TYPE UNIT = DRAW' or 'TYPE? = DRAW'"
             )
-        return {
-            "type": found["type"],
-            "nullable": found["null"] is not None,
-            "unit": found["unit"],
-            "draw": found["draw"],
-        }
+        return {**found.groupdict(), "nullable": found["nullable"] is not None}
 
 
 class TableDraw(Record):
@@ -153,10 +151,7 @@ class TableDraw(Record):
     rows: Code = "1"
     per: Annotated[dict[Ident, Code], Field(max_length=3)] = {}
     """Name -> a table, or a list: draws may use the name for the row or item in hand."""
-    columns: Annotated[
-        dict[ColumnName, ColumnDraw],
-        Field(min_length=1, max_length=24),
-    ]
+    columns: Annotated[dict[ColumnName, ColumnDraw], Field(min_length=1, max_length=24)]
 
 
 class Requirement(Record):
@@ -183,9 +178,7 @@ class ToolSignature(Record):
     when: Code = "True"
     """The tasks that have it: a condition on their structure."""
     needs: tuple[Requirement, ...] = ()
-    sets: dict[
-        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code
-    ] = {}
+    sets: dict[Cell, Code] = {}
     """``argument.column`` -> its new value, computed before anything changes."""
 
 
@@ -227,8 +220,7 @@ class PhraseRule(Record):
     """Of a policy rule: how effects name it in their field ``rules``."""
     allows: Code | None = None
     """Of a policy rule with a word: when it lets an effect have ``row``. Its own ``means`` says
-    ``allows(x)``; an
-    effect says ``allowed(x)`` for all the rules that it names."""
+    ``allows(x)``; an effect says ``allowed(x)`` for all the rules that it names."""
 
 
 class Scene(Record):
@@ -244,9 +236,7 @@ class Scene(Record):
     """Table -> the columns kept; all where it isn't named."""
     rows: dict[Ident, Code] = {}
     """Table -> its number of rows, where it isn't the table's own."""
-    draws: dict[
-        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code
-    ] = {}
+    draws: dict[Cell, Code] = {}
     """``table.column`` -> its draw, where it isn't the table's own."""
     slots: dict[Ident, Code]
     """What is to be found: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
@@ -330,11 +320,11 @@ class Domain(Record):
     nouns: dict[
         Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence
     ] = {}
-    slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], SlotNoun] = {}
+    slots: dict[SlotPattern, SlotNoun] = {}
     """Slot -> how sentences and notes name it."""
     units: dict[Unit, Sentence] = {}
     """Unit of a column -> a sentence about it."""
-    placeholders: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Value] = {}
+    placeholders: dict[SlotPattern, Value] = {}
 
     @cached_property
     def key(self) -> str:

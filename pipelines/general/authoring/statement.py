@@ -28,12 +28,11 @@ from envgen.pipelines.general.authoring.rules import (
 from envgen.pipelines.general.authoring.structure import Structure, Structures, opening_of, unvaried
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.lexicon import AnswerForm, Lexicon, Phrase
-from envgen.pipelines.general.words.wording import Fields, Words
+from envgen.pipelines.general.words.wording import Fields, Words, joined
 
 _VALUE_TYPES = ("choice", "whole", "interval")
 MAX_VALUES = 2_000
 """Values of a slot that holds no row."""
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,31}(\.[a-z_][a-z0-9_]{0,31})?")
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
@@ -353,36 +352,28 @@ def _whole(values: list[Any], count: int) -> bool:
     return known and values[0] <= values[1]
 
 
+_PART = r"[a-z_][a-z0-9_]{0,31}"
+_GIVEN = rf"{_PART} ?: ?{_PART}(?:\.{_PART})?"
+_SIGNATURE = re.compile(
+    rf"(?P<name>{_PART})\((?P<given>(?:{_GIVEN}(?:, ?{_GIVEN})*)?)\)"
+    rf"(?: ?-> ?(?:(?P<one>{_PART})|\((?P<many>{_PART}(?:, ?{_PART})*)\)))?"
+)
+
+
 def signature_of(call: str) -> tuple[str, dict[str, str], list[str]]:
     """A tool's name, its arguments with what they are, and the columns that it gives.
 
     Raises:
         ConfigError: if the text says anything else, or uses a name that generated programs need.
     """
-    hint = "write name(argument: column, ...) -> (column, ...)"
-    try:
-        (head,) = ast.parse(f"def {call}: ...").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise ConfigError(f"{call!r} is no signature of a tool", hint) from None
-    if not isinstance(head, ast.FunctionDef):
+    found = _SIGNATURE.fullmatch(call)
+    pairs = re.findall(r"([\w.]+) ?: ?([\w.]+)", found["given"]) if found else []
+    if found is None or len(dict(pairs)) < len(pairs):
+        hint = "write name(argument: column, ...) -> (column, ...)"
         raise ConfigError(f"{call!r} is no signature of a tool", hint)
-    given = {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in head.args.args}
-    back = head.returns
-    listed = back.elts if isinstance(back, ast.Tuple) else [back] if back else []
-    gives = [ast.unparse(column) for column in listed]
-    names = [head.name, *given, *given.values(), *gives]
-    if ast.unparse(head) != _signature(head.name, given, gives) or not all(
-        map(_NAME.fullmatch, names)
-    ):
-        raise ConfigError(f"{call!r} is no signature of a tool", hint)
-    for name in (head.name, *given):
+    for name in (found["name"], *dict(pairs)):
         free_name(name, "a tool or an argument")
-    return head.name, given, gives
-
-
-def _signature(name: str, given: Mapping[str, str], gives: list[str]) -> str:
-    back = f" -> ({', '.join(gives)})" if len(gives) > 1 else f" -> {gives[0]}" if gives else ""
-    return f"def {name}({', '.join(f'{a}: {kind}' for a, kind in given.items())}){back}:\n    ..."
+    return found["name"], dict(pairs), re.findall(r"\w+", found["one"] or found["many"] or "")
 
 
 _EACH = re.compile(r"\{each: ((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})++)\}")
@@ -392,7 +383,6 @@ def _repeated(text: str, items: int) -> str:
     """An opening for so many items."""
 
     def each(match: re.Match[str]) -> str:
-        parts = [match[1].replace("{k}", str(k)) for k in range(1, items + 1)]
-        return parts[0] if items == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+        return joined([match[1].replace("{k}", str(k)) for k in range(1, items + 1)])
 
     return _EACH.sub(each, text).replace("{n}", _COUNTS[items])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -96,6 +96,12 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@cache
+def shared_hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
+    """Return this process's interpreters; what comes of the package's pages is trusted."""
+    return Hosts(backend=backend, trusted=trusted)
 
 
 class Case(NamedTuple):
