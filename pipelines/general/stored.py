@@ -59,7 +59,7 @@ _ELSEWHERE = (*_FILES, "split", "pass_at", "difficulty", "evidence")
 
 
 def foreign(task: TaskBundle, draft: Draft, author: str) -> str:
-    """Why a task's texts can't be compared with what ``author`` compiles; empty if they can."""
+    """The reason why a task's texts can't be compared with what ``author`` compiles; empty if they can."""
     if draft.author != author:
         return f"its author is {draft.author!r}"
     if not task.spec.evidence:  # a draft that nobody has proven so far
@@ -92,12 +92,12 @@ class StoredComparison:
     draft: Draft
     """The task, read from the dataset."""
     proof: Proof
-    """What the gates found; it has passed."""
+    """The findings of the gates, which have all passed."""
     hosts: Hosts
     seed: int
-    """Of the proof. The stored figures are those of seed 0."""
+    """The seed of the proof. The stored figures are those of seed 0."""
     foreign: str
-    """Why the task's texts can't be compared; empty if they can."""
+    """The reason why the task's texts can't be compared; empty if they can."""
 
     @cached_property
     def task(self) -> TaskBundle:
@@ -116,7 +116,7 @@ class StoredComparison:
         return self.seed == 0 and not self.foreign
 
     def evidence(self) -> Iterator[GateResult]:
-        """What is found, a gate for each kind of thing that is stored."""
+        """Compare each kind of thing that is stored, a gate for each."""
         if not self.task.spec.evidence:
             yield not_applicable("stored", "nobody has proven it so far: it carries no evidence")
             return
@@ -181,7 +181,7 @@ class StoredComparison:
         return outcome("recipe", not faults, 1 + len(draft.lineage), reason=reason)
 
     def _drafted(self) -> Iterator[str]:
-        """What differs from a draft made anew; siblings share all but the last step."""
+        """Yield what differs from a draft made anew; siblings share all but the last step."""
         draft, first = self.draft, first_draft(dumps(self.draft.blueprint))
         if first is None or first.environment_id != draft.environment_id:
             yield "the environment"

@@ -54,7 +54,7 @@ class EnvironmentJob(Record):
 
 
 class Yield(Record):
-    """What a job gave: at most one environment, its tasks, and what was rejected on the way."""
+    """The yield of a job: at most one environment, its tasks, and what was rejected on the way."""
 
     index: Count
     environment: EnvironmentBundle | None = None
@@ -146,7 +146,7 @@ class _Maker:
         return None if task is None else _Proven(draft, task)
 
     def tried(self, step: str, make: Callable[[], T]) -> T | None:
-        """What ``make`` gives; None (and a count for ``step``) where it raises."""
+        """Call ``make``; an exception is counted for ``step`` and gives None."""
         try:
             return make()
         except Exception as error:  # the boundary: one draft is lost, the run goes on

@@ -23,13 +23,13 @@ from envgen.store.dataset import Dataset
 from envgen.store.writer import trusted_evidence
 
 Method = Literal["compared", "judged by evaluation", "replayed", "packed"]
-"""How a task was judged: ``compared``, all that is stored with what envgen derives from the constraint IR;
+"""A way to judge a task: ``compared``, all that is stored with what envgen derives from the constraint IR;
 ``judged by evaluation`` of the IR, the programs and probes played (another version or author wrote them);
 ``replayed``, gold and probes alone (variants); ``packed``, by the gates that need no IR."""
 
 
 class TaskValidation(Record):
-    """What validation found about one task."""
+    """The findings of validation about one task."""
 
     task_id: str
     method: Method
@@ -43,7 +43,7 @@ class TaskValidation(Record):
 
 
 class ValidationReport(Record):
-    """What validation found about a dataset."""
+    """The findings of validation about a dataset."""
 
     path: str
     tasks: tuple[TaskValidation, ...]

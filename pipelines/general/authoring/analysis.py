@@ -35,7 +35,7 @@ Params = dict[str, Scalar]
 
 @dataclass(frozen=True)
 class Wish:
-    """What one effect wants of the rows of a query, and the policy's rules among the query's conditions."""
+    """The rows that one effect is about, and the policy's rules among the conditions of its query."""
 
     query: ir.Query
     asked: ir.Query
@@ -129,7 +129,7 @@ def _without_plain(query: ir.Query) -> Iterator[ir.Query]:
 
 
 def _condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
-    """What a policy clause demands of a row that a call changed: ``not done(row) or condition``."""
+    """The conditions on a row that a call changed, of a policy clause ``not done(row) or condition``."""
     rule = clause.expr
     if (
         not isinstance(rule, ir.All)
@@ -149,7 +149,7 @@ def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:
 
 
 def other_side(edge: ir.Cmp, name: str) -> ir.Node:
-    """What the parameter is compared with."""
+    """The side of a comparison that is not the parameter."""
     return edge.right if edge.left == ir.Param(name=name) else edge.left
 
 
@@ -213,7 +213,7 @@ def _replaced(part: ir.Node, old: ir.Query, new: ir.Query) -> ir.Node:
 
 
 class OpenTask:
-    """What every tuner needs: the rules compiled once over the rows, and what each parameter may be."""
+    """A task before it is tuned: its rules compiled once over the rows, and the values of each parameter."""
 
     def __init__(self, analysis: Analysis, tables: Tables, rng: Random, fixed: Params) -> None:
         self.blueprint, self.analysis = analysis.blueprint, analysis
@@ -240,7 +240,7 @@ class OpenTask:
         return params
 
     def values(self, name: str, params: Mapping[str, Scalar]) -> list[Scalar] | None:
-        """What a parameter may be: keys of rows, or values of a column; None for a draw."""
+        """The values that a parameter may have: keys of rows, or values of a column; None for a draw."""
         domain = self.analysis.domains[name]
         if domain.kind == "table":
             return list[Scalar](sorted(self.tables[domain.table]))

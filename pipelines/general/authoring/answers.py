@@ -29,9 +29,9 @@ from envgen.pipelines.general.space.search import Search, solutions
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""
 _STEPS = 800
-"""Of the search for an answer, and for each near-miss that no change of one slot gives."""
+"""Step budget of the search for an answer, and for each near-miss that no change of one slot gives."""
 _MORE_STEPS = 300_000
-"""Of the search for an answer where slots have too many values to list a block's."""
+"""Step budget of the search for an answer where slots have too many values to list a block's."""
 _SAMPLES = 40
 """Answers looked at to find the bound that a share of them keep."""
 _REDRAWS = 400
@@ -165,7 +165,7 @@ class _Answers:
 
 
 class _BlockRule(NamedTuple):
-    """What a clause says about one block."""
+    """A conjunct of a clause about one block."""
 
     id: str
     run: Closure

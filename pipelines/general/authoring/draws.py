@@ -29,7 +29,7 @@ MAX_WORK = 2_000_000
 
 @dataclass
 class Drawing:
-    """What a draw reads: the row so far, what else there is, and what earlier rows used up."""
+    """The state of drawing one table: the row so far, the rows before it, and the values they used up."""
 
     rng: Random
     tables: Tables
@@ -140,7 +140,7 @@ def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[An
 
 
 def _number(d: Drawing, key: str, owner: Any) -> int:
-    """How many rows of the owner came before this one."""
+    """The number of the owner's rows before this one."""
     seen = d.pools.setdefault((key, owner), [-1])
     seen[0] += 1
     return int(seen[0])

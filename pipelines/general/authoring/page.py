@@ -155,7 +155,7 @@ class TableDraw(Record):
 
 
 class Requirement(Record):
-    """What a write tool insists on; a call that breaks it gets the error ``code``."""
+    """A precondition of a write tool; a call that breaks it gets the error ``code``."""
 
     holds: Code
     code: Ident
@@ -204,7 +204,7 @@ class PhraseRule(Record):
     when: Code = "True"
     """The structures to which a step may add it."""
     most: Annotated[int, Field(ge=1, le=8)] = 1
-    """How often a task may have it."""
+    """The most times that a task may have it."""
     choose: dict[Ident, tuple[Choice, ...]] = {}
     """Further fields of the sentence, drawn when it is added."""
     fields: dict[Ident, Choice] = {}
@@ -213,13 +213,13 @@ class PhraseRule(Record):
     instead_of: Ident | None = None
     """A phrase of the scene that gives way to this one."""
     may: tuple[MayChange, ...] = ()
-    """Of an effect: the cells that it may change."""
+    """The cells that an effect may change."""
     rows: tuple[Annotated[int, Field(ge=1, le=50)], Annotated[int, Field(ge=1, le=50)]] = (1, 8)
-    """Of an effect: how many rows it is about, at least and at most."""
+    """The fewest and the most rows that an effect is about."""
     word: Value | None = None
-    """Of a policy rule: how effects name it in their field ``rules``."""
+    """The name of a policy rule in the field ``rules`` of effects."""
     allows: Code | None = None
-    """Of a policy rule with a word: when it lets an effect have ``row``. Its own ``means`` says
+    """The condition on which a policy rule with a word lets an effect have ``row``. Its ``means`` says
     ``allows(x)``; an effect says ``allowed(x)`` for all the rules that it names."""
 
 
@@ -229,7 +229,7 @@ class Scene(Record):
     opening: Sentences
     """``{each: ...}`` repeats its text for each item, joined by commas and "and"."""
     opening_one: Sentences = ()
-    """For a single item."""
+    """The opening where there is a single item."""
     tables: Words
     tools: Words
     columns: dict[Ident, Words] = {}
@@ -239,7 +239,7 @@ class Scene(Record):
     draws: dict[Cell, Code] = {}
     """``table.column`` -> its draw, where it isn't the table's own."""
     slots: dict[Ident, Code]
-    """What is to be found: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
+    """The values to find: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
     each: Ident | None = None
     """The name of the items that slots repeat for."""
     least: Annotated[int, Field(ge=1, le=8)] = 1
@@ -255,15 +255,15 @@ class Scene(Record):
     asks: Words = ()
     """The phrases that every task of the scene has."""
     adds: Code = "99"
-    """How many phrases steps may add."""
+    """The most phrases that steps may add."""
     as_list: bool = False
     """Whether the answer is a list of items rather than an object."""
     facts: dict[Ident, Code] = {}
     """Constants of each item in the answer."""
     calls: Code = "2 * effects"
-    """Of a workflow: the number of write calls that a random walk may make."""
+    """The most write calls of a random walk through a workflow."""
     answer: Code | None = None
-    """Of a question: a condition on ``answer`` that makes it fair."""
+    """A condition on the ``answer`` of a question that makes it fair."""
 
 
 class StepRule(Record):
@@ -374,7 +374,7 @@ _MEND = {
 
 
 def page_error(error: ValidationError, page: Any) -> ConfigError:
-    """What is wrong with ``page``, a mapping or its JSON: its domain, the field, and what to do."""
+    """Name what is wrong with ``page``, a mapping or its JSON: its domain, the field, and what to do."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "the page"
     found = re.search(r'"id": ?"([a-z0-9_-]{1,64})"', page) if isinstance(page, str) else None

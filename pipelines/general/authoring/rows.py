@@ -1,4 +1,4 @@
-"""Rows from the distributions of a page: what a draw's text means, and the tables that come of it.
+"""Rows from the distributions of a page: draws compiled from their texts, and the tables that they fill.
 
 A draw is an expression in Python's grammar over the columns before it, rows they refer to, constants, lists
 and the functions of ``draws``. ``ast`` parses it; a closure per node evaluates it. Rows are drawn without
@@ -230,7 +230,7 @@ def draw_table(
 
 
 _MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
-"""What a draw raises whose names or numbers don't fit its functions."""
+"""The exceptions of a draw whose names or numbers don't fit its functions."""
 _Fail = Callable[[str, Exception], ConfigError]
 _Cells = Sequence[tuple[str, Draw, Callable[[Any], bool]]]
 

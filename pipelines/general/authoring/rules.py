@@ -72,7 +72,7 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True)
 class RuleNames:
-    """What the names in a rule stand for."""
+    """The meaning of the names in a rule."""
 
     relations: Mapping[str, Relation]
     macros: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)

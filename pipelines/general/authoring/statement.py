@@ -1,4 +1,4 @@
-"""What a structure states: the problem, its tools, and the sentences of the domain with their meaning."""
+"""From a structure to the problem that it states: tools, and the domain's sentences with their meaning."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Blueprint(Structures):
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """How the domain speaks; each sentence's builder reads its rule."""
+        """The sentences of the domain; each one's builder reads its rule."""
         domain = self.domain
         phrases = {
             key + ("" if i == 0 else f"~{i + 1}"): Phrase(
@@ -193,7 +193,7 @@ class Blueprint(Structures):
                     yield f"{name}{number}{variant}", _repeated(text, items)
 
     def _build(self, key: str, fields: Fields) -> Any:
-        """What the phrase ``key`` means with ``fields``."""
+        """Build the rule that the phrase ``key`` states with ``fields``."""
         rule, names = self.domain.phrases[key], self._phrase_names(fields)
         if rule.allows is not None:
             names = replace(names, macros={**names.macros, "allows": (("row",), rule.allows)})

@@ -1,4 +1,4 @@
-"""A task's structure: its scene, its items and what it says; how it begins, and how steps change it.
+"""A task's structure (scene, items, sentences), from its first draw through the steps that harden it.
 
 The structure is read back from a problem, so a stored task needs nothing but its page to be re-seeded or made
 harder.
@@ -55,7 +55,7 @@ class Structure:
     scene: str
     items: int = 1
     wording: str = ""
-    """Which of the scene's openings ("" or "~2")."""
+    """The number of the scene's opening ("" or "~2")."""
     fields: Mapping[str, JsonValue] = field(default_factory=dict)
     """The opening's and the items' fields."""
     said: tuple[Said, ...] = ()
@@ -67,7 +67,7 @@ class Structure:
 
 
 class ParamDomain(NamedTuple):
-    """Where the values of a parameter come from."""
+    """The source of a parameter's values."""
 
     kind: str
     """``table`` (any key), ``rows`` (keys of some), ``column`` (any value in it), ``draw`` or ``edge``."""
@@ -76,7 +76,7 @@ class ParamDomain(NamedTuple):
     table: str = ""
     column: str = ""
     options: Mapping[str, int] = {}
-    """Of an edge. ``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound.
+    """``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound.
     ``step``: the bound is a multiple of it."""
 
 
@@ -163,7 +163,7 @@ class Structures:
         return found
 
     def names(self, fields: Fields, structure: Structure | None = None) -> RuleNames:
-        """What the names in a rule stand for, with these fields."""
+        """The meaning of the names in a rule, with these fields."""
         known: dict[str, Any] = {**self.domain.constants, **fields}
         if structure is not None:
             known |= {"n": structure.items, "scene": structure.scene}
@@ -332,7 +332,7 @@ class Structures:
         return self.draws.draw(text)(Drawing(rng=rng, tables={}, known=self._known(None)))
 
     def _known(self, structure: Structure | None) -> dict[str, Any]:
-        """What draws may read besides rows."""
+        """The names that draws may read besides rows."""
         found: dict[str, Any] = {**self.domain.constants, **self.domain.lists}
         if structure is None:
             return found
@@ -454,7 +454,7 @@ def opening_of(fields: Fields) -> tuple[str, int, str]:
 
 
 def _questions(structure: Structure, known: Mapping[str, Any]) -> dict[str, Callable[[str], Any]]:
-    """What conditions may ask about a structure."""
+    """The questions that conditions may ask about a structure."""
     return {
         "said": structure.says,
         "trait": lambda name: name in structure.traits,
@@ -487,7 +487,7 @@ def _at(said: Said) -> dict[str, JsonValue]:
 
 
 def _places(rule: PhraseRule, items: int) -> Sequence[dict[str, JsonValue]]:
-    """What a sentence can be about in a task of so many items."""
+    """The items that a sentence can be about in a task of so many."""
     numbers = range(1, items + 1)
     if rule.about == "one":
         return [{"k": k} for k in numbers]

@@ -229,7 +229,7 @@ def _question_params(task: OpenTask, query: Query) -> Params | None:
 
 
 def _some_edges(task: OpenTask) -> Params:
-    """For each edge the value of some row on the other side of its comparison."""
+    """Choose for each edge the value of some row on the other side of its comparison."""
     found: Params = {}
     for name, edge in task.edges.items():
         other = other_side(edge, name)
@@ -254,7 +254,7 @@ def _fair(task: OpenTask, params: Params, query: Query) -> bool:
 
 @lru_cache(maxsize=64)
 def tasks_from(text: str) -> Tasks:
-    """What makes the tasks of the domain with this page, as JSON; kept, since reading a page takes a while.
+    """Read a page, a JSON text, into its ``Tasks``; kept, since reading takes a while.
 
     Raises:
         ConfigError: if the text is no page.

@@ -70,7 +70,7 @@ class _Workflow:
         return None
 
     def _asked(self, request: Params, escalated: bool) -> list[list[str]] | None:
-        """For each wish the rows that the request is about; None if they are too few or too many."""
+        """List for each wish the rows that the request is about; None if they are too few or too many."""
         found = []
         for wish in self.wishes:
             found.append(self._rows(wish, request))
@@ -81,7 +81,7 @@ class _Workflow:
     # --- requests ------------------------------------------------------------------------------------
 
     def _requests(self) -> list[Params]:
-        """Who asks for what: every choice of the parameters that select rows, in random order."""
+        """List the requests: every choice of the parameters that select rows, in random order."""
         task = self.task
         fixed = dict(task.fixed)
         keys = []
@@ -132,7 +132,7 @@ class _Workflow:
         return self._extras(params, asked, columns)
 
     def _columns(self, wish: Wish, rows: list[str], params: Params) -> list[list[_Column]]:
-        """For each rule of the wish every choice of its own parameters, and what it says of the rows."""
+        """List for each rule of the wish its verdicts on the rows, by every choice of its own parameters."""
         found = []
         for parts in wish.rules.values():
             names = sorted({n for part in parts for n in params_of(part)} - set(params))
@@ -165,7 +165,7 @@ class _Workflow:
         return [just_met(edge, name, value) for value in met]
 
     def _of_rows(self, wish: Wish, rows: list[str], run: Closure) -> list[Any]:
-        """What an expression about a row of the wish gives for each row."""
+        """Evaluate an expression about a row of the wish for each row."""
         found = []
         for row in rows:
             self.frame.vars = {wish.query.var: row}
@@ -176,7 +176,7 @@ class _Workflow:
     def _column(
         self, wish: Wish, parts: tuple[ir.Node, ...], rows: list[str], params: Params, own: Params
     ) -> _Column:
-        """What a rule says of the rows with its own parameters ``own``."""
+        """Judge the rows by a rule with its own parameters ``own``."""
         self.frame.params = {**params, **own}
         said = [self._of_rows(wish, rows, self.task.compiler.compile(part)) for part in parts]
         false = unknown = 0
@@ -283,7 +283,7 @@ def _may_fit(wish: Wish, rows: list[str]) -> bool:
 
 
 class _Column(NamedTuple):
-    """What one rule says of the rows, with one choice of its parameters; a bit for each row."""
+    """The verdicts of one rule on the rows, with one choice of its parameters; a bit for each row."""
 
     params: Params
     false: int

@@ -108,7 +108,7 @@ def _at_bound(
 
 
 def _bounds(problem: Problem) -> Bounds:
-    """What the problem compares with."""
+    """The values that the problem compares with."""
     ints: dict[tuple[str, str], set[int]] = {}
     values: list[object] = list(problem.params.values())
     for node in _nodes(problem):

@@ -118,7 +118,7 @@ def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
 
 
 def edited_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
-    """For workflows: gold's final state and one on which to escalate, with one row more, less or other."""
+    """Edit gold's final state of a workflow, and one on which to escalate: one row more, less or other."""
     if not trial.writes:
         return []
     rand = trial.rng("edits", draw)

@@ -104,7 +104,7 @@ class _Check:
         self._stack.close()
 
     def faults(self) -> Iterator[str]:
-        """What is wrong, the cheapest to find first."""
+        """Yield what is wrong, the cheapest to find first."""
         names = [access.tool for access in self.problem.access]
         if list(self.specs) != names:
             yield f"the tools are {', '.join(self.specs)}; the IR's are {', '.join(names)}"
@@ -215,7 +215,7 @@ class _Episode:
         self._session.close()
 
     def faults(self, access: Access, args: Arguments) -> Iterator[str]:
-        """What is wrong with the answer to a call."""
+        """Yield what is wrong with the answer to a call."""
         check, told = self._check, _told(access, args)
         check.calls += 1
         wanted = reply(check.problem, self.tables, access, args)
@@ -235,7 +235,7 @@ class _Episode:
             yield f"{told} gives the error {wanted.error}, which its spec does not document"
 
     def left(self, what: str) -> Iterator[str]:
-        """What is wrong with the rows as they are now, after ``what``."""
+        """Yield what is wrong with the rows as they are now, after ``what``."""
         trial = self._check.trial
         path = trial.folder / f"left-{self._check.calls}.sqlite"
         self._session.snapshot(path)
@@ -247,7 +247,7 @@ class _Episode:
 
 
 def spec_faults(p: Problem, access: Access, spec: ToolSpec) -> Iterator[str]:
-    """What a tool's spec tells otherwise than its access, whatever the wording."""
+    """Yield each point in which a tool's spec contradicts its access, whatever the wording."""
     if spec.mutates != (access.mode == "write"):
         yield f"{access.tool}: mutates is {spec.mutates}"
     if not spec.description.startswith(access.description):

@@ -56,7 +56,7 @@ class Phrase:
 
 
 class AnswerForm(NamedTuple):
-    """What is asked for: the slots and where they stand in the answer."""
+    """The slots and where they stand in the answer."""
 
     slots: tuple[Slot, ...]
     layout: Layout
@@ -64,7 +64,7 @@ class AnswerForm(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What a prompt asks for: a Problem's parts of the same names."""
+    """The content of a prompt: a Problem's parts of the same names."""
 
     slots: tuple[Slot, ...]
     layout: Layout
@@ -76,7 +76,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """How one domain speaks.
+    """The sentences of one domain.
 
     Templates are single lines over the Problem's ``fields`` and params; see ``wording.TYPES``.
     """
@@ -149,7 +149,7 @@ class Lexicon:
         said: Iterable[tuple[str, Fields]],
         params: dict[str, Scalar],
     ) -> Request:
-        """Build what an opening with ``fields`` and the sentences ``said`` (key, fields) ask for."""
+        """Build the request that an opening with ``fields`` and the sentences ``said`` (key, fields) make."""
         slots, layout = self.frame(fields)
         rules = [self.rule(key, own) for key, own in said]
         stated = [rule for rule in rules if isinstance(rule, Clause)]

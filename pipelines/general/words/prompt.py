@@ -38,7 +38,7 @@ SUBMIT = (
 
 Spans = dict[str, list[tuple[int, int]]]
 Line = tuple[str, str, Fields]
-"""What a line states (as ``Rendered.spans`` names it), the sentence's name in the lexicon, its fields."""
+"""The rule that a line states (as ``Rendered.spans`` names it), its sentence in the lexicon, the fields."""
 
 
 @dataclass(frozen=True)

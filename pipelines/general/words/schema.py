@@ -1,4 +1,4 @@
-"""What may be submitted, as a JSON Schema with public hints, and the rules in parts a machine reads."""
+"""The form of a submission as a JSON Schema with public hints, and the rules in parts a machine reads."""
 
 from __future__ import annotations
 
