@@ -42,12 +42,9 @@ _CELLS = 2_000
 """Combinations of slot values, or of keys, looked at for one block."""
 
 
-def answer_params(task: OpenTask) -> Params | None:
-    """Parameters under which each rule matters; None if none of those tried will do."""
-    return _Answers(task).params()
+class AnswerTuner:
+    """Tunes one task with many answers over given rows."""
 
-
-class _Answers:
     def __init__(self, task: OpenTask) -> None:
         self.task = task
         self.problem, self.tables = task.problem, task.tables
@@ -60,6 +57,7 @@ class _Answers:
         """Bounds on several blocks at once: an answer without them says what they can be."""
 
     def params(self) -> Params | None:
+        """Parameters under which each rule matters; None if none of those tried will do."""
         for _ in range(_TRIES):
             params = self._drawn()
             if params is None:

@@ -21,12 +21,12 @@ from envgen.pipelines.general.authoring.analysis import (
     one_best,
     other_side,
 )
-from envgen.pipelines.general.authoring.answers import answer_params
+from envgen.pipelines.general.authoring.answers import AnswerTuner
 from envgen.pipelines.general.authoring.check import check_page
 from envgen.pipelines.general.authoring.page import Domain, StepRule, is_package_page, page_error
 from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.authoring.structure import Structure
-from envgen.pipelines.general.authoring.workflows import workflow_params
+from envgen.pipelines.general.authoring.workflows import WorkflowTuner
 from envgen.pipelines.general.semantics.rewrite import params_of
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.lexicon import register
@@ -202,11 +202,11 @@ class Tasks:
             self._analysis = Analysis(problem, self.blueprint)
         task = OpenTask(self._analysis, tables, rng, dict(fixed or {}))
         if isinstance(problem.goal, Reach):
-            params = workflow_params(task, escalated=escalated, other_than=other_than or {})
+            params = WorkflowTuner(task).params(escalated=escalated, other_than=other_than or {})
         elif isinstance(problem.goal, Equals):
             params = _question_params(task, problem.goal.query)
         else:
-            params = answer_params(task)
+            params = AnswerTuner(task).params()
         return None if params is None else problem.model_copy(update={"params": params})
 
     def _of_policy(self, problem: Problem) -> list[str]:

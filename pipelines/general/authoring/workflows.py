@@ -32,18 +32,7 @@ _MOST_ROWS = 12
 """Rows that one effect is about: random walks have a state for each subset of them."""
 
 
-def workflow_params(task: OpenTask, *, escalated: bool, other_than: Params) -> Params | None:
-    """Parameters of a request that can be met (or must be escalated); None if these rows hold none.
-
-    Args:
-        task: the workflow.
-        escalated: whether the request must be escalated.
-        other_than: the parameters of a request that must not come again; empty: any will do.
-    """
-    return _Workflow(task).params(escalated=escalated, other_than=other_than)
-
-
-class _Workflow:
+class WorkflowTuner:
     """Tunes one workflow over given rows."""
 
     def __init__(self, task: OpenTask) -> None:
@@ -55,7 +44,10 @@ class _Workflow:
         self.frame = task.compiler.frame()
 
     def params(self, *, escalated: bool, other_than: Params) -> Params | None:
-        """The first request that will do, with its bounds; None if there is none on these rows."""
+        """Parameters of a request that can be met, or must be ``escalated``; None if these rows hold none.
+
+        ``other_than`` are those of a request that must not come again; empty: any will do.
+        """
         for request in self._requests():
             if other_than and request.items() <= other_than.items():
                 continue
