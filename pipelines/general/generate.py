@@ -201,7 +201,7 @@ def generate(
         tasks=len(dataset.tasks),
         asked=config.environments * config.tasks_per_environment,
         drafted=sum(one.drafted for one in yields),
-        rejected=rejected_by(yields),
+        rejected=_rejected(yields),
         reasons=dict(reasons.most_common()),
         seconds=seconds,
         tasks_per_second=len(dataset.tasks) / seconds if seconds else 0.0,
@@ -297,12 +297,11 @@ def funnel(yields: list[Yield]) -> dict[str, JsonValue]:
     return {
         "environments_planned": len(yields),
         "drafted": sum(one.drafted for one in yields),
-        "rejected": dict(rejected_by(yields)),
+        "rejected": dict(_rejected(yields)),
         "tasks": sum(len(one.tasks) for one in yields),
         "environments": sum(one.environment is not None for one in yields),
     }
 
 
-def rejected_by(yields: list[Yield]) -> dict[str, int]:
-    """Count the drafts that each gate (or step) rejected."""
+def _rejected(yields: list[Yield]) -> dict[str, int]:
     return dict(sorted(sum((Counter(one.rejected) for one in yields), Counter[str]()).items()))

@@ -68,7 +68,7 @@ def check_page(blueprint: Blueprint, *, outside: bool) -> None:
         with _part(domain, f"step {i + 1} ({step.name!r})"):
             _check_step(blueprint, step)
     with _part(domain, "steps"):
-        gaps = [level for level in range(1, domain.max_level) if not blueprint.steps(level)]
+        gaps = [level for level in range(1, domain.max_level) if not blueprint.operators(level)]
         if gaps:
             raise ConfigError(f"none leads up from level {gaps[0]}", "add one, or lower max_level")
     for key in domain.phrases:

@@ -66,6 +66,15 @@ class Structure:
         return any(said.phrase == phrase for said in self.said)
 
 
+class Operator(NamedTuple):
+    """One way to make a task harder by one level."""
+
+    name: str
+    step: StepRule
+    phrase: str = ""
+    """The phrase that it adds, of those that the step names."""
+
+
 class ParamDomain(NamedTuple):
     """The source of a parameter's values."""
 
@@ -348,18 +357,17 @@ class Structures:
 
     # --- steps --------------------------------------------------------------------------------------
 
-    def steps(self, level: int) -> list[tuple[str, StepRule, str]]:
-        """(operator, step, phrase) for each way up from ``level``."""
-        found = []
-        for step in self.domain.steps:
-            if level in step.levels:
-                found += [(f"add_{key}", step, key) for key in step.add] or [(step.name, step, "")]
+    def operators(self, level: int) -> list[Operator]:
+        """The ways up from ``level``."""
+        found: list[Operator] = []
+        for step in (step for step in self.domain.steps if level in step.levels):
+            found += [Operator(f"add_{key}", step, key) for key in step.add]
+            found += [] if step.add else [Operator(step.name, step)]
         return found
 
-    def stepped(
-        self, structure: Structure, step: StepRule, phrase: str, rng: Random
-    ) -> Structure | None:
+    def stepped(self, structure: Structure, operator: Operator, rng: Random) -> Structure | None:
         """``structure`` one step harder; None where the step doesn't apply."""
+        _, step, phrase = operator
         if not constant(step.when, self.names(structure.fields, structure)):
             return None
         harder: Structure | None = structure

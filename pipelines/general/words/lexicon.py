@@ -120,17 +120,16 @@ class Lexicon:
         found |= {f"unit {unit}": Template(text) for unit, text in self.units.items()}
         return found | {key: phrase.sentence for key, phrase in self.phrases.items()}
 
-    def opening(self, name: str) -> Template:
-        """The opening ``name``; ConfigError, with similar names, if there is none."""
-        return _named(name, self.opening_templates, self.id)
-
-    def sentence(self, name: str) -> Template:
-        """The sentence ``name`` of ``sentences``; ConfigError, with similar names, if there is none."""
-        return _named(name, self.sentences, self.id)
+    def named(self, name: str, among: Mapping[str, T]) -> T:
+        """The opening, sentence or phrase ``name``; ConfigError, with similar names, if there is none."""
+        if name not in among:
+            near = get_close_matches(name, among) or among
+            raise ConfigError(f"lexicon {self.id!r} has no {name!r}", f"it has: {', '.join(near)}")
+        return among[name]
 
     def phrase(self, key: str) -> Phrase:
         """The phrase ``key``; ConfigError, with similar names, if there is none."""
-        return _named(key, self.phrases, self.id)
+        return self.named(key, self.phrases)
 
     def rule(self, key: str, fields: Fields) -> Clause | Equals:
         """Build the rule that the sentence ``key`` states with ``fields``.
@@ -160,13 +159,6 @@ class Lexicon:
         if effects and self.reach is not None:
             goal = self.reach(fields, effects)
         return Request(slots, layout, clauses, goal, params, fields)
-
-
-def _named(name: str, among: Mapping[str, T], lexicon_id: str) -> T:
-    if name not in among:
-        near = get_close_matches(name, among) or among
-        raise ConfigError(f"lexicon {lexicon_id!r} has no {name!r}", f"it has: {', '.join(near)}")
-    return among[name]
 
 
 LEXICONS: dict[str, Lexicon] = {}

@@ -97,9 +97,9 @@ class _Page:
     def sentence(self, line: Line, bullet: str = "") -> None:
         """Add what the lexicon says for ``line``; its span leaves the bullet out."""
         span, name, fields = line
-        find = self.lexicon.opening if span == "opening" else self.lexicon.sentence
+        known = self.lexicon.opening_templates if span == "opening" else self.lexicon.sentences
         try:
-            template = find(name)
+            template = self.lexicon.named(name, known)
             text = template.render(fields, self.said.params, self.lexicon.words)
         except ConfigError as error:
             raise PipelineError(f"lexicon {self.lexicon.id!r}: {error}") from error
