@@ -227,24 +227,15 @@ class Structures:
         if scene not in self.domain.scenes:
             raise ConfigError(f"domain {self.domain.id!r} has no scene {scene!r}")
         goal = problem.goal
-        rules: list[ir.Clause | ir.Equals | ir.Optimise] = [*problem.clauses]
-        if isinstance(goal, ir.Equals | ir.Optimise):
-            rules.append(goal)
-        if isinstance(goal, ir.Reach):
-            rules += goal.effects
+        questions = (goal,) if isinstance(goal, ir.Equals) else ()
+        effects = goal.effects if isinstance(goal, ir.Reach) else ()
+        rules = (*problem.clauses, *questions, *effects)
         said = tuple(Said(rule.text_key, dict(rule.fields)) for rule in rules)
         elsewhere = {name: value for s in said for name, value in s.fields.items()}
         for name in self.domain.scenes[scene].choose:  # what only other sentences state
             if name not in fields and name in elsewhere:
                 fields[name] = elsewhere[name]
-        return Structure(
-            scene=scene,
-            items=items,
-            wording=wording,
-            fields=fields,
-            said=said,
-            traits=frozenset(problem.traits),
-        )
+        return Structure(scene, items, wording, fields, said, frozenset(problem.traits))
 
     def begin(self, scene_name: str, rng: Random, before: Structure | None = None) -> Structure:
         """A structure of one item in a scene; what it shares with the one ``before`` stays."""
