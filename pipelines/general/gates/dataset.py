@@ -133,7 +133,7 @@ def _dataset(
     seed: int,
     trusted: bool,
 ) -> Dataset:
-    writer = DatasetWriter(path, name="agreement", seed=seed)
+    writer = DatasetWriter(path, name=AGREEMENT, seed=seed)
     writer.add_environment(environment)
     for task in tasks:
         writer.add_task(task)

@@ -54,16 +54,10 @@ def tools(trial: Trial) -> GateResult:
     stands in the way alone, in episodes of one call and of many, on perturbed rows, too. Siblings share
     their tools, so that it is found out once for an environment.
     """
-    draft = trial.draft
-    key = content_hash(
-        [
-            draft.environment_id,
-            draft.tools_source,
-            [spec.model_dump(mode="json") for spec in draft.tools],
-            [access.model_dump(mode="json") for access in trial.problem.access],
-            sha256(trial.database.read_bytes()),
-        ]
-    )
+    draft, problem = trial.draft, trial.problem
+    records = [record.model_dump(mode="json") for record in (*draft.tools, *problem.access)]
+    database = sha256(trial.database.read_bytes())
+    key = content_hash([draft.environment_id, draft.tools_source, records, database])
     return trial.hosts.once(key, lambda: _checked(trial))
 
 
@@ -153,11 +147,10 @@ class _Check:
 
     def _schema(self, access: Access, base: Arguments) -> Iterator[str]:
         """Whether a call with an argument less, one more or one of another type is taken."""
-        wrong = [{**base, "no_such_argument": 1}]
+        wrong: list[Arguments] = [{**base, "no_such_argument": 1}]
         for name in base:
             wrong.append({key: value for key, value in base.items() if key != name})
-            odd: tuple[Any, ...] = (None, {}, 0.5)
-            wrong += [{**base, name: value} for value in odd]
+            wrong += [{**base, name: value} for value in (None, {}, 0.5)]
         for args in wrong:
             if self.toolbox.fault(access.tool, args) is None:
                 yield f"{_told(access, args)} fits the declared parameters"

@@ -359,9 +359,8 @@ def probe_submissions(
         final = folder / f"{i}.sqlite"
         if probe.calls:
             replay(probe.calls, specs, tools, final=final)
-        submissions.append(
-            _submission(probe.answer, database, final if final.exists() else database)
-        )
+        after = final if final.exists() else database
+        submissions.append(_submission(probe.answer, database, after))
     return submissions
 
 

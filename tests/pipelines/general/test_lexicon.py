@@ -79,6 +79,7 @@ def test_a_text_that_reads_like_a_number_is_refused() -> None:
 def test_a_clause_carries_its_sentence() -> None:
     lex = _lexicon(budget=Phrase("Day {day} costs at most {param:budget_{day}}.", _budget))
     clause = lex.rule("budget", {"day": 2})
+    assert isinstance(clause, Clause)
     assert (clause.id, clause.text_key, clause.fields) == ("budget_2", "budget", {"day": 2})
 
 
