@@ -92,7 +92,7 @@ class Analysis:
         if not isinstance(effect.expr, ir.All) or not isinstance(effect.expr.over, ir.Query):
             return None
         query = effect.expr.over
-        parts = [] if query.where == TRUE else list(conjuncts(query.where))
+        parts = list(conjuncts(query.where))
         rules = {
             clause.id: found
             for clause in self.problem.clauses
@@ -130,14 +130,10 @@ def _without_plain(query: ir.Query) -> Iterator[ir.Query]:
 
 def _condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
     """The conditions on a row that a call changed, of a policy clause ``not done(row) or condition``."""
-    rule = clause.expr
-    if (
-        not isinstance(rule, ir.All)
-        or not isinstance(rule.body, ir.Or)
-        or len(rule.body.items) != 2
-    ):
+    body = clause.expr.body if isinstance(clause.expr, ir.All) else None
+    if not isinstance(body, ir.Or) or len(body.items) != 2:
         return ()
-    return tuple(conjuncts(rule.body.items[1]))
+    return tuple(conjuncts(body.items[1]))
 
 
 def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:
@@ -182,23 +178,21 @@ def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) ->
 
 def _weakened(query: ir.Query, keys: set[str]) -> Iterator[ir.Query]:
     """The query with one condition left out, its own or one of a query inside it."""
-    parts = list(conjuncts(query.where)) if query.where != ir.Const(value=True) else []
+    parts = list(conjuncts(query.where))
     for i, part in enumerate(parts):
         rest = [*parts[:i], *parts[i + 1 :]]
         if params_of(part) - keys and not _inner(part):
             yield query.model_copy(update={"where": joined(rest)})
         for inner in _inner(part):
             for weaker in _weakened(inner, keys):
-                changed = _replaced(part, inner, weaker)
-                yield query.model_copy(
-                    update={"where": joined([*parts[:i], changed, *parts[i + 1 :]])}
-                )
+                changed = joined([*parts[:i], _replaced(part, inner, weaker), *parts[i + 1 :]])
+                yield query.model_copy(update={"where": changed})
 
 
 def joined(parts: list[Any]) -> Any:
     """All of ``parts`` as one condition."""
     if not parts:
-        return ir.Const(value=True)
+        return TRUE
     return parts[0] if len(parts) == 1 else ir.And(items=tuple(parts))
 
 

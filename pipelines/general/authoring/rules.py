@@ -158,12 +158,8 @@ def lifted(value: Any) -> Typed:
     """A plain value as an expression."""
     if isinstance(value, Typed):
         return value
-    if isinstance(value, bool):
-        return Typed(ir.Const(value=value), "bool")
-    if isinstance(value, int):
-        return Typed(ir.Const(value=value), "int")
-    if isinstance(value, str):
-        return Typed(ir.Const(value=value), "str")
+    if isinstance(value, bool | int | str):
+        return Typed(ir.Const(value=value), type(value).__name__)
     if isinstance(value, tuple) and all(isinstance(item, bool | int | str) for item in value):
         return Typed(ir.Const(value=value), "set")
     raise ConfigError(f"a value was expected, not {value!r}")
@@ -258,7 +254,7 @@ class _RuleReader:
         return Typed(ir.Param(name=name + suffix), self.names.params[name])
 
     def _attribute(self, node: ast.Attribute, bound: Mapping[str, Any]) -> Typed:
-        if isinstance(node.value, ast.Name) and node.value.id == "param":
+        if _is_param(node):
             return self._param(node.attr)
         return self._cell(self.typed(node.value, bound), node.attr)
 
@@ -282,18 +278,14 @@ class _RuleReader:
         index = self.read(node.slice, bound)
         suffix = "".join(f"_{i}" for i in (index if isinstance(index, tuple) else (index,)))
         base = node.value
-        if (
-            isinstance(base, ast.Attribute)
-            and isinstance(base.value, ast.Name)
-            and base.value.id == "param"
-        ):
+        if isinstance(base, ast.Attribute) and _is_param(base):
             return self._param(base.attr, suffix)
         if isinstance(base, ast.Name) and base.id not in bound:
-            for known, kind in self.names.slots.items():
-                if known == base.id + suffix:
-                    return Typed(ir.SlotRef(slot=known), kind)
-            if base.id + suffix in self.names.fields:
-                return self.names.fields[base.id + suffix]
+            name = base.id + suffix
+            if name in self.names.slots:
+                return Typed(ir.SlotRef(slot=name), self.names.slots[name])
+            if name in self.names.fields:
+                return self.names.fields[name]
         if isinstance(index, str):  # a column that a field names: r[attribute]
             return self._cell(self.typed(base, bound), index)
         raise ConfigError(
@@ -470,9 +462,8 @@ class _RuleReader:
         try:
             return (date.fromisoformat(start) + timedelta(days=days)).isoformat()
         except (TypeError, ValueError, OverflowError):
-            raise ConfigError(
-                f"day takes a known date and a number, not {start!r}, {days!r}"
-            ) from None
+            given = f"{start!r}, {days!r}"
+            raise ConfigError(f"day takes a known date and a number, not {given}") from None
 
     def _loop(self, node: ast.Call) -> ast.GeneratorExp | ast.ListComp:
         """The last argument of a function that runs over rows or values."""
@@ -566,6 +557,10 @@ class _RuleReader:
         if not isinstance(values, tuple) or isinstance(values, Typed):
             raise ConfigError(f"{ast.unparse(node)!r} is no list")
         return tuple(lifted(value).expr for value in values)
+
+
+def _is_param(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "param"
 
 
 def _target(node: ast.ListComp | ast.GeneratorExp) -> str:

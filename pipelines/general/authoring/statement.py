@@ -61,12 +61,11 @@ class Blueprint(Structures):
         fields: dict[str, JsonValue] = {n: v for n, v in structure.fields.items() if n in stated}
         fields["opening"] = opening
         asked = lexicon.request(fields, structure.said, dict(params or {}))
+        names = [self.domain.id, structure.scene, *(said.phrase for said in structure.said)]
         shapes = {ir.Equals: "B", ir.Reach: "C"}
         timed = any(slot.kind == "interval" for slot in asked.slots)
         return Problem(
-            id="-".join([self.domain.id, structure.scene, *(s.phrase for s in structure.said)])[
-                :200
-            ],
+            id="-".join(names)[:200],
             shape=shapes.get(type(asked.goal), "E" if timed else "A"),
             relations=self.tables_of(structure),
             access=self.access_of(structure),
@@ -333,12 +332,8 @@ def _value_type(name: str, values: list[Any]) -> tuple[str, Any]:
         return "value", ir.IntRange(low=values[0], high=values[1])
     if name == "interval" and _whole(values, 4):
         low, high, step, length = values
-        if (
-            step >= 1
-            and length >= 1
-            and low <= high - length
-            and (high - low) // step <= MAX_VALUES
-        ):
+        fits = step >= 1 and length >= 1 and low <= high - length
+        if fits and (high - low) // step <= MAX_VALUES:
             return "interval", ir.Intervals(low=low, high=high, step=step, length=length)
     raise ConfigError(
         f"{name}({', '.join(map(str, values))}) holds no values, or too many",
