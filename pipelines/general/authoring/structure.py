@@ -151,9 +151,7 @@ class Structures:
             try:
                 found[name] = _param_domain(text, self.relations)
             except (ConfigError, ValueError) as error:
-                hint = (
-                    getattr(error, "hint", "") or "write a table, a column, rows, a draw or an edge"
-                )
+                hint = getattr(error, "hint", "") or "write a table, column, rows, draw or edge"
                 raise ConfigError(f"parameter {name!r}: {error}", hint) from None
         return found
 
@@ -174,15 +172,17 @@ class Structures:
     def names(self, fields: Fields, structure: Structure | None = None) -> RuleNames:
         """The meaning of the names in a rule, with these fields."""
         known: dict[str, Any] = {**self.domain.constants, **fields}
+        questions: dict[str, Callable[[str], Any]] = {}
         if structure is not None:
             known |= {"n": structure.items, "scene": structure.scene}
+            questions = {**_questions(structure), "field": lambda name: known.get(name, "")}
         return RuleNames(
             relations=self.relations,
             macros=self.macros,
             fields=known,
             slots=self._slot_types,
             params={name: domain.type for name, domain in self.params.items()},
-            predicates={} if structure is None else _questions(structure, known),
+            predicates=questions,
         )
 
     @cached_property
@@ -221,9 +221,8 @@ class Structures:
         Raises:
             ConfigError: if its opening is not one of this domain's.
         """
-        fields = dict(problem.fields)
-        scene, items, wording = opening_of(fields)
-        fields.pop("opening", None)
+        scene, items, wording = opening_of(problem.fields)
+        fields = {name: value for name, value in problem.fields.items() if name != "opening"}
         if scene not in self.domain.scenes:
             raise ConfigError(f"domain {self.domain.id!r} has no scene {scene!r}")
         goal = problem.goal
@@ -265,10 +264,8 @@ class Structures:
                 if at not in fields:
                     fields[at] = kept[at] if at in kept else self._drawn(text, rng)
         grown = replace(structure, items=items, fields=fields)
-        earlier = {
-            (s.phrase, _key(s.fields)): s
-            for s in (*structure.said, *(before.said if before else ()))
-        }
+        said_before = (*structure.said, *(before.said if before else ()))
+        earlier = {(s.phrase, _key(s.fields)): s for s in said_before}
         asks = []
         for key, about in self._asked(scene, items):
             said = earlier.get((key, _key(about)))
@@ -337,14 +334,8 @@ class Structures:
         if structure is None:
             return found
         words = [said for said in structure.said if self.domain.phrases[said.phrase].word]
-        return found | {
-            **structure.fields,
-            "n": structure.items,
-            "scene": structure.scene,
-            "rules": len(words),
-            "said": structure.says,
-            "trait": lambda name: name in structure.traits,
-        }
+        numbers = {"n": structure.items, "scene": structure.scene, "rules": len(words)}
+        return {**found, **structure.fields, **numbers, **_questions(structure)}
 
     # --- steps --------------------------------------------------------------------------------------
 
@@ -452,13 +443,9 @@ def opening_of(fields: Fields) -> tuple[str, int, str]:
     return scene, int(items or 1), tilde + variant
 
 
-def _questions(structure: Structure, known: Mapping[str, Any]) -> dict[str, Callable[[str], Any]]:
-    """The questions that conditions may ask about a structure."""
-    return {
-        "said": structure.says,
-        "trait": lambda name: name in structure.traits,
-        "field": lambda name: known.get(name, ""),
-    }
+def _questions(structure: Structure) -> dict[str, Callable[[str], Any]]:
+    """The questions that conditions and draws may ask about a structure."""
+    return {"said": structure.says, "trait": lambda name: name in structure.traits}
 
 
 def _arguments(signature: str) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from envgen.core.ir import (
-    Clause,
     Cmp,
     Column,
     Const,
@@ -195,7 +194,7 @@ def turns(problem: Problem, tables: Tables, answers: Sequence[JsonValue]) -> Ite
             for get in _cells(comparison):
                 found = 0
                 for answer in answers:
-                    turned = _turned(problem, tables, answer, clause, comparison, get)
+                    turned = _turned(problem, tables, answer, clause.id, comparison, get)
                     yield from turned
                     found += bool(turned)
                     if found == BASES:
@@ -210,13 +209,9 @@ def _cells(comparison: Cmp) -> Iterator[Get]:
 
 
 def _turned(
-    problem: Problem,
-    tables: Tables,
-    answer: JsonValue,
-    clause: Clause,
-    comparison: Cmp,
-    get: Get,
+    problem: Problem, tables: Tables, answer: JsonValue, clause: str, comparison: Cmp, get: Get
 ) -> list[TurnedCell]:
+    """The cell that ``get`` reads for an answer at three values, where the clause's verdict changes."""
     rules = rules_of(problem)
     frame = rules.frame(tables, answer, tables)
     if frame is None:
@@ -235,5 +230,5 @@ def _turned(
         turn = TurnedCell(answer, get.relation, str(key), get.column, other)
         found.append(turn)
         frame.old = frame.new = turn.set_in(tables)
-        verdicts.add(rules.holds(clause.id, frame))
+        verdicts.add(rules.holds(clause, frame))
     return found if len(verdicts) == 2 else []

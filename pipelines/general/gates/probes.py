@@ -48,9 +48,8 @@ def probes(trial: Trial) -> list[VerifierInput]:
     if trial.writes:
         plan = trial.gold_plan
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
-    answers = wrong_forms(trial.problem, trial.gold.answer)
-    cases += [Case(answer, trial.gold_plan) for answer in answers]
-    own = _inputs(trial, cases)
+    wrong = wrong_forms(trial.problem, trial.gold.answer)
+    own = _inputs(trial, [*cases, *(Case(answer, trial.gold_plan) for answer in wrong)])
     return [*own, *_turned_probes(trial), *perturbed_probes(trial), *edited_probes(trial)]
 
 

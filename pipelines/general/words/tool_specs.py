@@ -17,8 +17,6 @@ from envgen.environments.checker import BUILTINS, PRELUDE
 from envgen.pipelines.general.semantics.rewrite import conjuncts
 
 _SCALES = {1: "tenths (40 means 4.0)", 2: "hundredths (450 means 4.50)", 3: "thousandths"}
-
-
 HELPERS = frozenset(("check", "check_date", "check_columns", "find", "truth"))
 """Functions of a generated tools.py besides the tools."""
 RESERVED = (
