@@ -147,10 +147,10 @@ class _Check:
 
     def _schema(self, access: Access, base: Arguments) -> Iterator[str]:
         """Whether a call with an argument less, one more or one of another type is taken."""
-        wrong: list[Arguments] = [{**base, "no_such_argument": 1}]
+        wrong, odd = [{**base, "no_such_argument": 1}], tuple[Any, ...]((None, {}, 0.5))
         for name in base:
             wrong.append({key: value for key, value in base.items() if key != name})
-            wrong += [{**base, name: value} for value in (None, {}, 0.5)]
+            wrong += [{**base, name: value} for value in odd]
         for args in wrong:
             if self.toolbox.fault(access.tool, args) is None:
                 yield f"{_told(access, args)} fits the declared parameters"
