@@ -147,7 +147,8 @@ class _Check:
 
     def _schema(self, access: Access, base: Arguments) -> Iterator[str]:
         """Whether a call with an argument less, one more or one of another type is taken."""
-        wrong, odd = [{**base, "no_such_argument": 1}], tuple[Any, ...]((None, {}, 0.5))
+        wrong = [{**base, "no_such_argument": 1}]
+        odd: tuple[Any, ...] = (None, {}, 0.5)
         for name in base:
             wrong.append({key: value for key, value in base.items() if key != name})
             wrong += [{**base, name: value} for value in odd]
