@@ -131,7 +131,7 @@ class Gateway:
         self._listener = listener
         self._reach = frozenset(reach)
         self._proxies = getproxies()
-        self._open = 0
+        self._open: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="envgen-gateway", daemon=True)
@@ -169,15 +169,27 @@ class Gateway:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._answer, sock=self._listener, limit=_HEAD_BYTES)
+        server = await asyncio.start_server(self._begin, sock=self._listener, limit=_HEAD_BYTES)
         await self._stop.wait()
         server.close()
+        # What was just accepted begins only now, and Python 3.11's wait_for may lose a cancellation:
+        # cancel until nothing is left.
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._open:
+                task.cancel()
+            await asyncio.wait(left, timeout=0.1)
+
+    def _begin(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        """Serve one connection in a task of its own, which may be cancelled before it starts."""
+        task = asyncio.create_task(self._answer(near, back))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        task.add_done_callback(lambda _: back.close())
 
     async def _answer(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         """Serve one connection."""
-        self._open += 1
         try:
-            if self._open > MOST:
+            if len(self._open) > MOST:
                 raise RefusedError(503, f"more than {MOST} connections")
             await self._forward(near, back)
         except RefusedError as error:
@@ -185,9 +197,6 @@ class Gateway:
             why = f"{error}\n".encode(errors="replace")
             head = f"HTTP/1.1 {error.status} {error}\r\nContent-Length: {len(why)}\r\n"
             back.write(head.encode(errors="replace") + b"Connection: close\r\n\r\n" + why)
-        finally:
-            self._open -= 1
-            back.close()
 
     async def _forward(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         try:

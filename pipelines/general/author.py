@@ -75,7 +75,7 @@ class ProceduralAuthor:
         while state.level < request.level:
             harder = _step(state)
             if harder is None:
-                operators = tasks.operators(state.level)
+                operators = tasks.blueprint.operators(state.level)
                 tried = ", ".join(op.name for op in operators) or "none applies"
                 goal = f"level {state.level + 1}"
                 return NoDraft(goal, f"no operator leads to {goal} (tried: {tried})")
@@ -179,9 +179,9 @@ def _step(state: _TaskState) -> _TaskState | None:
     """One level up by the first operator, in random order, that gives a task."""
     level = state.level + 1
     rand = rng(state.seed, state.domain, level, _problem_id(state.problem))
-    operators = state.tasks.operators(state.level)
+    operators = state.tasks.blueprint.operators(state.level)
     for operator in rand.sample(operators, len(operators)):
-        harder = operator.harden(state.problem, state.tables, rand)
+        harder = state.tasks.harder(operator, state.problem, rand)
         if harder is not None:
             lineage = (*state.lineage, _lineage_step(operator.name, level, harder))
             return replace(state, level=level, lineage=lineage, **harder._asdict())

@@ -39,11 +39,11 @@ ENVIRONMENT_FIELDS = (
     "category", "title", "description", "language", "tools", "policy_text", "author", "seed", "licence",
     "sources",
 )  # fmt: skip
-"""What a draft says of its environment as the environment's record does."""
+"""Fields that a draft and its environment's record share."""
 
 
 class DraftRequest(Record):
-    """What an author is asked for."""
+    """A request to an author."""
 
     domain: Id
     """A name in ``envgen.pipelines.general.domains``, or the id of ``page``."""
@@ -91,15 +91,15 @@ class Draft:
 
 
 class NoDraft(NamedTuple):
-    """Why a seed led to no task."""
+    """The reason why a seed led to no task."""
 
     step: str
-    """What it got stuck at, in a word or two: the funnel counts these."""
+    """The step that failed, in a word or two: the funnel counts these."""
     reason: str
 
 
 class Author(Protocol):
-    """Who wrote a draft, as far as the gates need them."""
+    """The writer of a draft, as far as the gates need one."""
 
     name: str
 
@@ -114,7 +114,7 @@ class Author(Protocol):
 
 
 class Proof(NamedTuple):
-    """What the gates found: the evidence, and what the dataset stores of it."""
+    """The findings of the gates: the evidence, and what the dataset stores of it."""
 
     evidence: Evidence
     gold: GoldRun | None = None

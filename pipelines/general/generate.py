@@ -40,7 +40,7 @@ CATEGORIES = {
     "meeting_scheduling": "meetings",
     "course_timetable": "timetable",
 }
-"""What users call a category -> the domain that makes it."""
+"""Category, as users call it -> the domain that makes it."""
 
 Progress = Callable[[int, int, str], None]
 """Called with (done, total, what was just done)."""
@@ -55,7 +55,7 @@ Page = Annotated[Domain, BeforeValidator(_read)]
 
 
 class GenerateConfig(Record):
-    """What to generate. The dataset's bytes follow from this and nothing else."""
+    """A request to generate. The dataset's bytes follow from this and nothing else."""
 
     categories: tuple[Label, ...] = ()
     """trip_planning, order_management, meeting_scheduling, course_timetable: in turn; empty: all."""
@@ -126,7 +126,7 @@ TRIP_PLANNING = GenerateConfig(
 
 
 class GenerateSummary(Record):
-    """What a generation gave."""
+    """The outcome of a generation."""
 
     path: Label
     environments: Count
@@ -136,7 +136,7 @@ class GenerateSummary(Record):
     drafted: Count
     rejected: dict[Label, Count]
     reasons: dict[Text, Count] = Field(default_factory=dict)
-    """Why drafts were rejected -> how many, commonest first."""
+    """Reason for a rejection -> number of drafts, commonest first."""
     seconds: Seconds
     tasks_per_second: Real
     resumed: Count
@@ -240,7 +240,7 @@ def _load(partial: Path, index: int) -> Yield | None:
 
 
 def _yield(job: EnvironmentJob, outcome: ItemOutcome) -> Yield:
-    """What a job gave; nothing, with the reason, where it broke."""
+    """The yield of a job; an empty one, with the reason, where it broke."""
     if outcome.error is None:
         result: Yield = outcome.value
         return result
@@ -254,7 +254,7 @@ _WORKER = "envgen.pipelines.general.generate:worker"
 
 @contextmanager
 def worker() -> Iterator[Callable[[EnvironmentJob], Yield]]:
-    """What a worker process does: ``synthesize``."""
+    """Give a worker process its function."""
     yield synthesize
 
 
@@ -293,7 +293,7 @@ def _write(config: GenerateConfig, out: Path, yields: list[Yield], compiled: boo
 
 
 def funnel(yields: list[Yield]) -> dict[str, JsonValue]:
-    """How many drafts there were, what rejected them, and what is left."""
+    """Count the drafts, those that each gate rejected, and what is left."""
     return {
         "environments_planned": len(yields),
         "drafted": sum(one.drafted for one in yields),
@@ -304,7 +304,4 @@ def funnel(yields: list[Yield]) -> dict[str, JsonValue]:
 
 
 def _rejected(yields: list[Yield]) -> dict[str, int]:
-    rejected: Counter[str] = Counter()
-    for one in yields:
-        rejected.update(one.rejected)
-    return dict(sorted(rejected.items()))
+    return dict(sorted(sum((Counter(one.rejected) for one in yields), Counter[str]()).items()))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +19,14 @@ from envgen.core.types import Density, Evidence, GateResult, GateStatus, Probe, 
 from envgen.core.version import VERSION
 from envgen.environments.runner import run_gold
 from envgen.pipelines.boundary import guarded
-from envgen.pipelines.general.draft import Draft, Proof, environment_bundle, task_bundle
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.draft import (
+    Draft,
+    DraftRequest,
+    Proof,
+    environment_bundle,
+    task_bundle,
+)
 from envgen.pipelines.general.gates.dataset import AGREEMENT, random_valid_agreement
 from envgen.pipelines.general.gates.probes import wrong_forms
 from envgen.pipelines.general.gates.trial import (
@@ -33,13 +43,10 @@ from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import prompt
 from envgen.pipelines.general.words.schema import public_rules, submit_schema
 from envgen.sandboxes.tools import ToolHost, tool_host
-from envgen.store.bundles import TaskBundle
+from envgen.store.bundles import PAGE, TaskBundle
 from envgen.store.dataset import Dataset
 from envgen.store.sqlite_files import inspect
 from envgen.verifiers.holes import is_unsolvable
-
-Origin = Callable[[Draft], Draft | None]
-"""Gives the first draft of a draft's environment, made anew from the recipe; None if that gives none."""
 
 SINCE_0_2 = frozenset(("compiled", "tools", "evaluation"))
 """Gates that datasets of older versions don't have."""
@@ -52,7 +59,7 @@ _ELSEWHERE = (*_FILES, "split", "pass_at", "difficulty", "evidence")
 
 
 def foreign(task: TaskBundle, draft: Draft, author: str) -> str:
-    """Why a task's texts can't be compared with what ``author`` compiles; empty if they can."""
+    """The reason why a task's texts can't be compared with what ``author`` compiles; empty if they can."""
     if draft.author != author:
         return f"its author is {draft.author!r}"
     if not task.spec.evidence:  # a draft that nobody has proven so far
@@ -63,38 +70,53 @@ def foreign(task: TaskBundle, draft: Draft, author: str) -> str:
     return ""
 
 
-class StoredComparison:
-    """One task as it is stored, beside what proving it has just derived.
+@lru_cache(maxsize=1)
+def first_draft(recipe: str) -> Draft | None:
+    """Draft an environment's first task anew from its recipe, a JSON text; None if that gives none.
 
-    Args:
-        dataset: where the task is stored.
-        draft: the task, read from there.
-        proof: what the gates found; it has passed.
-        hosts: sandboxed interpreters.
-        seed: of the proof. The stored figures are those of seed 0.
-        origin: finds what the environment's recipe leads to.
-        foreign: why its texts can't be compared; empty if they can.
+    Siblings are validated in a row, so the last one is kept.
     """
+    found = json.loads(recipe)
+    if not isinstance(found, dict):
+        return None
+    said = {name: found.get(name) for name in ("domain", "level", PAGE)}
+    draft = ProceduralAuthor().draft(DraftRequest.model_validate(said), int(str(found.get("seed"))))
+    return draft if isinstance(draft, Draft) else None
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        draft: Draft,
-        proof: Proof,
-        hosts: Hosts,
-        seed: int,
-        origin: Origin,
-        foreign: str,
-    ) -> None:
-        assert draft.problem is not None  # who asks has proven it
-        self.draft, self.problem, self.proof = draft, draft.problem, proof
-        self.dataset, self.hosts, self.seed, self.origin = dataset, hosts, seed, origin
-        self.task = dataset.task_files(draft.task_id)
-        self.foreign = foreign
-        self.exact = seed == 0 and not foreign
+
+@dataclass(frozen=True)
+class StoredComparison:
+    """One task as it is stored, beside what proving it has just derived."""
+
+    dataset: Dataset
+    draft: Draft
+    """The task, read from the dataset."""
+    proof: Proof
+    """The findings of the gates, which have all passed."""
+    hosts: Hosts
+    seed: int
+    """The seed of the proof. The stored figures are those of seed 0."""
+    foreign: str
+    """The reason why the task's texts can't be compared; empty if they can."""
+
+    @cached_property
+    def task(self) -> TaskBundle:
+        """The files of the task."""
+        return self.dataset.task_files(self.draft.task_id)
+
+    @property
+    def problem(self) -> Problem:
+        """The IR behind the task, which has been proven."""
+        assert self.draft.problem is not None
+        return self.draft.problem
+
+    @property
+    def exact(self) -> bool:
+        """Whether the stored figures must be those just found."""
+        return self.seed == 0 and not self.foreign
 
     def evidence(self) -> Iterator[GateResult]:
-        """What is found, a gate for each kind of thing that is stored."""
+        """Compare each kind of thing that is stored, a gate for each."""
         if not self.task.spec.evidence:
             yield not_applicable("stored", "nobody has proven it so far: it carries no evidence")
             return
@@ -159,8 +181,8 @@ class StoredComparison:
         return outcome("recipe", not faults, 1 + len(draft.lineage), reason=reason)
 
     def _drafted(self) -> Iterator[str]:
-        """What differs from a draft made anew; siblings share all but the last step."""
-        draft, first = self.draft, self.origin(self.draft)
+        """Yield what differs from a draft made anew; siblings share all but the last step."""
+        draft, first = self.draft, first_draft(dumps(self.draft.blueprint))
         if first is None or first.environment_id != draft.environment_id:
             yield "the environment"
         elif draft.lineage[:-1] != first.lineage[:-1]:

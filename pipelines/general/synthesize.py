@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pydantic import Field
@@ -27,7 +27,7 @@ from envgen.pipelines.general.draft import (
 )
 from envgen.pipelines.general.gates.dataset import random_valid_agreement
 from envgen.pipelines.general.gates.prove import prove
-from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.gates.trial import Hosts, shared_hosts
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 
@@ -54,7 +54,7 @@ class EnvironmentJob(Record):
 
 
 class Yield(Record):
-    """What a job gave: at most one environment, its tasks, and what was rejected on the way."""
+    """The yield of a job: at most one environment, its tasks, and what was rejected on the way."""
 
     index: Count
     environment: EnvironmentBundle | None = None
@@ -72,7 +72,7 @@ def synthesize(job: EnvironmentJob) -> Yield:
     Raises:
         SandboxUnavailableError: nothing can be proven on this machine.
     """
-    maker = _Maker(job, ProceduralAuthor(), _hosts(job.backend, not job.page))
+    maker = _Maker(job, ProceduralAuthor(), shared_hosts(job.backend, not job.page))
     for attempt in range(MAX_ATTEMPTS):
         first = maker.first(attempt)
         if first is None:
@@ -84,12 +84,6 @@ def synthesize(job: EnvironmentJob) -> Yield:
         if kept:
             return maker.result(environment, kept)
     return maker.result(None, ())
-
-
-@cache
-def _hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
-    """The process's sandboxed interpreters; what comes of the package's pages is this package's own code."""
-    return Hosts(backend=backend, trusted=trusted)
 
 
 class _Proven(NamedTuple):
@@ -152,7 +146,7 @@ class _Maker:
         return None if task is None else _Proven(draft, task)
 
     def tried(self, step: str, make: Callable[[], T]) -> T | None:
-        """What ``make`` gives; None (and a count for ``step``) where it raises."""
+        """Call ``make``; an exception is counted for ``step`` and gives None."""
         try:
             return make()
         except Exception as error:  # the boundary: one draft is lost, the run goes on

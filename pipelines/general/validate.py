@@ -7,31 +7,29 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from envgen.core.canonical import dumps
 from envgen.core.seeding import derive
 from envgen.core.types import Evidence, GateResult, GateStatus, Record, SourceKind
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
-from envgen.pipelines.general.draft import Draft, DraftRequest, failure
+from envgen.pipelines.general.draft import Draft, failure
 from envgen.pipelines.general.gates.dataset import Group, dataset_evidence
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
-from envgen.pipelines.general.stored import Origin, StoredComparison, foreign, replayed
+from envgen.pipelines.general.stored import StoredComparison, foreign, replayed
 from envgen.pipelines.packed.pack import PACKED, prove_again
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.zygote import WorkerBackend, choose
-from envgen.store.bundles import PAGE
 from envgen.store.dataset import Dataset
 from envgen.store.writer import trusted_evidence
 
 Method = Literal["compared", "judged by evaluation", "replayed", "packed"]
-"""How a task was judged: ``compared``, all that is stored with what envgen derives from the constraint IR;
+"""A way to judge a task: ``compared``, all that is stored with what envgen derives from the constraint IR;
 ``judged by evaluation`` of the IR, the programs and probes played (another version or author wrote them);
 ``replayed``, gold and probes alone (variants); ``packed``, by the gates that need no IR."""
 
 
 class TaskValidation(Record):
-    """What validation found about one task."""
+    """The findings of validation about one task."""
 
     task_id: str
     method: Method
@@ -45,7 +43,7 @@ class TaskValidation(Record):
 
 
 class ValidationReport(Record):
-    """What validation found about a dataset."""
+    """The findings of validation about a dataset."""
 
     path: str
     tasks: tuple[TaskValidation, ...]
@@ -85,11 +83,11 @@ def validate(
     own = list(dataset.own_task_ids)
     others = sorted(set(dataset.tasks) - set(own))
     sampled = Random(derive(seed, "variants")).sample(others, min(variants, len(others)))
-    results, origin = [], origin_of()
+    results = []
     with Hosts(backend=backend, trusted=dataset.trusted) as hosts:
         for i, task_id in enumerate([*own, *sampled], 1):
             replay = task_id in sampled
-            results.append(_validate_task(dataset, task_id, hosts, seed, origin, replay))
+            results.append(_validate_task(dataset, task_id, hosts, seed, replay))
             if progress:
                 progress(i, len(own) + len(sampled), task_id)
     return ValidationReport(
@@ -121,7 +119,7 @@ def _groups(dataset: Dataset) -> Iterator[Group]:
 
 
 def _validate_task(
-    dataset: Dataset, task_id: str, hosts: Hosts, seed: int, origin: Origin, replay_only: bool
+    dataset: Dataset, task_id: str, hosts: Hosts, seed: int, replay_only: bool
 ) -> TaskValidation:
     found: list[GateResult] = []
     packed = dataset.environments[dataset.tasks[task_id].environment_id].author == PACKED
@@ -135,7 +133,7 @@ def _validate_task(
         else:
             said = foreign(dataset.task_files(task_id), draft, ProceduralAuthor.name)
             method = "judged by evaluation" if said else "compared"
-            found += _proven(dataset, draft, hosts, seed, origin, said)
+            found += _proven(dataset, draft, hosts, seed, said)
     except Exception as error:  # files that are no task fail it, not the run
         found.append(broken("probes" if found else "files", error))
     evidence = tuple(found)
@@ -143,34 +141,12 @@ def _validate_task(
     return TaskValidation(task_id=task_id, method=method, passed=passed, evidence=evidence)
 
 
-def _proven(
-    dataset: Dataset, draft: Draft, hosts: Hosts, seed: int, origin: Origin, said: str
-) -> Evidence:
+def _proven(dataset: Dataset, draft: Draft, hosts: Hosts, seed: int, said: str) -> Evidence:
     """Every gate again, then what is stored beside what they found."""
     author = ProceduralAuthor()
     known = not said or author.knows(draft)  # what claims to be compiled here must compile again
     proof = prove(draft, hosts, author=author if known else None, seed=seed, foreign=said)
     if not proof.passed:
         return proof.evidence
-    comparison = StoredComparison(dataset, draft, proof, hosts, seed, origin, said)
+    comparison = StoredComparison(dataset, draft, proof, hosts, seed, said)
     return (*proof.evidence, *comparison.evidence())
-
-
-def origin_of() -> Origin:
-    """A function that drafts an environment's first task from its recipe, once for siblings in a row."""
-    kept: dict[str, Draft | None] = {}
-
-    def origin(draft: Draft) -> Draft | None:
-        recipe = draft.blueprint
-        key = dumps(recipe)
-        if key not in kept:
-            kept.clear()
-            kept[key] = None
-            if isinstance(recipe, dict):
-                said = {name: recipe.get(name) for name in ("domain", "level", PAGE)}
-                request = DraftRequest.model_validate(said)
-                found = ProceduralAuthor().draft(request, int(str(recipe.get("seed"))))
-                kept[key] = found if isinstance(found, Draft) else None
-        return kept[key]
-
-    return origin

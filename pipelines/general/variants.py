@@ -31,7 +31,7 @@ from envgen.pipelines.boundary import broken, outcomes
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
 from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.meaning import params_of
-from envgen.pipelines.general.gates.trial import Hosts
+from envgen.pipelines.general.gates.trial import Hosts, shared_hosts
 from envgen.pipelines.general.semantics.evaluate import accepted
 from envgen.pipelines.general.semantics.tables import read_sqlite, sqlite_image
 from envgen.sandboxes.folders import overwrite
@@ -52,7 +52,7 @@ _WORKER = "envgen.pipelines.general.variants:worker"
 
 
 class VariantsConfig(Record):
-    """What variants to make."""
+    """A request for variants."""
 
     per_task: int = Field(default=100, ge=1)
     """Variants of each task."""
@@ -62,7 +62,7 @@ class VariantsConfig(Record):
 
 
 class VariantsSummary(Record):
-    """What was made."""
+    """The outcome of making variants."""
 
     path: str
     parents: int
@@ -70,7 +70,7 @@ class VariantsSummary(Record):
     asked: int
     rejected: int
     reasons: dict[str, int]
-    """What broke while variants were made -> how often."""
+    """Failure while variants were made -> number of times."""
     skipped_parents: tuple[str, ...]
     """Tasks that can't be re-seeded."""
     seconds: float
@@ -92,12 +92,12 @@ class VariantChunk(Record):
 
 
 class VariantRows(Record):
-    """What was made of a chunk."""
+    """The variants of a chunk."""
 
     rows: tuple[VariantRow, ...]
     rejected: int
     reasons: tuple[str, ...] = ()
-    """What broke on the way, once for each re-seed."""
+    """The failures on the way, one for each re-seed that broke."""
 
 
 def variants(
@@ -186,7 +186,7 @@ def _can_reseed(dataset: Dataset, task_id: str) -> bool:
 
 
 def _rows(chunk: VariantChunk, outcome: ItemOutcome) -> VariantRows:
-    """What came of a chunk; nothing, with the reason, where it broke."""
+    """The variants of a chunk; none, with the reason, where it broke."""
     if outcome.error is None:
         result: VariantRows = outcome.value
         return result
@@ -218,18 +218,13 @@ def _writer(source: Dataset, out: Path, config: VariantsConfig) -> DatasetWriter
 
 @contextmanager
 def worker() -> Iterator[Callable[[VariantChunk], VariantRows]]:
-    """What a worker process does: ``make_chunk``."""
+    """Give a worker process its function."""
     yield make_chunk
 
 
 @cache
 def _open(path: str, unproven: bool, trust: bool) -> Dataset:
     return Dataset.open(path, unproven=unproven, trust=trust)
-
-
-@cache
-def _hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
-    return Hosts(backend=backend, trusted=trusted)
 
 
 def make_chunk(chunk: VariantChunk) -> VariantRows:
@@ -239,7 +234,7 @@ def make_chunk(chunk: VariantChunk) -> VariantRows:
     database = dataset.database(chunk.task_id)
     if draft is None or database is None:
         raise PipelineError(f"task {chunk.task_id!r} can't be re-seeded")
-    hosts = _hosts(chunk.backend, dataset.trusted)
+    hosts = shared_hosts(chunk.backend, dataset.trusted)
     with (
         # Code that is trusted by hash may run in this process: no fork for each variant.
         closing(_tools(draft, database, hosts, inline=dataset.vouched)) as tools,

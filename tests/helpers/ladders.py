@@ -18,10 +18,11 @@ def ladder(domain: str, seed: int, top: int = 10) -> tuple[Hardened, ...]:
         first = tasks.first(draws)
     steps = [first]
     for level in range(1, top):
-        operators = tasks.operators(level)
+        operators = tasks.blueprint.operators(level)
         draws.shuffle(operators)
         harder = next(
-            (h for o in operators if (h := o.harden(*steps[-1], draws)) is not None), None
+            (h for o in operators if (h := tasks.harder(o, steps[-1].problem, draws)) is not None),
+            None,
         )
         if harder is None:
             break

@@ -6,7 +6,7 @@ value in it), a draw, or ``edge``: what some answer, or some row that decides, j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -23,6 +23,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
     conjuncts,
     free_names,
+    nodes_of,
     params_of,
     slots_of,
     truth,
@@ -34,7 +35,7 @@ Params = dict[str, Scalar]
 
 @dataclass(frozen=True)
 class Wish:
-    """What one effect wants of the rows of a query, and the policy's rules among the query's conditions."""
+    """The rows that one effect is about, and the policy's rules among the conditions of its query."""
 
     query: ir.Query
     asked: ir.Query
@@ -50,7 +51,10 @@ class Analysis:
 
     def __init__(self, problem: Problem, blueprint: Blueprint) -> None:
         self.problem, self.blueprint = problem, blueprint
-        order, nodes = list(blueprint.params), list(nodes_of(problem))
+        nodes = list(nodes_of(problem.clauses, problem.goal))
+        ranges = [slot.domain for slot in problem.slots if isinstance(slot.domain, ir.Query)]
+        nodes += [node for query in ranges for node in query.walk()]
+        order = list(blueprint.params)
         names = dict.fromkeys(node.name for node in nodes if isinstance(node, ir.Param))
         stems = {name: blueprint.stem(name) for name in names}
         self.names = sorted(names, key=lambda name: order.index(stems[name]))
@@ -88,7 +92,7 @@ class Analysis:
         if not isinstance(effect.expr, ir.All) or not isinstance(effect.expr.over, ir.Query):
             return None
         query = effect.expr.over
-        parts = [] if query.where == TRUE else list(conjuncts(query.where))
+        parts = list(conjuncts(query.where))
         rules = {
             clause.id: found
             for clause in self.problem.clauses
@@ -125,15 +129,11 @@ def _without_plain(query: ir.Query) -> Iterator[ir.Query]:
 
 
 def _condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
-    """What a policy clause demands of a row that a call changed: ``not done(row) or condition``."""
-    rule = clause.expr
-    if (
-        not isinstance(rule, ir.All)
-        or not isinstance(rule.body, ir.Or)
-        or len(rule.body.items) != 2
-    ):
+    """The conditions on a row that a call changed, of a policy clause ``not done(row) or condition``."""
+    body = clause.expr.body if isinstance(clause.expr, ir.All) else None
+    if not isinstance(body, ir.Or) or len(body.items) != 2:
         return ()
-    return tuple(conjuncts(rule.body.items[1]))
+    return tuple(conjuncts(body.items[1]))
 
 
 def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:
@@ -144,23 +144,8 @@ def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:
     raise ConfigError(reason, "compare something with it, or give it another domain")
 
 
-def nodes_of(problem: Problem) -> Iterator[ir.Node]:
-    """Every expression of a problem's rules, goal and slots."""
-    goal = problem.goal
-    roots: list[ir.Node] = []
-    if isinstance(goal, ir.Reach):
-        roots += [effect.expr for effect in goal.effects]
-        roots += [goal.escalate_when] if goal.escalate_when is not None else []
-    if isinstance(goal, ir.Equals):
-        roots.append(goal.query)
-    for clause in problem.clauses:
-        roots += [clause.expr, *([clause.guard] if clause.guard is not None else [])]
-    roots += [slot.domain for slot in problem.slots if isinstance(slot.domain, ir.Query)]
-    return (node for root in roots for node in root.walk())
-
-
 def other_side(edge: ir.Cmp, name: str) -> ir.Node:
-    """What the parameter is compared with."""
+    """The side of a comparison that is not the parameter."""
     return edge.right if edge.left == ir.Param(name=name) else edge.left
 
 
@@ -193,23 +178,21 @@ def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) ->
 
 def _weakened(query: ir.Query, keys: set[str]) -> Iterator[ir.Query]:
     """The query with one condition left out, its own or one of a query inside it."""
-    parts = list(conjuncts(query.where)) if query.where != ir.Const(value=True) else []
+    parts = list(conjuncts(query.where))
     for i, part in enumerate(parts):
         rest = [*parts[:i], *parts[i + 1 :]]
         if params_of(part) - keys and not _inner(part):
             yield query.model_copy(update={"where": joined(rest)})
         for inner in _inner(part):
             for weaker in _weakened(inner, keys):
-                changed = _replaced(part, inner, weaker)
-                yield query.model_copy(
-                    update={"where": joined([*parts[:i], changed, *parts[i + 1 :]])}
-                )
+                changed = joined([*parts[:i], _replaced(part, inner, weaker), *parts[i + 1 :]])
+                yield query.model_copy(update={"where": changed})
 
 
 def joined(parts: list[Any]) -> Any:
     """All of ``parts`` as one condition."""
     if not parts:
-        return ir.Const(value=True)
+        return TRUE
     return parts[0] if len(parts) == 1 else ir.And(items=tuple(parts))
 
 
@@ -224,7 +207,7 @@ def _replaced(part: ir.Node, old: ir.Query, new: ir.Query) -> ir.Node:
 
 
 class OpenTask:
-    """What every tuner needs: the rules compiled once over the rows, and what each parameter may be."""
+    """A task before it is tuned: its rules compiled once over the rows, and the values of each parameter."""
 
     def __init__(self, analysis: Analysis, tables: Tables, rng: Random, fixed: Params) -> None:
         self.blueprint, self.analysis = analysis.blueprint, analysis
@@ -239,11 +222,11 @@ class OpenTask:
         frame.params = params
         return frame
 
-    def drawn(self) -> Params | None:
-        """All parameters but the edges, drawn without looking at any rule; None if one has no value."""
+    def drawn(self, but: Collection[str] = ()) -> Params | None:
+        """All parameters ``but`` some and the edges, whatever the rules; None if one has no value."""
         params = dict(self.fixed)
         for name in self.names:
-            if name not in params and name not in self.edges:
+            if name not in params and name not in self.edges and name not in but:
                 values = self.values(name, params)
                 if values == []:
                     return None
@@ -251,7 +234,7 @@ class OpenTask:
         return params
 
     def values(self, name: str, params: Mapping[str, Scalar]) -> list[Scalar] | None:
-        """What a parameter may be: keys of rows, or values of a column; None for a draw."""
+        """The values that a parameter may have: keys of rows, or values of a column; None for a draw."""
         domain = self.analysis.domains[name]
         if domain.kind == "table":
             return list[Scalar](sorted(self.tables[domain.table]))

@@ -30,9 +30,9 @@ from envgen.pipelines.general.space.search import Search, solutions
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""
 _STEPS = 800
-"""Of the search for an answer, and for each near-miss that no change of one slot gives."""
+"""Step budget of the search for an answer, and for each near-miss that no change of one slot gives."""
 _MORE_STEPS = 300_000
-"""Of the search for an answer where slots have too many values to list a block's."""
+"""Step budget of the search for an answer where slots have too many values to list a block's."""
 _SAMPLES = 40
 """Answers looked at to find the bound that a share of them keep."""
 _REDRAWS = 400
@@ -43,12 +43,9 @@ _CELLS = 2_000
 """Combinations of slot values, or of keys, looked at for one block."""
 
 
-def answer_params(task: OpenTask) -> Params | None:
-    """Parameters under which each rule matters; None if none of those tried will do."""
-    return _Answers(task).params()
+class AnswerTuner:
+    """Tunes one task with many answers over given rows."""
 
-
-class _Answers:
     def __init__(self, task: OpenTask) -> None:
         self.task = task
         self.problem, self.tables = task.problem, task.tables
@@ -61,6 +58,7 @@ class _Answers:
         """Bounds on several blocks at once: an answer without them says what they can be."""
 
     def params(self) -> Params | None:
+        """Parameters under which each rule matters; None if none of those tried will do."""
         for _ in range(_TRIES):
             params = self._drawn()
             if params is None:
@@ -106,16 +104,11 @@ class _Answers:
 
     def _drawn(self) -> Params | None:
         """All parameters but far edges, such that each block can keep its own rules and break each alone."""
-        task, params = self.task, dict(self.task.fixed)
-        keys = {name for block in self.blocks for name in block.keys}
-        for name in task.names:
-            if name not in params and name not in task.edges and name not in keys:
-                values = task.values(name, params)
-                if values == []:
-                    return None
-                params[name] = task.rng.choice(values) if values else task.draw(name, params)
+        params = self.task.drawn(but={name for block in self.blocks for name in block.keys})
+        if params is None:
+            return None
         for block in self.blocks:
-            found = block.chosen(params, task.rng)
+            found = block.chosen(params, self.task.rng)
             if found is None:
                 return None
             params |= found
@@ -174,7 +167,7 @@ _Options = list[tuple[tuple[Any, ...], str]]
 
 
 class _BlockRule(NamedTuple):
-    """What a clause says about one block."""
+    """A conjunct of a clause about one block."""
 
     id: str
     run: Closure
@@ -222,25 +215,15 @@ class _ItemBlock:
         for name in self.edges:
             edge, rule = self.task.edges[name], self._rule_of[name]
             measure = self.task.compiler.compile(other_side(edge, name))
-            values = sorted(
-                {
-                    v
-                    for cell, broken in options
-                    if not broken and (v := self._at(frame, cell, measure)) is not None
-                }
-            )
+            right = (cell for cell, broken in options if not broken)
+            values = sorted({self._at(frame, cell, measure) for cell in right} - {None})
             values = values[:-1] if holds_below(edge, name) else values[1:]
             if not values:
                 return None
             found[name] = bounds[name] = just_met(edge, name, rng.choice(values))
             options = list(self._kept(frame, options, rule))
-        alone = {broken for _, broken in options}
-        return (
-            found
-            if alone
-            >= {"", *(rule.id for rule in self.rules if rule.id in self.task.analysis.local)}
-            else None
-        )
+        wanted = {"", *(rule.id for rule in self.rules if rule.id in self.task.analysis.local)}
+        return found if wanted <= {broken for _, broken in options} else None
 
     @cached_property
     def _rule_of(self) -> dict[str, _BlockRule]:

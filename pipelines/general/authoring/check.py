@@ -6,7 +6,7 @@ Whatever is wrong with a page is said then, never in the middle of a run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,13 +21,13 @@ from envgen.pipelines.general.authoring.rules import constant, parsed
 from envgen.pipelines.general.authoring.statement import Blueprint, signature_of
 from envgen.pipelines.general.authoring.structure import Structure
 from envgen.pipelines.general.programs.tools_source import tools_source
-from envgen.pipelines.general.semantics.rewrite import params_of, unstated
+from envgen.pipelines.general.semantics.rewrite import nodes_of, params_of, unstated
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_SENTENCES = 256
 """Wordings of phrases, and of openings: each is tried on what each other writes."""
 _OF_TASK = {"n", "scene", "rules", "said", "trait"}
-"""What draws may read of a task's structure."""
+"""Names of a task's structure that draws may read."""
 
 
 def check_page(blueprint: Blueprint, *, outside: bool) -> None:
@@ -68,7 +68,7 @@ def check_page(blueprint: Blueprint, *, outside: bool) -> None:
         with _part(domain, f"step {i + 1} ({step.name!r})"):
             _check_step(blueprint, step)
     with _part(domain, "steps"):
-        gaps = [level for level in range(1, domain.max_level) if not blueprint.steps(level)]
+        gaps = [level for level in range(1, domain.max_level) if not blueprint.operators(level)]
         if gaps:
             raise ConfigError(f"none leads up from level {gaps[0]}", "add one, or lower max_level")
     for key in domain.phrases:
@@ -108,21 +108,16 @@ def _names_in(text: str) -> set[str]:
 def _check_names(blueprint: Blueprint) -> None:
     """One name means one thing, and none hides what texts or programs call by it."""
     domain, found = blueprint.domain, dict[str, str]()
-    kinds: dict[str, Iterable[str]] = {
-        "constant": domain.constants,
-        "list": domain.lists,
-        "table": domain.tables,
-        "macro": blueprint.macros,
-    }
-    for kind, names in kinds.items():
-        for name in names:
-            free_name(name, f"a {kind}")
-            if name in found:
-                raise ConfigError(f"{kind} {name!r} is also a {found[name]}", "rename one of them")
-            found[name] = kind
-    for scene in domain.scenes.values():
-        for name in scene.slots:
-            free_name(name, "a slot")
+    named = [("constant", name) for name in domain.constants]
+    named += [("list", name) for name in domain.lists]
+    named += [("table", name) for name in domain.tables]
+    named += [("macro", name) for name in blueprint.macros]
+    for kind, name in named:
+        free_name(name, f"a {kind}")
+        if found.setdefault(name, kind) != kind:
+            raise ConfigError(f"{kind} {name!r} is also a {found[name]}", "rename one of them")
+    for name in (slot for scene in domain.scenes.values() for slot in scene.slots):
+        free_name(name, "a slot")
     _known(domain.start, domain.scenes, "scene")
 
 
@@ -148,12 +143,6 @@ def _check_table(blueprint: Blueprint, name: str) -> None:
     for alias, text in table.per.items():
         _check_draw(blueprint, "", f"per {alias!r}", text, known)
     known |= set(table.per)
-    own = {
-        key.partition(".")[2]: text
-        for scene in domain.scenes.values()
-        for key, text in scene.draws.items()
-        if key.partition(".")[0] == name
-    }
     _check_draw(blueprint, name, "'rows'", table.rows, known)
     for column, draw in table.columns.items():
         target = draw.type.partition("entity:")[2]
@@ -161,7 +150,8 @@ def _check_table(blueprint: Blueprint, name: str) -> None:
             _known(target, domain.tables, "table")
             reason = f"column {column!r} refers to {target!r}, which is drawn later"
             raise ConfigError(reason, "put tables after those that they refer to")
-        for text in (draw.draw, *([own[column]] if column in own else [])):
+        own = [scene.draws.get(f"{name}.{column}") for scene in domain.scenes.values()]
+        for text in filter(None, (draw.draw, *own)):
             _check_draw(blueprint, name, f"column {column!r}", text, known)
         known |= {column}
 
@@ -250,11 +240,7 @@ def _check_rows(tables: Tables) -> None:
 def _check_cells(problem: Problem) -> None:
     """Rules and tools read columns that the task has."""
     columns = {r.name: {c.name for c in r.columns} for r in problem.relations}
-    roots: list[ir.Node] = [clause.expr for clause in problem.clauses]
-    roots += [clause.guard for clause in problem.clauses if clause.guard is not None]
-    if isinstance(problem.goal, ir.Equals):
-        roots.append(problem.goal.query)
-    for node in (node for root in roots for node in root.walk()):
+    for node in nodes_of(problem.clauses, problem.goal):
         if isinstance(node, ir.Query):
             _cell(columns, "a rule", node.relation)
         if isinstance(node, ir.Get):
@@ -287,9 +273,11 @@ def _check_phrase(blueprint: Blueprint, key: str) -> None:
         raise ConfigError("its rows are the wrong way round", "write the fewest first")
     if rule.instead_of is not None:
         _known(rule.instead_of, domain.phrases, "phrase")
-    fields = _sample_fields(blueprint, key)
-    built = blueprint.lexicon.phrase(key).build(fields)
-    read = set().union(*(params_of(node) for node in _expressions(built)))
+    built = blueprint.lexicon.phrase(key).build(fields := _sample_fields(blueprint, key))
+    rules = (built,) if isinstance(built, ir.Clause) else ()
+    nodes = nodes_of(rules, built if isinstance(built, ir.Equals) else None)
+    read = {node.name for node in nodes if isinstance(node, ir.Param)}
+    read |= params_of(built) if rule.kind == "escalate" else set()
     used = _names_used(blueprint, key)
     for i in range(len(rule.texts)):
         template = blueprint.lexicon.phrase(key + (f"~{i + 1}" if i else "")).sentence
@@ -318,12 +306,6 @@ def _sample_fields(blueprint: Blueprint, key: str) -> dict[str, Any]:
     return {**stated, **places.get(rule.about, {}), **rule.fields, **chosen}
 
 
-def _expressions(built: Any) -> list[ir.Node]:
-    if isinstance(built, ir.Clause):
-        return [built.expr, *([built.guard] if built.guard is not None else [])]
-    return [built.query if isinstance(built, ir.Equals) else built]
-
-
 def _names_used(blueprint: Blueprint, key: str) -> set[str]:
     """The names that the rule of a phrase uses, in its macros too; the fields of the item it is about."""
     rule = blueprint.domain.phrases[key]
@@ -348,7 +330,8 @@ def _check_step(blueprint: Blueprint, step: StepRule) -> None:
             structure = blueprint.begin(name, rng(0, domain.id, name))
             try:
                 constant(text, blueprint.names(structure.fields, structure))
+                break
             except ConfigError as error:
                 problems.append(error)
-        if len(problems) == len(domain.scenes):
+        else:
             raise problems[0]

@@ -29,7 +29,7 @@ MAX_WORK = 2_000_000
 
 @dataclass
 class Drawing:
-    """What a draw reads: the row so far, what else there is, and what earlier rows used up."""
+    """The state of drawing one table: the row so far, the rows before it, and the values they used up."""
 
     rng: Random
     tables: Tables
@@ -79,16 +79,7 @@ def _one(d: Drawing, key: str, values: Sequence[Any], weights: Sequence[int] = (
     return d.rng.choices(values, weights)[0]
 
 
-def _ref(d: Drawing, key: str, rows: Sequence[Any]) -> Any:
-    return d.rng.choice(rows)
-
-
-def _ints(d: Drawing, key: str, low: int, high: int, step: int = 1) -> int:
-    return d.rng.randrange(low, high + 1, step)
-
-
-def _chance(d: Drawing, key: str, percent: int) -> bool:
-    return d.rng.random() * 100 < percent
+_date = date.fromisoformat
 
 
 def _pooled(d: Drawing, key: Any, values: Callable[[], list[Any]]) -> Any:
@@ -101,10 +92,6 @@ def _pooled(d: Drawing, key: Any, values: Callable[[], list[Any]]) -> Any:
     if not pool:
         raise NoRoomError
     return pool.pop()
-
-
-def _distinct(d: Drawing, key: str, values: Sequence[Any], owner: Any = None) -> Any:
-    return _pooled(d, (key, owner), lambda: list(values))
 
 
 def _distinct_ints(d: Drawing, key: str, low: int, high: int) -> int:
@@ -152,26 +139,11 @@ def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[An
     return d.pools[key]
 
 
-def _once(d: Drawing, key: str, value: Any, owner: Any = None) -> Any:
-    """The value that the first row (of an owner) drew."""
-    return d.pools.setdefault((key, owner), [value])[0]
-
-
 def _number(d: Drawing, key: str, owner: Any) -> int:
-    """How many rows of the owner came before this one."""
+    """The number of the owner's rows before this one."""
     seen = d.pools.setdefault((key, owner), [-1])
     seen[0] += 1
     return int(seen[0])
-
-
-def _first(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
-    """The first so many of the values: of rows those that were drawn first."""
-    return values[:count]
-
-
-def _at(d: Drawing, key: str, values: Sequence[Any], at: int, rest: Any) -> Any:
-    """The value in that place; ``rest`` beyond the last."""
-    return values[at] if at < len(values) else rest
 
 
 def _deal(d: Drawing, key: str, values: Sequence[Any], rest: Any) -> Any:
@@ -189,39 +161,9 @@ def _fresh(d: Drawing, key: str, value: str) -> str:
     return value
 
 
-def _entries(d: Drawing, key: str, name: str) -> Sequence[str]:
-    """The list of that name."""
-    found: Sequence[str] = d.named(name)
-    return found
-
-
-def _join(d: Drawing, key: str, *parts: str) -> str:
-    return " ".join(parts)
-
-
 def _pairs(d: Drawing, key: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
     d.may_list(len(left) * len(right))
     return [f"{a} {b}" for a in left for b in right]
-
-
-def _day(d: Drawing, key: str, start: str, days: int) -> str:
-    return (date.fromisoformat(start) + timedelta(days=days)).isoformat()
-
-
-def _days(d: Drawing, key: str, start: str, end: str) -> int:
-    return (date.fromisoformat(end) - date.fromisoformat(start)).days
-
-
-def _latest(d: Drawing, key: str, *columns: Sequence[str | None]) -> str:
-    return max(value for column in columns for value in column if value)
-
-
-def _min(d: Drawing, key: str, *values: int) -> int:
-    return min(values)
-
-
-def _max(d: Drawing, key: str, *values: int) -> int:
-    return max(values)
 
 
 # --- with data of the package --------------------------------------------------------------------
@@ -308,13 +250,33 @@ def _function(run: Callable[..., Any]) -> DrawFunction:
     return DrawFunction(run, sum(p.default is Parameter.empty for p in own), len(own))
 
 
-REGISTERED = {run.__name__[1:]: _function(run) for run in (_person, _city, _city_fact, _kilometres)}
+def _by_name(*runs: Callable[..., Any]) -> dict[str, DrawFunction]:
+    return {run.__name__[1:]: _function(run) for run in runs}
+
+
+REGISTERED = _by_name(_person, _city, _city_fact, _kilometres)
 """Those that need data of the package, each open to every page or not."""
+_SIMPLE: Mapping[str, Callable[..., Any]] = {
+    "ref": lambda d, key, rows: d.rng.choice(rows),
+    "ints": lambda d, key, low, high, step=1: d.rng.randrange(low, high + 1, step),
+    "chance": lambda d, key, percent: d.rng.random() * 100 < percent,
+    "distinct": lambda d, key, values, owner=None: _pooled(d, (key, owner), lambda: list(values)),
+    # The value that the first row (of an owner) drew.
+    "once": lambda d, key, value, owner=None: d.pools.setdefault((key, owner), [value])[0],
+    "first": lambda d, key, values, count: values[:count],
+    "at": lambda d, key, values, at, rest: values[at] if at < len(values) else rest,
+    "entries": lambda d, key, name: d.named(name),
+    "join": lambda d, key, *parts: " ".join(parts),
+    "day": lambda d, key, start, days: (_date(start) + timedelta(days=days)).isoformat(),
+    "days": lambda d, key, start, end: (_date(end) - _date(start)).days,
+    "latest": lambda d, key, *columns: max(
+        value for column in columns for value in column if value
+    ),
+    "min": lambda d, key, *values: min(values),
+    "max": lambda d, key, *values: max(values),
+}
 DRAWS: Mapping[str, DrawFunction] = {
-    run.__name__[1:]: _function(run)
-    for run in (
-        _one, _ref, _ints, _chance, _distinct, _distinct_ints, _member, _code, _gap, _few, _once, _number,
-        _first, _at, _deal, _fresh, _entries, _join, _pairs, _day, _days, _latest, _min, _max,
-    )
-}  # fmt: skip
+    **{name: _function(run) for name, run in _SIMPLE.items()},
+    **_by_name(_one, _distinct_ints, _member, _code, _gap, _few, _number, _deal, _fresh, _pairs),
+}
 """Function -> what it does."""

@@ -90,9 +90,7 @@ Sentence = Annotated[
 ]  # fmt: skip
 """One line of a prompt, with typed holes."""
 SlotNoun = Annotated[
-    str,
-    StringConstraints(pattern=r"^[^{}]+(\{k\}[^{}]*)?$", max_length=80),
-    AfterValidator(plain),
+    str, StringConstraints(pattern=r"^[^{}]+(\{k\}[^{}]*)?$", max_length=80), AfterValidator(plain)
 ]
 """A name for a slot, with ``{k}`` for the number of its item."""
 Value = Annotated[
@@ -102,11 +100,16 @@ Value = Annotated[
 Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
 """RuleNames, written as one text."""
 Sentences = Annotated[tuple[Sentence, ...], BeforeValidator(_texts), Field(max_length=8)]
+Cell = Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")]
+"""``table.column``, or ``argument.column``."""
+SlotPattern = Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")]
 Choice = bool | Annotated[int, Field(ge=-(10**12), le=10**12)] | Value
 Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
 Level = Annotated[int, Field(ge=1, le=10)]
 
-_COLUMN = re.compile(r"(?P<type>[a-z]+(?::\w+)?)(?P<null>\?)?(?: (?P<unit>\w+))? = (?P<draw>.+)")
+_COLUMN = re.compile(
+    r"(?P<type>[a-z]+(?::\w+)?)(?P<nullable>\?)?(?: (?P<unit>\w+))? = (?P<draw>.+)"
+)
 
 
 ColumnName = Annotated[
@@ -138,12 +141,7 @@ class ColumnDraw(Record):
             raise ValueError(
                 "a column is written 'TYPE = DRAW', 'TYPE UNIT = DRAW' or 'TYPE? = DRAW'"
             )
-        return {
-            "type": found["type"],
-            "nullable": found["null"] is not None,
-            "unit": found["unit"],
-            "draw": found["draw"],
-        }
+        return {**found.groupdict(), "nullable": found["nullable"] is not None}
 
 
 class TableDraw(Record):
@@ -153,14 +151,11 @@ class TableDraw(Record):
     rows: Code = "1"
     per: Annotated[dict[Ident, Code], Field(max_length=3)] = {}
     """Name -> a table, or a list: draws may use the name for the row or item in hand."""
-    columns: Annotated[
-        dict[ColumnName, ColumnDraw],
-        Field(min_length=1, max_length=24),
-    ]
+    columns: Annotated[dict[ColumnName, ColumnDraw], Field(min_length=1, max_length=24)]
 
 
 class Requirement(Record):
-    """What a write tool insists on; a call that breaks it gets the error ``code``."""
+    """A precondition of a write tool; a call that breaks it gets the error ``code``."""
 
     holds: Code
     code: Ident
@@ -183,9 +178,7 @@ class ToolSignature(Record):
     when: Code = "True"
     """The tasks that have it: a condition on their structure."""
     needs: tuple[Requirement, ...] = ()
-    sets: dict[
-        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code
-    ] = {}
+    sets: dict[Cell, Code] = {}
     """``argument.column`` -> its new value, computed before anything changes."""
 
 
@@ -211,7 +204,7 @@ class PhraseRule(Record):
     when: Code = "True"
     """The structures to which a step may add it."""
     most: Annotated[int, Field(ge=1, le=8)] = 1
-    """How often a task may have it."""
+    """The most times that a task may have it."""
     choose: dict[Ident, tuple[Choice, ...]] = {}
     """Further fields of the sentence, drawn when it is added."""
     fields: dict[Ident, Choice] = {}
@@ -220,15 +213,14 @@ class PhraseRule(Record):
     instead_of: Ident | None = None
     """A phrase of the scene that gives way to this one."""
     may: tuple[MayChange, ...] = ()
-    """Of an effect: the cells that it may change."""
+    """The cells that an effect may change."""
     rows: tuple[Annotated[int, Field(ge=1, le=50)], Annotated[int, Field(ge=1, le=50)]] = (1, 8)
-    """Of an effect: how many rows it is about, at least and at most."""
+    """The fewest and the most rows that an effect is about."""
     word: Value | None = None
-    """Of a policy rule: how effects name it in their field ``rules``."""
+    """The name of a policy rule in the field ``rules`` of effects."""
     allows: Code | None = None
-    """Of a policy rule with a word: when it lets an effect have ``row``. Its own ``means`` says
-    ``allows(x)``; an
-    effect says ``allowed(x)`` for all the rules that it names."""
+    """The condition on which a policy rule with a word lets an effect have ``row``. Its ``means`` says
+    ``allows(x)``; an effect says ``allowed(x)`` for all the rules that it names."""
 
 
 class Scene(Record):
@@ -237,19 +229,17 @@ class Scene(Record):
     opening: Sentences
     """``{each: ...}`` repeats its text for each item, joined by commas and "and"."""
     opening_one: Sentences = ()
-    """For a single item."""
+    """The opening where there is a single item."""
     tables: Words
     tools: Words
     columns: dict[Ident, Words] = {}
     """Table -> the columns kept; all where it isn't named."""
     rows: dict[Ident, Code] = {}
     """Table -> its number of rows, where it isn't the table's own."""
-    draws: dict[
-        Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")], Code
-    ] = {}
+    draws: dict[Cell, Code] = {}
     """``table.column`` -> its draw, where it isn't the table's own."""
     slots: dict[Ident, Code]
-    """What is to be found: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
+    """The values to find: a table, rows of one, ``interval(...)``, ``whole(low, high)``, ``choice(...)``."""
     each: Ident | None = None
     """The name of the items that slots repeat for."""
     least: Annotated[int, Field(ge=1, le=8)] = 1
@@ -265,15 +255,15 @@ class Scene(Record):
     asks: Words = ()
     """The phrases that every task of the scene has."""
     adds: Code = "99"
-    """How many phrases steps may add."""
+    """The most phrases that steps may add."""
     as_list: bool = False
     """Whether the answer is a list of items rather than an object."""
     facts: dict[Ident, Code] = {}
     """Constants of each item in the answer."""
     calls: Code = "2 * effects"
-    """Of a workflow: the number of write calls that a random walk may make."""
+    """The most write calls of a random walk through a workflow."""
     answer: Code | None = None
-    """Of a question: a condition on ``answer`` that makes it fair."""
+    """A condition on the ``answer`` of a question that makes it fair."""
 
 
 class StepRule(Record):
@@ -330,11 +320,11 @@ class Domain(Record):
     nouns: dict[
         Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence
     ] = {}
-    slots: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], SlotNoun] = {}
+    slots: dict[SlotPattern, SlotNoun] = {}
     """Slot -> how sentences and notes name it."""
     units: dict[Unit, Sentence] = {}
     """Unit of a column -> a sentence about it."""
-    placeholders: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")], Value] = {}
+    placeholders: dict[SlotPattern, Value] = {}
 
     @cached_property
     def key(self) -> str:
@@ -384,7 +374,7 @@ _MEND = {
 
 
 def page_error(error: ValidationError, page: Any) -> ConfigError:
-    """What is wrong with ``page``, a mapping or its JSON: its domain, the field, and what to do."""
+    """Name what is wrong with ``page``, a mapping or its JSON: its domain, the field, and what to do."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "the page"
     found = re.search(r'"id": ?"([a-z0-9_-]{1,64})"', page) if isinstance(page, str) else None

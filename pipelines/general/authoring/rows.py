@@ -1,4 +1,4 @@
-"""Rows from the distributions of a page: what a draw's text means, and the tables that come of it.
+"""Rows from the distributions of a page: draws compiled from their texts, and the tables that they fill.
 
 A draw is an expression in Python's grammar over the columns before it, rows they refer to, constants, lists
 and the functions of ``draws``. ``ast`` parses it; a closure per node evaluates it. Rows are drawn without
@@ -19,7 +19,7 @@ from typing import Any
 from envgen.core.errors import ConfigError
 from envgen.pipelines.general.authoring.draws import DRAWS, REGISTERED, Drawing, NoRoomError
 from envgen.pipelines.general.authoring.page import ColumnDraw, Domain
-from envgen.pipelines.general.authoring.rules import MAX_NUMBER, parsed
+from envgen.pipelines.general.authoring.rules import COMPARISONS, MAX_NUMBER, arithmetic, parsed
 from envgen.pipelines.general.semantics.tables import Row, Tables
 
 MAX_ROWS = 3_000
@@ -122,16 +122,15 @@ class _Compiler:
         return lambda d: not inner(d), ""
 
     def _compare(self, node: ast.Compare) -> tuple[Draw, str]:
-        test = _TESTS.get(type(node.ops[0]))
-        if len(node.ops) != 1 or test is None:
+        if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
             raise ConfigError(f"{ast.unparse(node)!r} is no comparison of the language of draws")
+        _, test = COMPARISONS[type(node.ops[0])]
         left, right = self.compile(node.left)[0], self.compile(node.comparators[0])[0]
         return lambda d: test(left(d), right(d)), ""
 
     def _binop(self, node: ast.BinOp) -> tuple[Draw, str]:
-        fold = _FOLDS.get(type(node.op))
-        if fold is None:
-            raise ConfigError(f"{type(node.op).__name__} is no part of the language of draws")
+        name, run = arithmetic(node.op)
+        fold = _plus(run) if name == "+" else run
         left, right = self.compile(node.left)[0], self.compile(node.right)[0]
         return lambda d: fold(left(d), right(d)), ""
 
@@ -178,45 +177,17 @@ def _listed(d: Drawing, values: Mapping[str, Any]) -> list[str]:
     return list(values)
 
 
-def _bounded(fold: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
-    """``fold`` of numbers within ``MAX_NUMBER``."""
+def _plus(add: Callable[[Any, Any], int]) -> Callable[[Any, Any], Any]:
+    """Extend the sum of numbers to texts, which are put behind each other."""
 
-    def run(a: Any, b: Any) -> int:
-        value = fold(a, b) if isinstance(a, int) and isinstance(b, int) else None
-        if value is None or abs(value) > MAX_NUMBER:
-            raise ConfigError(
-                f"{a!r:.40} and {b!r:.40} can't be reckoned with", "use small numbers"
-            )
-        return value
+    def run(a: Any, b: Any) -> Any:
+        if not (isinstance(a, str) and isinstance(b, str)):
+            return add(a, b)
+        if len(a) + len(b) > MAX_TEXT:
+            raise ConfigError(f"a text of more than {MAX_TEXT} characters", "draw shorter parts")
+        return a + b
 
     return run
-
-
-def _plus(a: Any, b: Any) -> Any:
-    """The sum of numbers, or texts behind each other."""
-    if not (isinstance(a, str) and isinstance(b, str)):
-        return _SUM(a, b)
-    if len(a) + len(b) > MAX_TEXT:
-        raise ConfigError(f"a text of more than {MAX_TEXT} characters", "draw shorter parts")
-    return a + b
-
-
-_SUM = _bounded(lambda a, b: a + b)
-_TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
-    ast.Eq: lambda a, b: bool(a == b),
-    ast.NotEq: lambda a, b: bool(a != b),
-    ast.Lt: lambda a, b: bool(a < b),
-    ast.LtE: lambda a, b: bool(a <= b),
-    ast.Gt: lambda a, b: bool(a > b),
-    ast.GtE: lambda a, b: bool(a >= b),
-    ast.In: lambda a, b: a in b,
-}
-_FOLDS: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: _plus,
-    ast.Sub: _bounded(lambda a, b: a - b),
-    ast.Mult: _bounded(lambda a, b: a * b),
-    ast.FloorDiv: _bounded(lambda a, b: a // b),
-}
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -272,7 +243,7 @@ def draw_table(
 
 
 _MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
-"""What a draw raises whose names or numbers don't fit its functions."""
+"""The exceptions of a draw whose names or numbers don't fit its functions."""
 _Fail = Callable[[str, Exception], ConfigError]
 _Cells = Sequence[tuple[str, Draw, Callable[[Any], bool]]]
 

@@ -11,6 +11,7 @@ out here), slots, parameters, tables, macros, variables that ``for`` binds. A do
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -31,10 +32,22 @@ MAX_NUMBER = 10**12
 MAX_LIST = 1_000
 _ASCENDING = frozenset("lowest least first earliest shortest smallest cheapest".split())
 _DESCENDING = frozenset("highest most last latest longest largest dearest".split())
-_COMPARE = {
-    ast.Eq: "=", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
-}  # fmt: skip
-_ARITH = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
+COMPARISONS: Mapping[type, tuple[Any, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("=", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.In: ("in", lambda left, right: left in right),
+}
+"""Comparison -> its name in the IR, and what it is of known values."""
+_ARITHMETIC: Mapping[type, tuple[Any, Callable[[int, int], int]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.FloorDiv: ("//", operator.floordiv),
+}
 
 
 _ARGUMENTS = {"range": (1, 2, 3), "best": (2,), "day": (2,), "apart": (1, 2), "reachable": (3,)}
@@ -59,7 +72,7 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True)
 class RuleNames:
-    """What the names in a rule stand for."""
+    """The meaning of the names in a rule."""
 
     relations: Mapping[str, Relation]
     macros: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
@@ -145,25 +158,33 @@ def lifted(value: Any) -> Typed:
     """A plain value as an expression."""
     if isinstance(value, Typed):
         return value
-    if isinstance(value, bool):
-        return Typed(ir.Const(value=value), "bool")
-    if isinstance(value, int):
-        return Typed(ir.Const(value=value), "int")
-    if isinstance(value, str):
-        return Typed(ir.Const(value=value), "str")
+    if isinstance(value, bool | int | str):
+        return Typed(ir.Const(value=value), type(value).__name__)
     if isinstance(value, tuple) and all(isinstance(item, bool | int | str) for item in value):
         return Typed(ir.Const(value=value), "set")
     raise ConfigError(f"a value was expected, not {value!r}")
 
 
-def _row(relation: Relation, entity: Expr, column: str) -> Typed:
-    for found in relation.columns:
-        if found.name == column:
-            get = ir.Get(relation=relation.name, entity=entity, column=column)
-            # The key of a row is the row itself wherever it is compared with a reference.
-            return Typed(get, f"entity:{relation.name}" if column == relation.key else found.type)
-    known = ", ".join(c.name for c in relation.columns)
-    raise ConfigError(f"table {relation.name!r} has no column {column!r}", f"it has: {known}")
+def arithmetic(operation: ast.operator) -> tuple[Any, Callable[[Any, Any], int]]:
+    """Return the name of an operation in the IR, and what it makes of known numbers.
+
+    Raises:
+        ConfigError: if it is no part of the language of pages.
+    """
+    if type(operation) not in _ARITHMETIC:
+        raise ConfigError(f"{type(operation).__name__} is no part of the language of rules")
+    name, run = _ARITHMETIC[type(operation)]
+
+    def bounded(left: Any, right: Any) -> int:
+        if not isinstance(left, int) or not isinstance(right, int) or (right == 0 and name == "//"):
+            reason = f"{left!r:.40} {name} {right!r:.40} can't be worked out"
+            raise ConfigError(reason, "use whole numbers, and divide by none that is 0")
+        value = run(left, right)
+        if abs(value) > MAX_NUMBER:
+            raise ConfigError(f"a number beyond {MAX_NUMBER}", "use smaller ones")
+        return value
+
+    return name, bounded
 
 
 class _RuleReader:
@@ -233,7 +254,7 @@ class _RuleReader:
         return Typed(ir.Param(name=name + suffix), self.names.params[name])
 
     def _attribute(self, node: ast.Attribute, bound: Mapping[str, Any]) -> Typed:
-        if isinstance(node.value, ast.Name) and node.value.id == "param":
+        if _is_param(node):
             return self._param(node.attr)
         return self._cell(self.typed(node.value, bound), node.attr)
 
@@ -244,24 +265,27 @@ class _RuleReader:
         kind, _, name = of.type.partition(":")
         if kind not in ("entity", "rows") or name not in self.names.relations:
             raise ConfigError(f"{column!r} is no column: what stands before the dot is a {of.type}")
-        return _row(self.names.relations[name], of.expr, column)
+        relation = self.names.relations[name]
+        types = {found.name: found.type for found in relation.columns}
+        if column not in types:
+            reason = f"table {name!r} has no column {column!r}"
+            raise ConfigError(reason, f"it has: {', '.join(types)}")
+        get = ir.Get(relation=name, entity=of.expr, column=column)
+        # The key of a row is the row itself wherever it is compared with a reference.
+        return Typed(get, f"entity:{name}" if column == relation.key else types[column])
 
     def _subscript(self, node: ast.Subscript, bound: Mapping[str, Any]) -> Any:
         index = self.read(node.slice, bound)
         suffix = "".join(f"_{i}" for i in (index if isinstance(index, tuple) else (index,)))
         base = node.value
-        if (
-            isinstance(base, ast.Attribute)
-            and isinstance(base.value, ast.Name)
-            and base.value.id == "param"
-        ):
+        if isinstance(base, ast.Attribute) and _is_param(base):
             return self._param(base.attr, suffix)
         if isinstance(base, ast.Name) and base.id not in bound:
-            for known, kind in self.names.slots.items():
-                if known == base.id + suffix:
-                    return Typed(ir.SlotRef(slot=known), kind)
-            if base.id + suffix in self.names.fields:
-                return self.names.fields[base.id + suffix]
+            name = base.id + suffix
+            if name in self.names.slots:
+                return Typed(ir.SlotRef(slot=name), self.names.slots[name])
+            if name in self.names.fields:
+                return self.names.fields[name]
         if isinstance(index, str):  # a column that a field names: r[attribute]
             return self._cell(self.typed(base, bound), index)
         raise ConfigError(
@@ -300,18 +324,14 @@ class _RuleReader:
         return Typed(_joined(ir.And, tuple(lifted(part).expr for part in parts)), "bool")
 
     def _binop(self, node: ast.BinOp, bound: Mapping[str, Any]) -> Any:
-        fn = _ARITH.get(type(node.op))
-        if fn is None:
-            raise ConfigError(f"{type(node.op).__name__} is no part of the language of rules")
         left, right = self.read(node.left, bound), self.read(node.right, bound)
-        if fn == "+" and all(
-            isinstance(x, tuple) and not isinstance(x, Typed) for x in (left, right)
-        ):
+        if isinstance(node.op, ast.Add) and type(left) is type(right) is tuple:
             if len(left) + len(right) > MAX_LIST:
                 raise ConfigError(f"a list of more than {MAX_LIST} values", "write a shorter one")
             return left + right
-        if isinstance(left, int) and isinstance(right, int):
-            return _worked_out(fn, left, right)
+        fn, run = arithmetic(node.op)
+        if not isinstance(left, Typed) and not isinstance(right, Typed):
+            return run(left, right)
         return Typed(ir.Arith(fn=fn, left=lifted(left).expr, right=lifted(right).expr), "int")
 
     def _ifexp(self, node: ast.IfExp, bound: Mapping[str, Any]) -> Any:
@@ -352,17 +372,13 @@ class _RuleReader:
         taken = [value.expr for value in bound.values() if isinstance(value, Typed)]
         while any(variable in free_names(expr) for expr in taken):
             variable += "_"  # a macro's variable must not catch one of its arguments
-        inner = {**bound, _target(node): Typed(ir.Var(name=variable), self._element(source))}
+        kind, _, name = source.type.partition(":")
+        if kind not in ("rows", "set"):
+            raise ConfigError(f"nothing can run over a {source.type}")
+        element = f"entity:{name}" if kind == "rows" else name or "str"
+        inner = {**bound, _target(node): Typed(ir.Var(name=variable), element)}
         tests = [self.typed(test, inner).expr for test in loop.ifs]
         return variable, source, inner, _joined(ir.And, tuple(tests)) if tests else None
-
-    def _element(self, source: Typed) -> str:
-        kind, _, name = source.type.partition(":")
-        if kind == "rows":
-            return f"entity:{name}"
-        if kind == "set":
-            return name or "str"
-        raise ConfigError(f"nothing can run over a {source.type}")
 
     def _each(
         self, node: ast.ListComp | ast.GeneratorExp, source: Iterable[Any], bound: Mapping[str, Any]
@@ -400,7 +416,7 @@ class _RuleReader:
         if name in self.names.macros:
             return self._macro(name, [self.read(item, bound) for item in node.args])
         if name in _FORMS:
-            return self._form(node, *_FORMS[name], bound)
+            return self._form(node, name, bound)
         if name in self.names.predicates and len(node.args) == 1:
             return self.names.predicates[name](str(self.read(node.args[0], bound)))
         method = getattr(self, f"_call_{name}", None)
@@ -419,14 +435,8 @@ class _RuleReader:
             raise ConfigError(f"{name} takes {len(arguments)} arguments, not {len(values)}")
         return self.read(parsed(text), dict(zip(arguments, values, strict=True)))
 
-    def _form(
-        self,
-        node: ast.Call,
-        kind: Any,
-        parts: tuple[str, ...],
-        gives: str,
-        bound: Mapping[str, Any],
-    ) -> Typed:
+    def _form(self, node: ast.Call, name: str, bound: Mapping[str, Any]) -> Typed:
+        kind, parts, gives = _FORMS[name]
         if len(node.args) != len(parts):
             raise ConfigError(f"{ast.unparse(node)!r} takes {len(parts)} arguments: {parts}")
         values = [self.typed(item, bound) for item in node.args]
@@ -452,9 +462,8 @@ class _RuleReader:
         try:
             return (date.fromisoformat(start) + timedelta(days=days)).isoformat()
         except (TypeError, ValueError, OverflowError):
-            raise ConfigError(
-                f"day takes a known date and a number, not {start!r}, {days!r}"
-            ) from None
+            given = f"{start!r}, {days!r}"
+            raise ConfigError(f"day takes a known date and a number, not {given}") from None
 
     def _loop(self, node: ast.Call) -> ast.GeneratorExp | ast.ListComp:
         """The last argument of a function that runs over rows or values."""
@@ -550,6 +559,10 @@ class _RuleReader:
         return tuple(lifted(value).expr for value in values)
 
 
+def _is_param(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "param"
+
+
 def _target(node: ast.ListComp | ast.GeneratorExp) -> str:
     target = node.generators[0].target
     if not isinstance(target, ast.Name):
@@ -563,31 +576,14 @@ def _joined(kind: Any, items: tuple[Expr, ...]) -> Expr:
 
 
 def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:
-    fn = _COMPARE.get(type(op))
-    if fn is None:
+    if type(op) not in COMPARISONS:
         raise ConfigError(f"{type(op).__name__} is no comparison of the language of rules")
+    fn, test = COMPARISONS[type(op)]
     if isinstance(left, Typed) or isinstance(right, Typed):
         return Typed(ir.Cmp(fn=fn, left=lifted(left).expr, right=lifted(right).expr), "bool")
-    if fn == "in":
-        return left in right
-    if fn in ("=", "!="):
-        return (left == right) == (fn == "=")
-    if not (isinstance(left, int) and isinstance(right, int)):
+    if fn not in ("in", "=", "!=") and not (isinstance(left, int) and isinstance(right, int)):
         raise ConfigError(f"{left!r} and {right!r} have no order")
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[fn]
-
-
-def _worked_out(fn: str, left: int, right: int) -> int:
-    if fn == "//" and right == 0:
-        raise ConfigError("a division by zero", "divide by something else")
-    value = (
-        left // right
-        if fn == "//"
-        else {"+": left + right, "-": left - right, "*": left * right}[fn]
-    )
-    if abs(value) > MAX_NUMBER:
-        raise ConfigError(f"a number beyond {MAX_NUMBER}", "use smaller ones")
-    return value
+    return test(left, right)
 
 
 def _total(items: list[Typed]) -> Typed:

@@ -1,4 +1,4 @@
-"""What a structure states: the problem, its tools, and the sentences of the domain with their meaning."""
+"""From a structure to the problem that it states: tools, and the domain's sentences with their meaning."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ from envgen.pipelines.general.authoring.rules import (
 from envgen.pipelines.general.authoring.structure import Structure, Structures, opening_of, unvaried
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.lexicon import AnswerForm, Lexicon, Phrase
-from envgen.pipelines.general.words.wording import Fields, Words
+from envgen.pipelines.general.words.wording import Fields, Words, joined
 
 _VALUE_TYPES = ("choice", "whole", "interval")
 MAX_VALUES = 2_000
 """Values of a slot that holds no row."""
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,31}(\.[a-z_][a-z0-9_]{0,31})?")
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
@@ -61,31 +60,17 @@ class Blueprint(Structures):
         stated = lexicon.opening_templates[opening].names
         fields: dict[str, JsonValue] = {n: v for n, v in structure.fields.items() if n in stated}
         fields["opening"] = opening
-        frame = lexicon.frame(fields)
-        clauses, effects, goal = [], [], None
-        for said in structure.said:
-            kind = self.domain.phrases[said.phrase].kind
-            if kind == "goal":
-                goal = lexicon.goal(said.key, **said.fields)
-            elif kind == "effect":
-                effects.append(lexicon.clause(said.key, **said.fields))
-            else:
-                clauses.append(lexicon.clause(said.key, **said.fields))
-        shape = "B" if goal else "C" if effects else "E" if _scheduled(frame) else "A"
+        asked = lexicon.request(fields, structure.said, dict(params or {}))
+        names = [self.domain.id, structure.scene, *(said.phrase for said in structure.said)]
+        shapes = {ir.Equals: "B", ir.Reach: "C"}
+        timed = any(slot.kind == "interval" for slot in asked.slots)
         return Problem(
-            id="-".join([self.domain.id, structure.scene, *(s.phrase for s in structure.said)])[
-                :200
-            ],
-            shape=shape,
+            id="-".join(names)[:200],
+            shape=shapes.get(type(asked.goal), "E" if timed else "A"),
             relations=self.tables_of(structure),
             access=self.access_of(structure),
-            slots=frame.slots,
-            clauses=tuple(clauses),
-            goal=lexicon.reach_goal(fields, tuple(effects)) if effects else goal or ir.Satisfy(),
-            layout=frame.layout,
-            params=dict(params or {}),
+            **vars(asked),
             lexicon=lexicon.id,
-            fields=fields,
             traits=tuple(sorted(structure.traits)),
         )
 
@@ -174,7 +159,7 @@ class Blueprint(Structures):
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """How the domain speaks; each sentence's builder reads its rule."""
+        """The sentences of the domain; each one's builder reads its rule."""
         domain = self.domain
         phrases = {
             key + ("" if i == 0 else f"~{i + 1}"): Phrase(
@@ -207,7 +192,7 @@ class Blueprint(Structures):
                     yield f"{name}{number}{variant}", _repeated(text, items)
 
     def _build(self, key: str, fields: Fields) -> Any:
-        """What the phrase ``key`` means with ``fields``."""
+        """Build the rule that the phrase ``key`` states with ``fields``."""
         rule, names = self.domain.phrases[key], self._phrase_names(fields)
         if rule.allows is not None:
             names = replace(names, macros={**names.macros, "allows": (("row",), rule.allows)})
@@ -350,12 +335,8 @@ def _value_type(name: str, values: list[Any]) -> tuple[str, Any]:
         return "value", ir.IntRange(low=values[0], high=values[1])
     if name == "interval" and _whole(values, 4):
         low, high, step, length = values
-        if (
-            step >= 1
-            and length >= 1
-            and low <= high - length
-            and (high - low) // step <= MAX_VALUES
-        ):
+        fits = step >= 1 and length >= 1 and low <= high - length
+        if fits and (high - low) // step <= MAX_VALUES:
             return "interval", ir.Intervals(low=low, high=high, step=step, length=length)
     raise ConfigError(
         f"{name}({', '.join(map(str, values))}) holds no values, or too many",
@@ -369,40 +350,28 @@ def _whole(values: list[Any], count: int) -> bool:
     return known and values[0] <= values[1]
 
 
+_PART = r"[a-z_][a-z0-9_]{0,31}"
+_GIVEN = rf"{_PART} ?: ?{_PART}(?:\.{_PART})?"
+_SIGNATURE = re.compile(
+    rf"(?P<name>{_PART})\((?P<given>(?:{_GIVEN}(?:, ?{_GIVEN})*)?)\)"
+    rf"(?: ?-> ?(?:(?P<one>{_PART})|\((?P<many>{_PART}(?:, ?{_PART})*)\)))?"
+)
+
+
 def signature_of(call: str) -> tuple[str, dict[str, str], list[str]]:
     """A tool's name, its arguments with what they are, and the columns that it gives.
 
     Raises:
         ConfigError: if the text says anything else, or uses a name that generated programs need.
     """
-    hint = "write name(argument: column, ...) -> (column, ...)"
-    try:
-        (head,) = ast.parse(f"def {call}: ...").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise ConfigError(f"{call!r} is no signature of a tool", hint) from None
-    if not isinstance(head, ast.FunctionDef):
+    found = _SIGNATURE.fullmatch(call)
+    pairs = re.findall(r"([\w.]+) ?: ?([\w.]+)", found["given"]) if found else []
+    if found is None or len(dict(pairs)) < len(pairs):
+        hint = "write name(argument: column, ...) -> (column, ...)"
         raise ConfigError(f"{call!r} is no signature of a tool", hint)
-    given = {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in head.args.args}
-    back = head.returns
-    listed = back.elts if isinstance(back, ast.Tuple) else [back] if back else []
-    gives = [ast.unparse(column) for column in listed]
-    names = [head.name, *given, *given.values(), *gives]
-    if ast.unparse(head) != _signature(head.name, given, gives) or not all(
-        map(_NAME.fullmatch, names)
-    ):
-        raise ConfigError(f"{call!r} is no signature of a tool", hint)
-    for name in (head.name, *given):
+    for name in (found["name"], *dict(pairs)):
         free_name(name, "a tool or an argument")
-    return head.name, given, gives
-
-
-def _signature(name: str, given: Mapping[str, str], gives: list[str]) -> str:
-    back = f" -> ({', '.join(gives)})" if len(gives) > 1 else f" -> {gives[0]}" if gives else ""
-    return f"def {name}({', '.join(f'{a}: {kind}' for a, kind in given.items())}){back}:\n    ..."
-
-
-def _scheduled(frame: AnswerForm) -> bool:
-    return any(slot.kind == "interval" for slot in frame.slots)
+    return found["name"], dict(pairs), re.findall(r"\w+", found["one"] or found["many"] or "")
 
 
 _EACH = re.compile(r"\{each: ((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})++)\}")
@@ -412,7 +381,6 @@ def _repeated(text: str, items: int) -> str:
     """An opening for so many items."""
 
     def each(match: re.Match[str]) -> str:
-        parts = [match[1].replace("{k}", str(k)) for k in range(1, items + 1)]
-        return parts[0] if items == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+        return joined([match[1].replace("{k}", str(k)) for k in range(1, items + 1)])
 
     return _EACH.sub(each, text).replace("{n}", _COUNTS[items])

@@ -1,4 +1,4 @@
-"""A task's structure: its scene, its items and what it says; how it begins, and how steps change it.
+"""A task's structure (scene, items, sentences), from its first draw through the steps that harden it.
 
 The structure is read back from a problem, so a stored task needs nothing but its page to be re-seeded or made
 harder.
@@ -55,7 +55,7 @@ class Structure:
     scene: str
     items: int = 1
     wording: str = ""
-    """Which of the scene's openings ("" or "~2")."""
+    """The number of the scene's opening ("" or "~2")."""
     fields: Mapping[str, JsonValue] = field(default_factory=dict)
     """The opening's and the items' fields."""
     said: tuple[Said, ...] = ()
@@ -66,8 +66,17 @@ class Structure:
         return any(said.phrase == phrase for said in self.said)
 
 
+class Operator(NamedTuple):
+    """One way to make a task harder by one level."""
+
+    name: str
+    step: StepRule
+    phrase: str = ""
+    """The phrase that it adds, of those that the step names."""
+
+
 class ParamDomain(NamedTuple):
-    """Where the values of a parameter come from."""
+    """The source of a parameter's values."""
 
     kind: str
     """``table`` (any key), ``rows`` (keys of some), ``column`` (any value in it), ``draw`` or ``edge``."""
@@ -76,7 +85,7 @@ class ParamDomain(NamedTuple):
     table: str = ""
     column: str = ""
     options: Mapping[str, int] = {}
-    """Of an edge. ``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound.
+    """``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound.
     ``step``: the bound is a multiple of it."""
 
 
@@ -142,9 +151,7 @@ class Structures:
             try:
                 found[name] = _param_domain(text, self.relations)
             except (ConfigError, ValueError) as error:
-                hint = (
-                    getattr(error, "hint", "") or "write a table, a column, rows, a draw or an edge"
-                )
+                hint = getattr(error, "hint", "") or "write a table, column, rows, draw or edge"
                 raise ConfigError(f"parameter {name!r}: {error}", hint) from None
         return found
 
@@ -163,17 +170,19 @@ class Structures:
         return found
 
     def names(self, fields: Fields, structure: Structure | None = None) -> RuleNames:
-        """What the names in a rule stand for, with these fields."""
+        """The meaning of the names in a rule, with these fields."""
         known: dict[str, Any] = {**self.domain.constants, **fields}
+        questions: dict[str, Callable[[str], Any]] = {}
         if structure is not None:
             known |= {"n": structure.items, "scene": structure.scene}
+            questions = {**_questions(structure), "field": lambda name: known.get(name, "")}
         return RuleNames(
             relations=self.relations,
             macros=self.macros,
             fields=known,
             slots=self._slot_types,
             params={name: domain.type for name, domain in self.params.items()},
-            predicates={} if structure is None else _questions(structure, known),
+            predicates=questions,
         )
 
     @cached_property
@@ -212,30 +221,20 @@ class Structures:
         Raises:
             ConfigError: if its opening is not one of this domain's.
         """
-        fields = dict(problem.fields)
-        scene, items, wording = opening_of(fields)
-        fields.pop("opening", None)
+        scene, items, wording = opening_of(problem.fields)
+        fields = {name: value for name, value in problem.fields.items() if name != "opening"}
         if scene not in self.domain.scenes:
             raise ConfigError(f"domain {self.domain.id!r} has no scene {scene!r}")
         goal = problem.goal
-        rules: list[ir.Clause | ir.Equals | ir.Optimise] = [*problem.clauses]
-        if isinstance(goal, ir.Equals | ir.Optimise):
-            rules.append(goal)
-        if isinstance(goal, ir.Reach):
-            rules += goal.effects
+        questions = (goal,) if isinstance(goal, ir.Equals) else ()
+        effects = goal.effects if isinstance(goal, ir.Reach) else ()
+        rules = (*problem.clauses, *questions, *effects)
         said = tuple(Said(rule.text_key, dict(rule.fields)) for rule in rules)
         elsewhere = {name: value for s in said for name, value in s.fields.items()}
         for name in self.domain.scenes[scene].choose:  # what only other sentences state
             if name not in fields and name in elsewhere:
                 fields[name] = elsewhere[name]
-        return Structure(
-            scene=scene,
-            items=items,
-            wording=wording,
-            fields=fields,
-            said=said,
-            traits=frozenset(problem.traits),
-        )
+        return Structure(scene, items, wording, fields, said, frozenset(problem.traits))
 
     def begin(self, scene_name: str, rng: Random, before: Structure | None = None) -> Structure:
         """A structure of one item in a scene; what it shares with the one ``before`` stays."""
@@ -265,10 +264,8 @@ class Structures:
                 if at not in fields:
                     fields[at] = kept[at] if at in kept else self._drawn(text, rng)
         grown = replace(structure, items=items, fields=fields)
-        earlier = {
-            (s.phrase, _key(s.fields)): s
-            for s in (*structure.said, *(before.said if before else ()))
-        }
+        said_before = (*structure.said, *(before.said if before else ()))
+        earlier = {(s.phrase, _key(s.fields)): s for s in said_before}
         asks = []
         for key, about in self._asked(scene, items):
             said = earlier.get((key, _key(about)))
@@ -332,34 +329,27 @@ class Structures:
         return self.draws.draw(text)(Drawing(rng=rng, tables={}, known=self._known(None)))
 
     def _known(self, structure: Structure | None) -> dict[str, Any]:
-        """What draws may read besides rows."""
+        """The names that draws may read besides rows."""
         found: dict[str, Any] = {**self.domain.constants, **self.domain.lists}
         if structure is None:
             return found
         words = [said for said in structure.said if self.domain.phrases[said.phrase].word]
-        return found | {
-            **structure.fields,
-            "n": structure.items,
-            "scene": structure.scene,
-            "rules": len(words),
-            "said": structure.says,
-            "trait": lambda name: name in structure.traits,
-        }
+        numbers = {"n": structure.items, "scene": structure.scene, "rules": len(words)}
+        return {**found, **structure.fields, **numbers, **_questions(structure)}
 
     # --- steps --------------------------------------------------------------------------------------
 
-    def steps(self, level: int) -> list[tuple[str, StepRule, str]]:
-        """(operator, step, phrase) for each way up from ``level``."""
-        found = []
-        for step in self.domain.steps:
-            if level in step.levels:
-                found += [(f"add_{key}", step, key) for key in step.add] or [(step.name, step, "")]
+    def operators(self, level: int) -> list[Operator]:
+        """The ways up from ``level``."""
+        found: list[Operator] = []
+        for step in (step for step in self.domain.steps if level in step.levels):
+            found += [Operator(f"add_{key}", step, key) for key in step.add]
+            found += [] if step.add else [Operator(step.name, step)]
         return found
 
-    def stepped(
-        self, structure: Structure, step: StepRule, phrase: str, rng: Random
-    ) -> Structure | None:
+    def stepped(self, structure: Structure, operator: Operator, rng: Random) -> Structure | None:
         """``structure`` one step harder; None where the step doesn't apply."""
+        _, step, phrase = operator
         if not constant(step.when, self.names(structure.fields, structure)):
             return None
         harder: Structure | None = structure
@@ -453,13 +443,9 @@ def opening_of(fields: Fields) -> tuple[str, int, str]:
     return scene, int(items or 1), tilde + variant
 
 
-def _questions(structure: Structure, known: Mapping[str, Any]) -> dict[str, Callable[[str], Any]]:
-    """What conditions may ask about a structure."""
-    return {
-        "said": structure.says,
-        "trait": lambda name: name in structure.traits,
-        "field": lambda name: known.get(name, ""),
-    }
+def _questions(structure: Structure) -> dict[str, Callable[[str], Any]]:
+    """The questions that conditions and draws may ask about a structure."""
+    return {"said": structure.says, "trait": lambda name: name in structure.traits}
 
 
 def _arguments(signature: str) -> tuple[str, ...]:
@@ -487,7 +473,7 @@ def _at(said: Said) -> dict[str, JsonValue]:
 
 
 def _places(rule: PhraseRule, items: int) -> Sequence[dict[str, JsonValue]]:
-    """What a sentence can be about in a task of so many items."""
+    """The items that a sentence can be about in a task of so many."""
     numbers = range(1, items + 1)
     if rule.about == "one":
         return [{"k": k} for k in numbers]

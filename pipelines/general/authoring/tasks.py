@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from random import Random
 from typing import NamedTuple
@@ -21,12 +20,12 @@ from envgen.pipelines.general.authoring.analysis import (
     one_best,
     other_side,
 )
-from envgen.pipelines.general.authoring.answers import answer_params
+from envgen.pipelines.general.authoring.answers import AnswerTuner
 from envgen.pipelines.general.authoring.check import check_page
-from envgen.pipelines.general.authoring.page import Domain, StepRule, is_package_page, page_error
+from envgen.pipelines.general.authoring.page import Domain, is_package_page, page_error
 from envgen.pipelines.general.authoring.statement import Blueprint
-from envgen.pipelines.general.authoring.structure import Structure
-from envgen.pipelines.general.authoring.workflows import workflow_params
+from envgen.pipelines.general.authoring.structure import Operator, Structure
+from envgen.pipelines.general.authoring.workflows import WorkflowTuner
 from envgen.pipelines.general.semantics.rewrite import params_of
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.lexicon import register
@@ -52,15 +51,6 @@ class Hardened(NamedTuple):
     tables: Tables
 
 
-@dataclass(frozen=True)
-class Operator:
-    """One way to make a task harder by one level."""
-
-    name: str
-    harden: Callable[[Problem, Tables, Random], Hardened | None]
-    """Gives None where it doesn't apply."""
-
-
 class Tasks:
     """Makes the tasks of one domain. All methods are functions of their arguments, chance included."""
 
@@ -75,29 +65,21 @@ class Tasks:
         """A task of level 1; None if no rows drawn hold one."""
         return self._over_rows(self.blueprint.begin(self.domain.start, rng), rng)
 
-    def operators(self, level: int) -> list[Operator]:
-        """The ways up from ``level``."""
-        return [
-            Operator(name, partial(self._stepped, step, phrase))
-            for name, step, phrase in self.blueprint.steps(level)
-        ]
-
-    def _stepped(
-        self, step: StepRule, phrase: str, problem: Problem, tables: Tables, rng: Random
-    ) -> Hardened | None:
+    def harder(self, operator: Operator, problem: Problem, rng: Random) -> Hardened | None:
+        """The task one level up by an operator of ``blueprint.operators``; None where it doesn't apply."""
         before = self.blueprint.structure_of(problem)
-        for structure in self._structures(before, step, phrase, rng):
+        for structure in self._structures(before, operator, rng):
             found = self._over_rows(structure, rng)
             if found is not None:
                 return found
         return None
 
     def _structures(
-        self, before: Structure, step: StepRule, phrase: str, rng: Random
+        self, before: Structure, operator: Operator, rng: Random
     ) -> Iterator[Structure]:
-        """Some structures to which a step may lead; none where it doesn't apply."""
+        """Some structures to which an operator may lead; none where it doesn't apply."""
         for _ in range(_CHOICES):
-            structure = self.blueprint.stepped(before, step, phrase, rng)
+            structure = self.blueprint.stepped(before, operator, rng)
             if structure is None:
                 return
             yield structure
@@ -127,16 +109,16 @@ class Tasks:
             if level == domain.max_level:
                 break
             before, found = self.blueprint.structure_of(found.problem), None
-            steps, level = self.blueprint.steps(level), level + 1
-            draws.shuffle(steps)
-            for name, step, phrase in steps:
-                if found is not None and name in done:
+            operators, level = self.blueprint.operators(level), level + 1
+            draws.shuffle(operators)
+            for operator in operators:
+                if found is not None and operator.name in done:
                     continue
-                for structure in self._structures(before, step, phrase, draws):
-                    failed[name] = level
+                for structure in self._structures(before, operator, draws):
+                    failed[operator.name] = level
                     task = self._over_rows(structure, draws, _REHEARSED)
                     if task is not None:
-                        found, done = found or task, done | {name}
+                        found, done = found or task, done | {operator.name}
                         break
         last = [name for name, at in failed.items() if at == level]
         for name in last or failed:
@@ -202,11 +184,11 @@ class Tasks:
             self._analysis = Analysis(problem, self.blueprint)
         task = OpenTask(self._analysis, tables, rng, dict(fixed or {}))
         if isinstance(problem.goal, Reach):
-            params = workflow_params(task, escalated=escalated, other_than=other_than or {})
+            params = WorkflowTuner(task).params(escalated=escalated, other_than=other_than or {})
         elif isinstance(problem.goal, Equals):
             params = _question_params(task, problem.goal.query)
         else:
-            params = answer_params(task)
+            params = AnswerTuner(task).params()
         return None if params is None else problem.model_copy(update={"params": params})
 
     def _of_policy(self, problem: Problem) -> list[str]:
@@ -229,7 +211,7 @@ def _question_params(task: OpenTask, query: Query) -> Params | None:
 
 
 def _some_edges(task: OpenTask) -> Params:
-    """For each edge the value of some row on the other side of its comparison."""
+    """Choose for each edge the value of some row on the other side of its comparison."""
     found: Params = {}
     for name, edge in task.edges.items():
         other = other_side(edge, name)
@@ -254,7 +236,7 @@ def _fair(task: OpenTask, params: Params, query: Query) -> bool:
 
 @lru_cache(maxsize=64)
 def tasks_from(text: str) -> Tasks:
-    """What makes the tasks of the domain with this page, as JSON; kept, since reading a page takes a while.
+    """Read a page, a JSON text, into its ``Tasks``; kept, since reading takes a while.
 
     Raises:
         ConfigError: if the text is no page.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.pipelines.general.authoring.analysis import (
@@ -21,6 +21,7 @@ from envgen.pipelines.general.authoring.analysis import (
     one_best,
     other_side,
 )
+from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import free_names, params_of
 
 _COMBINATIONS = 4_000
@@ -31,18 +32,7 @@ _MOST_ROWS = 12
 """Rows that one effect is about: random walks have a state for each subset of them."""
 
 
-def workflow_params(task: OpenTask, *, escalated: bool, other_than: Params) -> Params | None:
-    """Parameters of a request that can be met (or must be escalated); None if these rows hold none.
-
-    Args:
-        task: the workflow.
-        escalated: whether the request must be escalated.
-        other_than: the parameters of a request that must not come again; empty: any will do.
-    """
-    return _Workflow(task).params(escalated=escalated, other_than=other_than)
-
-
-class _Workflow:
+class WorkflowTuner:
     """Tunes one workflow over given rows."""
 
     def __init__(self, task: OpenTask) -> None:
@@ -54,7 +44,10 @@ class _Workflow:
         self.frame = task.compiler.frame()
 
     def params(self, *, escalated: bool, other_than: Params) -> Params | None:
-        """The first request that will do, with its bounds; None if there is none on these rows."""
+        """Parameters of a request that can be met, or must be ``escalated``; None if these rows hold none.
+
+        ``other_than`` are those of a request that must not come again; empty: any will do.
+        """
         for request in self._requests():
             if other_than and request.items() <= other_than.items():
                 continue
@@ -69,7 +62,7 @@ class _Workflow:
         return None
 
     def _asked(self, request: Params, escalated: bool) -> list[list[str]] | None:
-        """For each wish the rows that the request is about; None if they are too few or too many."""
+        """List for each wish the rows that the request is about; None if they are too few or too many."""
         found = []
         for wish in self.wishes:
             found.append(self._rows(wish, request))
@@ -80,7 +73,7 @@ class _Workflow:
     # --- requests ------------------------------------------------------------------------------------
 
     def _requests(self) -> list[Params]:
-        """Who asks for what: every choice of the parameters that select rows, in random order."""
+        """List the requests: every choice of the parameters that select rows, in random order."""
         task = self.task
         fixed = dict(task.fixed)
         keys = []
@@ -131,7 +124,7 @@ class _Workflow:
         return self._extras(params, asked, columns)
 
     def _columns(self, wish: Wish, rows: list[str], params: Params) -> list[list[_Column]]:
-        """For each rule of the wish every choice of its own parameters, and what it says of the rows."""
+        """List for each rule of the wish its verdicts on the rows, by every choice of its own parameters."""
         found = []
         for parts in wish.rules.values():
             names = sorted({n for part in parts for n in params_of(part)} - set(params))
@@ -148,7 +141,7 @@ class _Workflow:
                     for one in choices
                     for value in self._met(wish, name, rows, {**params, **one})
                 ]
-            columns = [self._column(wish, parts, rows, params, one, bool(edges)) for one in choices]
+            columns = [self._column(wish, parts, rows, params, one) for one in choices]
             self.task.rng.shuffle(columns)
             found.append(columns)
         return found
@@ -159,52 +152,42 @@ class _Workflow:
         measure = compiler.compile(other_side(edge, name))
         least = self.task.analysis.domains[name].options.get("least")
         self.frame.params = params
-        values = set()
+        values = set(self._of_rows(wish, rows, measure)) - {None}
+        met = [value for value in sorted(values) if least is None or value >= least]
+        return [just_met(edge, name, value) for value in met]
+
+    def _of_rows(self, wish: Wish, rows: list[str], run: Closure) -> list[Any]:
+        """Evaluate an expression about a row of the wish for each row."""
+        found = []
         for row in rows:
             self.frame.vars = {wish.query.var: row}
-            value = measure(self.frame)
-            if value is not None and (least is None or value >= least):
-                values.add(value)
+            found.append(run(self.frame))
         self.frame.vars = {}
-        return [just_met(edge, name, value) for value in sorted(values)]
+        return found
 
     def _column(
-        self,
-        wish: Wish,
-        parts: tuple[ir.Node, ...],
-        rows: list[str],
-        params: Params,
-        own: Params,
-        edged: bool,
+        self, wish: Wish, parts: tuple[ir.Node, ...], rows: list[str], params: Params, own: Params
     ) -> _Column:
+        """Judge the rows by a rule with its own parameters ``own``."""
         self.frame.params = {**params, **own}
-        runs = [self.task.compiler.compile(part) for part in parts]
+        said = [self._of_rows(wish, rows, self.task.compiler.compile(part)) for part in parts]
         false = unknown = 0
-        for at, row in enumerate(rows):
-            self.frame.vars = {wish.query.var: row}
-            values = [run(self.frame) for run in runs]
+        for at, values in enumerate(zip(*said, strict=True)):
             if False in values:
                 false |= 1 << at
             elif None in values:
                 unknown |= 1 << at
-        self.frame.vars = {}
-        met = (1 << len(rows)) - 1
-        if edged:
-            met = self._at_edge(wish, rows, own)
-        return _Column(own, false, unknown, met)
+        return _Column(own, false, unknown, self._at_edge(wish, rows, own))
 
     def _at_edge(self, wish: Wish, rows: list[str], own: Params) -> int:
-        """The rows that just meet a bound of ``own``."""
-        mask = 0
-        for name in (n for n in own if n in self.task.edges):
-            edge = self.task.edges[name]
+        """The rows that just meet a bound of ``own``; all if it has none."""
+        edges = {name: self.task.edges[name] for name in own if name in self.task.edges}
+        mask = 0 if edges else (1 << len(rows)) - 1
+        for name, edge in edges.items():
             measure = self.task.compiler.compile(other_side(edge, name))
-            for at, row in enumerate(rows):
-                self.frame.vars = {wish.query.var: row}
-                value = measure(self.frame)
+            for at, value in enumerate(self._of_rows(wish, rows, measure)):
                 if value is not None and just_met(edge, name, value) == own[name]:
                     mask |= 1 << at
-        self.frame.vars = {}
         return mask
 
     def _writable(self, wish: Wish, rows: list[str]) -> int:
@@ -292,7 +275,7 @@ def _may_fit(wish: Wish, rows: list[str]) -> bool:
 
 
 class _Column(NamedTuple):
-    """What one rule says of the rows, with one choice of its parameters; a bit for each row."""
+    """The verdicts of one rule on the rows, with one choice of its parameters; a bit for each row."""
 
     params: Params
     false: int

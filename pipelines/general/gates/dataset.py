@@ -133,7 +133,7 @@ def _dataset(
     seed: int,
     trusted: bool,
 ) -> Dataset:
-    writer = DatasetWriter(path, name="agreement", seed=seed)
+    writer = DatasetWriter(path, name=AGREEMENT, seed=seed)
     writer.add_environment(environment)
     for task in tasks:
         writer.add_task(task)
@@ -177,7 +177,7 @@ def planted_rows(groups: Sequence[Group]) -> GateResult:
 
 
 def _gold_rank(environment: EnvironmentBundle, task: TaskBundle) -> float | None:
-    """Where in its table a row of gold stands, in 0..1; None if it names none."""
+    """The rank of a row of gold in its table, in 0..1; None if gold names none."""
     if task.constraints is None or task.gold is None or environment.database is None:
         return None
     problem = Problem.model_validate(task.constraints)
@@ -230,7 +230,7 @@ def diversity(tasks: Sequence[TaskBundle]) -> GateResult:
 
 
 def signature(task: TaskBundle) -> str:
-    """What kind of task this is: tables, slots, rule families and goal, but no values."""
+    """Hash the kind of a task: tables, slots, rule families and goal, but no values."""
     if task.constraints is None:
         return content_hash([task.spec.environment_id])
     problem = Problem.model_validate(task.constraints)

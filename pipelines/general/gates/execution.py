@@ -126,7 +126,7 @@ def _with_programs_of(parent: Draft, child: Draft) -> Draft:
 
 
 def _disagreement(parent: Draft, child: Trial) -> str:
-    """What is wrong with a re-seeded draft; "" when gold, verifier and solver agree."""
+    """Name what is wrong with a re-seeded draft; "" when gold, verifier and solver agree."""
     draft = child.draft
     for name in ("solution", "verifier"):
         if not same_program(getattr(parent, name), getattr(draft, name)):

@@ -43,11 +43,8 @@ def _stated(trial: Trial) -> GateResult:
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
     said = parse(draft.prompt, problem.relations, words, policy_text=draft.policy_text)
-    differing = [
-        name
-        for name in ("slots", "clauses", "goal")
-        if getattr(said, name) != getattr(problem, name)
-    ]
+    parts = ("slots", "clauses", "goal")
+    differing = [name for name in parts if getattr(said, name) != getattr(problem, name)]
     known = {"": said.params} | {
         f" of the {file}": params_of(getattr(draft, file)) for file in ("solution", "verifier")
     }

@@ -24,7 +24,7 @@ KILL_RATE = 0.95
 CHUNKS = (3, 16, 64)
 """Probes are tried in this many at a time; most mutants die early, survivors see all of them."""
 DRAWS = 4
-"""How often they are drawn at most: an unlucky draw says nothing about the verifier."""
+"""The most times that they are drawn: an unlucky draw says nothing about the verifier."""
 
 
 def mutants_killed(trial: Trial) -> GateResult:

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 from pydantic import JsonValue
 
 from envgen.core.ir import (
-    Clause,
     Cmp,
     Column,
     Const,
@@ -29,6 +28,7 @@ from envgen.core.ir import (
 )
 from envgen.pipelines.general.semantics.evaluate import rules_of
 from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
+from envgen.pipelines.general.semantics.rewrite import nodes_of
 from envgen.pipelines.general.semantics.tables import Row, Tables, sql_type
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -111,10 +111,10 @@ def _at_bound(
 
 
 def _bounds(problem: Problem) -> Bounds:
-    """What the problem compares with."""
+    """The values that the problem compares with."""
     ints: dict[tuple[str, str], set[int]] = {}
     values: list[object] = list(problem.params.values())
-    for node in (node for root in _roots(problem) for node in root.walk()):
+    for node in _nodes(problem):
         if isinstance(node, Const):
             values.append(node.value)
         elif isinstance(node, Cmp):
@@ -138,25 +138,13 @@ def _numbers(node: Node, problem: Problem) -> Iterator[int]:
         yield from (value, value // 2)
 
 
-def _roots(problem: Problem) -> Iterator[Node]:
-    yield from (pre.expr for access in problem.access for pre in access.pre)
-    clauses = list(problem.clauses)
-    goal = problem.goal
-    if isinstance(goal, Reach):
-        clauses += goal.effects
-        if goal.escalate_when is not None:
-            yield goal.escalate_when
-        yield from (cells.rows for cells in goal.write_set)
-    elif goal.kind == "equals":
-        yield goal.query
-    for clause in clauses:
-        yield from _parts(clause)
-
-
-def _parts(clause: Clause) -> Iterator[Node]:
-    yield clause.expr
-    if clause.guard is not None:
-        yield clause.guard
+def _nodes(problem: Problem) -> Iterator[Node]:
+    """Every node of the rules, the goal, the write set and what tools insist on."""
+    yield from nodes_of(problem.clauses, problem.goal)
+    roots = [pre.expr for access in problem.access for pre in access.pre]
+    if isinstance(problem.goal, Reach):
+        roots += [cells.rows for cells in problem.goal.write_set]
+    yield from (node for root in roots for node in root.walk())
 
 
 def edited(tables: Tables, relation: Relation, kind: Edit, rand: Random) -> Tables | None:
@@ -202,8 +190,7 @@ def spread(problem: Problem, before: Tables, after: Tables) -> Iterator[Tables]:
 
 def touching(problem: Problem, answers: Sequence[JsonValue]) -> Iterator[JsonValue]:
     """Answers of which an interval is moved to begin where another ends, at the other's place."""
-    nodes = (node for c in problem.clauses for root in _parts(c) for node in root.walk())
-    for node in (node for node in nodes if isinstance(node, NoOverlap)):
+    for node in (node for node in nodes_of(problem.clauses) if isinstance(node, NoOverlap)):
         places = node.resources or node.intervals
         for (first, here), (second, there) in permutations(
             zip(node.intervals, places, strict=True), 2
@@ -244,12 +231,11 @@ def turns(problem: Problem, tables: Tables, answers: Sequence[JsonValue]) -> Ite
     that compares a little differently gives itself away.
     """
     for clause in problem.clauses:
-        nodes = (node for root in _parts(clause) for node in root.walk())
-        for comparison in (node for node in nodes if isinstance(node, Cmp)):
+        for comparison in (node for node in nodes_of((clause,)) if isinstance(node, Cmp)):
             for get in _cells(comparison):
                 found = 0
                 for answer in answers:
-                    turned = _turned(problem, tables, answer, clause, comparison, get)
+                    turned = _turned(problem, tables, answer, clause.id, comparison, get)
                     yield from turned
                     found += bool(turned)
                     if found == BASES:
@@ -264,13 +250,9 @@ def _cells(comparison: Cmp) -> Iterator[Get]:
 
 
 def _turned(
-    problem: Problem,
-    tables: Tables,
-    answer: JsonValue,
-    clause: Clause,
-    comparison: Cmp,
-    get: Get,
+    problem: Problem, tables: Tables, answer: JsonValue, clause: str, comparison: Cmp, get: Get
 ) -> list[TurnedCell]:
+    """The cell that ``get`` reads for an answer at three values, where the clause's verdict changes."""
     rules = rules_of(problem)
     frame = rules.frame(tables, answer, tables)
     if frame is None:
@@ -289,5 +271,5 @@ def _turned(
         turn = TurnedCell(answer, get.relation, str(key), get.column, other)
         found.append(turn)
         frame.old = frame.new = turn.set_in(tables)
-        verdicts.add(rules.holds(clause.id, frame))
+        verdicts.add(rules.holds(clause, frame))
     return found if len(verdicts) == 2 else []

@@ -48,8 +48,7 @@ def probes(trial: Trial) -> list[VerifierInput]:
     if trial.writes:
         plan = trial.gold_plan
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
-    answers = wrong_forms(trial.problem, trial.gold.answer)
-    cases += [Case(answer, trial.gold_plan) for answer in answers]
+    cases += [Case(a, trial.gold_plan) for a in wrong_forms(trial.problem, trial.gold.answer)]
     right = [trial.gold.answer, *(case.answer for case in trial.alternatives)]
     cases += map(Case, touching(trial.problem, right))
     own = _inputs(trial, cases)
@@ -120,7 +119,7 @@ def _other_outcomes(trial: Trial, case: Case) -> list[Case]:
 
 
 def edited_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
-    """For workflows: gold's final state and one on which to escalate, with one row more, less or other."""
+    """Edit gold's final state of a workflow, and one on which to escalate: one row more, less or other."""
     if not trial.writes:
         return []
     rand = trial.rng("edits", draw)

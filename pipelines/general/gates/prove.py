@@ -23,6 +23,8 @@ from envgen.pipelines.general.gates import (
 )
 from envgen.pipelines.general.gates.trial import Case, Hosts, Trial
 
+Origin = Literal["gold", "alternative", "near_miss"]
+"""The source of a stored probe."""
 GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("restricted", execution.restricted),
     ("rebuild", execution.rebuild),
@@ -64,9 +66,8 @@ def prove(
     try:
         stored = as_stored(draft)  # random draws go over rows and keys as they lie
         with TemporaryDirectory(prefix="envgen-proof-") as folder:
-            with closing(
-                Trial(stored, hosts, Path(folder), author, seed, foreign=foreign)
-            ) as trial:
+            trial = Trial(stored, hosts, Path(folder), author, seed, foreign=foreign)
+            with closing(trial):
                 return _proof(trial)
     except Exception as error:  # before, between or after gates
         return Proof((broken("proof", error),))
@@ -95,15 +96,9 @@ def _probes(trial: Trial) -> tuple[Probe, ...]:
     )
 
 
-def _probe(
-    case: Case,
-    expected: bool,
-    origin: Literal["gold", "alternative", "near_miss"],
-    clause: str | None = None,
-) -> Probe:
-    calls = tuple(
-        CallRecord(name=name, arguments=dict(args), mutates=True) for name, args in case.plan
-    )
+def _probe(case: Case, expected: bool, origin: Origin, clause: str | None = None) -> Probe:
+    plan = ((name, dict(args)) for name, args in case.plan)
+    calls = tuple(CallRecord(name=name, arguments=args, mutates=True) for name, args in plan)
     return Probe(
         answer=case.answer, calls=calls or None, expected=expected, origin=origin, clause=clause
     )

@@ -27,7 +27,7 @@ MAX_PROGRAMS = 48
 
 
 class Program(NamedTuple):
-    """What a short program would submit, and out of how many rows it took it."""
+    """The answer of a short program, and the number of rows out of which it took it."""
 
     text: str
     selector: str
@@ -75,12 +75,12 @@ class _Try(NamedTuple):
     """One program on one database, with all arguments that were tried."""
 
     chance: float
-    """Of a row that was drawn instead."""
+    """The chance that a row drawn instead is right."""
     right: bool
 
 
 def _tried(trial: Trial) -> dict[tuple[str, str], _Try]:
-    """What came of each program, by its text and selector."""
+    """Try each program; results by its text and selector."""
     made = _programs(trial) if len(trial.problem.slots) == 1 else _by_parts(trial)
     programs = list({dumps([p.text, p.selector, p.answer]): p for p in made}.values())
     scores = trial.judge([Case(program.answer) for program in programs])
@@ -150,7 +150,7 @@ class _End:
 
 
 def _played(program: Generator[JsonValue], session: ToolSession) -> JsonValue:
-    """What a program returns when a session answers its calls."""
+    """Run a program whose calls a session answers; its result."""
     results: list[JsonValue] | None = None
     try:
         while True:
@@ -183,7 +183,7 @@ def _outputs(trial: Trial, session: ToolSession) -> Iterator[tuple[str, JsonValu
 
 
 def _called(session: ToolSession, tool: ToolSpec, values: list[JsonValue]) -> Iterator[JsonValue]:
-    """What a tool gives for arguments out of ``values``, but for documented errors and null."""
+    """Yield a tool's replies to arguments out of ``values``, but for documented errors and null."""
     replies = (session.call(tool.name, arguments) for arguments in _arguments(tool, values))
     yield from (reply.value for reply in replies if reply.error is None and reply.value is not None)
 

@@ -72,10 +72,8 @@ def _bases(p: Problem, tables: Tables, access: Access, rand: Random) -> Iterator
     for name, kind in kinds.items():
         if kind == f"entity:{access.relation}":  # its rows are all in the first loop
             continue
-        named = (
-            sorted(tables.get(kind.removeprefix("entity:"), {})) if kind[:7] == "entity:" else []
-        )
-        for key in sampled(named, KEYS, rand):
+        _, _, other = kind.partition("entity:")
+        for key in sampled(sorted(tables.get(other, {})), KEYS, rand):
             yield {**fixed, **first, name: key}
 
 
@@ -123,14 +121,8 @@ def _around(values: Sequence[Any]) -> Iterator[Any]:
     """Values, their neighbours, and texts that a careless comparison takes for them."""
     for value in values:
         if isinstance(value, str):
-            yield from (
-                value,
-                value.upper(),
-                value.lower(),
-                value + " ",
-                value[:-1],
-                value[:1] + "%",
-            )
+            near = (value.upper(), value.lower(), value + " ", value[:-1], value[:1] + "%")
+            yield from (value, *near)
         else:
             yield from (value,) if isinstance(value, bool) else (value - 1, value, value + 1)
 
@@ -146,15 +138,10 @@ def _crossed(access: Access, base: Arguments) -> Iterator[Arguments]:
 
 
 def _projections(columns: Sequence[str]) -> Iterator[Any]:
+    first, other = columns[0], "no such column"
     yield from ([column] for column in columns)
-    yield from (
-        list(columns[::-1]),
-        [columns[0]] * 2,
-        [],
-        ["no such column"],
-        [*columns, "no such column"],
-    )
-    yield from (columns[0], None, [None], [[columns[0]]], {columns[0]: 1}, [1])
+    yield from (list(columns[::-1]), [first, first], [], [other], [*columns, other])
+    yield from (first, None, [None], [[first]], {first: 1}, [1])
 
 
 def write_arguments(
@@ -184,12 +171,8 @@ def _breaks_one(
     """Whether one precondition alone stands in the way of a call."""
     if error not in {pre.code for pre in access.pre}:
         return False
-    broken = [
-        i
-        for i, pre in enumerate(access.pre)
-        if reply(p, tables, access.model_copy(update={"pre": (pre,), "effects": ()}), args).error
-    ]
-    return len(broken) == 1
+    each = (access.model_copy(update={"pre": (pre,), "effects": ()}) for pre in access.pre)
+    return sum(reply(p, tables, one, args).error is not None for one in each) == 1
 
 
 def _domain(p: Problem, tables: Tables, access: Access, name: str, rand: Random) -> list[Any]:

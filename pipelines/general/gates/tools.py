@@ -54,16 +54,10 @@ def tools(trial: Trial) -> GateResult:
     stands in the way alone, in episodes of one call and of many, on perturbed rows, too. Siblings share
     their tools, so that it is found out once for an environment.
     """
-    draft = trial.draft
-    key = content_hash(
-        [
-            draft.environment_id,
-            draft.tools_source,
-            [spec.model_dump(mode="json") for spec in draft.tools],
-            [access.model_dump(mode="json") for access in trial.problem.access],
-            sha256(trial.database.read_bytes()),
-        ]
-    )
+    draft, problem = trial.draft, trial.problem
+    records = [record.model_dump(mode="json") for record in (*draft.tools, *problem.access)]
+    database = sha256(trial.database.read_bytes())
+    key = content_hash([draft.environment_id, draft.tools_source, records, database])
     return trial.hosts.once(key, lambda: _checked(trial))
 
 
@@ -104,7 +98,7 @@ class _Check:
         self._stack.close()
 
     def faults(self) -> Iterator[str]:
-        """What is wrong, the cheapest to find first."""
+        """Yield what is wrong, the cheapest to find first."""
         names = [access.tool for access in self.problem.access]
         if list(self.specs) != names:
             yield f"the tools are {', '.join(self.specs)}; the IR's are {', '.join(names)}"
@@ -154,9 +148,9 @@ class _Check:
     def _schema(self, access: Access, base: Arguments) -> Iterator[str]:
         """Whether a call with an argument less, one more or one of another type is taken."""
         wrong = [{**base, "no_such_argument": 1}]
+        odd: tuple[Any, ...] = (None, {}, 0.5)
         for name in base:
             wrong.append({key: value for key, value in base.items() if key != name})
-            odd: tuple[Any, ...] = (None, {}, 0.5)
             wrong += [{**base, name: value} for value in odd]
         for args in wrong:
             if self.toolbox.fault(access.tool, args) is None:
@@ -215,7 +209,7 @@ class _Episode:
         self._session.close()
 
     def faults(self, access: Access, args: Arguments) -> Iterator[str]:
-        """What is wrong with the answer to a call."""
+        """Yield what is wrong with the answer to a call."""
         check, told = self._check, _told(access, args)
         check.calls += 1
         wanted = reply(check.problem, self.tables, access, args)
@@ -235,7 +229,7 @@ class _Episode:
             yield f"{told} gives the error {wanted.error}, which its spec does not document"
 
     def left(self, what: str) -> Iterator[str]:
-        """What is wrong with the rows as they are now, after ``what``."""
+        """Yield what is wrong with the rows as they are now, after ``what``."""
         trial = self._check.trial
         path = trial.folder / f"left-{self._check.calls}.sqlite"
         self._session.snapshot(path)
@@ -247,7 +241,7 @@ class _Episode:
 
 
 def spec_faults(p: Problem, access: Access, spec: ToolSpec) -> Iterator[str]:
-    """What a tool's spec tells otherwise than its access, whatever the wording."""
+    """Yield each point in which a tool's spec contradicts its access, whatever the wording."""
     if spec.mutates != (access.mode == "write"):
         yield f"{access.tool}: mutates is {spec.mutates}"
     if not spec.description.startswith(access.description):

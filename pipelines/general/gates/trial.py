@@ -1,10 +1,10 @@
-"""What gates share: one draft, made runnable, and what has been found out about it so far."""
+"""The state that gates share: one draft, made runnable, and the facts found about it so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -82,7 +82,7 @@ class Hosts:
         )
 
     def once(self, key: str, find: Callable[[], GateResult]) -> GateResult:
-        """What ``find`` gives for the first task of an environment, kept until another key is asked for."""
+        """Call ``find`` for the first task of an environment; its result is kept until another key comes."""
         if key not in self._shared:
             self._shared = {key: find()}
         return self._shared[key]
@@ -96,6 +96,12 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@cache
+def shared_hosts(backend: WorkerBackend, trusted: bool) -> Hosts:
+    """Return this process's interpreters; what comes of the package's pages is trusted."""
+    return Hosts(backend=backend, trusted=trusted)
 
 
 class Case(NamedTuple):
@@ -310,7 +316,7 @@ class Trial:
         return self.verifier().verify_many([self.submission(case) for case in cases])
 
     def verdicts(self, source: str, inputs: Sequence[VerifierInput]) -> list[Verdict]:
-        """What a verifier that may break says of each input."""
+        """Judge each input by a verifier that may break."""
         replies = self.hosts.verifier.verify_many(source, inputs)
         return [None if r.fault or r.broken is None else tuple(sorted(r.broken)) for r in replies]
 
@@ -339,7 +345,7 @@ def probe_submissions(
     folder: Path,
     tools: ToolHost,
 ) -> list[Submission]:
-    """What an agent that does as the probes say would leave behind.
+    """Do as the probes say, and return the submissions of an agent that did.
 
     Args:
         probes: what is done.
@@ -353,14 +359,13 @@ def probe_submissions(
         final = folder / f"{i}.sqlite"
         if probe.calls:
             replay(probe.calls, specs, tools, final=final)
-        submissions.append(
-            _submission(probe.answer, database, final if final.exists() else database)
-        )
+        after = final if final.exists() else database
+        submissions.append(_submission(probe.answer, database, after))
     return submissions
 
 
 def judge(verifier: str, submissions: Sequence[Submission], hosts: Hosts) -> list[Score]:
-    """What a ``verifier.py`` says of them, its schema check left out.
+    """Score submissions by a ``verifier.py``, its schema check left out.
 
     Raises:
         VerifierError: if it breaks.

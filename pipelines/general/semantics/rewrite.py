@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
 from typing import TypeVar
 
 from envgen.core import ir
-from envgen.core.ir import Clause, Node
+from envgen.core.ir import Clause, Goal, Node
 
 Name = TypeVar("Name", str, int)
 """How a slot is called: by name or by position."""
@@ -50,6 +50,18 @@ def free_names(expr: Node) -> frozenset[str]:
 def reads_final(expr: Node) -> bool:
     """Whether ``expr`` holds a ``New``."""
     return isinstance(expr, ir.New) or any(reads_final(child) for child in expr.children())
+
+
+def nodes_of(clauses: Iterable[Clause], goal: Goal | None = None) -> Iterator[Node]:
+    """Every node of a goal (its query, its effects, when to escalate) and of rules."""
+    roots: list[Node | None] = []
+    if isinstance(goal, ir.Reach):
+        clauses, roots = (*goal.effects, *clauses), [goal.escalate_when]
+    if isinstance(goal, ir.Equals):
+        roots.append(goal.query)
+    for clause in clauses:
+        roots += [clause.expr, clause.guard]
+    return (node for root in roots if root is not None for node in root.walk())
 
 
 def truth(clause: Clause) -> Node:

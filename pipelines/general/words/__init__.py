@@ -1,1 +1,1 @@
-"""What an agent is told: prompt, tools, form of the answer; all of it can be read back."""
+"""The texts for an agent: prompt, tools, form of the answer; all of it can be read back."""

@@ -1,4 +1,4 @@
-"""How the prompt shows the form of the answer: the layout as JSON with named holes."""
+"""The form of the answer in the prompt: the layout as JSON with named holes."""
 
 from __future__ import annotations
 

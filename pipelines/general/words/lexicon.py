@@ -6,17 +6,28 @@ what it says: ``build(fields)`` is the clause, so two problems with equal senten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import permutations
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import JsonValue
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Clause, Equals, Expr, Goal, Layout, Optimise, Reach, Slot
+from envgen.core.ir import (
+    Clause,
+    Equals,
+    Expr,
+    Goal,
+    Layout,
+    Optimise,
+    Reach,
+    Satisfy,
+    Scalar,
+    Slot,
+)
 from envgen.pipelines.general.words.wording import Fields, Template, Words
 
 T = TypeVar("T")
@@ -44,17 +55,28 @@ class Phrase:
         return Template(self.template)
 
 
-@dataclass(frozen=True)
-class AnswerForm:
-    """What is asked for: the slots and where they stand in the answer."""
+class AnswerForm(NamedTuple):
+    """The slots and where they stand in the answer."""
 
     slots: tuple[Slot, ...]
     layout: Layout
 
 
 @dataclass(frozen=True)
+class Request:
+    """The content of a prompt: a Problem's parts of the same names."""
+
+    slots: tuple[Slot, ...]
+    layout: Layout
+    clauses: tuple[Clause, ...]
+    goal: Goal
+    params: dict[str, Scalar]
+    fields: dict[str, JsonValue]
+
+
+@dataclass(frozen=True)
 class Lexicon:
-    """How one domain speaks.
+    """The sentences of one domain.
 
     Templates are single lines over the Problem's ``fields`` and params; see ``wording.TYPES``.
     """
@@ -98,44 +120,45 @@ class Lexicon:
         found |= {f"unit {unit}": Template(text) for unit, text in self.units.items()}
         return found | {key: phrase.sentence for key, phrase in self.phrases.items()}
 
-    def opening(self, name: str) -> Template:
-        """The opening ``name``; ConfigError, with similar names, if there is none."""
-        return _named(name, self.opening_templates, self.id)
-
-    def sentence(self, name: str) -> Template:
-        """The sentence ``name`` of ``sentences``; ConfigError, with similar names, if there is none."""
-        return _named(name, self.sentences, self.id)
+    def named(self, name: str, among: Mapping[str, T]) -> T:
+        """The opening, sentence or phrase ``name``; ConfigError, with similar names, if there is none."""
+        if name not in among:
+            near = get_close_matches(name, among) or among
+            raise ConfigError(f"lexicon {self.id!r} has no {name!r}", f"it has: {', '.join(near)}")
+        return among[name]
 
     def phrase(self, key: str) -> Phrase:
         """The phrase ``key``; ConfigError, with similar names, if there is none."""
-        return _named(key, self.phrases, self.id)
+        return self.named(key, self.phrases)
 
-    def clause(self, key: str, /, **fields: JsonValue) -> Clause:
-        """The clause (or effect) that the sentence ``key`` states with ``fields``."""
+    def rule(self, key: str, fields: Fields) -> Clause | Equals:
+        """Build the rule that the sentence ``key`` states with ``fields``.
+
+        Raises:
+            ConfigError: if the sentence is unknown, or states none.
+        """
         built = self.phrase(key).build(fields)
-        if not isinstance(built, Clause):
-            raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} is no clause")
+        if not isinstance(built, Clause | Equals):
+            raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} states no rule")
         return built.model_copy(update={"text_key": key, "fields": dict(fields)})
 
-    def goal(self, key: str, /, **fields: JsonValue) -> Equals:
-        """The goal that the sentence ``key`` states with ``fields``."""
-        built = self.phrase(key).build(fields)
-        if not isinstance(built, Equals):
-            raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} is no goal")
-        return built.model_copy(update={"text_key": key, "fields": dict(fields)})
-
-    def reach_goal(self, fields: Fields, effects: tuple[Clause, ...]) -> Goal:
-        """The Reach goal of a workflow with these Problem fields and effects."""
-        if self.reach is None:
-            raise ConfigError(f"lexicon {self.id!r} has no workflow goal")
-        return self.reach(fields, effects).model_copy(update={"effects": effects})
-
-
-def _named(name: str, among: Mapping[str, T], lexicon_id: str) -> T:
-    if name not in among:
-        near = get_close_matches(name, among) or among
-        raise ConfigError(f"lexicon {lexicon_id!r} has no {name!r}", f"it has: {', '.join(near)}")
-    return among[name]
+    def request(
+        self,
+        fields: dict[str, JsonValue],
+        said: Iterable[tuple[str, Fields]],
+        params: dict[str, Scalar],
+    ) -> Request:
+        """Build the request that an opening with ``fields`` and the sentences ``said`` (key, fields) make."""
+        slots, layout = self.frame(fields)
+        rules = [self.rule(key, own) for key, own in said]
+        stated = [rule for rule in rules if isinstance(rule, Clause)]
+        kinds = {key: phrase.kind for key, phrase in self.phrases.items()}
+        clauses = tuple(rule for rule in stated if kinds[rule.text_key] == "clause")
+        effects = tuple(rule for rule in stated if kinds[rule.text_key] == "effect")
+        goal: Goal = next((rule for rule in rules if isinstance(rule, Equals)), Satisfy())
+        if effects and self.reach is not None:
+            goal = self.reach(fields, effects)
+        return Request(slots, layout, clauses, goal, params, fields)
 
 
 LEXICONS: dict[str, Lexicon] = {}

@@ -17,18 +17,14 @@ from envgen.core.ir import (
     Clause,
     Equals,
     Get,
-    Goal,
-    Layout,
-    Node,
     Problem,
     Reach,
     Relation,
-    Satisfy,
     Scalar,
-    Slot,
 )  # fmt: skip
+from envgen.pipelines.general.semantics.rewrite import nodes_of
 from envgen.pipelines.general.words.answer_format import answer_format, format_notes
-from envgen.pipelines.general.words.lexicon import Lexicon
+from envgen.pipelines.general.words.lexicon import Lexicon, Request
 from envgen.pipelines.general.words.wording import Fields, Template
 
 RULES = "Please keep to these rules:"
@@ -42,7 +38,7 @@ SUBMIT = (
 
 Spans = dict[str, list[tuple[int, int]]]
 Line = tuple[str, str, Fields]
-"""What a line states (as ``Rendered.spans`` names it), the sentence's name in the lexicon, its fields."""
+"""The rule that a line states (as ``Rendered.spans`` names it), its sentence in the lexicon, the fields."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +55,6 @@ class Rendered:
     policy_spans: Spans
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """What a prompt says; equal to the Problem's parts of the same names."""
-
-    slots: tuple[Slot, ...]
-    layout: Layout
-    clauses: tuple[Clause, ...]
-    goal: Goal
-    params: dict[str, Scalar]
-    fields: dict[str, JsonValue]
-
-
 def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
     """Write ``p`` in the words of ``lexicon``.
 
@@ -79,7 +63,7 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
             its sentence means, or a parameter is never stated.
     """
     clauses = tuple(sorted(p.clauses, key=lambda clause: clause.source == "policy"))
-    said = Parsed(p.slots, p.layout, clauses, p.goal, dict(p.params), dict(p.fields))
+    said = Request(p.slots, p.layout, clauses, p.goal, dict(p.params), dict(p.fields))
     rendered = _render(said, p.relations, lexicon)
     try:
         read = parse(rendered.text, p.relations, lexicon, policy_text=rendered.policy_text)
@@ -105,7 +89,7 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
 class _Page:
     """A text that grows line by line, and where its sentences stand."""
 
-    said: Parsed
+    said: Request
     lexicon: Lexicon
     text: str = ""
     spans: Spans = field(default_factory=dict)
@@ -113,9 +97,9 @@ class _Page:
     def sentence(self, line: Line, bullet: str = "") -> None:
         """Add what the lexicon says for ``line``; its span leaves the bullet out."""
         span, name, fields = line
-        find = self.lexicon.opening if span == "opening" else self.lexicon.sentence
+        known = self.lexicon.opening_templates if span == "opening" else self.lexicon.sentences
         try:
-            template = find(name)
+            template = self.lexicon.named(name, known)
             text = template.render(fields, self.said.params, self.lexicon.words)
         except ConfigError as error:
             raise PipelineError(f"lexicon {self.lexicon.id!r}: {error}") from error
@@ -131,7 +115,7 @@ class _Page:
             self.sentence(line, "- ")
 
 
-def _render(said: Parsed, relations: Sequence[Relation], lexicon: Lexicon) -> Rendered:
+def _render(said: Request, relations: Sequence[Relation], lexicon: Lexicon) -> Rendered:
     page, policy = _Page(said, lexicon), _Page(said, lexicon)
     goal, fields = said.goal, said.fields
     page.sentence(("opening", str(fields.get("opening", "default")), fields))
@@ -163,10 +147,10 @@ def _line(clause: Clause) -> Line:
     return clause.id, clause.text_key, clause.fields
 
 
-def _notes(said: Parsed, relations: Sequence[Relation]) -> Iterator[Line]:
+def _notes(said: Request, relations: Sequence[Relation]) -> Iterator[Line]:
     """Units of the cells that rules read, that all else must stay, and how ties are broken."""
     units = {(r.name, c.name): c.unit for r in relations for c in r.columns if c.unit}
-    read = {(n.relation, n.column) for n in _nodes(said) if isinstance(n, Get)}
+    read = {(n.relation, n.column) for n in nodes_of(said.clauses, said.goal) if isinstance(n, Get)}
     for unit in dict.fromkeys(unit for cell, unit in units.items() if cell in read):
         yield f"unit:{unit}", f"unit {unit}", {}
     goal = said.goal
@@ -177,104 +161,52 @@ def _notes(said: Parsed, relations: Sequence[Relation]) -> Iterator[Line]:
         yield "tie_break", "tie-break", {"key": f"{goal.query.relation}.{key}"}
 
 
-def _nodes(said: Parsed) -> Iterator[Node]:
-    """Every expression of the rules and the goal."""
-    goal = said.goal
-    clauses = (*said.clauses, *(goal.effects if isinstance(goal, Reach) else ()))
-    roots = [root for clause in clauses for root in (clause.expr, clause.guard)]
-    if isinstance(goal, Equals):
-        roots.append(goal.query)
-    elif isinstance(goal, Reach):
-        roots.append(goal.escalate_when)
-    return (node for root in roots if root is not None for node in root.walk())
-
-
 # --- reading -------------------------------------------------------------------------------------
 
 
 def parse(
     text: str, relations: Sequence[Relation], lexicon: Lexicon, *, policy_text: str = ""
-) -> Parsed:
+) -> Request:
     """Read a prompt (and its environment's policy) back into what it asks for.
 
     Raises:
         PipelineError: if ``text`` is not exactly what ``prompt`` would write for what it says.
     """
-    reader = _Reader(lexicon)
     opening, *lines = text.partition(f"\n{SUBMIT}\n")[0].split("\n")
-    reader.opening(opening)
-    for source, found in (("prompt", lines), ("policy", policy_text.split("\n"))):
-        for line in found:
-            if line not in ("", RULES, EFFECTS, NOTES, POLICY):
-                reader.line(line.removeprefix("- "), source)
-    parsed = reader.finish()
-    again = _render(parsed, relations, lexicon)
+    params: dict[str, Scalar] = {}
+    name, fields = _read(opening, lexicon.opening_templates, lexicon, params)
+    fields |= {} if name == "default" else {"opening": name}
+    said: list[tuple[str, Fields]] = []
+    for line in (*lines, *policy_text.split("\n")):
+        if line in ("", RULES, EFFECTS, NOTES, POLICY):
+            continue
+        name, own = _read(line.removeprefix("- "), lexicon.sentences, lexicon, params)
+        phrase = lexicon.phrases.get(name)
+        if phrase is not None and phrase.kind == "escalate":
+            fields |= own
+        elif phrase is not None:
+            said.append((name, own))
+    try:
+        found = lexicon.request(fields, said, params)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PipelineError(f"the text of {fields!r} makes no sense: {error}") from error
+    # This also refuses what stands in the wrong place: a rule of the policy in the prompt, a second goal.
+    again = _render(found, relations, lexicon)
     if (again.text, again.policy_text) != (text, policy_text):
         raise PipelineError(f"lexicon {lexicon.id!r}: the text is not in its standard form")
-    return parsed
+    return found
 
 
-class _Reader:
-    """Collects what the lines of a prompt say."""
-
-    def __init__(self, lexicon: Lexicon) -> None:
-        self.lexicon = lexicon
-        self.fields: dict[str, JsonValue] = {}
-        self.params: dict[str, Scalar] = {}
-        self.clauses: list[Clause] = []
-        self.effects: list[Clause] = []
-        self.goal: Goal = Satisfy()
-        self.workflow = False
-
-    def opening(self, line: str) -> None:
-        """Take what the first line says."""
-        name, fields = self._read(line, self.lexicon.opening_templates)
-        self.fields |= fields | ({} if name == "default" else {"opening": name})
-
-    def line(self, line: str, source: str) -> None:
-        """Take what another ``line`` says; ``source`` is where it stands: in the prompt or the policy."""
-        name, fields = self._read(line, self.lexicon.sentences)
-        try:
-            self._take(name, fields, source)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PipelineError(f"{line!r} makes no sense: {error}") from error
-
-    def _read(self, line: str, among: Mapping[str, Template]) -> tuple[str, dict[str, JsonValue]]:
-        """The name of the sentence that ``line`` is, and its fields."""
-        for name, template in among.items():
-            reading = template.read(line, self.lexicon.words)
-            if reading is None:
-                continue
-            for param, value in reading.params.items():
-                if self.params.setdefault(param, value) != value:
-                    raise PipelineError(f"the text gives two values for {param!r}")
-            return name, reading.fields
-        raise PipelineError(f"no sentence of lexicon {self.lexicon.id!r} reads {line!r}")
-
-    def _take(self, name: str, fields: dict[str, JsonValue], source: str) -> None:
-        phrase = self.lexicon.phrases.get(name)
-        kind = name if phrase is None else phrase.kind
-        if kind == "goal":
-            self.goal = self.lexicon.goal(name, **fields)
-        elif kind == "effect":
-            self.effects.append(self.lexicon.clause(name, **fields))
-        elif kind == "clause":
-            clause = self.lexicon.clause(name, **fields)
-            if clause.source != source:
-                raise PipelineError(f"clause {clause.id!r} belongs into the {clause.source}")
-            self.clauses.append(clause)
-        elif kind in ("escalate", "write rule"):
-            self.workflow |= kind == "write rule"
-            self.fields |= fields
-
-    def finish(self) -> Parsed:
-        """Put everything read together."""
-        effects = tuple(self.effects)
-        try:
-            frame = self.lexicon.frame(self.fields)
-            if self.workflow or effects:
-                self.goal = self.lexicon.reach_goal(self.fields, effects)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PipelineError(f"the opening {self.fields!r} makes no sense: {error}") from error
-        clauses = tuple(self.clauses)
-        return Parsed(frame.slots, frame.layout, clauses, self.goal, self.params, self.fields)
+def _read(
+    line: str, among: Mapping[str, Template], lexicon: Lexicon, params: dict[str, Scalar]
+) -> tuple[str, dict[str, JsonValue]]:
+    """The name of the sentence that ``line`` is, and its fields; its parameters go to ``params``."""
+    for name, template in among.items():
+        reading = template.read(line, lexicon.words)
+        if reading is None:
+            continue
+        for param, value in reading.params.items():
+            if params.setdefault(param, value) != value:
+                raise PipelineError(f"the text gives two values for {param!r}")
+        return name, reading.fields
+    raise PipelineError(f"no sentence of lexicon {lexicon.id!r} reads {line!r}")

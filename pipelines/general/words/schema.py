@@ -1,4 +1,4 @@
-"""What may be submitted, as a JSON Schema with public hints, and the rules in parts a machine reads."""
+"""The form of a submission as a JSON Schema with public hints, and the rules in parts a machine reads."""
 
 from __future__ import annotations
 
@@ -157,13 +157,12 @@ def _comparison(part: ir.Cmp, p: Problem, pointers: dict[str, str], text: str) -
         column, left = left.column, left.entity
     if not isinstance(left, ir.SlotRef) or left.index is not None or left.slot not in pointers:
         return None
-    value: JsonValue = None
-    if isinstance(right, ir.Const):
-        value = list(right.value) if isinstance(right.value, tuple) else right.value
-    elif isinstance(right, ir.Param):
-        value = p.params.get(right.name)
-    if value is None:
+    known = right.value if isinstance(right, ir.Const) else None
+    if isinstance(right, ir.Param):
+        known = p.params.get(right.name)
+    if known is None:
         return None
+    value: JsonValue = list(known) if isinstance(known, tuple) else known
     return PublicRule(
         text=text, kind="compare", slots=(pointers[left.slot],), column=column, cmp=fn, value=value
     )

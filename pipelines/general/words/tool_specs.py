@@ -1,4 +1,4 @@
-"""What an agent is told about each tool, from its ``Access``."""
+"""The specs of tools, from their ``Access``, as an agent reads them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from envgen.environments.checker import BUILTINS, PRELUDE
 from envgen.pipelines.general.semantics.rewrite import conjuncts
 
 _SCALES = {1: "tenths (40 means 4.0)", 2: "hundredths (450 means 4.50)", 3: "thousandths"}
-
-
 HELPERS = frozenset(("check", "check_date", "check_columns", "find", "truth"))
 """Functions of a generated tools.py besides the tools."""
 RESERVED = (
     HELPERS | BUILTINS | PRELUDE | {"ToolError", "db", "sqlite3", "solve", "type", SUBMIT_TOOL}
 )
-"""What generated tools and solutions call by these names: no tool and no argument may hide it."""
+"""Names that generated tools and solutions use: no tool and no argument may hide one."""
 LOCALS = frozenset("allowed facts given pages row rows skip taken total".split())
 """Variables of generated tools: no argument may hide them."""
 _COMPUTED = re.compile(r"\w+_\d+")
-"""What the values that a write tool computes are called."""
+"""Names of the values that a write tool computes."""
 
 
 def _is_name(text: str) -> bool:
@@ -48,7 +46,7 @@ class Argument:
 
 
 def tool_specs(relations: Sequence[Relation], access: Sequence[Access]) -> tuple[ToolSpec, ...]:
-    """What an agent is told: signatures with units and sources, returns, documented errors.
+    """Specify tools for agents: signatures with units and sources, returns, documented errors.
 
     Raises:
         PipelineError: if an access can't be a tool (unknown columns, hidden relation, bad names).
@@ -159,7 +157,7 @@ def _argument_schema(argument: Argument) -> Schema:
 
 
 def _limits(access: Access, argument: Argument) -> Schema:
-    """What a write tool's preconditions say of an argument alone: the values it is drawn from."""
+    """The limits that a write tool's preconditions set for an argument alone: its values are drawn there."""
     found: Schema = {}
     if access.mode != "write" or argument.source is not None:
         return found

@@ -79,7 +79,7 @@ def _split(text: str) -> list[JsonValue]:
 
 @dataclass(frozen=True)
 class FieldType:
-    """How values of one type are written in a sentence and read from it."""
+    """The way in which values of one type are written in a sentence and read from it."""
 
     regex: str
     write: Callable[[JsonValue, Words], str]
@@ -167,7 +167,7 @@ def _type(token: re.Match[str]) -> FieldType:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a sentence says: its fields, and the parameters it states."""
+    """The content of a sentence: its fields, and the parameters it states."""
 
     fields: dict[str, JsonValue]
     params: dict[str, Scalar]

@@ -113,7 +113,7 @@ def test_lineage_names_each_step(level: int) -> None:
     draft = drafted(level, 2)
     assert len(draft.lineage) == level - 1
     for start, step in enumerate(draft.lineage, 1):
-        assert step.operator in {op.name for op in load_tasks("trip").operators(start)}
+        assert step.operator in {op.name for op in load_tasks("trip").blueprint.operators(start)}
         assert step.density is not None
         assert 0 <= step.density.low <= step.density.high <= 1
     assert draft.problem is not None

@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_tasks(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_every_level_has_steps_to_the_next(domain: str) -> None:
-    steps = load_tasks(domain).blueprint.steps
+    steps = load_tasks(domain).blueprint.operators
     assert all(steps(level) for level in range(1, 10))
     assert len(ladder(domain, 11)) == 10
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, ResumeError
 from envgen.core.types import GateStatus
 from envgen.environments.hosts import close_hosts
@@ -23,7 +24,8 @@ from envgen.pipelines.general.gates.dataset import (
 )
 from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.general.generate import GenerateConfig, generate
-from envgen.pipelines.general.validate import origin_of, validate
+from envgen.pipelines.general.stored import first_draft
+from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
@@ -178,7 +180,7 @@ def test_the_recipe_of_a_page_from_elsewhere_is_made_anew() -> None:
     request = DraftRequest(domain="elsewhere", page=elsewhere.text)
     draft = ProceduralAuthor().draft(request, 3)
     assert isinstance(draft, Draft)
-    assert origin_of()(draft) == draft
+    assert first_draft(dumps(draft.blueprint)) == draft
 
 
 def test_validation_catches_a_verifier_that_was_exchanged(made: Path, tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def test_a_text_that_reads_like_a_number_is_refused() -> None:
 
 def test_a_clause_carries_its_sentence() -> None:
     lex = _lexicon(budget=Phrase("Day {day} costs at most {param:budget_{day}}.", _budget))
-    clause = lex.clause("budget", day=2)
+    clause = lex.rule("budget", {"day": 2})
+    assert isinstance(clause, Clause)
     assert (clause.id, clause.text_key, clause.fields) == ("budget_2", "budget", {"day": 2})
 
 
@@ -101,10 +102,8 @@ def test_an_unknown_phrase_or_lexicon_names_near_ones() -> None:
 
 def test_a_phrase_of_the_wrong_kind_is_refused() -> None:
     lex = _lexicon(odd=Phrase("Odd.", lambda _: Const(value=True)))
-    with pytest.raises(ConfigError, match="is no clause"):
-        lex.clause("odd")
-    with pytest.raises(ConfigError, match="is no goal"):
-        lex.goal("odd")
+    with pytest.raises(ConfigError, match="states no rule"):
+        lex.rule("odd", {})
 
 
 BOUNDS = {
