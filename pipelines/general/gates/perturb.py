@@ -103,7 +103,7 @@ def _at_bound(
     if column.type == "date" and bounds.days:
         back = rand.choice([0, *bounds.gaps]) + rand.choice((-1, 0, 1))
         return (rand.choice(bounds.days) - timedelta(days=back)).isoformat()
-    if turning and rand.random() < 0.8:
+    if turning and type(value) is int and rand.random() < 0.8:
         return max(0, rand.choice(turning) + rand.choice((-1, 0, 0, 1)))
     if column.type == "str":
         return rand.choice([text for text in bounds.texts if text in known] or known)
