@@ -119,10 +119,13 @@ class AnswerTuner:
         self.task.compiler.bind(params)
         bound = self.problem.model_copy(update={"params": dict(params)})
         finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
-        missing = [rule for rule in finder.rules if next(finder.moves(rule), None) is None]
+        missing = {rule for rule in finder.rules if next(finder.moves(rule), None) is None}
+        missing -= self._redrawn(missing, params, values)
         if not self.listed:
-            return not set(missing) - self._redrawn(set(missing), params, values)
-        return len(missing) <= _SEARCHED and all(self._breaks(bound, rule) for rule in missing)
+            return not missing
+        return len(missing) <= _SEARCHED and all(
+            self._breaks(bound, rule) for rule in finder.rules if rule in missing
+        )
 
     def _redrawn(self, wanted: set[str], params: Params, values: list[Any]) -> set[str]:
         """Rules that alone break when all of one item is drawn anew, each slot given those before it."""
