@@ -264,7 +264,7 @@ def test_domains_have_weights_and_kl_strength_of_their_own() -> None:
         domains=["maths", "maths", "trips", "trips", "orders", "orders"],
     )
     np.testing.assert_allclose(table.total_I, [1, 1, 2, 1.5, 1, 0.9], rtol=1e-6)
-    with pytest.raises(ConfigError, match="differ by domain"):
+    with pytest.raises(ConfigError, match="the domains of the rollouts are missing"):
         total_rewards([rollout()], np.array([0]), np.array([10]), config)
 
 

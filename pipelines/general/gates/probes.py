@@ -23,8 +23,8 @@ from envgen.sandboxes.verifier import VerifierInput
 SAMPLES = 1_000
 DATABASES = 8
 """Databases with shuffled and boundary values on which verifiers are tried, too."""
-ESCALATING, ESCALATING_TRIES = 4, 60
-"""Databases that call for escalation, of so many perturbed ones."""
+ESCALATING, ESCALATING_TRIES, ESCALATING_MOST = 4, 60, 1_000
+"""Databases that call for escalation, of so many perturbed ones; of more while there are fewer."""
 LOOKUP_DATABASES = 32
 """The same for questions with one answer, where a rule shows only if it changes the winner."""
 
@@ -148,7 +148,9 @@ def _escalating(trial: Trial, draw: int) -> list[Path]:
     rand = trial.rng("escalate", draw)
     found: list[tuple[bool, int, Tables]] = []
     rules = rules_of(trial.problem)
-    for i in range(ESCALATING_TRIES):
+    for i in range(ESCALATING_MOST):
+        if i >= ESCALATING_TRIES and len(found) >= ESCALATING:
+            break
         tables = perturbed(trial.problem, trial.draft.tables, rand)
         frame = rules.compiler.frame(tables)
         if rules.value(goal.escalate_when, frame) is True:

@@ -63,7 +63,7 @@ class AnswerForm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Request:
+class PromptContent:
     """The content of a prompt: a Problem's parts of the same names."""
 
     slots: tuple[Slot, ...]
@@ -147,8 +147,8 @@ class Lexicon:
         fields: dict[str, JsonValue],
         said: Iterable[tuple[str, Fields]],
         params: dict[str, Scalar],
-    ) -> Request:
-        """Build the request that an opening with ``fields`` and the sentences ``said`` (key, fields) make."""
+    ) -> PromptContent:
+        """Build the content that an opening with ``fields`` and the sentences ``said`` (key, fields) make."""
         slots, layout = self.frame(fields)
         rules = [self.rule(key, own) for key, own in said]
         stated = [rule for rule in rules if isinstance(rule, Clause)]
@@ -158,7 +158,7 @@ class Lexicon:
         goal: Goal = next((rule for rule in rules if isinstance(rule, Equals)), Satisfy())
         if effects and self.reach is not None:
             goal = self.reach(fields, effects)
-        return Request(slots, layout, clauses, goal, params, fields)
+        return PromptContent(slots, layout, clauses, goal, params, fields)
 
 
 LEXICONS: dict[str, Lexicon] = {}

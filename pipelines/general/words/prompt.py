@@ -24,7 +24,7 @@ from envgen.core.ir import (
 )  # fmt: skip
 from envgen.pipelines.general.semantics.rewrite import nodes_of
 from envgen.pipelines.general.words.answer_format import answer_format, format_notes
-from envgen.pipelines.general.words.lexicon import Lexicon, Request
+from envgen.pipelines.general.words.lexicon import Lexicon, PromptContent
 from envgen.pipelines.general.words.wording import Fields, Template
 
 RULES = "Please keep to these rules:"
@@ -63,7 +63,7 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
             its sentence means, or a parameter is never stated.
     """
     clauses = tuple(sorted(p.clauses, key=lambda clause: clause.source == "policy"))
-    said = Request(p.slots, p.layout, clauses, p.goal, dict(p.params), dict(p.fields))
+    said = PromptContent(p.slots, p.layout, clauses, p.goal, dict(p.params), dict(p.fields))
     rendered = _render(said, p.relations, lexicon)
     try:
         read = parse(rendered.text, p.relations, lexicon, policy_text=rendered.policy_text)
@@ -89,7 +89,7 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
 class _Page:
     """A text that grows line by line, and where its sentences stand."""
 
-    said: Request
+    said: PromptContent
     lexicon: Lexicon
     text: str = ""
     spans: Spans = field(default_factory=dict)
@@ -115,7 +115,7 @@ class _Page:
             self.sentence(line, "- ")
 
 
-def _render(said: Request, relations: Sequence[Relation], lexicon: Lexicon) -> Rendered:
+def _render(said: PromptContent, relations: Sequence[Relation], lexicon: Lexicon) -> Rendered:
     page, policy = _Page(said, lexicon), _Page(said, lexicon)
     goal, fields = said.goal, said.fields
     page.sentence(("opening", str(fields.get("opening", "default")), fields))
@@ -147,7 +147,7 @@ def _line(clause: Clause) -> Line:
     return clause.id, clause.text_key, clause.fields
 
 
-def _notes(said: Request, relations: Sequence[Relation]) -> Iterator[Line]:
+def _notes(said: PromptContent, relations: Sequence[Relation]) -> Iterator[Line]:
     """Units of the cells that rules read, that all else must stay, and how ties are broken."""
     units = {(r.name, c.name): c.unit for r in relations for c in r.columns if c.unit}
     read = {(n.relation, n.column) for n in nodes_of(said.clauses, said.goal) if isinstance(n, Get)}
@@ -166,7 +166,7 @@ def _notes(said: Request, relations: Sequence[Relation]) -> Iterator[Line]:
 
 def parse(
     text: str, relations: Sequence[Relation], lexicon: Lexicon, *, policy_text: str = ""
-) -> Request:
+) -> PromptContent:
     """Read a prompt (and its environment's policy) back into what it asks for.
 
     Raises:
