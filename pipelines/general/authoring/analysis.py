@@ -6,6 +6,7 @@ value in it), a draw, or ``edge``: what some answer, or some row that decides, j
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -37,6 +38,8 @@ Params = dict[str, Scalar]
 class Wish:
     """The rows that one effect is about, and the policy's rules among the conditions of its query."""
 
+    id: str
+    """Of the effect's clause."""
     query: ir.Query
     asked: ir.Query
     """The rows that the request is about: the query without the rules."""
@@ -64,6 +67,8 @@ class Analysis:
         edges = [name for name in self.names if self.domains[name].kind == "edge"]
         self.edges = {name: _edge(name, nodes) for name in edges}
         """Parameter -> the comparison that bounds something by it, where its domain is ``edge``."""
+        self.failed: Counter[str] = Counter()
+        """Why rows or parameters that were tried hold no such task."""
 
     @cached_property
     def local(self) -> frozenset[str]:
@@ -97,14 +102,14 @@ class Analysis:
             clause.id: found
             for clause in self.problem.clauses
             if clause.source == "policy"
-            and (found := _condition(clause))
+            and (found := condition(clause))
             and set(found) <= set(parts)
         }
         taken = {part for found in rules.values() for part in found}
         scope = [part for part in parts if part not in taken]
         phrase = self.blueprint.domain.phrases[effect.text_key.partition("~")[0]]
         asked = query.model_copy(update={"where": joined(scope)})
-        return Wish(query, asked, rules, *phrase.rows)
+        return Wish(effect.id, query, asked, rules, *phrase.rows)
 
     @cached_property
     def choices(self) -> tuple[tuple[ir.Query, tuple[ir.Query, ...]], ...]:
@@ -128,12 +133,12 @@ def _without_plain(query: ir.Query) -> Iterator[ir.Query]:
             yield query.model_copy(update={"where": joined(rest)})
 
 
-def _condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
-    """The conditions on a row that a call changed, of a policy clause ``not done(row) or condition``."""
+def condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
+    """What a policy clause ``not done(row) or condition`` asks of a row that a call changed."""
     body = clause.expr.body if isinstance(clause.expr, ir.All) else None
-    if not isinstance(body, ir.Or) or len(body.items) != 2:
+    if not isinstance(body, ir.Or):
         return ()
-    return tuple(conjuncts(body.items[1]))
+    return tuple(conjuncts(body.items[-1]))
 
 
 def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:

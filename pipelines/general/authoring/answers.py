@@ -65,9 +65,12 @@ class AnswerTuner:
                 return None
             if not all(self._bounded(name, params) for name in self.far):
                 continue
-            for model, values in self._solved(params, (), 1):
+            answers = list(self._solved(params, (), 1))
+            for model, values in answers:
                 if self._binds(params, values, model.answer(values)):
                     return params
+            if not answers:
+                self.task.analysis.failed[_alone("")] += 1
         return None
 
     def _solved(
@@ -121,11 +124,11 @@ class AnswerTuner:
         finder = Finder(bound, self.tables, answer, self.task.rng, self.task.compiler)
         missing = {rule for rule in finder.rules if next(finder.moves(rule), None) is None}
         missing -= self._redrawn(missing, params, values)
-        if not self.listed:
-            return not missing
-        return len(missing) <= _SEARCHED and all(
-            self._breaks(bound, rule) for rule in finder.rules if rule in missing
-        )
+        if self.listed and len(missing) <= _SEARCHED:
+            left = (rule for rule in finder.rules if rule in missing)
+            missing = {*islice((rule for rule in left if not self._breaks(bound, rule)), 1)}
+        self.task.analysis.failed.update(map(_alone, missing))
+        return not missing
 
     def _redrawn(self, wanted: set[str], params: Params, values: list[Any]) -> set[str]:
         """Rules that alone break when all of one item is drawn anew, each slot given those before it."""
@@ -193,6 +196,8 @@ class _ItemBlock:
     keys: list[str]
     edges: list[str]
     _listed: dict[Hashable, _Options] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
+    """What the last keys and edges tried did not allow."""
 
     def chosen(self, params: Params, rng: Random) -> Params | None:
         """Keys and edges of this block; None if no keys tried will do."""
@@ -207,6 +212,7 @@ class _ItemBlock:
             edges = self._edges(params | own, rng)
             if edges is not None:
                 return own | edges
+        self.task.analysis.failed.update(map(_alone, self._missing))
         return None
 
     def _edges(self, params: Params, rng: Random) -> Params | None:
@@ -226,7 +232,8 @@ class _ItemBlock:
             found[name] = bounds[name] = just_met(edge, name, rng.choice(values))
             options = list(self._kept(frame, options, rule))
         wanted = {"", *(rule.id for rule in self.rules if rule.id in self.task.analysis.local)}
-        return found if wanted <= {broken for _, broken in options} else None
+        self._missing = wanted - {broken for _, broken in options}
+        return None if self._missing else found
 
     @cached_property
     def _rule_of(self) -> dict[str, _BlockRule]:
@@ -261,6 +268,11 @@ class _ItemBlock:
                 yield cell, broken
             elif not broken or broken == rule.id:
                 yield cell, rule.id
+
+
+def _alone(rule: str) -> str:
+    """Say why parameters won't do: ``rule``, or "" for all, has no submission that it needs."""
+    return f"nothing breaks the rule {rule!r} alone" if rule else "no answer keeps all rules"
 
 
 def _items(problem: Problem) -> dict[str, list[int]]:

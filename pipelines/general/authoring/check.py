@@ -14,7 +14,7 @@ from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import rng
-from envgen.pipelines.general.authoring.analysis import Analysis
+from envgen.pipelines.general.authoring.analysis import Analysis, condition
 from envgen.pipelines.general.authoring.draws import REGISTERED
 from envgen.pipelines.general.authoring.page import Domain, Scene, StepRule, free_name
 from envgen.pipelines.general.authoring.rules import constant, parsed
@@ -145,6 +145,9 @@ def _check_table(blueprint: Blueprint, name: str) -> None:
     known |= set(table.per)
     _check_draw(blueprint, name, "'rows'", table.rows, known)
     for column, draw in table.columns.items():
+        if column in {*domain.tables, *domain.lists, *domain.constants}:
+            reason = f"column {column!r} has the name of a table, list or constant"
+            raise ConfigError(reason, "rename the column: its draw could not refer to the other")
         target = draw.type.partition("entity:")[2]
         if target and target not in {*before, name}:
             _known(target, domain.tables, "table")
@@ -275,6 +278,14 @@ def _check_phrase(blueprint: Blueprint, key: str) -> None:
         _known(rule.instead_of, domain.phrases, "phrase")
     built = blueprint.lexicon.phrase(key).build(fields := _sample_fields(blueprint, key))
     rules = (built,) if isinstance(built, ir.Clause) else ()
+    if rule.kind == "policy" and rule.word:
+        test = [condition(clause) for clause in rules]
+        if not all(test) or any(
+            isinstance(n, ir.New) for one in test for c in one for n in c.walk()
+        ):
+            reason = "its means doesn't end with what must hold for a row that was written"
+            hint = "write all(not new(x.COLUMN) == VALUE or allows(x) for x in TABLE)"
+            raise ConfigError(reason, hint)
     nodes = nodes_of(rules, built if isinstance(built, ir.Equals) else None)
     read = {node.name for node in nodes if isinstance(node, ir.Param)}
     read |= params_of(built) if rule.kind == "escalate" else set()

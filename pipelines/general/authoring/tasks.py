@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
@@ -101,8 +102,10 @@ class Tasks:
         draws, domain = rng(seed, "rehearsal"), self.domain
         found = self._over_rows(self.blueprint.begin(domain.start, draws), draws)
         level, done, failed = 1, set[str](), dict[str, int]()
+        reasons: dict[str, Counter[str]] = defaultdict(Counter)
         if found is None:
-            failed = {f"scene {domain.start!r}": level}
+            failed = {(start := f"scene {domain.start!r}"): level}
+            reasons[start] += self._failed()
         while found is not None:
             yield found
             failed = {name: at for name, at in failed.items() if name not in done}
@@ -117,16 +120,22 @@ class Tasks:
                 for structure in self._structures(before, operator, draws):
                     failed[operator.name] = level
                     task = self._over_rows(structure, draws, _REHEARSED)
+                    reasons[operator.name] += self._failed()
                     if task is not None:
                         found, done = found or task, done | {operator.name}
                         break
         last = [name for name, at in failed.items() if at == level]
         for name in last or failed:
+            often = [f"{why} ({times} times)" for why, times in reasons[name].most_common(2)]
             raise ConfigError(
                 f"domain {domain.id!r}, {name!r}: no rows that were drawn hold such a task of level "
-                f"{failed[name]}: none keep its rules, or some rule can't be broken alone",
+                f"{failed[name]}: {'; '.join(often) or 'no question about them has one answer'}",
                 "loosen the rule, or draw rows that keep it and rows that break it",
             )
+
+    def _failed(self) -> Counter[str]:
+        """What kept the rows drawn last, and their parameters, from holding a task."""
+        return self._analysis.failed if self._analysis else Counter()
 
     def _over_rows(self, structure: Structure, rng: Random, most: int = _DRAWS) -> Hardened | None:
         """A task over rows that allow a sibling, if some of the first draws do."""

@@ -67,6 +67,7 @@ class WorkflowTuner:
         for wish in self.wishes:
             found.append(self._rows(wish, request))
             if not escalated and not _may_fit(wish, found[-1]):
+                self.task.analysis.failed[_too_few(wish, len(found[-1]))] += 1
                 return None
         return found
 
@@ -118,6 +119,9 @@ class WorkflowTuner:
             open_ = self._columns(wish, rows, params)
             chosen = _first_fit(wish, len(rows), open_, self._writable(wish, rows), self.task.rng)
             if chosen is None:
+                rules = ", ".join(wish.rules)
+                why = f"among the rows of {wish.id!r}, one of its rules forbids none alone: {rules}"
+                self.task.analysis.failed[why] += 1
                 return None
             params |= {name: value for column in chosen for name, value in column.params.items()}
             columns.append(chosen)
@@ -272,6 +276,12 @@ class WorkflowTuner:
 def _may_fit(wish: Wish, rows: list[str]) -> bool:
     """Whether the rows are enough for a wish: some are granted, and each rule alone forbids another."""
     return wish.least + len(wish.rules) <= len(rows) <= _MOST_ROWS
+
+
+def _too_few(wish: Wish, found: int) -> str:
+    rules = len(wish.rules)
+    needed = f"{wish.least + rules} to {_MOST_ROWS}: {rules} to forbid"
+    return f"{wish.id!r} is about {found} rows and needs {needed}"
 
 
 class _Column(NamedTuple):

@@ -134,7 +134,9 @@ def _disagreement(parent: Draft, child: Trial) -> str:
     if child.gold_result.fault is not None:
         return f"the solution fails on a re-seed: {child.gold_result.fault}"
     found = list(islice(solve(child.problem, draft.tables, child.rng("solve")), 1))
-    if child.gold.answer is None or not found:
-        return "" if child.gold.answer is None and not found else "feasible for one, not the other"
+    if child.gold.answer is None:
+        return "the solver finds an answer on a re-seed, the solution none" if found else ""
+    if not found:
+        return "the solution finds an answer on a re-seed, the solver none"
     score = child.judge([child.gold_case])[0]
     return "" if score.passed else f"gold fails on a re-seed: {', '.join(score.reasons)}"

@@ -68,7 +68,7 @@ def mutants_killed(trial: Trial) -> GateResult:
         rate >= KILL_RATE,
         tried,
         figure=round(rate, 4),
-        reason=f"{len(survivors)} of {tried} mutants survive, e.g. {names[:2]}",
+        reason=f"{len(survivors)} of {tried} mutants of verifier.py survive, e.g. {names[:2]}",
         survivors=names,
         probes=n_probes,
         sampled=SAMPLES if distinct else 0,

@@ -127,7 +127,11 @@ class Reads:
         lookup.columns.setdefault(column)
         if _returns_value(givers[column]):
             if not solid:
-                raise PipelineError(f"no tool tells whether a row of {relation!r} has {column!r}")
+                raise PipelineError(
+                    f"no tool tells whether a row of {relation!r} has {column!r}: "
+                    f"{givers[column].tool} gives that column alone, so no error can be told from it",
+                    "let the tool give a second column, or another tool list the rows",
+                )
             return f"{lookup.name}({key})", False
         if solid:
             return f'{lookup.name}({key})["{column}"]', False
