@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from cli_runs import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -144,6 +145,7 @@ ATTACKS: dict[str, tuple[str, Any, str]] = {
         "tables.open", {"key": "id", "columns": {"id": "str = code('A', 3)"}}, "open",
     ),
     "a list that hides a table": ("lists.rooms", "a b c", "rooms"),
+    "a column that hides a table": ("tables.bookings.columns", {"rooms": "int = 1"}, "'rooms'"),
     "a name of Python": ("tables.rooms.columns.class", "int = 1", "class"),
     "a name with a quote": ("tables.rooms.columns.a'b", "int = 1", "rooms"),
     "a column that a tool gives and no table has": (
@@ -236,6 +238,24 @@ def test_a_hostile_page_is_refused_when_it_is_read(name: str) -> None:
 def test_there_are_many_attacks() -> None:
     assert len(ATTACKS) >= 70
     tasks_from(json.dumps(changed("title", "As it was, with macros that nobody calls")))
+
+
+STUMBLES = (
+    ("viable.means", "all(allows(i) or not new(i.status) == 'sent' for i in samples)",
+     "phrase 'viable': its means doesn't end with what must hold"),
+    ("send.rows", [5, 9], "'add_cap': no rows .* 'send' is about . rows and needs 7 to 12"),
+    ("cold.means", "spot[k].temperature <= 9", "'store_lots': no rows .* breaks the rule 'cold_[12]' alone"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "reason"), STUMBLES)
+def test_what_keeps_rows_from_holding_a_task_is_named(path: str, value: Any, reason: str) -> None:
+    page = tomllib.loads((ROOT / "examples/pages/seedbank.toml").read_text(encoding="utf-8"))
+    phrase, field = path.split(".")
+    page["phrases"][phrase][field] = value
+    page["phrases"]["cold"]["texts"] = "The drawer of lot {k} must be cold."
+    with pytest.raises(ConfigError, match=reason):
+        list(tasks_from(json.dumps(page)).rehearsed())
 
 
 def test_a_page_from_outside_may_call_open_functions_only(monkeypatch: pytest.MonkeyPatch) -> None:
