@@ -43,9 +43,9 @@ class Node(Record, defer_build=True):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Node) or hash(self) != hash(other):
+        if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return super().__eq__(other)
+        return self.__dict__ == other.__dict__
 
     def children(self) -> Iterator[Node]:
         """Direct sub-expressions, queries included, in field order."""

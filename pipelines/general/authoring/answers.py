@@ -21,7 +21,7 @@ from envgen.pipelines.general.authoring.analysis import (
     other_side,
 )
 from envgen.pipelines.general.semantics.evaluator import Closure, Frame
-from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, truth
+from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, slots_of, truth
 from envgen.pipelines.general.space.build import bare_model, build_model
 from envgen.pipelines.general.space.model import Model, OutOfStepsError, StepBudget
 from envgen.pipelines.general.space.near_misses import Finder, pieces
@@ -134,18 +134,25 @@ class AnswerTuner:
     def _redrawn(self, wanted: set[str], params: Params, values: list[Any]) -> set[str]:
         """Rules that alone break when all of one item is drawn anew, each slot given those before it."""
         task, frame, found = self.task, self.task.frame(params), set[str]()
-        runs = {c.id: task.compiler.compile(truth(c)) for c in self.problem.clauses}
         items = list(_items(self.problem).values())
+        rules = [self._about(item) for item in items]
         for _ in range(_REDRAWS if wanted else 0):
             frame.slots[:] = values
-            for i in task.rng.choice(items):
+            at = task.rng.randrange(len(items))
+            for i in items[at]:
                 frame.slots[i] = task.rng.choice(self._may_be(i, frame) or [values[i]])
-            broken = [rule for rule, run in runs.items() if run(frame) is not True]
+            broken = list(islice((rule for rule, run in rules[at] if run(frame) is not True), 2))
             if len(broken) == 1:
                 found.add(broken[0])
                 if wanted <= found:
                     break
         return found
+
+    def _about(self, item: list[int]) -> list[tuple[str, Closure]]:
+        """The rules that read one of an item's slots: what breaks others is somewhere else."""
+        own = {self.problem.slots[i].name for i in item}
+        rules = ((clause.id, truth(clause)) for clause in self.problem.clauses)
+        return [(rule, self.task.compiler.compile(e)) for rule, e in rules if slots_of(e) & own]
 
     def _may_be(self, i: int, frame: Frame) -> Sequence[Any]:
         """The values of a slot, given the slots before it."""

@@ -558,7 +558,7 @@ def _range(node: ir.Range, c: Compiler) -> Closure:
     return run
 
 
-def _each(node: ir.Sum | ir.Count | ir.All | ir.Any, c: Compiler) -> Callable[[Frame], list[Any]]:
+def _each(node: ir.Sum | ir.Count, c: Compiler) -> Callable[[Frame], list[Any]]:
     """The body's value for each element."""
     over, body, var = elements(node.over, c), c.compile(node.body), node.var
 
@@ -587,13 +587,23 @@ def _sum(node: ir.Sum | ir.Count, c: Compiler) -> Closure:
 
 @COMPILE.on(ir.All, ir.Any)
 def _quantified(node: ir.All | ir.Any, c: Compiler) -> Closure:
-    each, decisive = _each(node, c), isinstance(node, ir.Any)
+    over, body, var = elements(node.over, c), c.compile(node.body), node.var
+    decisive = isinstance(node, ir.Any)
 
     def run(f: Frame) -> bool | None:
-        values = each(f)
-        if any(value is decisive for value in values):
-            return decisive
-        return (not decisive) if all(isinstance(value, bool) for value in values) else None
+        outer, found = f.vars, over(f)
+        said: bool | None = not decisive
+        f.vars = inner = {**outer}
+        for element in found:
+            inner[var] = element
+            value = body(f)
+            if value is decisive:
+                said = decisive
+                break
+            if not isinstance(value, bool):
+                said = None  # unless a later element decides
+        f.vars = outer
+        return said
 
     return run
 
