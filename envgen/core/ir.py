@@ -14,8 +14,8 @@ iff ``guard -> expr`` is true; an unknown clause is false, and so is one with an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal, Self, TypeVar, cast
 
 from pydantic import Discriminator, Field, Tag
 
@@ -23,14 +23,16 @@ from envgen.core.limits import Json, Label, Text, Whole, Word
 from envgen.core.types import Record
 
 Scalar = bool | int | str | None
+Found = TypeVar("Found")
 _Scalar = bool | Whole | Text | None
 
 
 class Node(Record, defer_build=True):
     """Base of all expressions."""
 
-    # Expressions are keys of every compiler's memos: each is hashed once, and a copy anew.
-    __slots__ = ("_hash",)
+    # Expressions are keys of every compiler's memos: each is hashed once, and a copy anew. What is asked
+    # of one again and again is kept with it: to look it up by an equal one compares whole trees.
+    __slots__ = ("_hash", "_known")
 
     def __hash__(self) -> int:
         try:
@@ -46,6 +48,16 @@ class Node(Record, defer_build=True):
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
         return self.__dict__ == other.__dict__
+
+    def known(self, find: Callable[[Node], Found]) -> Found:
+        """What ``find`` says of this node, asked once."""
+        try:
+            facts: dict[object, object] = object.__getattribute__(self, "_known")
+        except AttributeError:
+            object.__setattr__(self, "_known", facts := {})
+        if find not in facts:
+            facts[find] = find(self)
+        return cast("Found", facts[find])
 
     def children(self) -> Iterator[Node]:
         """Direct sub-expressions, queries included, in field order."""

@@ -35,7 +35,7 @@ _MORE_STEPS = 300_000
 """Step budget of the search for an answer where slots have too many values to list a block's."""
 _SAMPLES = 40
 """Answers looked at to find the bound that a share of them keep."""
-_REDRAWS = 400
+_REDRAWS = 150
 """Items drawn anew around one answer to find what breaks a rule alone."""
 _SEARCHED = 6
 """Near-misses worth a search; where more are missing, other parameters are tried."""
@@ -186,6 +186,8 @@ class _BlockRule(NamedTuple):
     id: str
     run: Closure
     expr: ir.Node
+    scope: tuple[int, ...]
+    """Positions of the slots that it reads."""
 
 
 @dataclass
@@ -271,8 +273,13 @@ class _ItemBlock:
     def _kept(
         self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _BlockRule
     ) -> Iterator[tuple[tuple[Any, ...], str]]:
+        own = [at for at, slot in enumerate(self.scope) if slot in rule.scope]
+        verdicts: dict[tuple[Any, ...], Any] = {}  # of the slots that the rule reads
         for cell, broken in options:
-            if self._at(frame, cell, rule.run) is True:
+            read = tuple([cell[at] for at in own])
+            if read not in verdicts:
+                verdicts[read] = self._at(frame, cell, rule.run)
+            if verdicts[read] is True:
                 yield cell, broken
             elif not broken or broken == rule.id:
                 yield cell, rule.id
@@ -304,7 +311,10 @@ def _blocks(task: OpenTask, space: Model) -> list[_ItemBlock]:
         params = dict.fromkeys(
             p for _, part in own for p in sorted(params_of(part)) if p not in rest
         )
-        rules = [_BlockRule(name, task.compiler.compile(part), part) for name, part in own]
+        rules = [
+            _BlockRule(name, task.compiler.compile(part), part, space.scope_of(part))
+            for name, part in own
+        ]
         keys = [p for p in params if task.values(p, {}) is not None and p not in task.fixed]
         edges = [p for p in params if p in task.edges]
         blocks.append(_ItemBlock(task, space, tuple(scope), rules, keys, edges))

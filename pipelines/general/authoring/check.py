@@ -288,7 +288,7 @@ def _check_phrase(blueprint: Blueprint, key: str) -> None:
             raise ConfigError(reason, hint)
     nodes = nodes_of(rules, built if isinstance(built, ir.Equals) else None)
     read = {node.name for node in nodes if isinstance(node, ir.Param)}
-    read |= params_of(built) if rule.kind == "escalate" else set()
+    read |= params_of(built) if isinstance(built, ir.Node) else set()
     used = _names_used(blueprint, key)
     for i in range(len(rule.texts)):
         template = blueprint.lexicon.phrase(key + (f"~{i + 1}" if i else "")).sentence

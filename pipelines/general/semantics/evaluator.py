@@ -26,6 +26,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     column_equals,
     conjuncts,
     free_names,
+    kept,
     params_of,
     plain_form,
     reads_final,
@@ -139,6 +140,7 @@ class Compiler:
         return run
 
 
+@kept
 def _through_rows(expr: Node) -> bool:
     return any(isinstance(node, ir.Query | ir.Reachable) for node in expr.walk())
 

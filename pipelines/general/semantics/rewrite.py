@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from itertools import combinations
 from typing import TypeVar
 
 from envgen.core import ir
-from envgen.core.ir import Clause, Goal, Node
+from envgen.core.ir import Clause, Found, Goal, Node
 
 Name = TypeVar("Name", str, int)
 """How a slot is called: by name or by position."""
@@ -18,20 +18,30 @@ OPPOSITE = {"<=": ">", "<": ">=", ">=": "<", ">": "<=", "=": "!=", "!=": "="}
 """Comparisons by their negation (where both sides are known)."""
 
 
-@lru_cache(maxsize=16_384)
+def kept(find: Callable[[Node], Found]) -> Callable[[Node], Found]:
+    """``find`` of a node, asked once of each: nodes never change."""
+
+    @wraps(find)
+    def known(expr: Node) -> Found:
+        return expr.known(find)
+
+    return known
+
+
+@kept
 def slots_of(expr: Node) -> frozenset[str]:
     """Names of the slots that ``expr`` reads."""
     names = {expr.slot} if isinstance(expr, ir.SlotRef) else set()
     return frozenset(names.union(*(slots_of(child) for child in expr.children())))
 
 
-@lru_cache(maxsize=16_384)
+@kept
 def params_of(expr: Node) -> frozenset[str]:
     """Names of the parameters that ``expr`` reads."""
     return frozenset(node.name for node in expr.walk() if isinstance(node, ir.Param))
 
 
-@lru_cache(maxsize=16_384)
+@kept
 def free_names(expr: Node) -> frozenset[str]:
     """Variables that ``expr`` reads but doesn't bind, and its arguments (as ``arg:name``)."""
     if isinstance(expr, ir.Var):
@@ -46,7 +56,7 @@ def free_names(expr: Node) -> frozenset[str]:
     return inner
 
 
-@lru_cache(maxsize=16_384)
+@kept
 def reads_final(expr: Node) -> bool:
     """Whether ``expr`` holds a ``New``."""
     return isinstance(expr, ir.New) or any(reads_final(child) for child in expr.children())
