@@ -13,7 +13,7 @@ from envgen.core.types import Message, ToolCall
 MAX_ACTION_CHARS = 1_048_576
 """Room for a long reasoning; a tool's argument may have 65,536 characters at most."""
 _MAX_BYTES = 4 * MAX_ACTION_CHARS
-MAX_CALLS = 64
+MAX_CALLS_A_MESSAGE = 64
 MAX_NAME = 128
 SHOWN_CHARS = 2_000
 """Of a refused text, as much is kept in the conversation."""
@@ -94,8 +94,8 @@ def _parse_message(action: str, value: dict[str, JsonValue], turn: int) -> Actio
         return _refused(action, f"'reasoning' must be a text, not {kind_of(reasoning)}")
     if calls is not None and not isinstance(calls, list):
         return _refused(action, f"'tool_calls' must be an array, not {kind_of(calls)}")
-    if calls is not None and len(calls) > MAX_CALLS:
-        return _refused(action, f"a message has at most {MAX_CALLS} tool calls")
+    if calls is not None and len(calls) > MAX_CALLS_A_MESSAGE:
+        return _refused(action, f"a message has at most {MAX_CALLS_A_MESSAGE} tool calls")
     pairs = [_parse_call(call, f"call_{turn}_{i}") for i, call in enumerate(calls or [])]
     message = Message(
         role="assistant",

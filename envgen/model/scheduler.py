@@ -54,7 +54,7 @@ class Sequence:
     """Tokens taken over from other sequences before the first preemption."""
     fresh: bool = True
     """Whether it was never preempted."""
-    first: Records | None = None
+    first_records: Records | None = None
     """Records of the tokens computed before a preemption, from which its sampled ids were drawn."""
     logprobs: list[float] = field(default_factory=list)
     full_logprobs: list[float] = field(default_factory=list)
@@ -276,7 +276,7 @@ class Scheduler:
         choices are kept: they are the ones behind the ids and log-probabilities that were sampled.
         """
         rows = pool_rows(sequence.pages, self._size, sequence.computed)
-        routing, topk, first = self.store.routing(rows[start:]), None, sequence.first
+        routing, topk, first = self.store.routing(rows[start:]), None, sequence.first_records
         if sequence.request.params.capture_topk:
             topk = self.store.topk(rows, start)
         if first is not None:
@@ -289,9 +289,9 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self.preemptions += 1
         self.running.remove(sequence)
-        known = 0 if sequence.first is None else len(sequence.first.routing)
+        known = 0 if sequence.first_records is None else len(sequence.first_records.routing)
         if sequence.num_sampled and sequence.computed > known:
-            sequence.first = self.records(sequence)
+            sequence.first_records = self.records(sequence)
         self._give_up_pages(sequence)
         sequence.fresh = False
         self.waiting.appendleft(sequence)

@@ -14,7 +14,7 @@ from envgen.core.types import Message, PublicTask, Sampling
 from envgen.policies.base import PolicyReply, Tool, assistant_turns, submit_tool
 from envgen.policies.programs import Call, call_message, parse_result, submit_message
 
-MIN_CALLS, MAX_CALLS = 6, 10
+LEAST_PLANNED, MOST_PLANNED = 6, 10
 
 
 class RandomPolicy:
@@ -40,7 +40,9 @@ class RandomPolicy:
     ) -> PolicyReply:
         """One random call, or the random answer."""
         turn = assistant_turns(messages)
-        planned = seeding.derive(seed, "length") % (MAX_CALLS - MIN_CALLS + 1) + MIN_CALLS
+        planned = (
+            seeding.derive(seed, "length") % (MOST_PLANNED - LEAST_PLANNED + 1) + LEAST_PLANNED
+        )
         rng = seeding.rng(seed, "random", turn)
         known = known_values(messages, task)
         last = submit_tool(tools, task)

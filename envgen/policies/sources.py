@@ -22,7 +22,7 @@ from envgen.policies.programs import Call, Program, gather, is_error
 
 WIDE = 10**9
 """Stands for "no bound" in ``min_*`` / ``max_*`` arguments without a declared range."""
-_MAX_CALLS = 2_000
+_MAX_COMBINATIONS = 2_000
 
 
 class SourceRow(NamedTuple):
@@ -121,7 +121,7 @@ class Reader:
             if domains is None:
                 continue
             names = list(domains)
-            combos = itertools.islice(itertools.product(*domains.values()), _MAX_CALLS)
+            combos = itertools.islice(itertools.product(*domains.values()), _MAX_COMBINATIONS)
             found = yield from gather(
                 [self._listed(tool, path, dict(zip(names, combo, strict=True))) for combo in combos]
             )
@@ -255,7 +255,7 @@ class Reader:
                 domains[name] = [list(part["items"]["enum"])]
             elif part.get("type") == "integer" and {"minimum", "maximum"} <= set(part):
                 whole = range(part["minimum"], part["maximum"] + 1)
-                domains[name] = [value for value in itertools.islice(whole, _MAX_CALLS)]
+                domains[name] = [value for value in itertools.islice(whole, _MAX_COMBINATIONS)]
             else:
                 return None
         return domains

@@ -2,7 +2,7 @@
 
 For each question, pi_old samples G rollouts o_i, whose rewards R_i give the advantages A_i.
 
-    A_i = R_i - mean_j R_j                                                               no deviation
+    A_i = R_i - mean_j R_j                                          not divided by a deviation   (5)
     r_it = pi_theta(o_it) / pi_old(o_it)                                                         (6)
     D_it = r_it * (pi_ref / pi_theta - log(pi_ref / pi_theta) - 1)                  unbiased KL  (7)
     M_i = 0 if A_i < 0 and mean_t log(pi_old / pi_theta) > delta, else 1       off-policy mask   (9)

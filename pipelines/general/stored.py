@@ -49,7 +49,7 @@ from envgen.store.sqlite_files import inspect
 from envgen.verifiers.holes import is_unsolvable
 
 SINCE_0_2 = frozenset(("compiled", "tools", "evaluation"))
-"""Gates that datasets of older versions don't have."""
+"""Gates that datasets of 0.2 and before don't have."""
 EPISODES = 128
 """Most random-valid episodes of the agreement gate, where the evidence doesn't say."""
 _SENTENCE = re.compile(r"(?<=[.?!])\s+")
@@ -58,7 +58,7 @@ _ELSEWHERE = (*_FILES, "split", "pass_at", "difficulty", "evidence")
 """Fields of a task that no proof decides, or that are compared on their own."""
 
 
-def foreign(task: TaskBundle, draft: Draft, author: str) -> str:
+def incomparable(task: TaskBundle, draft: Draft, author: str) -> str:
     """The reason why a task's texts can't be compared with what ``author`` compiles; empty if they can."""
     if draft.author != author:
         return f"its author is {draft.author!r}"
@@ -96,7 +96,7 @@ class StoredComparison:
     hosts: Hosts
     seed: int
     """The seed of the proof. The stored figures are those of seed 0."""
-    foreign: str
+    incomparable: str
     """The reason why the task's texts can't be compared; empty if they can."""
 
     @cached_property
@@ -113,7 +113,7 @@ class StoredComparison:
     @property
     def exact(self) -> bool:
         """Whether the stored figures must be those just found."""
-        return self.seed == 0 and not self.foreign
+        return self.seed == 0 and not self.incomparable
 
     def evidence(self) -> Iterator[GateResult]:
         """Compare each kind of thing that is stored, a gate for each."""
@@ -137,7 +137,7 @@ class StoredComparison:
         assert bundle.database is not None
         same = {
             # Another version's IR may say less: fields that it lacks have their defaults.
-            "constraints": bool(self.foreign)
+            "constraints": bool(self.incomparable)
             or dumps(task.constraints) == dumps(derived.constraints),
             "gold": task.gold == derived.gold,
             "probes": not self.exact or task.probes == derived.probes,
@@ -161,7 +161,7 @@ class StoredComparison:
         if self.exact:
             names = {*wanted, *stored}
             return sorted(name for name in names if stored.get(name) != wanted.get(name))
-        return sorted(set(wanted) - (SINCE_0_2 if self.foreign else set()) - set(stored))
+        return sorted(set(wanted) - (SINCE_0_2 if self.incomparable else set()) - set(stored))
 
     def _recipe(self) -> GateResult:
         """Level and lineage are those of the recipe in blueprint.json, and it leads to this environment."""
@@ -175,7 +175,7 @@ class StoredComparison:
             faults.append("the operators")
         if draft.lineage and draft.lineage[-1].problem_id != self.problem.id:
             faults.append("the lineage's last problem")
-        if not self.foreign:
+        if not self.incomparable:
             faults += self._drafted()
         reason = f"the recipe gives otherwise: {', '.join(faults)}"
         return outcome("recipe", not faults, 1 + len(draft.lineage), reason=reason)
@@ -192,7 +192,7 @@ class StoredComparison:
 
     def _form(self) -> GateResult:
         """The submit schema takes what the IR's form takes; the public rules say what its clauses do."""
-        if not self.foreign:
+        if not self.incomparable:
             return not_applicable("form", "compared with what is compiled")
         wanted = submit_schema(self.problem, self.draft.tables)
         stored, derived = Validator(self.draft.submit_schema), Validator(wanted)

@@ -15,7 +15,7 @@ from envgen.pipelines.general.draft import Draft, failure
 from envgen.pipelines.general.gates.dataset import Group, dataset_evidence
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
-from envgen.pipelines.general.stored import StoredComparison, foreign, replayed
+from envgen.pipelines.general.stored import StoredComparison, incomparable, replayed
 from envgen.pipelines.packed.pack import PACKED, prove_again
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.zygote import WorkerBackend, choose
@@ -131,7 +131,7 @@ def _validate_task(
             for result in replayed(dataset, task_id, hosts):
                 found.append(result)
         else:
-            said = foreign(dataset.task_files(task_id), draft, ProceduralAuthor.name)
+            said = incomparable(dataset.task_files(task_id), draft, ProceduralAuthor.name)
             method = "judged by evaluation" if said else "compared"
             found += _proven(dataset, draft, hosts, seed, said)
     except Exception as error:  # files that are no task fail it, not the run
@@ -145,7 +145,7 @@ def _proven(dataset: Dataset, draft: Draft, hosts: Hosts, seed: int, said: str) 
     """Every gate again, then what is stored beside what they found."""
     author = ProceduralAuthor()
     known = not said or author.knows(draft)  # what claims to be compiled here must compile again
-    proof = prove(draft, hosts, author=author if known else None, seed=seed, foreign=said)
+    proof = prove(draft, hosts, author=author if known else None, seed=seed, incomparable=said)
     if not proof.passed:
         return proof.evidence
     comparison = StoredComparison(dataset, draft, proof, hosts, seed, said)

@@ -47,7 +47,7 @@ from envgen.store.writer import DatasetWriter, trusted_evidence
 CHUNK = 50
 """Variants that a worker makes at a time."""
 TRIES = 4
-"""Re-seeds tried for one variant."""
+"""Re-seeds tried for one variant, each over as many rows as ``Tasks.reseeded`` draws; then it is left out."""
 _WORKER = "envgen.pipelines.general.variants:worker"
 
 
@@ -69,6 +69,7 @@ class VariantsSummary(Record):
     variants: int
     asked: int
     rejected: int
+    """Re-seeds that failed, those of variants that a later re-seed made included."""
     reasons: dict[str, int]
     """Failure while variants were made -> number of times."""
     skipped_parents: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Parameters of tasks with many answers: there is one, and each rule is broken alone by some submission."""
+"""Parameters of tasks with many answers: one keeps all rules, and each rule alone is broken by another."""
 
 from __future__ import annotations
 
@@ -236,6 +236,7 @@ class _ItemBlock:
             measure = self.task.compiler.compile(other_side(edge, name))
             right = (cell for cell, broken in options if not broken)
             values = sorted({self._at(frame, cell, measure) for cell in right} - {None})
+            # The last bound would refuse no value that there is.
             values = values[:-1] if holds_below(edge, name) else values[1:]
             if not values:
                 return None

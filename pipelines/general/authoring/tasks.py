@@ -34,7 +34,7 @@ from envgen.pipelines.general.words.lexicon import register
 _TRIES = 40
 """Choices of parameters tried for a question about one set of rows."""
 _DRAWS = 400
-"""Rows drawn for one structure before it is given up."""
+"""Rows drawn for one structure before it is given up, when a task is drafted and when it is re-seeded."""
 _REHEARSED = 15
 """Rows drawn for one step when a page is rehearsed."""
 _CHOICES = 8

@@ -32,8 +32,8 @@ def rebuild(trial: Trial) -> GateResult:
 
 def compiled(trial: Trial) -> GateResult:
     """Each text, schema and id is what this envgen compiles from the IR, the rows and the recipe."""
-    if trial.foreign:
-        return not_applicable("compiled", trial.foreign)
+    if trial.incomparable:
+        return not_applicable("compiled", trial.incomparable)
     again = None if trial.author is None else trial.author.recompiled(trial.draft)
     if again is None:
         reason = "the author can't compile this task again"
@@ -106,7 +106,7 @@ def trial_children(trial: Trial, n: int) -> list[Trial] | None:
             break
         trial.reseeds_tried = i + 1
         draft = trial.author.reseed(trial.draft, derive(trial.seed, "reseed", i))
-        if draft is not None and trial.foreign:
+        if draft is not None and trial.incomparable:
             draft = _with_programs_of(trial.draft, draft)
         if draft is not None:
             trial.children.append(trial.child(draft, f"reseed-{i}"))

@@ -25,7 +25,7 @@ def stated(trial: Trial) -> GateResult:
     try:
         return _stated(trial)
     except (ConfigError, PipelineError):
-        if trial.foreign:
+        if trial.incomparable:
             return not_applicable("stated", "the prompt is in other words than this version's")
         raise
 
@@ -39,7 +39,7 @@ def _stated(trial: Trial) -> GateResult:
         reason = f"conditions on slots that no rule states: {'; '.join(loose)}"
         return outcome("stated", False, len(tested) + 1, reason=reason)
     same = rendered.text == draft.prompt and rendered.policy_text == draft.policy_text
-    if missing or not (same or trial.foreign):
+    if missing or not (same or trial.incomparable):
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
     said = parse(draft.prompt, problem.relations, words, policy_text=draft.policy_text)

@@ -49,11 +49,16 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
 
 
 def prove(
-    draft: Draft, hosts: Hosts, *, author: Author | None = None, seed: int = 0, foreign: str = ""
+    draft: Draft,
+    hosts: Hosts,
+    *,
+    author: Author | None = None,
+    seed: int = 0,
+    incomparable: str = "",
 ) -> Proof:
     """Run the gates over ``draft``; after the first failure the rest is ``not_run``.
 
-    ``foreign`` says why the draft's texts can't be those that this envgen compiles: another version or a
+    ``incomparable`` says why the draft's texts can't be those that this envgen compiles: another version or a
     model wrote them. They are then judged by playing and evaluation alone.
 
     Whatever breaks during a gate fails that gate. The gates draw from ``seed`` and the task's id alone, so
@@ -66,7 +71,7 @@ def prove(
     try:
         stored = as_stored(draft)  # random draws go over rows and keys as they lie
         with TemporaryDirectory(prefix="envgen-proof-") as folder:
-            trial = Trial(stored, hosts, Path(folder), author, seed, foreign=foreign)
+            trial = Trial(stored, hosts, Path(folder), author, seed, incomparable=incomparable)
             with closing(trial):
                 return _proof(trial)
     except Exception as error:  # before, between or after gates

@@ -128,7 +128,7 @@ class Trial:
         author: who can re-seed the draft; None if nobody can.
         seed: seeds every random choice of the gates.
         parent: the trial of which this is a re-seed's.
-        foreign: why the texts can't be those that this envgen compiles; empty where they must be.
+        incomparable: why the texts can't be those that this envgen compiles; empty where they must be.
     """
 
     def __init__(
@@ -140,10 +140,10 @@ class Trial:
         seed: int,
         *,
         parent: Trial | None = None,
-        foreign: str = "",
+        incomparable: str = "",
     ) -> None:
         self.draft, self.hosts, self.folder = draft, hosts, folder
-        self.author, self.seed, self.foreign = author, seed, foreign
+        self.author, self.seed, self.incomparable = author, seed, incomparable
         self.children: list[Trial] = []
         self.reseeds_tried = 0
         self.judged: list[Judged] | None = None
@@ -163,7 +163,13 @@ class Trial:
         folder.mkdir()
         seed = derive(self.seed, name)
         return Trial(
-            draft, self.hosts, folder, self.author, seed, parent=self, foreign=self.foreign
+            draft,
+            self.hosts,
+            folder,
+            self.author,
+            seed,
+            parent=self,
+            incomparable=self.incomparable,
         )
 
     def close(self) -> None:

@@ -202,6 +202,7 @@ def _reached(node: ir.Reachable, scope: SqlScope) -> Doc:
 
 @emit_table.on(ir.Reachable)
 def _reachable(node: ir.Reachable, scope: SqlScope, truth: bool) -> Sql:
+    """Only lists may be made of it: see ``_reached``."""
     raise PipelineError(f"what is reachable in {node.relation!r} is a list, not one value")
 
 
