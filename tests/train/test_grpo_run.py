@@ -136,6 +136,7 @@ def test_without_a_baseline_what_passed_is_learnt_and_nothing_else(
     assert 0 < none["update/tokens_run"] < mean["update/tokens_run"]
 
 
+@pytest.mark.slow
 def test_nothing_is_learnt_from_permuted_rewards(
     taught: School, student: Path, tmp_path: Path
 ) -> None:
