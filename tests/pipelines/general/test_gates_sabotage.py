@@ -393,7 +393,7 @@ VERIFIERS = (
     ("a rule that nobody stated", search, r"return broken$",
      'return broken or (["early"] if answer["time"]["start"] < 600 else [])'),
     ("a rule about names that nobody stated", search, r"return broken$",
-     'return broken or (["room"] if answer["room"] > "H" else [])'),
+     'return broken or (["room"] if answer["room"] > "P" else [])'),
     ("a state that does not matter", workflow, r"AND o\.status = '\w+'", ""),
     ("an escalation that is never due", workflow, r"NOT\s+EXISTS \((.*?)TRUE\s+\)", "FALSE"),
 )  # fmt: skip
