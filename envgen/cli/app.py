@@ -33,6 +33,7 @@ COMMANDS = {
     "list": "show:List",
     "show": "show:Show",
     "validate": "datasets:Validate",
+    "audit": "datasets:Audit",
     "variants": "datasets:Variants",
     "export": "export:Export",
     "rollout": "rollouts:Rollout",

@@ -15,6 +15,7 @@ from envgen.cli.records import few, percent, show_record, show_records, show_row
 from envgen.core.limits import Whole
 from envgen.core.types import Evidence, GateStatus
 from envgen.pipelines.canaries import CanaryConfig
+from envgen.pipelines.general.audit import AuditConfig
 from envgen.pipelines.general.variants import VariantsConfig
 
 
@@ -36,6 +37,34 @@ class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
         why = f"can't be re-seeded: {skipped}; " if skipped else ""
         why += f"{summary.rejected} re-seeds were rejected"
         require(summary.variants, summary.asked, "variants made", why)
+
+
+class Audit(Parallel, AuditConfig, ReadsDataset):
+    """Measure how hard tasks are.
+
+    Counts what a right answer rests on, and plays each task with players too simple for a hard one, over
+    re-seeds of it: first row, greedy, first fit, a recipe fitted on other re-seeds, local search. A table
+    shows medians by category and level, and the most that a shortcut passes. No code of the dataset runs.
+    """
+
+    examples = (
+        "envgen audit ds/",
+        "envgen audit ds/ --reseeds 200 --tasks 5 --json audit.json",
+    )
+    verb = "envgen.pipelines.general.audit:audit"
+
+    def tell(self, summary: Any) -> None:
+        """Show a row for each category and level; fail if a task could not be measured."""
+        cells = list(summary.cells())
+        heads = [name + " " * (name != "category") for name in (cells[0] if cells else {})]
+        show_rows(heads, (list(cell.values()) for cell in cells), title=summary.path)
+        failed = [task for task in summary.tasks if task.error]
+        for task in failed[:8]:
+            remark(f"{task.task_id}: {task.error}")
+        bare = sum(task.shortcuts is None for task in summary.tasks) - len(failed)
+        if bare:
+            remark(f"{bare} tasks have too few re-seeds to play")
+        require(len(summary.tasks) - len(failed), len(summary.tasks), "tasks measured")
 
 
 class CanariesCommand(Trusts, CanaryConfig, ReadsDataset, Makes):

@@ -173,6 +173,27 @@ class LineageStep(Record):
     density: Density | None = None
 
 
+class Shortcuts(Record):
+    """Share of re-seeds that players pass which are too simple for a hard task.
+
+    ``envgen.pipelines.general.difficulty`` says what each of them does.
+    """
+
+    n: Count
+    """Re-seeds played."""
+    first_row: Real
+    greedy: Real
+    first_fit: Real
+    recipe: Real
+    local_search: dict[Label, Real]
+    """Share passed by the number of answers evaluated, of the best of five starts."""
+
+    @property
+    def best(self) -> float:
+        """The most that one of them passes, local search apart."""
+        return max(self.first_row, self.greedy, self.first_fit, self.recipe)
+
+
 class Difficulty(Record):
     """How hard a task is, as far as can be said without a model."""
 

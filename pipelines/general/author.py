@@ -91,14 +91,20 @@ class ProceduralAuthor:
 
         Tools are unchanged; solution and verifier differ in their ``PARAMS`` line only.
         """
-        state = _state(draft)
-        found = state and state.tasks.reseeded(state.problem, rng(seed, "reseed"))
+        state, found = _state(draft), self.instance(draft, seed)
         if state is None or found is None:
             return None
         # All but the parameters is the draft's own, and so already in the files' order.
         params = dict(sorted(found.problem.params.items()))
         problem = found.problem.model_copy(update={"params": params})
         return self._compile(_asking(state, problem, found.tables, seed), problem)
+
+    def instance(self, draft: Draft, seed: int) -> Hardened | None:
+        """What ``reseed`` compiles: the problem re-bound over new rows; None if no draw allows it."""
+        state = _state(draft)
+        if state is None:
+            return None
+        return state.tasks.reseeded(state.problem, rng(seed, "reseed"))
 
     def sibling(self, draft: Draft, seed: int) -> Draft | NoDraft:
         """Another task of the same level in the same environment (rows and tools), or why none."""

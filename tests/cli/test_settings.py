@@ -43,6 +43,7 @@ def test_every_field_has_a_text(name: str) -> None:
 
 
 REQUIRED: dict[str, dict[str, object]] = {
+    "audit": {"dataset": "ds"},
     "canaries": {"dataset": "ds", "out": "o"},
     "eval": {"data": "ds", "model": "m", "out": "o"},
     "export": {"source": "ds"},

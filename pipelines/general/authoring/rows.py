@@ -193,6 +193,10 @@ def _plus(add: Callable[[Any, Any], int]) -> Callable[[Any, Any], Any]:
 # --- tables --------------------------------------------------------------------------------------
 
 
+class TooFewRowsError(ConfigError):
+    """Raised when most rows of a table find no values that are left."""
+
+
 def draw_table(
     draws: Draws, name: str, tables: Tables, known: Mapping[str, Any], rng: Random,
     *, rows: str, columns: Mapping[str, str],
@@ -209,6 +213,7 @@ def draw_table(
         columns: column -> its draw; hidden ones included, in order.
 
     Raises:
+        TooFewRowsError: if most rows find no values that are left, as may happen by chance.
         ConfigError: if a draw fails, gives what its column can't hold, or there are too many rows.
     """
     table, fail = draws.domain.tables[name], partial(_failed, draws.domain, name)
@@ -237,8 +242,8 @@ def draw_table(
         found |= _keyed(drawn, table.key, found, fail)
     if 2 * len(found) < asked:
         lost = f"only {len(found)} of {asked} rows find values that are not taken"
-        hint = "draw fewer rows, or from more values"
-        raise fail(list(d.row)[-1], ConfigError(lost, hint))
+        column, hint = list(d.row)[-1], "draw fewer rows, or from more values"
+        raise TooFewRowsError(str(fail(column, ConfigError(lost))), hint)
     return found
 
 

@@ -24,6 +24,7 @@ from envgen.pipelines.general.authoring.analysis import (
 from envgen.pipelines.general.authoring.answers import AnswerTuner
 from envgen.pipelines.general.authoring.check import check_page
 from envgen.pipelines.general.authoring.page import Domain, is_package_page, page_error
+from envgen.pipelines.general.authoring.rows import TooFewRowsError
 from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.authoring.structure import Operator, Structure
 from envgen.pipelines.general.authoring.workflows import WorkflowTuner
@@ -154,8 +155,15 @@ class Tasks:
         self, structure: Structure, problem: Problem, rng: Random, *,
         escalated: bool = False, most: int = _DRAWS,
     ) -> Iterator[Hardened]:  # fmt: skip
+        lost = 0
         for _ in range(most):
-            tables = self.blueprint.draw_tables(structure, rng)
+            try:
+                tables = self.blueprint.draw_tables(structure, rng)
+            except TooFewRowsError:  # by chance, unless it happens every time
+                lost += 1
+                if lost == most:
+                    raise
+                continue
             bound = self._tuned(problem, tables, rng, escalated=escalated)
             if bound is not None:
                 yield Hardened(bound, tables)

@@ -164,6 +164,16 @@ class Judge:
             found.add("goal")
         return found
 
+    def faults(self, diff: Diff, state: Tables) -> int:
+        """How many parts of rules a state breaks, and cells it changes that must stay as they are."""
+        touched = self._touched(diff)
+        frame, wrong = self.compiler.frame(new=state), len(self.atoms) - len(self.start_true)
+        for i in touched:
+            atom = self.atoms[i]
+            frame.vars = dict(atom.variables)
+            wrong += (i in self.start_true) - (atom.run(frame) is True)
+        return wrong + sum(1 for _ in self._intrusions(diff))
+
     def _touched(self, diff: Diff) -> set[int]:
         """Positions of the atoms that read a changed row."""
         rows = {at for (relation, key), _ in diff for at in ((relation, key), (relation, None))}
