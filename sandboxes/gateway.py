@@ -34,6 +34,8 @@ MOST = 128
 _HEAD_BYTES = _CHUNK = 1 << 16
 _HEAD_S = 60.0
 _CONNECT_S = 20.0
+_WAITING = 8 * MOST
+"""Connections that may wait to be accepted."""
 _CLOSED = tuple(
     ip_network(block)
     for block in (
@@ -169,7 +171,10 @@ class Gateway:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._begin, sock=self._listener, limit=_HEAD_BYTES)
+        # The kernel drops a handshake's end when the queue is full: that client would wait for its repeat.
+        server = await asyncio.start_server(
+            self._begin, sock=self._listener, limit=_HEAD_BYTES, backlog=_WAITING
+        )
         await self._stop.wait()
         server.close()
         # What was just accepted begins only now, and Python 3.11's wait_for may lose a cancellation:

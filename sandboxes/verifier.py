@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,10 +20,12 @@ from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedErro
 from envgen.sandboxes.bwrap import Layout
 from envgen.sandboxes.channel import Channel
 from envgen.sandboxes.folders import PrivateFolder, overwrite
-from envgen.sandboxes.frames import told
+from envgen.sandboxes.frames import told as told_of
 from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.runtime import INSIDE
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
+
+logger = logging.getLogger(__name__)
 
 AHEAD, AHEAD_BYTES = 4, 32_768
 """Inputs that wait in a worker while it judges one, and their size: well below a socket's buffer."""
@@ -47,6 +50,10 @@ class VerifierReply(NamedTuple):
     """Ids of the broken rules; empty when the submission passes."""
     fault: str | None
     """What is wrong with the verifier itself."""
+
+
+Judged = tuple[VerifierInput, tuple[str, ...] | None]
+"""An input and a verifier's verdict of it; None for a fault."""
 
 
 class _Pair(NamedTuple):
@@ -192,13 +199,57 @@ class WorkerVerifierHost:
 
     def _frame(self, item: VerifierInput, pair: _Pair) -> bytes:
         """An input as it is sent, its databases where the worker can read them."""
+        return wire.pack(self._shown(item, pair))
+
+    def _shown(self, item: VerifierInput, pair: _Pair) -> list[JsonValue]:
+        """An input with its databases where the worker can read them."""
         initial = self._known_as(item.initial, pair.initial)
         same = item.final is item.initial or item.final == item.initial
         final = initial if same else self._known_as(item.final, pair.final)
-        return wire.pack([item.answer, str(self._inside / initial), str(self._inside / final)])
+        return [item.answer, str(self._inside / initial), str(self._inside / final)]
+
+    def told_apart(
+        self, versions: Sequence[str], judged: Sequence[Judged], timeout_s: float = 60
+    ) -> list[bool | None]:
+        """Whether each version of a verifier gives another verdict somewhere; None: not known.
+
+        One worker judges them all and remembers what each query found (``programs/recall.py``), so a version
+        costs what it changed. This is for verifiers that do nothing but ask fixed databases for rows.
+
+        Args:
+            versions: sources; the first is the verifier itself. Where the worker does not find its verdicts
+                again, nothing is known of the others.
+            judged: inputs whose databases are files, ``AT_LEAST`` at most, with the verdicts of the first.
+            timeout_s: for each version.
+        """
+        request = {"probes": len(judged), "cpu_s": 3600}
+        zygote, number, channel = self._forked(timeout_s, request)
+        told: list[bool | None] = []
+        try:
+            for item, verdict in judged:
+                shown = self._shown(item, _Pair("", ""))
+                channel.send([*shown, None if verdict is None else sorted(verdict)])
+            for version in versions:
+                channel.send(version)
+                told.append(told_of(channel.recv())[1] is True)
+                if told == [True]:
+                    break
+        except FAILURES as error:
+            logger.info("versions of a verifier are judged one by one: %s", _explained(error))
+        finally:
+            channel.close()
+            zygote.kill(number)
+        known = told[1:] if told[:1] == [False] else []
+        return [*known, *[None] * (len(versions) - 1 - len(known))]
 
     def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
+        """A worker that judges by one source."""
         key = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
+        return self._forked(timeout_s, {"key": key}, source)
+
+    def _forked(
+        self, timeout_s: float, request: Mapping[str, Any], source: str | None = None
+    ) -> tuple[Zygote, int, Channel]:
         for attempt in (1, 2):
             with self._lock:
                 if self._closed:
@@ -206,12 +257,12 @@ class WorkerVerifierHost:
                 try:
                     if not self._zygote.alive:
                         raise WorkerDiedError("the zygote is gone")
-                    if key not in self._told:
+                    if source is not None and request["key"] not in self._told:
                         if len(self._told) >= self.SOURCES:
                             self._told.clear()
-                        self._zygote.tell({"op": "source", "key": key, "source": source})
-                        self._told.add(key)
-                    number, channel = self._zygote.fork(timeout_s, {"key": key})
+                        self._zygote.tell({"op": "source", **request, "source": source})
+                        self._told.add(request["key"])
+                    number, channel = self._zygote.fork(timeout_s, request)
                     return self._zygote, number, channel
                 except WorkerDiedError:
                     self._zygote.close()
@@ -290,7 +341,7 @@ def _explained(error: Exception) -> str:
 
 def read_reply(reply: Any) -> VerifierReply:
     """Read the worker's answer. Raises ValueError when it means nothing."""
-    kind, value, *_ = told(reply)
+    kind, value, *_ = told_of(reply)
     if kind == 1:
         raise ValueError("no verdict")
     if kind == 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -90,7 +91,20 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        own = tmp_path_factory.getbasetemp()
+        shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+        shared.mkdir(exist_ok=True)
+        patch.setenv("ENVGEN_TESTS_SHARED", str(shared))  # see helpers/shared.py
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_threads() -> Iterator[None]:
+    """Leave PyTorch's threads as they were: one too many makes all later tests of a process wait."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 @pytest.fixture(scope="session")

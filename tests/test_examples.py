@@ -43,7 +43,7 @@ def test_filter_by_pass_at_k(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # 1 to 2 minutes of processor time
+@pytest.mark.timeout(900)  # 2 to 3 minutes of processor time
 def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     """From a cold start that does as one of two teachers, the reward rises, KL term and clip at work."""
     from students import school
@@ -64,13 +64,13 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     said = run(
         "grpo_in_one_page.py",
         *("--data", taught.dataset, "--model", tmp_path / "student" / "last"),
-        *("--out", tmp_path / "page", "--steps", 16, "--groups", 4, "--held-out", 4),
+        *("--out", tmp_path / "page", "--steps", 28, "--groups", 4, "--held-out", 4),
         *("--group-size", 8, "--max-turns", 3, "--warmup", 1),
         *("--beta", 0.01, "--mini-batches", 2, "--max-tokens", 400),
     )
     rewards = [float(text) for text in re.findall(r"step \d+: reward (\S+)", said)]
-    assert len(rewards) == 16
-    assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1, rewards
+    assert len(rewards) == 28
+    assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1, str(rewards)
     assert re.search(r"after: held-out pass@1 \d", said)
     assert (tmp_path / "page" / "model.safetensors").exists()
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from envgen.cli.command import Command, Makes, Parallel, Runs
-from envgen.cli.console import heading, remark, require, say
+from envgen.cli.console import fail, heading, remark, require, say
 from envgen.cli.records import write_json
 from envgen.cli.settings import Values
-from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.errors import ConfigError, PipelineError, TargetsMissedError
 from envgen.core.limits import Label, Whole
 from envgen.pipelines.general.generate import GenerateConfig
 
@@ -44,6 +44,7 @@ class General(Parallel, Runs, GenerateConfig, Makes):
         "envgen generate general --out ds/",
         "envgen generate general --category trip_planning --level 1..5 --out ds/",
         "envgen generate general --page my.toml --out ds/",
+        "envgen generate general --level 6..8 --max-shortcut 0.1 --out hard/",
     )
     verb = "envgen.pipelines.general.generate:generate"
 
@@ -56,10 +57,22 @@ class General(Parallel, Runs, GenerateConfig, Makes):
         if (level := given.pop("level", None)) is not None:
             given["min_level"], given["max_level"] = parse_levels(str(level))
 
+    def execute(self) -> None:
+        """Targets that nothing reaches are a check that failed, not a wrong command."""
+        try:
+            super().execute()
+        except TargetsMissedError as error:
+            remark(f"error: {error}")
+            remark(f"hint: {error.hint}")
+            fail()
+
     def tell(self, summary: Any) -> None:
-        """Fewer tasks than asked for are told."""
+        """Report when fewer tasks were made than asked for; fail if targets were missed."""
         super().tell(summary)
-        require(summary.tasks, summary.asked, "tasks made; the reasons tell where drafts ended")
+        require(summary.tasks, summary.asked, "tasks made", summary.short)
+        if summary.nearest is not None:
+            remark(f"error: too few tasks reach the targets; the nearest miss: {summary.nearest}")
+            fail()
 
 
 _REACHABLE = "give the tools of that scene what its rules read"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic import JsonValue
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -39,27 +40,52 @@ class List(ReadsDataset):
         out.print(Text(f"{opened.manifest.name}: {what}", style="bold"), soft_wrap=True)
         tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
         code = any(task.family == "code" for task in tasks)
-        heads = ("task", "split", "level ", "density ", "calls ", "killed ", "pass@1")
+        heads = ("task", "split", *FIGURES)
         rows = [
             (task.id, task.split, *figures(task), *((proof(task),) if code else ()))
             for task in sorted(tasks, key=lambda task: (task.difficulty.level, task.id))
         ]
         show_rows((*heads, *(("verdicts proven",) if code else ())), rows)
-        say("calls: tool calls of the solution; killed: share of wrong verifiers told apart")
+        say("calls, facts: upper bounds on what is needed; best: share of re-seeds that")
+        say("the best simple player solves; killed: share of wrong verifiers told apart")
         if code:
             what = "fail-to-pass tests that only code which computes the answer passes"
             say(f"verdicts proven: {what}, of all")
+        for line in funnel_lines(opened.manifest.funnel):
+            say(line)
         write_json(self.figures, tasks)
         require(len(tasks), None, "tasks in the dataset")
 
 
+FIGURES = ("level ", "density ", "calls ", "facts ", "best ", "killed ", "pass@1")
+"""Columns of ``figures``."""
+
+
+def funnel_lines(funnel: Mapping[str, JsonValue]) -> list[str]:
+    """What was drafted, rejected and proven: a line for each domain and stage, where that is kept."""
+    domains, found = funnel.get("domains"), []
+    for domain, stages in domains.items() if isinstance(domains, dict) else ():
+        for name, stage in stages.items() if isinstance(stages, dict) else ():
+            if isinstance(stage, dict) and stage.get("tried"):
+                rejected = stage.get("rejected")
+                reasons = rejected.items() if isinstance(rejected, dict) else ()
+                why = ", ".join(f"{reason} {n}" for reason, n in reasons)
+                told = f"; rejected: {why}" if why else ""
+                found.append(
+                    f"{domain}: {stage.get('proven')} of {stage['tried']} {name} proven{told}"
+                )
+    return found
+
+
 def figures(task: TaskSpec) -> tuple[object, ...]:
-    """Level, density, gold calls, kill rate and pass@1 of a task."""
+    """What is measured of a task, by ``FIGURES``."""
     how = task.difficulty
     kill = next((one.figure for one in task.evidence if one.gate == "mutants"), None)
     density = f"{how.density.value:.3g}" if how.density else None
     rates = ", ".join(f"{one.policy} {one.c}/{one.n}" for one in task.pass_at)
-    return how.level, density, how.minimum_calls, percent(kill), rates
+    calls = how.gold_calls if how.calls_upper_bound is None else how.calls_upper_bound
+    best = None if how.shortcuts is None else f"{how.shortcuts.best:.2f}"
+    return how.level, density, calls, how.facts_upper_bound, best, percent(kill), rates
 
 
 def proof(task: TaskSpec) -> str:

@@ -26,7 +26,7 @@ class Trains(Makes):
 
     device: str
     threads: int | None = Field(default=None, ge=1)
-    """Of PyTorch. None: one per core."""
+    """Of PyTorch. None: as many as OMP_NUM_THREADS says, or one per core."""
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Set PyTorch's threads, and try folder and device before any work is done for them."""
@@ -34,7 +34,8 @@ class Trains(Makes):
         import torch
 
         out = run_folder(self.out)
-        torch.set_num_threads(self.threads or os.cpu_count() or 1)
+        if self.threads or "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(self.threads or os.cpu_count() or 1)
         try:
             torch.empty(1, device=self.device)
         except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts

@@ -105,6 +105,10 @@ class PipelineError(EnvgenError):
     """Raised when a pipeline stage can't run."""
 
 
+class TargetsMissedError(PipelineError):
+    """Raised when no task is as hard as was asked for; the nearest figures are told."""
+
+
 class StoreError(EnvgenError):
     """Raised when stored data can't be read or written."""
 

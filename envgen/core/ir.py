@@ -17,7 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, Self, TypeVar, cast
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+)
 
 from envgen.core.limits import Json, Label, Text, Whole, Word
 from envgen.core.types import Record
@@ -481,15 +487,24 @@ class Slot(Record, defer_build=True):
 
     entity: ``domain`` is a Query of keys (it may refer to earlier slots); value: a Choice, IntRange or a
     Query of values; interval: an Intervals type; set: a subset of the domain Query with ``length`` or
-    fewer elements; map: a value of ``domain`` for each key of ``key_domain``; sequence: ``length``
-    elements of ``domain``.
+    fewer elements, ``least`` or more; map: a value of ``domain`` for each key of ``key_domain``;
+    sequence: ``length`` elements of ``domain``.
     """
 
     name: Word
     kind: Literal["entity", "value", "interval", "set", "map", "sequence"]
     domain: Query | ValueType
     length: Whole | None = None
+    least: Whole = 0
     key_domain: Query | None = None
+
+    @model_serializer(mode="wrap")
+    def _stored(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Omit ``least`` when it is 0: task ids are hashes of this form."""
+        stored: dict[str, object] = handler(self)
+        if not self.least:
+            del stored["least"]
+        return stored
 
 
 class Clause(Record, defer_build=True):
@@ -524,14 +539,17 @@ class Equals(Record, defer_build=True):
 
 
 class Optimise(Record, defer_build=True):
-    """All clauses, and ``expr`` within ``eps`` of the certified optimum ``bound``."""
+    """All clauses, and ``expr`` within ``eps`` of the certified optimum, the parameter ``bound``.
+
+    That parameter differs from instance to instance like any other, but no prompt states it and no
+    solution knows it.
+    """
 
     kind: Literal["optimise"] = "optimise"
     sense: Literal["min", "max"]
     expr: Expr
-    bound: Whole
+    bound: Param
     eps: Whole = 0
-    proof: Json = None
     text_key: Label
     fields: dict[Label, Json] = Field(default_factory=dict)
 
@@ -587,6 +605,9 @@ class Problem(Record, defer_build=True):
     """Fill the lexicon's opening and layout sentences."""
     traits: tuple[Word, ...] = ()
     """What no sentence states but the tools or rows depend on, such as "facts need a call a row"."""
+    feasible: bool | None = Field(default=None, exclude_if=lambda known: known is None)
+    """Whether some answer keeps all rules, where the answer may be the claim that none does; else None.
+    Like a bound it is found for the rows, but only the verifier knows it: no text, schema or tool."""
 
     def relation(self, name: str) -> Relation:
         """The relation ``name``; KeyError if there is none."""
@@ -603,8 +624,10 @@ class Problem(Record, defer_build=True):
         raise KeyError(name)
 
     def without(self, clause_id: str) -> Self:
-        """The same problem with one clause or effect dropped."""
+        """The same problem with one clause or effect, or what is to be best (``goal``), dropped."""
         goal = self.goal
+        if isinstance(goal, Optimise) and clause_id == "goal":
+            goal = Satisfy()
         if isinstance(goal, Reach):
             kept = tuple(e for e in goal.effects if e.id != clause_id)
             goal = goal.model_copy(update={"effects": kept})

@@ -10,7 +10,14 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from envgen.core.limits import (
     Count,
@@ -195,14 +202,34 @@ class Shortcuts(Record):
 
 
 class Difficulty(Record):
-    """How hard a task is, as far as can be said without a model."""
+    """How hard a task is, as far as can be said without a model. None: not measured."""
 
     level: int = Field(ge=1, le=10)
     lineage: tuple[LineageStep, ...] = ()
     density: Density | None = None
-    minimum_calls: Count = 0
+    gold_calls: Count = 0
     """Tool calls of the gold run."""
     distinct_tools: Count = 0
+    """Of the gold run."""
+    calls_upper_bound: Count | None = None
+    """The fewest distinct tool calls of any solver found: no more than that are needed."""
+    facts_upper_bound: Count | None = None
+    """Cells of the database such that gold is right whatever the others hold: no more than that count."""
+    branch_depth: Count | None = None
+    """The most conditions, one inside another, that decide what a rule asks for."""
+    gold_tokens: Count | None = None
+    """Estimated, of gold's episode: prompt, policy, tools, calls and replies, without reasoning."""
+    shortcuts: Shortcuts | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _format_2(cls, content: object) -> object:
+        """Until format 2 of datasets, gold's calls were called ``minimum_calls``."""
+        if not isinstance(content, dict) or "minimum_calls" not in content:
+            return content
+        if "gold_calls" in content:
+            raise ValueError("minimum_calls is the former name of gold_calls: give one of them")
+        return {("gold_calls" if k == "minimum_calls" else k): v for k, v in content.items()}
 
 
 class GateStatus(StrEnum):

@@ -58,9 +58,12 @@ class AnswerLeaf:
 def template(schema: Mapping[str, Any]) -> tuple[JsonValue, list[AnswerLeaf]]:
     """A submission with None for every leaf, and the leaves, each after those its ``x-where`` names.
 
+    Of a schema of several forms the first is taken: the others claim that there is no such answer.
+
     Raises:
         PolicyError: when two leaves wait for each other.
     """
+    schema = schema["anyOf"][0] if schema.get("anyOf") else schema
     leaves: list[AnswerLeaf] = []
     blank = _blank(schema, "", leaves)
     return blank, _ordered(leaves)

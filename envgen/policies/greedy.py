@@ -76,7 +76,8 @@ def _fitting(
             continue
         if rule.kind == "different":
             taken = [values[slot] for slot in rule.slots if slot in values]
-            kept = [row for row in rows if row.value not in taken]
+            members = [item for value in taken if isinstance(value, list) for item in value]
+            kept = [row for row in rows if row.value not in (*taken, *members)]
         elif rule.kind == "compare" and rule.column is None:
             kept = [row for row in rows if compares(row.value, rule.cmp, rule.value)]
         elif rule.kind == "compare" and leaf.source is not None:

@@ -30,7 +30,7 @@ class TaskPoint(Record):
     density_low: float | None = None
     density_high: float | None = None
     kill_rate: float | None = None
-    minimum_calls: int = 0
+    gold_calls: int = 0
     distinct_tools: int = 0
     split: str = "train"
 
@@ -198,7 +198,7 @@ def task_points(tasks: Iterable[TaskSpec]) -> tuple[TaskPoint, ...]:
                 density_low=density and density.low,
                 density_high=density and density.high,
                 kill_rate=kill_rate(task),
-                minimum_calls=difficulty.minimum_calls,
+                gold_calls=difficulty.gold_calls,
                 distinct_tools=difficulty.distinct_tools,
                 split=task.split,
             )

@@ -62,7 +62,7 @@ def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
     tasks = _some(tasks)
 
     def draw(axes: Axes) -> None:
-        _strip(axes, tasks, [t.minimum_calls for t in tasks], SERIES[0], "o", -0.13, "tool calls")
+        _strip(axes, tasks, [t.gold_calls for t in tasks], SERIES[0], "o", -0.13, "tool calls")
         _strip(
             axes, tasks, [t.distinct_tools for t in tasks], SERIES[1], "s", 0.13, "distinct tools"
         )

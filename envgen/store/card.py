@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from pydantic import JsonValue
 
@@ -147,10 +148,31 @@ def _levels(tasks: Sequence[TaskSpec]) -> str:
     rows: list[tuple[object, ...]] = []
     for level in sorted({task.difficulty.level for task in tasks}):
         same = [task.difficulty for task in tasks if task.difficulty.level == level]
-        calls = sum(x.minimum_calls for x in same) / len(same)
+        calls = sum(x.gold_calls for x in same) / len(same)
         tools = sum(x.distinct_tools for x in same) / len(same)
-        rows.append((level, len(same), f"{calls:.1f}", f"{tools:.1f}"))
-    return _table(("level", "tasks", "calls of the gold run (mean)", "distinct tools (mean)"), rows)
+        measured = (
+            _median(x.calls_upper_bound for x in same),
+            _median(x.facts_upper_bound for x in same),
+            _median(x.gold_tokens for x in same),
+            _largest(x.shortcuts.best for x in same if x.shortcuts is not None),
+        )
+        rows.append((level, len(same), f"{calls:.1f}", f"{tools:.1f}", *measured))
+    heads = (
+        "level", "tasks", "calls of the gold run (mean)", "distinct tools (mean)",
+        "calls that suffice (median)", "facts that suffice (median)", "tokens of gold (median)",
+        "best shortcut (largest pass rate)",
+    )  # fmt: skip
+    return _table(heads, rows)
+
+
+def _median(values: Iterable[int | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{median(known):g}" if known else "-"
+
+
+def _largest(rates: Iterable[float]) -> str:
+    known = list(rates)
+    return f"{max(known):.2f}" if known else "-"
 
 
 def _gates(tasks: Sequence[TaskSpec]) -> str:

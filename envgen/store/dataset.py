@@ -400,7 +400,7 @@ class Dataset:
             for name, spec in self.environments.items()
         }
         tasks = {
-            name: task_hash(task.spec)
+            name: task_hash(task.spec, self.manifest.format_version)
             for name, task in self._index.items()
             if task.spec is not None
         }

@@ -15,8 +15,9 @@ from envgen.core.errors import DatasetError
 from envgen.core.limits import Count, Json, Label, Whole
 from envgen.core.types import EnvironmentSpec, Evidence, Id, Record, Sha256, TaskSpec
 
-FORMAT_VERSION = 2
-"""2: environments name the page of their domain, which stands in ``domains``. Version 1 is read, too."""
+FORMAT_VERSION = 3
+"""2: environments name the page of their domain, which stands in ``domains``. 3: tasks hold how hard they are
+(``Difficulty``), and ``minimum_calls`` is called ``gold_calls``. Versions 1 and 2 are read, too."""
 MANIFEST = "dataset.json"
 CARD = "README.md"
 TABLES = "data"
@@ -109,9 +110,32 @@ def environment_hash(spec: EnvironmentSpec, database: str) -> str:
     return content_hash(content)
 
 
-def task_hash(spec: TaskSpec) -> str:
-    """Identity of a task: all that defines it, so neither evidence nor measured pass rates."""
-    return content_hash(spec.model_dump(mode="json", exclude={"evidence", "pass_at"}))
+def task_hash(spec: TaskSpec, version: int = FORMAT_VERSION) -> str:
+    """Identity of a task: all that defines it, so neither evidence nor measured pass rates.
+
+    Args:
+        spec: the task.
+        version: the dataset's format, whose fields are hashed. What it has no fields for stays, so a task
+            that says more than its format knows is another task.
+    """
+    content: dict[str, Any] = spec.model_dump(mode="json", exclude={"evidence", "pass_at"})
+    if version < 3:
+        difficulty = content["difficulty"]
+        difficulty["minimum_calls"] = difficulty.pop("gold_calls")
+        for name in SINCE_3:
+            if difficulty[name] is None:
+                del difficulty[name]
+    return content_hash(content)
+
+
+SINCE_3 = (
+    "calls_upper_bound",
+    "facts_upper_bound",
+    "branch_depth",
+    "gold_tokens",
+    "shortcuts",
+)
+"""Fields of ``Difficulty`` that formats 1 and 2 lack."""
 
 
 def dataset_hash(

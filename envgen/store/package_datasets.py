@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "8e7f36ec2f72ab909302236e5ce4c76d9fa13e8283c89b3200f3f4330bca3f49",  # trip_planning
+        "4095f06d68f8844caeb2b814c6c42235feb50882123d3febabeb2b0f1940507f",  # trip_planning
     }
 )

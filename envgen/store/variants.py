@@ -133,8 +133,12 @@ def _spec(base: PackBase, row: PackRow, texts: dict[str, str], gold: GoldRun) ->
     difficulty = parent.difficulty.model_copy(
         update={
             "density": None if density is None else Density.model_validate(density),
-            "minimum_calls": len(gold.calls),
+            "gold_calls": len(gold.calls),
             "distinct_tools": len({call.name for call in gold.calls}),
+            # Depth and shortcuts are those of all re-seeds; these are not measured on each.
+            "calls_upper_bound": None,
+            "facts_upper_bound": None,
+            "gold_tokens": None,
         }
     )
     files = {

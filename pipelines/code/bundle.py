@@ -94,7 +94,7 @@ def task_bundle(instance: Instance, validation: Validation) -> TaskBundle:
             family="code",
             prompt=instance.problem_statement,
             limits=LIMITS,
-            difficulty=Difficulty(level=level_of(gold), minimum_calls=len(gold_calls(gold)) + 1),
+            difficulty=Difficulty(level=level_of(gold), gold_calls=len(gold_calls(gold)) + 1),
             evidence=validation.evidence,
         ),
         solution=instance.gold_patch,

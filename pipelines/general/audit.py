@@ -1,11 +1,13 @@
 """``envgen audit``: how hard tasks are, and what players achieve that are too simple for a hard one.
 
-Nothing of a dataset is run: its constraint IR is re-seeded and played here (``difficulty``).
+Tasks hold the figures (``Difficulty``); those of more re-seeds, or of tasks without, are measured here.
+Nothing of a dataset is run: its constraint IR is re-seeded and played (``difficulty``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -13,14 +15,14 @@ from statistics import median
 
 from pydantic import Field
 
-from envgen.core.errors import ConfigError
-from envgen.core.limits import Count, Label, Real, Whole
-from envgen.core.seeding import derive
-from envgen.core.types import Record, Shortcuts
+from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.limits import Label, Seconds, Whole
+from envgen.core.types import Difficulty, Record
 from envgen.pipelines.boundary import broken, outcomes
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
-from envgen.pipelines.general.difficulty.facts import branch_depth, facts, fewest_calls
-from envgen.pipelines.general.difficulty.measure import gold_tokens, shortcuts
+from envgen.pipelines.general.difficulty.figures import gold_tokens
+from envgen.pipelines.general.difficulty.measure import RESEEDS, measured
+from envgen.pipelines.general.gates.trial import reseed_seed, trial_seed
 from envgen.store.dataset import Dataset
 
 _WORKER = "envgen.pipelines.general.audit:worker"
@@ -29,11 +31,13 @@ _WORKER = "envgen.pipelines.general.audit:worker"
 class AuditConfig(Record):
     """What to measure of which tasks."""
 
-    reseeds: int = Field(default=32, ge=1, le=10_000)
-    """Re-seeds of each task that every shortcut plays."""
+    reseeds: int | None = Field(default=None, ge=1, le=10_000)
+    """Re-seeds of each task that every shortcut plays. None: the figures stored in the dataset, and 32
+    re-seeds of tasks that have none."""
     tasks: int | None = Field(default=None, ge=1)
     """Tasks of each category and level; None: all."""
     seed: Whole = 0
+    """Fixes the re-seeds. Stored figures are those of 0."""
 
 
 class TaskAudit(Record):
@@ -42,18 +46,12 @@ class TaskAudit(Record):
     task_id: Label
     category: Label
     level: int
-    gold_calls: Count = 0
-    """Tool calls of the gold run."""
-    fewest_calls: Count = 0
-    """Of gold's distinct calls as many as tell all facts: an upper bound on what is needed."""
-    facts: Count = 0
-    """Cells such that gold stays right whatever the others hold: an upper bound, too."""
-    branch_depth: Count = 0
-    density: Real | None = None
-    gold_tokens: Count = 0
-    """Estimated, of gold's episode without reasoning."""
-    shortcuts: Shortcuts | None = None
-    """None: it can't be re-seeded, or too few re-seeds hold such a task."""
+    difficulty: Difficulty | None = None
+    """None: it could not be measured."""
+    stored: bool = False
+    """Whether the figures are those of the dataset."""
+    seconds: Seconds = 0.0
+    """What measuring took."""
     error: str = ""
 
 
@@ -67,26 +65,34 @@ class AuditReport(Record):
         """Yield the medians of each category and level, and of the shortcuts the largest pass rates."""
         groups: dict[tuple[str, int], list[TaskAudit]] = {}
         for task in self.tasks:
-            if not task.error:
+            if task.difficulty is not None:
                 groups.setdefault((task.category, task.level), []).append(task)
         for (category, level), tasks in sorted(groups.items()):
-            played = [task.shortcuts for task in tasks if task.shortcuts is not None]
+            known = [task.difficulty for task in tasks if task.difficulty is not None]
+            played = [one.shortcuts for one in known if one.shortcuts is not None]
             yield {
                 "category": category,
                 "level": level,
                 "tasks": len(tasks),
-                "calls": median(task.fewest_calls for task in tasks),
-                "facts": median(task.facts for task in tasks),
-                "depth": median(task.branch_depth for task in tasks),
-                "density": median(task.density or 0.0 for task in tasks),
-                "tokens": median(task.gold_tokens for task in tasks),
+                "calls": _median(one.calls_upper_bound for one in known),
+                "facts": _median(one.facts_upper_bound for one in known),
+                "depth": _median(one.branch_depth for one in known),
+                "density": _median(one.density.value if one.density else None for one in known),
+                "tokens": _median(one.gold_tokens for one in known),
                 "first": max((p.first_row for p in played), default=None),
                 "greedy": max((p.greedy for p in played), default=None),
                 "fit": max((p.first_fit for p in played), default=None),
                 "recipe": max((p.recipe for p in played), default=None),
                 "ls200": max((p.local_search["200"] for p in played), default=None),
                 "ls1000": max((p.local_search["1000"] for p in played), default=None),
+                "seconds": _median(task.seconds for task in tasks),
             }
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """The median of what is known; None if nothing is."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 class TaskToAudit(Record):
@@ -94,7 +100,7 @@ class TaskToAudit(Record):
 
     dataset: str
     task_id: str
-    reseeds: int
+    reseeds: int | None
     seed: int
     unproven: bool
 
@@ -138,7 +144,7 @@ def audit(
             "datasets of `envgen generate general` have",
         )
     found: list[TaskAudit] = []
-    for done, (job, outcome) in enumerate(outcomes(_WORKER, measured, jobs, workers, ahead=1), 1):
+    for done, (job, outcome) in enumerate(outcomes(_WORKER, audited, jobs, workers, ahead=1), 1):
         if outcome.error is None:
             found.append(outcome.value)
         else:
@@ -152,7 +158,7 @@ def audit(
 @contextmanager
 def worker() -> Iterator[Callable[[TaskToAudit], TaskAudit]]:
     """Give a worker process its function."""
-    yield measured
+    yield audited
 
 
 @cache
@@ -160,26 +166,46 @@ def _open(path: str, unproven: bool) -> Dataset:
     return Dataset.open(path, unproven=unproven)
 
 
-def measured(job: TaskToAudit) -> TaskAudit:
-    """Measure one task; deterministic in the job."""
-    dataset, author = _open(job.dataset, job.unproven), ProceduralAuthor()
-    task, draft = dataset.task_files(job.task_id), draft_of(dataset, job.task_id)
-    assert draft is not None
-    assert draft.problem is not None
-    assert task.gold is not None
-    problem, tables, gold = draft.problem, draft.tables, task.gold
-    needed = facts(problem, tables, gold)
-    seed = derive(job.seed, "audit", job.task_id)
-    density = task.spec.difficulty.density
+def audited(job: TaskToAudit) -> TaskAudit:
+    """How hard one task is, as it is stored or measured here; deterministic in the job."""
+    started = time.monotonic()
+    dataset = _open(job.dataset, job.unproven)
+    spec = dataset.tasks[job.task_id]
+    stored = _is_stored(job, spec.difficulty)
+    found = spec.difficulty if stored else _measured(job, dataset)
     return TaskAudit(
         task_id=job.task_id,
-        category=draft.category,
-        level=draft.level,
-        gold_calls=len(gold.calls),
-        fewest_calls=fewest_calls(problem, tables, gold, draft.prompt, needed),
-        facts=len(needed),
-        branch_depth=branch_depth(problem),
-        density=None if density is None else density.value,
-        gold_tokens=gold_tokens(draft.prompt, draft.tools, gold.calls),
-        shortcuts=shortcuts(lambda i: author.instance(draft, derive(seed, i)), seed, job.reseeds),
+        category=dataset.environments[spec.environment_id].category,
+        level=found.level,
+        difficulty=found,
+        stored=stored,
+        seconds=time.monotonic() - started,
     )
+
+
+def _is_stored(job: TaskToAudit, found: Difficulty) -> bool:
+    """Whether what is stored of a task is what the job asks for."""
+    if job.seed != 0 or found.calls_upper_bound is None:
+        return False
+    if job.reseeds is None:
+        return True
+    return found.shortcuts is not None and found.shortcuts.n == job.reseeds
+
+
+def _measured(job: TaskToAudit, dataset: Dataset) -> Difficulty:
+    """Measure a task as the gates do, over as many re-seeds as the job asks for."""
+    task, draft = dataset.task_files(job.task_id), draft_of(dataset, job.task_id)
+    if draft is None or draft.problem is None or task.gold is None:
+        raise PipelineError(f"task {job.task_id!r} has no constraint IR or no gold run")
+    author, seed = ProceduralAuthor(), trial_seed(job.seed, job.task_id)
+    found = measured(
+        draft.problem,
+        draft.tables,
+        task.gold,
+        draft.told,
+        lambda i: author.instance(draft, reseed_seed(seed, i)),
+        seed=seed,
+        n=RESEEDS if job.reseeds is None else job.reseeds,
+    )
+    tokens = gold_tokens(draft.told, draft.tools, task.gold.calls)
+    return task.spec.difficulty.model_copy(update={**found._asdict(), "gold_tokens": tokens})

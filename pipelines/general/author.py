@@ -21,6 +21,7 @@ from envgen.pipelines.general.draft import (
     as_read,
 )
 from envgen.pipelines.general.programs.task_code import TaskCompiler
+from envgen.pipelines.general.semantics.identity import identity
 from envgen.pipelines.general.semantics.tables import Tables, read_sqlite
 from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.words.prompt import prompt
@@ -80,6 +81,8 @@ class ProceduralAuthor:
                 goal = f"level {state.level + 1}"
                 return NoDraft(goal, f"no operator leads to {goal} (tried: {tried})")
             state = harder
+        worded = state.tasks.worded(state.problem, rng(seed, "words"))
+        state = _asking(state, worded, state.tables, seed, keep_density=True)
         return self._compile(state, as_read(state.problem))
 
     def knows(self, draft: Draft) -> bool:
@@ -106,6 +109,11 @@ class ProceduralAuthor:
             return None
         return state.tasks.reseeded(state.problem, rng(seed, "reseed"))
 
+    def bounds_shortcuts(self, draft: Draft) -> bool:
+        """Whether the levels of the draft's page bound what shortcuts pass."""
+        state = _state(draft)
+        return state is None or state.tasks.domain.shortcuts == "bounded"
+
     def sibling(self, draft: Draft, seed: int) -> Draft | NoDraft:
         """Another task of the same level in the same environment (rows and tools), or why none."""
         state = _state(draft)
@@ -117,6 +125,7 @@ class ProceduralAuthor:
             other = state.tasks.sibling(state.problem, state.tables, rand)
             if other is None:
                 continue
+            other = state.tasks.worded(other, rand, policy=False)
             found = self._compile(_asking(state, other, state.tables, draft.seed), as_read(other))
             if found.environment_id == draft.environment_id:
                 return found
@@ -184,7 +193,7 @@ def _first(tasks: Tasks, domain: str, seed: int) -> _TaskState | None:
 def _step(state: _TaskState) -> _TaskState | None:
     """One level up by the first operator, in random order, that gives a task."""
     level = state.level + 1
-    rand = rng(state.seed, state.domain, level, _problem_id(state.problem))
+    rand = rng(state.seed, state.domain, level, identity(state.problem))
     operators = state.tasks.blueprint.operators(state.level)
     for operator in rand.sample(operators, len(operators)):
         harder = state.tasks.harder(operator, state.problem, rand)
@@ -219,11 +228,15 @@ def _state(draft: Draft) -> _TaskState | None:
     )
 
 
-def _asking(state: _TaskState, problem: Problem, tables: Tables, seed: int) -> _TaskState:
-    """``state`` about another problem made by the same steps."""
+def _asking(
+    state: _TaskState, problem: Problem, tables: Tables, seed: int, *, keep_density: bool = False
+) -> _TaskState:
+    """``state`` about another problem made by the same steps, or about its own in other words."""
     lineage = state.lineage
     if lineage:
-        last = lineage[-1].model_copy(update={"problem_id": _problem_id(problem), "density": None})
+        density = lineage[-1].density if keep_density else None
+        update = {"problem_id": _problem_id(problem), "density": density}
+        last = lineage[-1].model_copy(update=update)
         lineage = (*lineage[:-1], last)
     return replace(state, problem=problem, tables=tables, seed=seed, lineage=lineage)
 

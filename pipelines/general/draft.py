@@ -31,6 +31,7 @@ from envgen.core.types import (
     TaskSpec,
     ToolSpec,
 )
+from envgen.pipelines.general.difficulty.figures import Measures, gold_tokens
 from envgen.pipelines.general.semantics.tables import Tables, in_file_order, write_sqlite
 from envgen.pipelines.general.words.lexicon import LEXICONS, lexicon
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
@@ -40,6 +41,8 @@ ENVIRONMENT_FIELDS = (
     "sources",
 )  # fmt: skip
 """Fields that a draft and its environment's record share."""
+FEWEST_TOKENS = 32_768
+"""An episode may always take so many tokens; up to format 2 of datasets never more."""
 
 
 class DraftRequest(Record):
@@ -89,6 +92,11 @@ class Draft:
     attempts: int = field(default=1, compare=False)
     """Problems tried until this one worked (the funnel counts them)."""
 
+    @property
+    def told(self) -> str:
+        """All that an agent reads before its first call, tools apart."""
+        return f"{self.policy_text}\n{self.prompt}"
+
 
 class NoDraft(NamedTuple):
     """The reason why a seed led to no task."""
@@ -112,6 +120,12 @@ class Author(Protocol):
         Tools are unchanged; solution and verifier differ in their ``PARAMS`` line only.
         """
 
+    def instance(self, draft: Draft, seed: int) -> tuple[Problem, Tables] | None:
+        """The problem and rows of ``reseed``, without the texts."""
+
+    def bounds_shortcuts(self, draft: Draft) -> bool:
+        """Whether the levels of the draft's page bound what shortcuts pass."""
+
 
 class Proof(NamedTuple):
     """The findings of the gates: the evidence, and what the dataset stores of it."""
@@ -120,6 +134,9 @@ class Proof(NamedTuple):
     gold: GoldRun | None = None
     probes: tuple[Probe, ...] = ()
     density: Density | None = None
+    measures: Measures | None = None
+    measuring_s: float = 0.0
+    """Seconds that ``measures`` took."""
 
     @property
     def passed(self) -> bool:
@@ -177,6 +194,7 @@ def environment_bundle(draft: Draft) -> EnvironmentBundle:
 def task_bundle(draft: Draft, proof: Proof) -> TaskBundle:
     """The task part of a proven draft."""
     calls = proof.gold.calls if proof.gold else ()
+    tokens = gold_tokens(draft.told, draft.tools, calls)
     spec = TaskSpec(
         id=draft.task_id,
         environment_id=draft.environment_id,
@@ -184,13 +202,17 @@ def task_bundle(draft: Draft, proof: Proof) -> TaskBundle:
         submit_schema=draft.submit_schema,
         rules=draft.rules,
         # Four times gold's calls, and room to explore; one call a turn must suffice.
-        limits=Limits(turns=16 + 4 * len(calls), tokens=32_768, seconds=600.0),
+        limits=Limits(
+            turns=16 + 4 * len(calls), tokens=max(FEWEST_TOKENS, 4 * tokens), seconds=600.0
+        ),
         difficulty=Difficulty(
             level=draft.level,
             lineage=draft.lineage,
             density=proof.density,
-            minimum_calls=len(calls),
+            gold_calls=len(calls),
             distinct_tools=len({call.name for call in calls}),
+            gold_tokens=tokens if proof.gold else None,
+            **(proof.measures._asdict() if proof.measures else {}),
         ),
         evidence=proof.evidence,
     )

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash, pretty, sha256
-from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.errors import ConfigError, PipelineError, ResumeError, TargetsMissedError
 from envgen.core.executor import ItemOutcome
 from envgen.core.limits import Count, Label, Real, Seconds, Text, Whole
 from envgen.core.seeding import derive
@@ -24,7 +24,8 @@ from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.domains import page_file
 from envgen.pipelines.general.gates.dataset import dataset_evidence
-from envgen.pipelines.general.synthesize import EnvironmentJob, Yield, synthesize
+from envgen.pipelines.general.synthesize import EnvironmentJob, Stage, Yield, synthesize
+from envgen.pipelines.general.targets import Achieved, Targets
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store import trust
 from envgen.store.dataset import Dataset
@@ -39,6 +40,10 @@ CATEGORIES = {
     "order_management": "orders",
     "meeting_scheduling": "meetings",
     "course_timetable": "timetable",
+    "menu_planning": "menu",
+    "it_operations": "itops",
+    "bank_reconciliation": "reconciliation",
+    "inventory_management": "inventory",
 }
 """Category, as users call it -> the domain that makes it."""
 
@@ -54,11 +59,12 @@ def _read(page: object) -> object:
 Page = Annotated[Domain, BeforeValidator(_read)]
 
 
-class GenerateConfig(Record):
+class GenerateConfig(Targets):
     """A request to generate. The dataset's bytes follow from this and nothing else."""
 
     categories: tuple[Label, ...] = ()
-    """trip_planning, order_management, meeting_scheduling, course_timetable: in turn; empty: all."""
+    """trip_planning, order_management, meeting_scheduling, course_timetable, menu_planning,
+    it_operations, bank_reconciliation, inventory_management: in turn; empty: all."""
     pages: tuple[Page, ...] = ()
     """A domain's page in TOML. Pages come after the categories, or alone where there are none.
     Code that comes of a page needs an isolating sandbox; its dataset is not trusted, here or elsewhere,
@@ -91,6 +97,11 @@ class GenerateConfig(Record):
             )
         return self
 
+    @property
+    def targets(self) -> Targets:
+        """How hard tasks must be."""
+        return Targets(**{name: getattr(self, name) for name in Targets.model_fields})
+
     def jobs(self, backend: WorkerBackend) -> list[EnvironmentJob]:
         """One job per environment; levels and categories go round so that all pairs come up."""
         named = self.categories or (() if self.pages else tuple(CATEGORIES))
@@ -107,6 +118,7 @@ class GenerateConfig(Record):
                 seed=derive(self.seed, "environment", i),
                 backend=backend,
                 agreement_episodes=self.agreement_episodes,
+                targets=self.targets,
             )
             for i in range(self.environments)
         ]
@@ -121,8 +133,8 @@ TRIP_PLANNING = GenerateConfig(
     seed=20251001,
     name="trip-planning",
 )
-"""The dataset in the wheel: three days from Hangzhou, starting on 2025-10-01 (arXiv 2512.02556, section
-3.2.3). ``tests/helpers/rebuild_shipped.py`` rebuilds it after a change to what authors write."""
+"""The dataset in the wheel: a trip of three days, as in arXiv 2512.02556, section 3.2.3.
+``tests/helpers/rebuild_shipped.py`` rebuilds it after a change to what authors write."""
 
 
 class GenerateSummary(Record):
@@ -135,9 +147,19 @@ class GenerateSummary(Record):
     """Tasks that the configuration asks for."""
     drafted: Count
     rejected: dict[Label, Count]
+    stages: dict[Label, dict[Label, Stage]] = Field(default_factory=dict)
+    """Domain -> ``drafts`` (first tasks) and ``siblings`` (further ones over the same rows)."""
+    short: Text = ""
+    """Why there are fewer tasks than were asked for; empty if there are not."""
     reasons: dict[Text, Count] = Field(default_factory=dict)
     """Reason for a rejection -> number of drafts, commonest first."""
+    nearest: Achieved | None = None
+    """Where tasks are fewer than asked and drafts missed a target: the figures of the nearest draft."""
     seconds: Seconds
+    proving_seconds: Seconds
+    """Seconds that gates took, summed over processes and drafts."""
+    difficulty_seconds: Seconds
+    """Seconds that measuring how hard tasks are took, summed likewise; no gate's."""
     tasks_per_second: Real
     resumed: Count
     """Environments taken over from an interrupted run."""
@@ -167,6 +189,7 @@ def generate(
         ConfigError: if ``out`` exists, or no task of some level can be made from a page.
         ResumeError: if ``<out>.partial`` holds another configuration's work.
         PipelineError: if no task was proven.
+        TargetsMissedError: if tasks were proven, and none reaches the targets.
     """
     out = Path(out)
     if out.exists():
@@ -191,19 +214,28 @@ def generate(
         if progress:
             progress(len(done), len(jobs), _describe(job, result))
     yields = [done[job.index] for job in jobs]
+    if not any(one.tasks for one in yields) and (nearest := _nearest(config, yields)):
+        shutil.rmtree(partial)  # or other targets would be refused as another configuration
+        raise TargetsMissedError(f"no task reaches the targets; the nearest: {nearest}", _EASIER)
     dataset = _write(config, out, yields, compiled)
     shutil.rmtree(partial)
     seconds = time.monotonic() - started
     reasons = Counter(reason for one in yields for reason in one.reasons)
+    asked = config.environments * config.tasks_per_environment
     return GenerateSummary(
         path=str(out),
         environments=len(dataset.environments),
         tasks=len(dataset.tasks),
-        asked=config.environments * config.tasks_per_environment,
-        drafted=sum(one.drafted for one in yields),
+        asked=asked,
+        drafted=_drafted(yields),
         rejected=_rejected(yields),
+        stages=_stages(yields),
+        short=_short(yields, asked),
         reasons=dict(reasons.most_common()),
+        nearest=_nearest(config, yields) if len(dataset.tasks) < asked else None,
         seconds=seconds,
+        proving_seconds=sum(one.proving_s for one in yields),
+        difficulty_seconds=sum(one.measuring_s for one in yields),
         tasks_per_second=len(dataset.tasks) / seconds if seconds else 0.0,
         resumed=resumed,
     )
@@ -246,7 +278,8 @@ def _yield(job: EnvironmentJob, outcome: ItemOutcome) -> Yield:
         return result
     failure = broken("environment", outcome.error)
     reason = f"{job.domain} level {job.level}: {failure.gate}: {failure.reason}"
-    return Yield(index=job.index, drafted=1, rejected={failure.gate: 1}, reasons=(reason,))
+    drafts = Stage(tried=1, rejected={failure.gate: 1})
+    return Yield(index=job.index, domain=job.domain, drafts=drafts, reasons=(reason,))
 
 
 _WORKER = "envgen.pipelines.general.generate:worker"
@@ -292,16 +325,71 @@ def _write(config: GenerateConfig, out: Path, yields: list[Yield], compiled: boo
     return writer.finish(funnel=funnel(yields), dataset_evidence=dataset_evidence(pairs))
 
 
+_EASIER = "lower the targets, or ask for a higher --level"
+
+
+def _nearest(config: GenerateConfig, yields: list[Yield]) -> Achieved | None:
+    """Of the drafts that missed a target the figures of the nearest; None if none missed one."""
+    missed = [one.nearest for one in yields if one.nearest is not None]
+    return min(missed, key=config.targets.distance, default=None)
+
+
 def funnel(yields: list[Yield]) -> dict[str, JsonValue]:
-    """Count the drafts, those that each gate rejected, and what is left."""
+    """Count the drafts, those that each gate rejected, and what is left; drafts and siblings apart."""
+    stages: dict[str, JsonValue] = {
+        domain: {name: stage.model_dump() for name, stage in of.items()}
+        for domain, of in _stages(yields).items()
+    }
     return {
         "environments_planned": len(yields),
-        "drafted": sum(one.drafted for one in yields),
+        "drafted": _drafted(yields),
         "rejected": dict(_rejected(yields)),
+        "domains": stages,
         "tasks": sum(len(one.tasks) for one in yields),
         "environments": sum(one.environment is not None for one in yields),
     }
 
 
+def _drafted(yields: list[Yield]) -> int:
+    return sum(stage.tried for one in yields for stage in one.stages.values())
+
+
 def _rejected(yields: list[Yield]) -> dict[str, int]:
-    return dict(sorted(sum((Counter(one.rejected) for one in yields), Counter[str]()).items()))
+    found: Counter[str] = Counter()
+    for stage in (stage for one in yields for stage in one.stages.values()):
+        found.update(stage.rejected)
+    return dict(sorted(found.items()))
+
+
+def _stages(yields: list[Yield]) -> dict[str, dict[str, Stage]]:
+    """The stages of each domain, added up over its environments."""
+    found: dict[str, dict[str, Stage]] = {}
+    for domain in sorted({one.domain for one in yields}):
+        own = [one for one in yields if one.domain == domain]
+        found[domain] = {
+            name: _sum([one.stages[name] for one in own]) for name in Yield(index=0).stages
+        }
+    return found
+
+
+def _sum(stages: list[Stage]) -> Stage:
+    rejected = sum((Counter(stage.rejected) for stage in stages), Counter[str]())
+    return Stage(
+        tried=sum(stage.tried for stage in stages),
+        rejected=dict(sorted(rejected.items())),
+        proven=sum(stage.proven for stage in stages),
+    )
+
+
+def _short(yields: list[Yield], asked: int) -> str:
+    """Which domains lack tasks, with the commonest reasons."""
+    if sum(len(one.tasks) for one in yields) >= asked:
+        return ""
+    told = []
+    for domain, stages in _stages(yields).items():
+        for name, stage in stages.items():
+            reasons = Counter(stage.rejected).most_common(2)
+            why = ", ".join(f"{reason} {n} times" for reason, n in reasons)
+            if why:
+                told.append(f"{domain}: {stage.proven} of {stage.tried} {name} proven ({why})")
+    return "; ".join(told)

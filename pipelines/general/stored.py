@@ -15,12 +15,22 @@ from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, DatasetError, PipelineError
 from envgen.core.ir import Problem
 from envgen.core.schema import Validator
-from envgen.core.types import Density, Evidence, GateResult, GateStatus, Probe, Record
+from envgen.core.types import (
+    Density,
+    Difficulty,
+    Evidence,
+    GateResult,
+    GateStatus,
+    Limits,
+    Probe,
+    Record,
+)
 from envgen.core.version import VERSION
 from envgen.environments.runner import run_gold
 from envgen.pipelines.boundary import guarded
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import (
+    FEWEST_TOKENS,
     Draft,
     DraftRequest,
     Proof,
@@ -45,16 +55,17 @@ from envgen.pipelines.general.words.schema import public_rules, submit_schema
 from envgen.sandboxes.tools import ToolHost, tool_host
 from envgen.store.bundles import PAGE, TaskBundle
 from envgen.store.dataset import Dataset
+from envgen.store.manifest import SINCE_3
 from envgen.store.sqlite_files import inspect
 from envgen.verifiers.holes import is_unsolvable
 
-SINCE_0_2 = frozenset(("compiled", "tools", "evaluation"))
+SINCE_0_2 = frozenset(("compiled", "tools", "evaluation", "difficulty"))
 """Gates that datasets of 0.2 and before don't have."""
 EPISODES = 128
 """Most random-valid episodes of the agreement gate, where the evidence doesn't say."""
 _SENTENCE = re.compile(r"(?<=[.?!])\s+")
 _FILES = ("solution", "verifier", "constraints", "gold", "probes")
-_ELSEWHERE = (*_FILES, "split", "pass_at", "difficulty", "evidence")
+_ELSEWHERE = (*_FILES, "split", "pass_at", "difficulty", "evidence", "limits")
 """Fields of a task that no proof decides, or that are compared on their own."""
 
 
@@ -147,12 +158,28 @@ class StoredComparison:
         differing = [
             *(name for name, holds in same.items() if not holds),
             *_differing(spec, other, skip=_ELSEWHERE),
-            *_differing(spec.difficulty, other.difficulty, skip=("density",)),
+            *self._difficulty(spec.difficulty, other.difficulty),
+            *self._limits(spec.limits, other.limits),
             *_differing(files.spec, bundle.spec, skip=("database", "tools_source", "blueprint")),
             *(f"evidence of {gate}" for gate in self._evidence(other.evidence)),
         ]
         reason = f"stored otherwise than derived: {', '.join(differing)}"
         return outcome("stored", not differing, len(same) + len(other.evidence), reason=reason)
+
+    def _difficulty(self, stored: Difficulty, derived: Difficulty) -> list[str]:
+        """Fields of ``Difficulty`` that differ, density apart.
+
+        Of another seed the shortcuts play other re-seeds. An older format has no such fields.
+        """
+        skip = {"density"} | (set() if self.exact else {"shortcuts"})
+        if self.incomparable:
+            skip |= {name for name in SINCE_3 if getattr(stored, name) is None}
+        return _differing(stored, derived, skip=tuple(skip))
+
+    def _limits(self, stored: Limits, derived: Limits) -> list[str]:
+        """Limits that differ. Up to format 2 of datasets every task had the same number of tokens."""
+        old = self.incomparable and stored.tokens == FEWEST_TOKENS
+        return _differing(stored, derived, skip=("tokens",) if old else ())
 
     def _evidence(self, derived: Evidence) -> list[str]:
         """Gates whose stored result is not the derived one, or (of another seed or version) is missing."""

@@ -5,6 +5,7 @@ This is the unit of parallel work: a ``EnvironmentJob`` in, a ``Yield`` out, bot
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
-from envgen.core.limits import Count, Label, Text
+from envgen.core.limits import Count, Label, Seconds, Text
 from envgen.core.seeding import derive
 from envgen.core.types import GateResult, GateStatus, Id, Record
 from envgen.pipelines.boundary import broken
@@ -28,11 +29,15 @@ from envgen.pipelines.general.draft import (
 from envgen.pipelines.general.gates.dataset import random_valid_agreement
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts, shared_hosts
+from envgen.pipelines.general.semantics.identity import identity
+from envgen.pipelines.general.targets import Achieved, Targets
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 
 T = TypeVar("T")
 
+DRAFTS, SIBLINGS = "drafts", "siblings"
+"""The stages of the funnel."""
 MAX_ATTEMPTS = 8
 """Drafts tried for one environment, and siblings tried for one task, before giving up."""
 
@@ -51,6 +56,16 @@ class EnvironmentJob(Record):
     not trusted."""
     agreement_episodes: int = 128
     """Most random-valid episodes a task may cost; rarer densities are not_run."""
+    targets: Targets = Targets()
+
+
+class Stage(Record):
+    """What became of the drafts of one stage: each is proven, or rejected for one reason."""
+
+    tried: Count = 0
+    rejected: dict[Label, Count] = Field(default_factory=dict)
+    """Gate, or what a ``draft`` or ``sibling`` got stuck at -> drafts that ended there."""
+    proven: Count = 0
 
 
 class Yield(Record):
@@ -59,11 +74,24 @@ class Yield(Record):
     index: Count
     environment: EnvironmentBundle | None = None
     tasks: tuple[TaskBundle, ...] = ()
-    drafted: Count = 0
-    rejected: dict[Label, Count] = Field(default_factory=dict)
-    """Gate, or what a ``draft`` or ``sibling`` got stuck at -> drafts that ended there."""
+    domain: Label = ""
+    drafts: Stage = Stage()
+    """First tasks, whose rows and tools become an environment."""
+    siblings: Stage = Stage()
+    """Further tasks over the same rows."""
     reasons: tuple[Text, ...] = ()
     """One line for each rejection, for the run's log."""
+    nearest: Achieved | None = None
+    """Of the proven drafts that missed a target, the figures of the nearest; None: none missed one."""
+    proving_s: Seconds = 0.0
+    """Seconds that the gates took."""
+    measuring_s: Seconds = 0.0
+    """Seconds that it took to measure how hard tasks are."""
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """Both stages by their names."""
+        return {DRAFTS: self.drafts, SIBLINGS: self.siblings}
 
 
 def synthesize(job: EnvironmentJob) -> Yield:
@@ -77,7 +105,7 @@ def synthesize(job: EnvironmentJob) -> Yield:
         first = maker.first(attempt)
         if first is None:
             continue
-        environment = maker.tried("bundle", partial(environment_bundle, first.draft))
+        environment = maker.tried("bundle", partial(environment_bundle, first.draft), DRAFTS)
         if environment is None:
             continue
         kept = maker.agreeing(environment, (first.task, *maker.siblings(first)))
@@ -98,15 +126,17 @@ class _Maker:
         self.job = job
         self.author = author
         self.hosts = hosts
-        self.drafted = 0
-        self.rejected: Counter[str] = Counter()
+        self.drafted: Counter[str] = Counter()
+        self.rejected: dict[str, Counter[str]] = {DRAFTS: Counter(), SIBLINGS: Counter()}
         self.reasons: list[str] = []
+        self.nearest: Achieved | None = None
+        self.proving_s = self.measuring_s = 0.0
 
     def first(self, attempt: int) -> _Proven | None:
         """The task whose rows and tools become the environment."""
         request = DraftRequest(domain=self.job.domain, level=self.job.level, page=self.job.page)
         seed = derive(self.job.seed, "draft", attempt)
-        return self._judge("draft", lambda: self.author.draft(request, seed))
+        return self._judge(DRAFTS, "draft", lambda: self.author.draft(request, seed))
 
     def siblings(self, first: _Proven) -> list[TaskBundle]:
         """Other tasks over the same rows, as many as the job asks for or can be found."""
@@ -115,7 +145,7 @@ class _Maker:
             if len(found) == self.job.tasks:
                 break
             seed = derive(self.job.seed, "sibling", attempt)
-            proven = self._judge("sibling", partial(self._sibling, found, seed))
+            proven = self._judge(SIBLINGS, "sibling", partial(self._sibling, found, seed))
             if proven is not None:
                 found.append(proven)
         return [one.task for one in found[1:]]
@@ -125,56 +155,69 @@ class _Maker:
         if isinstance(sibling, NoDraft):
             return sibling
         for one in found:
-            if sibling.task_id == one.draft.task_id or sibling.prompt == one.draft.prompt:
-                return NoDraft("repeated", "the same task again")
+            if _asks_the_same(sibling, one.draft):
+                return NoDraft("repeated", "it asks the same as another task of the environment")
         return sibling
 
-    def _judge(self, what: str, make: Callable[[], Draft | NoDraft]) -> _Proven | None:
+    def _judge(self, stage: str, what: str, make: Callable[[], Draft | NoDraft]) -> _Proven | None:
         """A draft that every gate passed; None (and a count) otherwise."""
-        self.drafted += 1
-        draft = self.tried(f"{what}: error", make)
+        self.drafted[stage] += 1
+        draft = self.tried(f"{what}: error", make, stage)
         if isinstance(draft, NoDraft):
-            self._count(f"{what}: {draft.step}", draft.reason)
+            self._count(stage, f"{what}: {draft.step}", draft.reason)
         if not isinstance(draft, Draft):
             return None
+        started = time.monotonic()
         proof = prove(draft, self.hosts, author=self.author)
+        self.measuring_s += proof.measuring_s
+        self.proving_s += time.monotonic() - started - proof.measuring_s
         failed = failure(proof.evidence)
         if failed is not None:
-            self.reject(failed)
+            self.reject(failed, stage)
             return None
-        task = self.tried("bundle", partial(task_bundle, draft, proof))
-        return None if task is None else _Proven(draft, task)
+        task = self.tried("bundle", partial(task_bundle, draft, proof), stage)
+        return None if task is None or self._misses(task, stage) else _Proven(draft, task)
 
-    def tried(self, step: str, make: Callable[[], T]) -> T | None:
+    def _misses(self, task: TaskBundle, stage: str) -> bool:
+        """Whether a task misses a target, which is counted; the nearest such task is remembered."""
+        targets, found = self.job.targets, Achieved.of(task.spec.difficulty)
+        missed = [name for name, _ in targets.missed(found)]
+        if missed:
+            self._count(stage, f"target: {missed[0]}", str(found))
+            if not self.nearest or targets.distance(found) < targets.distance(self.nearest):
+                self.nearest = found
+        return bool(missed)
+
+    def tried(self, step: str, make: Callable[[], T], stage: str) -> T | None:
         """Call ``make``; an exception is counted for ``step`` and gives None."""
         try:
             return make()
         except Exception as error:  # the boundary: one draft is lost, the run goes on
-            self.reject(broken(step, error))
+            self.reject(broken(step, error), stage)
             return None
 
     def agreeing(
         self, environment: EnvironmentBundle, tasks: tuple[TaskBundle, ...]
     ) -> tuple[TaskBundle, ...]:
-        """The tasks whose density agrees with what random-valid does."""
+        """The tasks, the first before its siblings, whose density agrees with what random-valid does."""
         job, kept = self.job, []
         agreed = random_valid_agreement(
             environment, tasks, episodes=job.agreement_episodes, backend=job.backend
         )
-        for task, result in zip(tasks, agreed, strict=True):
+        for i, (task, result) in enumerate(zip(tasks, agreed, strict=True)):
             if result.status is GateStatus.FAILED:
-                self.reject(result)
+                self.reject(result, SIBLINGS if i else DRAFTS)
                 continue
             spec = task.spec.model_copy(update={"evidence": (*task.spec.evidence, result)})
             kept.append(task.model_copy(update={"spec": spec}))
         return tuple(kept)
 
-    def reject(self, failure: GateResult) -> None:
+    def reject(self, failure: GateResult, stage: str) -> None:
         """Count a gate's rejection."""
-        self._count(failure.gate, failure.reason)
+        self._count(stage, failure.gate, failure.reason)
 
-    def _count(self, step: str, reason: str) -> None:
-        self.rejected[step] += 1
+    def _count(self, stage: str, step: str, reason: str) -> None:
+        self.rejected[stage][step] += 1
         self.reasons.append(f"{self.job.domain} level {self.job.level}: {step}: {reason}")
 
     def result(self, environment: EnvironmentBundle | None, tasks: tuple[TaskBundle, ...]) -> Yield:
@@ -183,7 +226,26 @@ class _Maker:
             index=self.job.index,
             environment=environment,
             tasks=tasks,
-            drafted=self.drafted,
-            rejected=dict(sorted(self.rejected.items())),
+            domain=self.job.domain,
+            drafts=self._stage(DRAFTS),
+            siblings=self._stage(SIBLINGS),
             reasons=tuple(self.reasons),
+            nearest=self.nearest,
+            proving_s=self.proving_s,
+            measuring_s=self.measuring_s,
         )
+
+    def _stage(self, name: str) -> Stage:
+        tried, rejected = self.drafted[name], self.rejected[name]
+        return Stage(
+            tried=tried,
+            rejected=dict(sorted(rejected.items())),
+            proven=tried - rejected.total(),
+        )
+
+
+def _asks_the_same(one: Draft, other: Draft) -> bool:
+    """Whether two drafts over the same rows are one task, perhaps in other words."""
+    if one.problem is None or other.problem is None:
+        return one.task_id == other.task_id or one.prompt == other.prompt
+    return identity(one.problem) == identity(other.problem)

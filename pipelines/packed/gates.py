@@ -62,12 +62,15 @@ NEEDS_IR = {
     "rebuild": "the database is the author's own file",
     "stated": "no constraint IR to read the prompt back with",
     "density": "no constraint IR to count with",
+    "certified": "no constraint IR to count with",
     "alternatives": "no constraint IR to solve",
     "near_misses": "no constraint IR; the author's wrong answers are tried instead (probes)",
+    "infeasible": "no constraint IR to tell whether there is an answer",
     "binding": "no constraint IR",
     "collateral": "no constraint IR to tell what may change",
     "reseeds": "nobody can draw new rows for it",
     "shortcuts": "nobody can draw new rows for it",
+    "difficulty": "nobody can draw new rows for it",
 }
 """Gates of generated tasks that a packed task can't be put through, and why."""
 

@@ -204,7 +204,7 @@ def _task_bundle(source: EnvironmentFolder, task: TaskFolder, proof: PackedProof
         split=task.settings.split,
         difficulty=Difficulty(
             level=task.settings.level,
-            minimum_calls=len(calls),
+            gold_calls=len(calls),
             distinct_tools=len({call.name for call in calls}),
         ),
         evidence=proof.evidence,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+recall = import_module("recall")
 toolbox = import_module("toolbox")
 
 KEEP = 64
@@ -25,7 +26,12 @@ def add_source(key: str, source: str) -> None:
 
 
 def serve(pipe: Any, request: dict[str, Any], files: list[int]) -> None:
-    """Judge ``[answer, initial, final]`` one by one, each in a fresh namespace of source ``key``."""
+    """Judge ``[answer, initial, final]`` one by one, each in a fresh namespace of source ``key``.
+
+    Where the request counts ``probes``, tell versions of a source apart instead (``recall.serve``).
+    """
+    if "probes" in request:
+        recall.serve(pipe, request["probes"])
     code = CODES[request["key"]]
     while True:
         pipe.send(toolbox.verdict(code, *pipe.recv()))

@@ -210,3 +210,15 @@ def test_folders_of_another_kind_are_named(cli: Cli, dataset: Path) -> None:
     assert said.code == 2
     assert "runs backwards" in said.err
     assert "write 1..5" in said.err
+
+
+def test_targets_that_nothing_reaches_exit_with_1(cli: Cli, tmp_path: Path) -> None:
+    said = cli(
+        "generate", "general", "--category", "meeting_scheduling", "--environments", 1, "--level", 1,
+        "--tasks-per-environment", 1, "--min-calls", 50, "--workers", 1, "--backend", "process",
+        "--out", tmp_path / "ds",
+    )  # fmt: skip
+    assert said.code == 1
+    assert "no task reaches the targets; the nearest: density" in said.err
+    assert "--level" in said.err
+    assert not [*tmp_path.iterdir()]

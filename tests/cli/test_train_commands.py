@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from importlib.abc import MetaPathFinder
@@ -77,6 +78,31 @@ def test_a_split_that_is_not_there_is_told_with_those_that_are(cli: Cli, taught:
     assert said.code == 2
     assert "has no task in split 'test': 10 in 'train'" in said.err
     assert "give --split train" in said.err
+
+
+def test_threads_are_those_asked_for_or_of_the_environment_or_one_per_core(
+    cli: Cli, taught: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    def threads(*asked: object) -> int:
+        torch.set_num_threads(3)
+        said = cli(
+            "train", "sft", taught.dataset, "--model", taught.model, "--device", "nowhere",
+            "--out", "nothing", *asked,
+        )  # fmt: skip
+        assert said.code == 2
+        return torch.get_num_threads()
+
+    before = torch.get_num_threads()
+    try:
+        monkeypatch.setenv("OMP_NUM_THREADS", "3")
+        assert threads() == 3
+        assert threads("--threads", 2) == 2
+        monkeypatch.delenv("OMP_NUM_THREADS")
+        assert threads() == os.cpu_count()
+    finally:
+        torch.set_num_threads(before)
 
 
 class NoTorch(MetaPathFinder):

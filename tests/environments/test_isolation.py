@@ -122,7 +122,7 @@ def test_an_isolated_episode_s_sandbox_ends_with_it(spies: Dataset) -> None:
     assert env._places._place is not None
     zygote = env._places._place.session._zygote
     env.reset(seed=0)
-    assert zygote.process.wait(5) != 0
+    zygote.process.wait(5)  # or it lives on, which is an error; killed or told to end, as it comes
     assert ask(env, f"look:{VICTIM}") == {"found": 0}
     env.close()
 

@@ -449,9 +449,10 @@ def _optimal(goal: ir.Optimise, scope: Scope) -> bool:
     value = interpret(goal.expr, scope)
     if type(value) is not int:
         return False
+    bound = interpret(goal.bound, scope)
     if goal.sense == "min":
-        return value <= goal.bound + goal.eps
-    return value >= goal.bound - goal.eps
+        return bool(value <= bound + goal.eps)
+    return bool(value >= bound - goal.eps)
 
 
 def _reached(goal: ir.Reach, scope: Scope) -> dict[str, bool]:
@@ -490,6 +491,8 @@ def fits(slot: Slot, value: JsonValue, scope: Scope) -> bool:
     """Whether ``value`` has the type of ``slot`` (a domain's ``where`` plays no part)."""
     if slot.kind == "set":
         if not isinstance(value, list) or (slot.length is not None and len(value) > slot.length):
+            return False
+        if len(value) < slot.least:
             return False
         if not all(_element_fits(slot.domain, item, scope) for item in value):
             return False

@@ -105,7 +105,16 @@ AUDIT = (
     Fault("a falsified density", "lookups", "task.json", r'"high": [^,]*,\s*"low": [^,]*,',
           '"high": 1e-9, "low": 1e-10,', "stored"),
     Fault("a falsified number of calls", "lookups", "task.json",
-          r'"minimum_calls": \d+', '"minimum_calls": 99', "stored"),
+          r'"gold_calls": \d+', '"gold_calls": 99', "stored"),
+    Fault("falsified calls that suffice", "lookups", "task.json",
+          r'"calls_upper_bound": \d+', '"calls_upper_bound": 99', "stored"),
+    Fault("falsified facts", "lookups", "task.json",
+          r'"facts_upper_bound": \d+', '"facts_upper_bound": 999', "stored"),
+    Fault("a falsified depth", "lookups", "task.json",
+          r'"branch_depth": \d+', '"branch_depth": 9', "stored"),
+    Fault("falsified tokens of gold", "lookups", "task.json",
+          r'"gold_tokens": \d+', '"gold_tokens": 9', "stored"),
+    Fault("more tokens", "lookups", "task.json", r'"tokens": \d+', '"tokens": 99999', "stored"),
     Fault("one turn", "lookups", "task.json", r'"turns": \d+', '"turns": 1', "stored"),
     Fault("a loosened submit schema", "lookups", "task.json",
           r'"additionalProperties": false,', "", "form"),
@@ -113,7 +122,22 @@ AUDIT = (
     Fault("falsified public rules", "lookups", "task.json",
           r'("rules": .*?"text": ")[^"]*', r"\1Choose what you like.", "form"),
 )  # fmt: skip
-"""The sixteen of the audit's paragraph A2 (level, density and calls stand apart)."""
+"""The sixteen of the audit's paragraph A2 (level, density and calls stand apart), and the figures that
+datasets have held since format 3."""
+
+SHORTCUTS = (
+    Fault("a shortcut fails", "lookups", "task.json", r'"greedy": [\d.]+', '"greedy": 0.015625'),
+    Fault("a recipe fails", "lookups", "task.json", r'"recipe": [\d.]+', '"recipe": 0.015625'),
+    Fault("the first row fails", "lookups", "task.json",
+          r'"first_row": [\d.]+', '"first_row": 0.015625'),
+    Fault("the first fit fails", "lookups", "task.json",
+          r'"first_fit": [\d.]+', '"first_fit": 0.015625'),
+    Fault("local search fails", "lookups", "task.json", r'"200": [\d.]+', '"200": 0.015625'),
+    Fault("more re-seeds played", "lookups", "task.json", r'"n": 32', '"n": 3200'),
+    Fault("no shortcut measured", "lookups", "task.json",
+          r'"shortcuts": \{[^{}]*\{[^{}]*\}[^{}]*\}', '"shortcuts": null'),
+)  # fmt: skip
+"""Pass rates, which are derived again where the dataset says that this envgen wrote it."""
 
 BLIND = (
     Fault("quantities capped", "orders", "tools.py",
@@ -161,14 +185,14 @@ BLIND = (
     Fault("another number in the policy", "orders", "environment.json", r"\d+ days", "61 days"),
     Fault("touching times refused", "meetings", "verifier.py", r"<= b\.start_min", "< b.start_min"),
     Fault("one seat more", "meetings", "verifier.py", r">= \(SELECT COUNT", "> (SELECT COUNT"),
-    Fault("a bound moved", "trips", "verifier.py", r">= :param_(\w+)", r"> :param_\1"),
+    Fault("a bound moved", "trips", "verifier.py", r">= (\d)", r"> \1"),
     Fault("any outcome", "orders", "verifier.py", r'broken\.append\("goal"\)', "pass"),
     Fault("an unstated rule", "trips", "verifier.py", r"return broken\n",
           'return broken or (["city"] if answer[0]["city"] > "M" else [])\n'),
     Fault("no form asked for", "meetings", "verifier.py", r'return \["layout"\]', "return []"),
     Fault("a change forgiven", "orders", "verifier.py", "if changed:", "if len(changed) > 1:"),
     Fault("another grid in the prompt", "meetings", "prompt.md", "every 30 minutes", "every 15 minutes"),
-    Fault("a rule turned in the prompt", "trips", "prompt.md", "must be different", "may be the same"),
+    Fault("a rule turned in the prompt", "trips", "prompt.md", r"less than (\d+) CNY", r"up to \1 CNY"),
     Fault("another operator in the lineage", "trips", "task.json",
           r'"operator": "\w+"', '"operator": "by_hand"'),
     Fault("a larger space", "meetings", "task.json", r'"space": [0-9.e+]+', '"space": 1000000.0'),

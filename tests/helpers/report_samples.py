@@ -118,7 +118,7 @@ def report_data() -> ReportData:
                     density_low=value * 0.7,
                     density_high=value * 1.4,
                     kill_rate=draw.uniform(0.95, 1),
-                    minimum_calls=level * 3 + draw.randrange(3),
+                    gold_calls=level * 3 + draw.randrange(3),
                     distinct_tools=min(15, level * 2 + draw.randrange(3)),
                 )
             )

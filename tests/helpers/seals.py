@@ -22,6 +22,7 @@ def seal(folder: Path, packs: dict[str, str] | None = None) -> Path:
         packs: identities of the packs of variants, where the reader would refuse to read one.
     """
     environments, tasks = {}, {}
+    manifest = json.loads((folder / "dataset.json").read_text())
     for path in folder.glob("environments/*/environment.json"):
         spec = EnvironmentSpec.model_validate(_mended(path))
         database = (
@@ -31,12 +32,11 @@ def seal(folder: Path, packs: dict[str, str] | None = None) -> Path:
     for path in folder.glob("environments/*/tasks/*/task.json"):
         prompt = (path.parent / "prompt.md").read_text()
         task = TaskSpec.model_validate({**_mended(path), "prompt": prompt})
-        tasks[task.id] = task_hash(task)
+        tasks[task.id] = task_hash(task, manifest["format_version"])
     if packs is None:
         found = map(VariantPack, folder.glob("environments/*/variants/*.pack"))
         packs = {pack.base.parent: pack.identity() for pack in found}
     identity = dataset_hash(environments, tasks, packs)
-    manifest = json.loads((folder / "dataset.json").read_text())
     manifest |= {"content_hash": identity, "canary": canary_guid(identity)}
     manifest["members"] = {name: _hash(folder / name) for name in manifest["members"]}
     (folder / "dataset.json").write_text(pretty(manifest))

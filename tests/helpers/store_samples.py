@@ -143,7 +143,7 @@ def task(
         difficulty=Difficulty(
             level=level,
             density=Density(value=0.5, low=0.5, high=0.5, method="exact", space=2),
-            minimum_calls=1,
+            gold_calls=1,
             distinct_tools=1,
         ),
         evidence=gates(),

@@ -313,7 +313,7 @@ def _task(task_id: str, prompt: str, schema: dict[str, Any], **more: Any) -> Tas
         "difficulty": Difficulty(
             level=1,
             density=Density(value=1 / 3, low=1 / 3, high=1 / 3, method="exact", space=3),
-            minimum_calls=1,
+            gold_calls=1,
             distinct_tools=1,
         ),
         "evidence": (GateResult(gate="gold", status=GateStatus.PASSED, n=3, figure=1.0),),

@@ -344,8 +344,10 @@ def _slots(rng: Random, listable: bool) -> list[Slot]:
             keys, places = Query(var="k", relation="cities"), Query(var="r", relation="spots")
             slots.append(Slot(name=name, kind="map", domain=places, key_domain=keys))
         else:
-            places = Query(var="r", relation=rng.choice(("cities", "spots")))
-            slots.append(Slot(name=name, kind="set", domain=places, length=rng.randint(1, 2)))
+            places = Query(var="r", relation="cities")
+            places = _spot_domain(rng, slots) if rng.random() < 0.5 else places
+            least, most = rng.randint(0, 1), rng.randint(1, 2)
+            slots.append(Slot(name=name, kind="set", domain=places, least=least, length=most))
     return slots or [Slot(name="n", kind="value", domain=IntRange(low=0, high=5))]
 
 
@@ -425,7 +427,7 @@ def wild_problem(
         goal = Optimise(
             sense=rng.choice(("min", "max")),
             expr=grammar.integer(1),
-            bound=rng.randint(0, 4),
+            bound=Param(name="optimum"),
             eps=rng.randint(0, 2),
             text_key="best",
         )
@@ -445,7 +447,7 @@ def wild_problem(
         clauses=tuple(clauses),
         goal=goal,
         layout={"answer": [{s.name: {"$slot": s.name}} for s in slots], "version": 1},
-        params={"p": rng.randint(0, 6), "q": rng.randint(0, 3)},
+        params={"p": rng.randint(0, 6), "q": rng.randint(0, 3), "optimum": rng.randint(0, 4)},
         lexicon="none",
     )
     return problem, tables

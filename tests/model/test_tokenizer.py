@@ -10,6 +10,7 @@ import pytest
 from encoding_samples import HOSTILE, TEXTS, texts
 from hypothesis import given
 from hypothesis import strategies as st
+from ladders import page_of
 from tiny_dataset import write_tiny_dataset
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Library
@@ -226,13 +227,14 @@ def test_a_dataset_gives_texts_and_names(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(tokenizer.encode_plain("list_hotels")) == 1
 
 
+@pytest.mark.bwrap
 def test_lines_that_prompts_share_become_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     made = generate(
         GenerateConfig(
-            categories=("meeting_scheduling",), environments=3, tasks_per_environment=1, max_level=1
+            pages=(page_of("office"),), environments=3, tasks_per_environment=1, max_level=1
         ),
         tmp_path / "d",
     )
@@ -240,7 +242,7 @@ def test_lines_that_prompts_share_become_tokens(
     prompts = [task.prompt for task in Dataset.open(tmp_path / "d").tasks.values()]
     lines = dataset_lines(tmp_path / "d")
     shared = [line for line in lines if all(line in prompt for prompt in prompts)]
-    assert any(line.startswith("When you are done") for line in shared)
+    assert "```json" in shared
     plain = train_tokenizer(prompts, TokenizerConfig(vocab_size=500))
     short = train_tokenizer(prompts, TokenizerConfig(vocab_size=500, single_tokens=lines))
     for prompt in prompts:

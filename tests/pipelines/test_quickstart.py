@@ -20,7 +20,7 @@ from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset
 
 CONFIG = QuickstartConfig(
-    environments=3, tasks_per_environment=1, max_level=2, samples=5, max_pass_at_1=1.0, train=False
+    environments=3, tasks_per_environment=1, max_level=2, samples=20, max_pass_at_1=1.0, train=False
 )
 Told = list[tuple[str, float, bool]]
 
@@ -68,7 +68,7 @@ def test_what_was_made_is_reported_where_the_training_fails(
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(training_demo, "training_demo", fails)
-    config = CONFIG.model_copy(update={"environments": 2, "samples": 4, "train": True})
+    config = CONFIG.model_copy(update={"environments": 2, "train": True})
     summary = quickstart(config, tmp_path / "out", workers=1, backend="inline")
     assert summary.failed == "the training failed: ZeroDivisionError: by zero"
     assert summary.failed in (tmp_path / "out" / "report.html").read_text()

@@ -8,7 +8,7 @@ from envgen.report.data import filter_rows, gate_rows, task_points
 def test_points_come_from_specs() -> None:
     point = task_points([task().spec])[0]
     assert (point.level, point.density, point.kill_rate) == (1, 0.5, 0.98)
-    assert (point.minimum_calls, point.distinct_tools) == (1, 1)
+    assert (point.gold_calls, point.distinct_tools) == (1, 1)
 
 
 def test_gates_are_counted_over_tasks() -> None:

@@ -172,7 +172,7 @@ def test_plots_are_well_formed_with_ids_of_their_own() -> None:
 
 def test_a_page_of_many_tasks_stays_small() -> None:
     tasks = [
-        TaskPoint(task_id=f"t{i}", level=1 + i % 10, density=10 ** -(i % 7), minimum_calls=i % 30)
+        TaskPoint(task_id=f"t{i}", level=1 + i % 10, density=10 ** -(i % 7), gold_calls=i % 30)
         for i in range(20_000)
     ]
     assert len(render_report(ReportData(title="x", tasks=tuple(tasks)))) < 1_000_000

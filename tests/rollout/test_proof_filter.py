@@ -47,7 +47,7 @@ def test_a_task_is_strictly_proven_if_every_verdict_is(kinds: str, kept: bool, t
         environment_id="an-environment",
         family="code",
         prompt="x",
-        difficulty=Difficulty(level=1, minimum_calls=1),
+        difficulty=Difficulty(level=1, gold_calls=1),
         evidence=found,
     )
     assert proof(spec) == told

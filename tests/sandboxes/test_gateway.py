@@ -24,7 +24,7 @@ MANY = """
 import socket, sys
 held = []
 for _ in range(300):
-    held.append(socket.create_connection(("127.0.0.1", 3128), 5))
+    held.append(socket.create_connection(("127.0.0.1", 3128), 25))
 held[0].sendall(b"x" * 70_000)
 held[1].sendall(b"GET http://[::1/ HTTP/1.1\\r\\n\\r\\n")
 held[2].sendall(b"CONNECT nowhere HTTP/1.1\\r\\n\\r\\n")
@@ -178,7 +178,7 @@ def test_the_variables_are_the_programs_own() -> None:
 def test_a_client_that_hoards_connections_or_talks_nonsense_harms_nobody(port: int) -> None:
     words = [runtime.python(), *runtime.python_flags(), "-c", MANY]
     with sandbox(f"localhost:{port}") as place:
-        result = place.exec(words, timeout_s=30)
+        result = place.exec(words, timeout_s=60)
         assert result.text.split() == ["400", "400", "502", "503"], result
         deadline = time.monotonic() + 10
         while place.exec([*STATUS, f"http://localhost:{port}/"]).text != "200 000":

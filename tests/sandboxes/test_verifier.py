@@ -12,6 +12,7 @@ from tool_samples import make_database
 from envgen.core.errors import SandboxError, SandboxUnavailableError
 from envgen.sandboxes.verifier import (
     AHEAD,
+    Judged,
     VerifierHost,
     VerifierInput,
     VerifierReply,
@@ -306,3 +307,79 @@ def test_copies_of_databases_are_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     judge(host, RUN, path, "result = []")
     assert len(list(scratch.iterdir())) == 2
     host.close()
+
+
+LONG = """
+import sqlite3
+from contextlib import closing
+
+RULES = {"long": "SELECT MIN(LENGTH(name)) >= :least FROM items", "few": "SELECT COUNT(*) <= 2 FROM items"}
+
+def verify(answer, initial, final):
+    with closing(sqlite3.connect(f"file:{initial}?mode=ro&immutable=1", uri=True)) as db:
+        db.execute("ATTACH ? AS final", (f"file:{final}?mode=ro&immutable=1",))
+        return [rule for rule, query in RULES.items() if not db.execute(query, answer).fetchone()[0]]
+"""
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) + :least FROM n"
+
+
+def long(old: str = "", new: str = "") -> str:
+    assert old in LONG
+    return LONG.replace(old, new)
+
+
+def test_versions_of_a_verifier_are_told_apart(
+    worker: WorkerVerifierHost, database: Path, tmp_path: Path
+) -> None:
+    other = make_database(tmp_path / "final.sqlite", ("zoe", "an"))
+    inputs = [
+        VerifierInput({"least": least}, initial, final)
+        for least in (2, 3, 4, 3.5)
+        for initial, final in ((database, other), (other, database), (database, database))
+    ]
+    replies = worker.verify_many(LONG, inputs)
+    assert {reply.broken for reply in replies} == {(), ("long",)}
+    judged = list(zip(inputs, (reply.broken for reply in replies), strict=True))
+    versions = {
+        long(): False,
+        long("return [", "return [  "): False,
+        long("MIN(", "MAX("): False,  # of names as long as each other in one database, no other
+        long(">=", ">"): True,
+        long("FROM items\",", "FROM final.items\","): True,
+        long("<= 2", "<= 1"): True,
+        long("<= 2", "<= 3"): False,
+        long('"few"', '"many"'): False,
+        "def verify(": True,
+        long('db.execute("ATTACH', '("ATTACH'): False,
+        long(RULE := "SELECT MIN(LENGTH(name)) >= :least FROM items", ENDLESS): True,
+        LONG.replace(RULE, "SELECT 1"): True,
+    }  # fmt: skip
+    one_by_one = {
+        source: [reply.broken for reply in worker.verify_many(source, inputs)]
+        != [verdict for _, verdict in judged]
+        for source in versions
+        if ENDLESS not in source
+    }
+    versions |= one_by_one  # the slow reference
+    told = worker.told_apart([LONG, *versions], judged)
+    assert dict(zip(versions, told, strict=True)) == versions
+    assert {True, False} == set(one_by_one.values())
+
+
+def test_what_ends_the_worker_is_not_known_and_neither_is_what_comes_after(
+    worker: WorkerVerifierHost, database: Path
+) -> None:
+    judged: list[Judged] = [(VerifierInput({"least": 3}, database, database), ())]
+    other, endless = (
+        long(">=", ">"),
+        long("        return", "        while True: pass\n        return"),
+    )
+    told = worker.told_apart([LONG, other, endless, other], judged, timeout_s=1.0)
+    assert told == [True, None, None]
+
+
+def test_nothing_is_known_where_the_verdicts_are_not_found_again(
+    worker: WorkerVerifierHost, database: Path
+) -> None:
+    judged: list[Judged] = [(VerifierInput({"least": 3}, database, database), ("long",))]
+    assert worker.told_apart([LONG, LONG], judged) == [None]

@@ -213,7 +213,7 @@ def test_unreadable_secrets_are_dataset_errors(tmp_path: Path, evil: str) -> Non
 
 def test_newer_and_odd_versions_are_refused(folder: Path) -> None:
     for version, match in (
-        (3, "reads up to 2"),
+        (4, "reads up to 3"),
         ("2", "no format version"),
         (0, "no format version"),
         (True, "no format version"),

@@ -222,7 +222,7 @@ def test_a_step_that_errors_spoil_is_drawn_again(
     sound, broken = spoiled(taught, tmp_path / "ds")
     settings: dict[str, Any] = {
         "data": str(tmp_path / "ds"),
-        "sampling": SamplingConfig(groups=1, group_size=4, max_new_tokens=40),
+        "sampling": SamplingConfig(groups=1, group_size=4, max_new_tokens=40, temperature=1.2),
         "steps": 4,
     }
     both = config_of(taught, student, task_ids=(broken, sound), seed=6, **settings)

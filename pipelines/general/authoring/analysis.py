@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -19,15 +18,20 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Scalar
 from envgen.pipelines.general.authoring.draws import Drawing
 from envgen.pipelines.general.authoring.statement import Blueprint
+from envgen.pipelines.general.authoring.structure import unvaried
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
 from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
     conjuncts,
     free_names,
+    is_joint,
     nodes_of,
+    pairwise,
     params_of,
+    reads_final,
     slots_of,
     truth,
+    written,
 )
 from envgen.pipelines.general.semantics.tables import Tables
 
@@ -44,9 +48,16 @@ class Wish:
     asked: ir.Query
     """The rows that the request is about: the query without the rules."""
     rules: dict[str, tuple[ir.Node, ...]]
-    """Policy clause -> its conditions."""
+    """Policy clause -> its conditions, those of joint rules last, in the page's order."""
+    joint: tuple[str, ...]
+    """The rules that rank, count or add up rows that calls change."""
     least: int
     most: int
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The rules that decide each row alone."""
+        return tuple(rule for rule in self.rules if rule not in self.joint)
 
 
 class Analysis:
@@ -67,6 +78,9 @@ class Analysis:
         edges = [name for name in self.names if self.domains[name].kind == "edge"]
         self.edges = {name: _edge(name, nodes) for name in edges}
         """Parameter -> the comparison that bounds something by it, where its domain is ``edge``."""
+        options = {name: self.domains[name].options for name in edges}
+        self.best = {name: options[name]["best"] for name in edges if "best" in options[name]}
+        """Edges at the value of the k-th best answer, each with its k."""
         self.failed: Counter[str] = Counter()
         """Why rows or parameters that were tried hold no such task."""
 
@@ -78,6 +92,11 @@ class Analysis:
             for clause in self.problem.clauses
         }
         return frozenset(rule for rule, numbers in items.items() if len(numbers) == 1)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[str, ir.Node], ...]:
+        """(rule, conjunct) for each conjunct of every rule, made once so that each is compiled once."""
+        return tuple((c.id, part) for c in self.problem.clauses for part in pairwise(truth(c)))
 
     @cached_property
     def weaker(self) -> tuple[ir.Query, ...]:
@@ -107,9 +126,27 @@ class Analysis:
         }
         taken = {part for found in rules.values() for part in found}
         scope = [part for part in parts if part not in taken]
-        phrase = self.blueprint.domain.phrases[effect.text_key.partition("~")[0]]
+        phrases = self.blueprint.domain.phrases
+        order = {clause.id: unvaried(clause.text_key) for clause in self.problem.clauses}
+        tables = written(self.problem.access)
+        joint = [rule for rule, own in rules.items() if any(is_joint(p, tables) for p in own)]
+        joint.sort(key=lambda rule: list(phrases).index(order[rule]))
+        plain = {rule: own for rule, own in rules.items() if rule not in joint}
         asked = query.model_copy(update={"where": joined(scope)})
-        return Wish(effect.id, query, asked, rules, *phrase.rows)
+        rules = plain | {rule: rules[rule] for rule in joint}
+        rows = phrases[unvaried(effect.text_key)].rows
+        return Wish(effect.id, query, asked, rules, tuple(joint), *rows)
+
+    @cached_property
+    def coupled(self) -> bool:
+        """Whether a rule ranks or adds up rows that calls change, or an effect reads what another writes."""
+        goal = self.problem.goal
+        effects = goal.effects if isinstance(goal, ir.Reach) else ()
+        tables = written(self.problem.access)
+        values = [n for e in effects for n in e.expr.walk() if isinstance(n, ir.Cmp)]
+        return any(
+            is_joint(clause.expr, tables) for clause in (*self.problem.clauses, *effects)
+        ) or any(reads_final(value.left) and reads_final(value.right) for value in values)
 
     @cached_property
     def choices(self) -> tuple[tuple[ir.Query, tuple[ir.Query, ...]], ...]:
@@ -147,26 +184,6 @@ def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:
             return node
     reason = f"parameter {name!r} is an edge, but nothing is compared with it"
     raise ConfigError(reason, "compare something with it, or give it another domain")
-
-
-def other_side(edge: ir.Cmp, name: str) -> ir.Node:
-    """The side of a comparison that is not the parameter."""
-    return edge.right if edge.left == ir.Param(name=name) else edge.left
-
-
-def holds_below(edge: ir.Cmp, name: str) -> bool:
-    """Whether the parameter bounds from above."""
-    return (edge.fn in ("<=", "<")) == (edge.right == ir.Param(name=name))
-
-
-def just_met(edge: ir.Cmp, name: str, value: Any) -> Any:
-    """The bound that ``value``, a number or a date, just meets: the next one where the bound is strict."""
-    if edge.fn not in ("<", ">"):
-        return value
-    step = 1 if holds_below(edge, name) else -1
-    if isinstance(value, str):
-        return (date.fromisoformat(value) + timedelta(days=step)).isoformat()
-    return value + step
 
 
 def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) -> bool:
@@ -236,7 +253,22 @@ class OpenTask:
                 if values == []:
                     return None
                 params[name] = self.rng.choice(values) if values else self.draw(name, params)
+                others = self._others(name, params)
+                if params[name] in others:
+                    left = [value for value in values or () if value not in others]
+                    if not left:
+                        return None
+                    params[name] = self.rng.choice(left)
         return params
+
+    def _others(self, name: str, params: Mapping[str, Scalar]) -> set[Scalar]:
+        """What other items have of a table that each item has another row of."""
+        if self.analysis.domains[name].kind != "table":
+            return set()
+        stems = self.analysis.stems
+        return {
+            v for other, v in params.items() if other != name and stems.get(other) == stems[name]
+        }
 
     def values(self, name: str, params: Mapping[str, Scalar]) -> list[Scalar] | None:
         """The values that a parameter may have: keys of rows, or values of a column; None for a draw."""

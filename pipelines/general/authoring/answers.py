@@ -13,13 +13,10 @@ from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Problem
-from envgen.pipelines.general.authoring.analysis import (
-    OpenTask,
-    Params,
-    holds_below,
-    just_met,
-    other_side,
-)
+from envgen.pipelines.general.authoring.analysis import OpenTask, Params
+from envgen.pipelines.general.authoring.edges import holds_below, just_met, other_side
+from envgen.pipelines.general.authoring.tight import TightBounds, alone
+from envgen.pipelines.general.semantics.evaluate import values_given
 from envgen.pipelines.general.semantics.evaluator import Closure, Frame
 from envgen.pipelines.general.semantics.rewrite import conjuncts, params_of, slots_of, truth
 from envgen.pipelines.general.space.build import bare_model, build_model
@@ -29,6 +26,8 @@ from envgen.pipelines.general.space.search import Search, solutions
 
 _TRIES = 40
 """Choices of parameters tried on one set of rows."""
+_EXACT_TRIES = 2
+"""Choices tried where a bound is exact: whether any works depends almost only on the rows."""
 _STEPS = 800
 """Step budget of the search for an answer, and for each near-miss that no change of one slot gives."""
 _MORE_STEPS = 300_000
@@ -54,42 +53,68 @@ class AnswerTuner:
         self.listed = len(task.problem.slots) == sum(len(block.scope) for block in self.blocks)
         """Whether every slot is in a block: then a short search finds an answer."""
         inside = {name for block in self.blocks for name in block.edges}
-        self.far = {name: edge for name, edge in task.edges.items() if name not in inside}
-        """Bounds on several blocks at once: an answer without them says what they can be."""
+        far = sorted(
+            task.edges.keys() - inside, key=lambda n: (n in task.analysis.best, task.names.index(n))
+        )
+        self.far = {name: task.edges[name] for name in far}
+        """Bounds on several blocks at once, in the order in which answers without the rest set them."""
+        groups = list(_items(task.problem).values())
+        self.tight = TightBounds(task.analysis, self.space, groups, self._model)
 
     def params(self) -> Params | None:
         """Parameters under which each rule matters; None if none of those tried will do."""
+        tried: list[Params] = []
         for _ in range(_TRIES):
             params = self._drawn()
             if params is None:
                 return None
-            if not all(self._bounded(name, params) for name in self.far):
-                continue
-            answers = list(self._solved(params, (), 1))
-            for model, values in answers:
-                if self._binds(params, values, model.answer(values)):
-                    return params
-            if not answers:
-                self.task.analysis.failed[_alone("")] += 1
+            if self.task.analysis.best and params in tried:
+                continue  # a bound at the k-th best answer is found exactly: it would be the same
+            if self.task.analysis.best and len(tried) == _EXACT_TRIES:
+                return None
+            tried.append(dict(params))
+            try:
+                if not all(self._bounded(name, params) for name in self.far):
+                    continue
+            except OutOfStepsError:
+                self.task.analysis.failed["the k-th best answer takes too long to find"] += 1
+                return None
+            if self._binding(params) and not self.tight.too_easy(params):
+                return params
         return None
+
+    def _binding(self, params: Params) -> bool:
+        """Whether an answer keeps all rules, and each rule alone is broken by another."""
+        if self.tight.ranking is not None:
+            return self.tight.binds()
+        answers = list(self._solved(params, (), 1))
+        if not answers:
+            self.task.analysis.failed[alone("")] += 1
+        return any(self._binds(params, slots, model.answer(slots)) for model, slots in answers)
 
     def _solved(
         self, params: Params, without: Collection[str], count: int
     ) -> Iterator[tuple[Model, list[Any]]]:
         """Some answers that keep all rules but those about the parameters ``without``."""
-        left = [self.far[name] for name in without]
-        clauses = [c for c in self.problem.clauses if not any(e in truth(c).walk() for e in left)]
-        self.task.compiler.bind(params)
-        bound = self.problem.model_copy(update={"params": dict(params), "clauses": tuple(clauses)})
-        model = build_model(bound, self.tables, compiler=self.task.compiler)
+        model = self._model(params, without)
         steps = _STEPS if self.listed else _MORE_STEPS
         loose = self.listed or not self.far  # a sum over many slots is met by guided draws alone
         source = solutions(model, self.task.rng, StepBudget(steps), searches_first=loose)
         return ((model, values) for values in islice(source, count))
 
+    def _model(self, params: Params, without: Collection[str]) -> Model:
+        """All rules but those about the parameters ``without``."""
+        left = [self.far[name] for name in without]
+        clauses = [c for c in self.problem.clauses if not any(e in truth(c).walk() for e in left)]
+        self.task.compiler.bind(params)
+        bound = self.problem.model_copy(update={"params": dict(params), "clauses": tuple(clauses)})
+        return build_model(bound, self.tables, compiler=self.task.compiler)
+
     def _bounded(self, name: str, params: Params) -> bool:
         """Set a bound on several blocks at once: one that a given share of the answers keep."""
         edge, options = self.far[name], self.task.analysis.domains[name].options
+        if "best" in options:
+            return self.tight.set(name, params, later=[o for o in self.far if o not in params])
         later = [other for other in self.far if other not in params]
         measure = self.task.compiler.compile(other_side(edge, name))
         values = []
@@ -128,7 +153,7 @@ class AnswerTuner:
         if self.listed and len(missing) <= _SEARCHED:
             left = (rule for rule in finder.rules if rule in missing)
             missing = {*islice((rule for rule in left if not self._breaks(bound, rule)), 1)}
-        self.task.analysis.failed.update(map(_alone, missing))
+        self.task.analysis.failed.update(map(alone, missing))
         return not missing
 
     def _redrawn(self, wanted: set[str], params: Params, values: list[Any]) -> set[str]:
@@ -156,10 +181,9 @@ class AnswerTuner:
 
     def _may_be(self, i: int, frame: Frame) -> Sequence[Any]:
         """The values of a slot, given the slots before it."""
-        domain = self.problem.slots[i].domain
-        if isinstance(domain, ir.Query):
-            found: Sequence[Any] = self.task.compiler.compile(domain)(frame)
-            return found
+        slot = self.problem.slots[i]
+        if isinstance(slot.domain, ir.Query):
+            return values_given(slot, self.task.compiler, frame)
         return self.space.domains[i]
 
     def _breaks(self, problem: Problem, rule: str) -> bool:
@@ -169,6 +193,10 @@ class AnswerTuner:
             model = build_model(
                 problem, self.tables, without=rule, refused=(part,), compiler=self.task.compiler
             )
+            if self.task.analysis.best:  # few answers keep such a bound: a guide knows of each
+                if next(solutions(model, self.task.rng, StepBudget(_MORE_STEPS)), None) is not None:
+                    return True
+                continue
             try:
                 if next(Search(model).run(self.task.rng, StepBudget(_STEPS)), None) is not None:
                     return True
@@ -222,7 +250,7 @@ class _ItemBlock:
             edges = self._edges(params | own, rng)
             if edges is not None:
                 return own | edges
-        self.task.analysis.failed.update(map(_alone, self._missing))
+        self.task.analysis.failed.update(map(alone, self._missing))
         return None
 
     def _edges(self, params: Params, rng: Random) -> Params | None:
@@ -286,11 +314,6 @@ class _ItemBlock:
                 yield cell, rule.id
 
 
-def _alone(rule: str) -> str:
-    """Say why parameters won't do: ``rule``, or "" for all, has no submission that it needs."""
-    return f"nothing breaks the rule {rule!r} alone" if rule else "no answer keeps all rules"
-
-
 def _items(problem: Problem) -> dict[str, list[int]]:
     """Item -> positions of its slots."""
     found: dict[str, list[int]] = {}
@@ -307,7 +330,12 @@ def _blocks(task: OpenTask, space: Model) -> list[_ItemBlock]:
     for scope in _items(task.problem).values():
         if prod(len(space.domains[i]) for i in scope) > _CELLS:
             continue
-        own = [(name, part) for name, part in parts if set(space.scope_of(part)) <= set(scope)]
+        own = [
+            (name, part)
+            for name, part in parts
+            if set(space.scope_of(part)) <= set(scope)
+            and params_of(part).isdisjoint(task.analysis.best)
+        ]
         rest = {p for name, part in parts if (name, part) not in own for p in params_of(part)}
         params = dict.fromkeys(
             p for _, part in own for p in sorted(params_of(part)) if p not in rest

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from math import comb
 from typing import Any
 
 from envgen.core import ir
@@ -15,17 +16,24 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import rng
 from envgen.pipelines.general.authoring.analysis import Analysis, condition
+from envgen.pipelines.general.authoring.check_ways import check_sentences, check_ways
 from envgen.pipelines.general.authoring.draws import REGISTERED
 from envgen.pipelines.general.authoring.page import Domain, Scene, StepRule, free_name
 from envgen.pipelines.general.authoring.rules import constant, parsed
 from envgen.pipelines.general.authoring.statement import Blueprint, signature_of
 from envgen.pipelines.general.authoring.structure import Structure
 from envgen.pipelines.general.programs.tools_source import tools_source
-from envgen.pipelines.general.semantics.rewrite import nodes_of, params_of, unstated
+from envgen.pipelines.general.semantics.evaluate import MAX_VALUES
+from envgen.pipelines.general.semantics.rewrite import (
+    conjuncts,
+    nodes_of,
+    params_of,
+    slots_of,
+    truth,
+    unstated,
+)
 from envgen.pipelines.general.semantics.tables import Tables
 
-MAX_SENTENCES = 256
-"""Wordings of phrases, and of openings: each is tried on what each other writes."""
 _OF_TASK = {"n", "scene", "rules", "said", "trait"}
 """Names of a task's structure that draws may read."""
 
@@ -60,7 +68,7 @@ def check_page(blueprint: Blueprint, *, outside: bool) -> None:
             reason = f"{closed[0]!r} is for pages of the package only"
             raise ConfigError(reason, "draw from lists of the page's own")
     with _part(domain, "sentences"):
-        _check_sentences(blueprint)
+        check_sentences(blueprint)
     for name, scene in domain.scenes.items():
         with _part(domain, f"scene {name!r}"):
             _check_scene(blueprint, name, scene)
@@ -172,21 +180,14 @@ def _check_param(blueprint: Blueprint, name: str) -> None:
     """Its values come from what there is, or from parameters before it."""
     domain, params = blueprint.domain, list(blueprint.params)
     before, own = params[: params.index(name)], blueprint.params[name]
+    if name == "feasible":
+        raise ConfigError("verifiers call by that name whether there is an answer", "rename it")
     if own.kind == "draw":
         known = {*domain.constants, *domain.lists, *domain.tables, *before}
         _check_draw(blueprint, "", "its draw", own.text, known)
     elif own.kind == "rows":
         for other in params_of(blueprint.rows(own.text)):
             _known(blueprint.stem(other), before, "earlier parameter")
-
-
-def _check_sentences(blueprint: Blueprint) -> None:
-    domain = blueprint.domain
-    wordings = sum(len(rule.texts) for rule in domain.phrases.values())
-    openings = sum(len(scene.opening) * scene.most for scene in domain.scenes.values())
-    if max(wordings, openings) > MAX_SENTENCES:
-        raise ConfigError(f"more than {MAX_SENTENCES} wordings", "write fewer")
-    assert blueprint.lexicon
 
 
 def _check_scene(blueprint: Blueprint, name: str, scene: Scene) -> None:
@@ -212,6 +213,7 @@ def _check_scene(blueprint: Blueprint, name: str, scene: Scene) -> None:
         tables = blueprint.draw_tables(structure, draws)
         _check_rows(tables)
         _check_cells(problem)
+        _check_sets(problem, tables)
         for slot, columns in unstated(problem):
             raise ConfigError(
                 f"slot {slot!r}: no rule states its condition on {columns}; answers that break it would pass",
@@ -219,8 +221,21 @@ def _check_scene(blueprint: Blueprint, name: str, scene: Scene) -> None:
             )
         _check_opening(blueprint, structure, Analysis(problem, blueprint))
         tools_source(problem.relations, problem.access)
+    if scene.twins:
+        _check_twins(blueprint, scene)
     if scene.answer is not None:
         constant(scene.answer, blueprint.names({**problem.fields, "answer": 1}))
+
+
+def _check_twins(blueprint: Blueprint, scene: Scene) -> None:
+    """Its tasks are about rules, of which one may have a bound."""
+    phrases = blueprint.domain.phrases
+    if any(phrases[key].kind != "clause" for key in scene.asks):
+        hint = "leave twins out: a question has its answer, and a workflow can escalate"
+        raise ConfigError("it asks for more than rules, so it has no twins", hint)
+    if all(param.kind != "edge" for param in blueprint.params.values()):
+        hint = "give a parameter of one of its rules the domain 'edge', or leave twins out"
+        raise ConfigError("it has no twins: no rule has a bound that could be moved", hint)
 
 
 def _check_opening(blueprint: Blueprint, structure: Structure, analysis: Analysis) -> None:
@@ -238,6 +253,20 @@ def _check_rows(tables: Tables) -> None:
     empty = [name for name, rows in tables.items() if not rows]
     if empty:
         raise ConfigError(f"table {empty[0]!r} has no rows", "draw at least one")
+
+
+def _check_sets(problem: Problem, tables: Tables) -> None:
+    """The sets that a slot may hold are few enough to be listed."""
+    for slot in problem.slots:
+        if slot.kind != "set" or not isinstance(slot.domain, ir.Query):
+            continue
+        rows, sizes = len(tables[slot.domain.relation]), range(slot.least, (slot.length or 0) + 1)
+        number = sum(comb(rows, size) for size in sizes)
+        if not 1 <= number <= MAX_VALUES:
+            raise ConfigError(
+                f"slot {slot.name!r} may hold {number:,} sets of rows; at most {MAX_VALUES:,} can be listed",
+                f"choose fewer than {slot.length} of {rows} rows, or draw other numbers of them",
+            )
 
 
 def _check_cells(problem: Problem) -> None:
@@ -278,6 +307,7 @@ def _check_phrase(blueprint: Blueprint, key: str) -> None:
         _known(rule.instead_of, domain.phrases, "phrase")
     built = blueprint.lexicon.phrase(key).build(fields := _sample_fields(blueprint, key))
     rules = (built,) if isinstance(built, ir.Clause) else ()
+    _check_best(blueprint, built)
     if rule.kind == "policy" and rule.word:
         test = [condition(clause) for clause in rules]
         if not all(test) or any(
@@ -286,21 +316,40 @@ def _check_phrase(blueprint: Blueprint, key: str) -> None:
             reason = "its means doesn't end with what must hold for a row that was written"
             hint = "write all(not new(x.COLUMN) == VALUE or allows(x) for x in TABLE)"
             raise ConfigError(reason, hint)
-    nodes = nodes_of(rules, built if isinstance(built, ir.Equals) else None)
+    nodes = nodes_of(rules, built if isinstance(built, ir.Equals | ir.Optimise) else None)
     read = {node.name for node in nodes if isinstance(node, ir.Param)}
     read |= params_of(built) if isinstance(built, ir.Node) else set()
     used = _names_used(blueprint, key)
-    for i in range(len(rule.texts)):
-        template = blueprint.lexicon.phrase(key + (f"~{i + 1}" if i else "")).sentence
-        for name in (*rule.choose, *rule.fields):
-            if name not in template.names:
-                raise ConfigError(f"its field {name!r} is in no sentence", "state it, or drop it")
-        for name in sorted(template.names - used):
-            reason = f"its field {name!r} is in the sentence, but its rule doesn't use it"
-            raise ConfigError(reason, "use the field in means, or drop it")
-        for name in sorted(template.stated(fields) - read):
-            reason = f"its sentence states the parameter {name!r}, which its rule doesn't read"
-            raise ConfigError(reason, "use the parameter in means, or drop it")
+    template = blueprint.lexicon.phrase(key).sentence
+    for name in (*rule.choose, *rule.fields):
+        if name not in template.names:
+            raise ConfigError(f"its field {name!r} is in no sentence", "state it, or drop it")
+    for name in sorted(template.names - used):
+        reason = f"its field {name!r} is in the sentence, but its rule doesn't use it"
+        raise ConfigError(reason, "use the field in means, or drop it")
+    for name in sorted(template.stated(fields) - read):
+        reason = f"its sentence states the parameter {name!r}, which its rule doesn't read"
+        raise ConfigError(reason, "use the parameter in means, or drop it")
+    check_ways(blueprint, key, fields)
+
+
+def _check_best(blueprint: Blueprint, built: Any) -> None:
+    """A bound at the k-th best answer is a whole rule about several items."""
+    goal = built if isinstance(built, ir.Equals) else None
+    for node in nodes_of((built,) if isinstance(built, ir.Clause) else (), goal):
+        if not isinstance(node, ir.Cmp):
+            continue
+        sides = [side.name for side in (node.left, node.right) if isinstance(side, ir.Param)]
+        for name in sides:
+            if "best" not in blueprint.params[blueprint.stem(name)].options:
+                continue
+            items = {slot.rpartition("_")[2] for slot in slots_of(node)}
+            if len(items) < 2:
+                reason = f"parameter {name!r} is an edge with best, but its rule is not about several items"
+                raise ConfigError(reason, "compare it with a sum over all items, or write 'edge'")
+            if all(part is not node for part in conjuncts(truth(built))):
+                reason = f"parameter {name!r} is an edge with best, but its comparison is not a whole rule"
+                raise ConfigError(reason, "let the rule hold always: no guard, no 'or' around it")
 
 
 def _sample_fields(blueprint: Blueprint, key: str) -> dict[str, Any]:
@@ -310,7 +359,9 @@ def _sample_fields(blueprint: Blueprint, key: str) -> dict[str, Any]:
     draws = rng(0, domain.id, key)
     for name in domain.scenes:
         opening |= blueprint.begin(name, draws).fields
-    opening |= {"rules": [one.word for one in domain.phrases.values() if one.word]}
+    if "rules" in blueprint.lexicon.phrase(key).sentence.names:
+        words = [one.word for one in domain.phrases.values() if one.word]
+        opening |= {"rules": blueprint.named_by(key, words)}
     names = blueprint.lexicon.phrase(key).sentence.names
     chosen = {name: values[0] for name, values in rule.choose.items()}
     stated = {name: value for name, value in opening.items() if name in names}

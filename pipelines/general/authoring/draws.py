@@ -166,6 +166,24 @@ def _pairs(d: Drawing, key: str, left: Sequence[str], right: Sequence[str]) -> l
     return [f"{a} {b}" for a in left for b in right]
 
 
+def _reached(
+    d: Drawing, key: str, start: str, sources: Sequence[str], targets: Sequence[str]
+) -> list[str]:
+    """What links lead to from ``start``, over any number of steps; link i goes from source to target i."""
+    d.may_list(len(sources))
+    onward: dict[str, list[str]] = {}
+    for source, target in zip(sources, targets, strict=True):
+        onward.setdefault(source, []).append(target)
+    found: dict[str, None] = {}
+    open_ = onward.get(start, [])[:]
+    while open_:
+        at = open_.pop()
+        if at not in found:
+            found[at] = None
+            open_ += onward.get(at, [])
+    return list(found)
+
+
 # --- with data of the package --------------------------------------------------------------------
 
 
@@ -277,6 +295,8 @@ _SIMPLE: Mapping[str, Callable[..., Any]] = {
 }
 DRAWS: Mapping[str, DrawFunction] = {
     **{name: _function(run) for name, run in _SIMPLE.items()},
-    **_by_name(_one, _distinct_ints, _member, _code, _gap, _few, _number, _deal, _fresh, _pairs),
+    **_by_name(
+        _one, _distinct_ints, _member, _code, _gap, _few, _number, _deal, _fresh, _pairs, _reached
+    ),
 }
 """Function -> what it does."""

@@ -10,10 +10,8 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-import tomllib
 import unicodedata
 from functools import cached_property
-from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -33,7 +31,8 @@ from envgen.core.types import Record
 _WORD = r"^[a-z][a-z0-9_]{0,31}$"
 RESERVED = frozenset(
     """check check_columns check_date find truth tool_error db given row rows total pages facts taken allowed
-    solve verify submit_result sqlite3 json datetime param scene n k self tools""".split()
+    solve verify submit_result sqlite3 json datetime param scene n k self tools infeasible
+    is_claim""".split()
 )
 """Names that generated programs, or the texts of a page, use for themselves."""
 
@@ -101,10 +100,14 @@ Words = Annotated[tuple[Ident, ...], BeforeValidator(_words)]
 """RuleNames, written as one text."""
 Sentences = Annotated[tuple[Sentence, ...], BeforeValidator(_texts), Field(max_length=8)]
 Cell = Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}\.[a-z]\w{0,31}$")]
-"""``table.column``, or ``argument.column``."""
+"""``table.column``."""
+Reference = Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31}){1,3}$")]
+"""``argument.column``, or ``argument.reference.column``."""
 SlotPattern = Annotated[str, StringConstraints(pattern=r"^[a-z_]+(\{k\})?$")]
 Choice = bool | Annotated[int, Field(ge=-(10**12), le=10**12)] | Value
 Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
+Frame = Literal["rules", "effects", "notes", "write rule", "tie-break", "submit", "claim"]
+"""A sentence that is the same in all domains (``words/frames.py``)."""
 Level = Annotated[int, Field(ge=1, le=10)]
 
 _COLUMN = re.compile(
@@ -178,8 +181,9 @@ class ToolSignature(Record):
     when: Code = "True"
     """The tasks that have it: a condition on their structure."""
     needs: tuple[Requirement, ...] = ()
-    sets: dict[Cell, Code] = {}
-    """``argument.column`` -> its new value, computed before anything changes."""
+    sets: dict[Reference, Code] = {}
+    """``argument.column``, or ``argument.reference.column`` -> its new value, computed before anything
+    changes."""
 
 
 class MayChange(Record):
@@ -196,8 +200,9 @@ class PhraseRule(Record):
     about all of them (``n``), or without any.
     """
 
-    texts: Sentences
-    kind: Literal["clause", "goal", "policy", "effect", "escalate"] = "clause"
+    texts: Sentences = ()
+    """Ways to say it, those of the lexicon file last."""
+    kind: Literal["clause", "goal", "optimise", "policy", "effect", "escalate"] = "clause"
     about: Literal["one", "pair", "all", "task"] = "task"
     means: Code
     guard: Code | None = None
@@ -226,7 +231,7 @@ class PhraseRule(Record):
 class Scene(Record):
     """A kind of task: what is asked for, over which tables, with which tools."""
 
-    opening: Sentences
+    opening: Sentences = ()
     """``{each: ...}`` repeats its text for each item, joined by commas and "and"."""
     opening_one: Sentences = ()
     """The opening where there is a single item."""
@@ -262,6 +267,8 @@ class Scene(Record):
     """Constants of each item in the answer."""
     calls: Code = "2 * effects"
     """The most write calls of a random walk through a workflow."""
+    twins: bool = False
+    """Whether some tasks have no answer: the answer of all of them may be the claim that there is none."""
     answer: Code | None = None
     """A condition on the ``answer`` of a question that makes it fair."""
 
@@ -302,6 +309,8 @@ class Domain(Record):
     start: Ident
     """The scene of level 1."""
     max_level: Level = 10
+    shortcuts: Literal["bounded", "any"] = "bounded"
+    """Whether the gate ``difficulty`` bounds what shortcuts pass, level by level."""
     constants: dict[Ident, Choice] = {}
     lists: dict[
         Ident, Annotated[tuple[Value, ...], BeforeValidator(_words), Field(max_length=400)]
@@ -324,6 +333,10 @@ class Domain(Record):
     """Slot -> how sentences and notes name it."""
     units: dict[Unit, Sentence] = {}
     """Unit of a column -> a sentence about it."""
+    more_units: dict[Unit, Sentences] = {}
+    """Unit -> further sentences about it."""
+    frames: dict[Frame, Sentences] = {}
+    """Sentence that is the same in all domains -> further ways to say it."""
     placeholders: dict[SlotPattern, Value] = {}
 
     @cached_property
@@ -354,14 +367,6 @@ class Domain(Record):
                 scene = {k: v for k, v in {**found[like], **scene}.items() if k != "like"}
             found[name] = scene
         return {**value, "scenes": found}
-
-
-def is_package_page(domain: Domain) -> bool:
-    """Whether this very page is the package's."""
-    own = files("envgen.pipelines.general.domains") / f"{domain.id}.toml"
-    if not own.is_file():
-        return False
-    return Domain.model_validate(tomllib.loads(own.read_text(encoding="utf-8"))).key == domain.key
 
 
 _MEND = {

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import lru_cache, partialmethod
-from itertools import islice
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 from envgen.core import ir
@@ -64,7 +64,7 @@ _FORMS: Mapping[str, tuple[Any, tuple[str, ...], str]] = {
 
 
 class Typed(NamedTuple):
-    """An IR expression and what it gives: a column type, ``interval``, ``rows:TABLE`` or ``set``."""
+    """An IR expression and what it gives: a column type, ``interval``, ``rows:TABLE``, ``set:TYPE``."""
 
     expr: Any
     type: str
@@ -478,11 +478,12 @@ class _RuleReader:
         if not isinstance(source, Typed):
             items = tuple(lifted(value).expr for value in self._each(item, source, bound))
             return Typed(_joined(known, items), "bool")
-        chosen = source.type.startswith("set") or where is None
-        if chosen and where is not None:
-            raise ConfigError("a for over a list takes no condition", "say it in the rule itself")
-        over = source.expr if chosen else self._query(source, variable, where).expr
-        return Typed(fold(var=variable, over=over, body=self.typed(item.elt, inner).expr), "bool")
+        over, body = source.expr, self.typed(item.elt, inner).expr
+        if where is not None and _is_set(source):
+            body = ir.If(test=where, then=body, other=ir.Const(value=fold is ir.All))
+        elif where is not None:
+            over = self._query(source, variable, where).expr
+        return Typed(fold(var=variable, over=over, body=body), "bool")
 
     _call_all = partialmethod(_over, known=ir.And, fold=ir.All)
     _call_any = partialmethod(_over, known=ir.Or, fold=ir.Any)
@@ -494,6 +495,14 @@ class _RuleReader:
             if agg != "sum":
                 raise ConfigError(f"there is no {agg} of known values", "take it of rows")
             return _total([lifted(value) for value in self._each(item, source, bound)])
+        if _is_set(source):
+            if agg != "sum":
+                hint = f"write {agg}(x.column for x in TABLE if x in ...)"
+                raise ConfigError(f"there is no {agg} of a set", hint)
+            part = self.typed(item.elt, inner).expr
+            if where is not None:
+                part = ir.If(test=where, then=part, other=ir.Const(value=0))
+            return Typed(ir.Sum(var=variable, over=source.expr, body=part), "int")
         query = self._query(source, variable, where).expr
         body = self.typed(item.elt, inner)
         return Typed(query.model_copy(update={"select": body.expr, "agg": agg}), "int")
@@ -504,6 +513,12 @@ class _RuleReader:
 
     def _call_count(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
         (item,) = node.args
+        if isinstance(item, ast.GeneratorExp) and _is_set(
+            self.read(item.generators[0].iter, bound)
+        ):
+            variable, source, _, where = self._source(item, bound)
+            body = where or ir.Const(value=True)
+            return Typed(ir.Count(var=variable, over=source.expr, body=body), "int")
         rows = self.typed(item, bound)
         if not isinstance(rows.expr, ir.Query):
             raise ConfigError("count takes rows: count(x for x in ... if ...)")
@@ -552,11 +567,32 @@ class _RuleReader:
         (item,) = node.args
         return Typed(ir.AllDifferent(items=self._expressions(item, bound)), "bool")
 
+    def _call_disjoint(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
+        """``disjoint([pays[1], pays[2]])``: no row is in two of the sets."""
+        sets = self.read(node.args[0], bound)
+        if not isinstance(sets, tuple) or not all(map(_is_set, sets)):
+            raise ConfigError(f"{ast.unparse(node.args[0])!r} is no list of sets")
+        apart = []
+        for one, other in combinations(sets, 2):
+            name = "shared"
+            while name in free_names(other.expr):
+                name += "_"
+            shared = ir.Cmp(fn="in", left=ir.Var(name=name), right=other.expr)
+            apart.append(ir.All(var=name, over=one.expr, body=ir.Not(item=shared)))
+        return Typed(_joined(ir.And, tuple(apart)), "bool")
+
     def _expressions(self, node: ast.AST, bound: Mapping[str, Any]) -> tuple[Expr, ...]:
         values = self.read(node, bound)
         if not isinstance(values, tuple) or isinstance(values, Typed):
             raise ConfigError(f"{ast.unparse(node)!r} is no list")
+        if any(map(_is_set, values)):
+            raise ConfigError("sets are not compared as a whole", "write disjoint([...])")
         return tuple(lifted(value).expr for value in values)
+
+
+def _is_set(value: Any) -> bool:
+    """Whether a value is a slot with several rows, or what can be reached."""
+    return isinstance(value, Typed) and value.type.startswith("set:")
 
 
 def _is_param(node: ast.Attribute) -> bool:
@@ -579,6 +615,10 @@ def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:
     if type(op) not in COMPARISONS:
         raise ConfigError(f"{type(op).__name__} is no comparison of the language of rules")
     fn, test = COMPARISONS[type(op)]
+    if _is_set(left) or (_is_set(right) and fn != "in"):
+        raise ConfigError(
+            "sets are not compared as a whole", "say it of each: all(... for x in ...)"
+        )
     if isinstance(left, Typed) or isinstance(right, Typed):
         return Typed(ir.Cmp(fn=fn, left=lifted(left).expr, right=lifted(right).expr), "bool")
     if fn not in ("in", "=", "!=") and not (isinstance(left, int) and isinstance(right, int)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from random import Random
@@ -22,17 +23,35 @@ from envgen.pipelines.general.authoring.rules import (
     Typed,
     constant,
     expression,
+    lifted,
     parsed,
     read_rule,
 )
-from envgen.pipelines.general.authoring.structure import Structure, Structures, opening_of, unvaried
+from envgen.pipelines.general.authoring.structure import (
+    OPTIMUM,
+    Structure,
+    Structures,
+    chosen_of,
+    opening_of,
+    unvaried,
+)
+from envgen.pipelines.general.semantics.rewrite import params_of, truth
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.pipelines.general.words.lexicon import AnswerForm, Lexicon, Phrase
+from envgen.pipelines.general.words.frames import FRAMES
+from envgen.pipelines.general.words.lexicon import (
+    ESCALATION,
+    AnswerForm,
+    Lexicon,
+    Phrase,
+    suffix,
+)
 from envgen.pipelines.general.words.wording import Fields, Words, joined
 
 _VALUE_TYPES = ("choice", "whole", "interval")
 MAX_VALUES = 2_000
 """Values of a slot that holds no row."""
+MAX_MEMBERS = 8
+"""Members of a set."""
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
@@ -59,17 +78,21 @@ class Blueprint(Structures):
         opening = f"{structure.scene}{number}{structure.wording}"
         stated = lexicon.opening_templates[opening].names
         fields: dict[str, JsonValue] = {n: v for n, v in structure.fields.items() if n in stated}
+        if ESCALATION in structure.fields:
+            fields[ESCALATION] = structure.fields[ESCALATION]
         fields["opening"] = opening
         asked = lexicon.request(fields, structure.said, dict(params or {}))
         names = [self.domain.id, structure.scene, *(said.phrase for said in structure.said)]
-        shapes = {ir.Equals: "B", ir.Reach: "C"}
-        timed = any(slot.kind == "interval" for slot in asked.slots)
+        shapes = {ir.Equals: "B", ir.Reach: "C", ir.Optimise: "D"}
+        kinds = {slot.kind for slot in asked.slots}
+        other = "F" if "set" in kinds else "E" if "interval" in kinds else "A"
         return Problem(
             id="-".join(names)[:200],
-            shape=shapes.get(type(asked.goal), "E" if timed else "A"),
+            shape=shapes.get(type(asked.goal), other),
             relations=self.tables_of(structure),
             access=self.access_of(structure),
-            **vars(asked),
+            **{name: part for name, part in vars(asked).items() if name != "twins"},
+            feasible=True if asked.twins else None,
             lexicon=lexicon.id,
             traits=tuple(sorted(structure.traits)),
         )
@@ -137,19 +160,14 @@ class Blueprint(Structures):
             for arg, kind in args.items()
         }
         fields = {name: value for name, value in names.fields.items() if name not in types}
-        inside = replace(names, args=types, fields=fields)
+        inside = replace(names, args=types, fields=fields, slots={})
         sets: dict[str, dict[str, Any]] = {}
         for target, text in tool.sets.items():
-            argument, _, column = target.partition(".")
-            sets.setdefault(argument, {})[column] = expression(text, inside)
+            holder, _, column = target.rpartition(".")
+            sets.setdefault(holder, {})[column] = expression(text, inside)
         needs = [(expression(need.holds, inside), need) for need in tool.needs]
         pre = [ir.Precondition(expr=expr, code=need.code, text=need.text) for expr, need in needs]
-        effects = [
-            ir.Write(
-                kind="update", relation=types[a].partition(":")[2], key=ir.Arg(name=a), set=cells
-            )
-            for a, cells in sets.items()
-        ]
+        effects = [_updated(lifted(read_rule(a, inside)), cells) for a, cells in sets.items()]
         return Access(
             tool=name, relation=tool.of, mode="write", description=tool.text, args=args,
             pre=tuple(pre), effects=tuple(effects),
@@ -161,8 +179,9 @@ class Blueprint(Structures):
     def lexicon(self) -> Lexicon:
         """The sentences of the domain; each one's builder reads its rule."""
         domain = self.domain
+        more = {str(name): texts for name, texts in domain.frames.items()}
         phrases = {
-            key + ("" if i == 0 else f"~{i + 1}"): Phrase(
+            key + suffix(i): Phrase(
                 text,
                 partial(self._build, key),
                 kind="clause" if rule.kind == "policy" else rule.kind,
@@ -173,23 +192,26 @@ class Blueprint(Structures):
         return Lexicon(
             id=domain.key,
             title=domain.title,
-            openings=dict(self._openings()),
+            openings=dict(self.openings()),
             frame=self._frame,
             reach=self._reach,
+            twins=self._twins,
             phrases=phrases,
             words=Words(nouns=domain.nouns, slots=domain.slots),
             units=domain.units,
+            more_units=domain.more_units,
+            frames={name: (*own, *more.get(name, ())) for name, own in FRAMES.items()},
             placeholders=domain.placeholders,
         )
 
-    def _openings(self) -> Iterator[tuple[str, str]]:
+    def openings(self) -> Iterator[tuple[str, str]]:
+        """The openings of all scenes, for each number of items: name and text."""
         for name, scene in self.domain.scenes.items():
             for items in range(scene.least, scene.most + 1):
                 texts = (scene.opening_one or scene.opening) if items == 1 else scene.opening
                 number = f"-{items}" if scene.most > 1 else ""
                 for i, text in enumerate(texts):
-                    variant = "" if i == 0 else f"~{i + 1}"
-                    yield f"{name}{number}{variant}", _repeated(text, items)
+                    yield f"{name}{number}{suffix(i)}", _repeated(text, items)
 
     def _build(self, key: str, fields: Fields) -> Any:
         """Build the rule that the phrase ``key`` states with ``fields``."""
@@ -206,6 +228,8 @@ class Blueprint(Structures):
                 )
             scene = next(s for s in self.domain.scenes.values() if key in s.asks)
             return ir.Equals(slot=next(iter(scene.slots)), query=query.expr, text_key=key)
+        if rule.kind == "optimise":
+            return _optimise(key, rule.means, names)
         places = [str(fields[name]) for name in ("k", "a", "b") if name in fields]
         return Clause(
             id="_".join([key, *places]),
@@ -217,14 +241,22 @@ class Blueprint(Structures):
         )
 
     def _phrase_names(self, fields: Fields) -> RuleNames:
-        """The names in a phrase's rule: ``allowed(row)`` is all that the rules it names say."""
+        """The names in a phrase's rule: ``allowed(row)`` is all that the rules it names say.
+
+        Inside one of those rules it is all that the ones before that rule on the page say.
+        """
         names, said = self.names(fields), fields.get("rules", [])
         if not isinstance(said, list):
             raise ConfigError(f"no list of rules: {said!r}")
-        by_word = {rule.word: rule.allows for rule in self.domain.phrases.values() if rule.word}
-        allows = [by_word[str(word)] for word in said]
-        text = " and ".join(f"({condition})" for condition in allows) or "True"
-        return replace(names, macros={**names.macros, "allowed": (("row",), text)})
+        macros, conditions = dict(names.macros), list[str]()
+        for key, rule in self.domain.phrases.items():
+            if rule.word in said and rule.allows is not None:
+                earlier, own = f"Allowed_{key}", f"Allows_{key}"  # no page can call its macros so
+                macros[earlier] = (("row",), " and ".join(conditions) or "True")
+                macros[own] = (("row",), _renamed(rule.allows, "allowed", earlier))
+                conditions.append(f"{own}(row)")
+        macros["allowed"] = (("row",), " and ".join(conditions) or "True")
+        return replace(names, macros=macros)
 
     def _reach(self, fields: Fields, effects: tuple[Clause, ...]) -> ir.Reach:
         """The goal of a workflow: its write set is the union of what its effects may change."""
@@ -239,9 +271,15 @@ class Blueprint(Structures):
             effects=effects,
             write_set=tuple(cells),
             escalate_when=None if escalate is None else self._build(escalate, {}),
-            escalate_text_key=escalate,
+            escalate_text_key=escalate and str(fields.get(ESCALATION, escalate)),
             max_calls=constant(scene.calls, self.names({**fields, **calls})),
         )
+
+    def _twins(self, fields: Fields, clauses: tuple[Clause, ...]) -> bool:
+        """Whether the answer may be the claim that there is none: a bound can be moved past all answers."""
+        read = {name for clause in clauses for name in params_of(truth(clause))}
+        bounded = any(self.params[self.stem(name)].kind == "edge" for name in read)
+        return bounded and self.domain.scenes[opening_of(fields)[0]].twins
 
     def _frame(self, fields: Fields) -> AnswerForm:
         """Slots and layout of a request, from the fields of its prompt."""
@@ -274,15 +312,19 @@ class Blueprint(Structures):
             values = [constant(ast.unparse(item), names) for item in node.args]
             kind, domain = _value_type(ast.unparse(node.func), values)
             return Slot(name=name, kind=kind, domain=domain)
-        found = read_rule(text, names)
+        rows, sizes = chosen_of(node)
+        found = read_rule(ast.unparse(rows), names)
         if not isinstance(found, Typed) or not isinstance(found.expr, ir.Query):
             raise ConfigError(
-                f"slot {name!r}: {text!r} is no table, rows, interval, whole or choice"
+                f"slot {name!r}: {text!r} is no table, rows, some(ROWS, ...), interval, whole or choice"
             )
         query = found.expr
         if query.where == ir.Const(value=True):
             query = query.model_copy(update={"var": "x"})
-        return Slot(name=name, kind="entity", domain=query)
+        if not sizes:
+            return Slot(name=name, kind="entity", domain=query)
+        least, most = _sizes([constant(ast.unparse(size), names) for size in sizes])
+        return Slot(name=name, kind="set", domain=query, least=least, length=most)
 
     def answers(self, problem: Problem, answer: Scalar) -> bool:
         """Whether a question with this answer is a fair one, as its scene says."""
@@ -315,6 +357,23 @@ class Blueprint(Structures):
         return tables
 
 
+def _updated(row: Typed, cells: dict[str, Any]) -> ir.Write:
+    """The write of some cells of a row that a tool's argument is, or that it refers to."""
+    kind, _, relation = row.type.partition(":")
+    if kind != "entity":
+        raise ConfigError(f"a {row.type} has no cells", "write argument.column, or a reference's")
+    return ir.Write(kind="update", relation=relation, key=row.expr, set=cells)
+
+
+def _renamed(text: str, name: str, other: str) -> str:
+    """``text`` with one of the names in it replaced."""
+    tree = deepcopy(parsed(text))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name:
+            node.id = other
+    return ast.unparse(tree)
+
+
 def _each_tool(tool: ToolSignature) -> Iterator[ToolSignature]:
     """The tools that one definition stands for."""
     for each, one in tool.each.items():
@@ -342,6 +401,32 @@ def _value_type(name: str, values: list[Any]) -> tuple[str, Any]:
         f"{name}({', '.join(map(str, values))}) holds no values, or too many",
         f"write whole(low, high), choice(...) or interval(low, high, step, length), of at most {MAX_VALUES}",
     )
+
+
+def _optimise(key: str, text: str, names: RuleNames) -> ir.Optimise:
+    """The goal that ``least(VALUE)`` or ``most(VALUE)`` states."""
+    node = parsed(text)
+    sense = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    if not isinstance(node, ast.Call) or sense not in ("least", "most") or len(node.args) != 1:
+        hint = "write least(sum(... for k in range(1, n + 1))), or most(...)"
+        raise ConfigError(f"phrase {key!r}: {text!r} doesn't say what is to be best", hint)
+    return ir.Optimise(
+        sense="min" if sense == "least" else "max",
+        expr=expression(ast.unparse(node.args[0]), names),
+        bound=ir.Param(name=OPTIMUM),
+        text_key=key,
+    )
+
+
+def _sizes(values: list[Any]) -> list[int]:
+    """The fewest and the most members of a set: ``some(ROWS, 3)`` has one to three."""
+    sizes = [1, *values] if len(values) == 1 else values
+    if not _whole(sizes, 2) or not 1 <= sizes[0] <= sizes[1] <= MAX_MEMBERS:
+        raise ConfigError(
+            f"a set of {' to '.join(map(str, values))} rows is none that can be asked for",
+            f"write some(ROWS, most) or some(ROWS, least, most), of 1 to {MAX_MEMBERS} rows",
+        )
+    return sizes
 
 
 def _whole(values: list[Any], count: int) -> bool:

@@ -24,16 +24,27 @@ from envgen.pipelines.general.authoring.draws import Drawing
 from envgen.pipelines.general.authoring.page import Domain, PhraseRule, Scene, StepRule
 from envgen.pipelines.general.authoring.rows import Draws
 from envgen.pipelines.general.authoring.rules import RuleNames, constant, parsed
+from envgen.pipelines.general.words.lexicon import ESCALATION, suffix
 from envgen.pipelines.general.words.wording import Fields, Template
 
 MOST_ITEMS = 8
-_KINDS = ("clause", "policy", "goal", "effect")
+_KINDS = ("clause", "policy", "goal", "optimise", "effect")
 _VARIANT = re.compile(r"~\d+$")
 
 
 def unvaried(key: str) -> str:
     """The phrase of a sentence's key: without the number of its wording."""
     return _VARIANT.sub("", key)
+
+
+def _rows_of(rule: PhraseRule) -> str | None:
+    """The table in a rule's ``all(... for x in TABLE)``; None if it says nothing of that kind."""
+    tree = parsed(rule.means)
+    arguments = tree.args if isinstance(tree, ast.Call) else []
+    if len(arguments) != 1 or not isinstance(every := arguments[0], ast.GeneratorExp):
+        return None
+    over = every.generators[0].iter
+    return over.id if isinstance(over, ast.Name) else None
 
 
 class Said(NamedTuple):
@@ -55,7 +66,7 @@ class Structure:
     scene: str
     items: int = 1
     wording: str = ""
-    """The number of the scene's opening ("" or "~2")."""
+    """The number of the scene's opening ("" or "~2"). Structures are made in first wordings, worded last."""
     fields: Mapping[str, JsonValue] = field(default_factory=dict)
     """The opening's and the items' fields."""
     said: tuple[Said, ...] = ()
@@ -86,10 +97,10 @@ class ParamDomain(NamedTuple):
     column: str = ""
     options: Mapping[str, int] = {}
     """``least``: no bound is smaller. ``share``: of many answers so many percent keep the bound.
-    ``step``: the bound is a multiple of it."""
+    ``step``: the bound is a multiple of it. ``best``: so many answers are as good as it, or better."""
 
 
-_EDGES = {"least": (-(10**12), 10**12), "share": (0, 99), "step": (1, 10**9)}
+_EDGES = {"least": (-(10**12), 10**12), "share": (0, 99), "step": (1, 10**9), "best": (1, 20)}
 
 
 def _param_domain(text: str, relations: Mapping[str, Relation]) -> ParamDomain:
@@ -111,8 +122,17 @@ def _param_domain(text: str, relations: Mapping[str, Relation]) -> ParamDomain:
     for name, value in options.items():
         low, high = _EDGES.get(name, (0, -1))
         if type(value) is not int or not low <= value <= high:
-            raise ConfigError(f"an edge has no {name}={value!r}", "share is 0..99, step at least 1")
+            hint = "share is 0..99, step at least 1, best 1..20"
+            raise ConfigError(f"an edge has no {name}={value!r}", hint)
+    if "best" in options and len(options) > 1:
+        other = next(name for name in options if name != "best")
+        reason = f"an edge with best={options['best']} can't have {other}={options[other]}, too"
+        raise ConfigError(reason, "best answers meet the bound exactly: leave the other out")
     return ParamDomain("edge", text, options=options)
+
+
+OPTIMUM = "optimum"
+"""The parameter that holds the best value of an ``optimise`` phrase."""
 
 
 class Structures:
@@ -147,7 +167,13 @@ class Structures:
             ConfigError: naming one whose domain has no meaning.
         """
         found = {}
-        for name, text in self.domain.params.items():
+        texts = self.domain.params
+        if any(rule.kind == "optimise" for rule in self.domain.phrases.values()):
+            if OPTIMUM in texts:
+                reason = f"parameter {OPTIMUM!r} is the best value there is, which envgen finds"
+                raise ConfigError(reason, "give the parameter another name")
+            texts = {**texts, OPTIMUM: "edge(best=1)"}
+        for name, text in texts.items():
             try:
                 found[name] = _param_domain(text, self.relations)
             except (ConfigError, ValueError) as error:
@@ -206,8 +232,9 @@ class Structures:
         kinds = {"interval": "interval", "whole": "int", "choice": "str"}
         if isinstance(node, ast.Call) and ast.unparse(node.func) in kinds:
             return kinds[ast.unparse(node.func)]
-        loop = node.generators[0].iter if isinstance(node, ast.GeneratorExp) else node
-        return f"entity:{ast.unparse(loop)}"
+        rows, sizes = chosen_of(node)
+        loop = rows.generators[0].iter if isinstance(rows, ast.GeneratorExp) else rows
+        return f"{'set:' if sizes else ''}entity:{ast.unparse(loop)}"
 
     # --- structures ---------------------------------------------------------------------------------
 
@@ -226,7 +253,7 @@ class Structures:
         if scene not in self.domain.scenes:
             raise ConfigError(f"domain {self.domain.id!r} has no scene {scene!r}")
         goal = problem.goal
-        questions = (goal,) if isinstance(goal, ir.Equals) else ()
+        questions = (goal,) if isinstance(goal, ir.Equals | ir.Optimise) else ()
         effects = goal.effects if isinstance(goal, ir.Reach) else ()
         rules = (*problem.clauses, *questions, *effects)
         said = tuple(Said(rule.text_key, dict(rule.fields)) for rule in rules)
@@ -236,17 +263,18 @@ class Structures:
                 fields[name] = elsewhere[name]
         return Structure(scene, items, wording, fields, said, frozenset(problem.traits))
 
-    def begin(self, scene_name: str, rng: Random, before: Structure | None = None) -> Structure:
-        """A structure of one item in a scene; what it shares with the one ``before`` stays."""
+    def begin(
+        self, scene_name: str, rng: Random, before: Structure | None = None, items: int = 0
+    ) -> Structure:
+        """A structure in a scene, of the fewest items or ``items``; what it shares with ``before`` stays."""
         scene = self.domain.scenes[scene_name]
         kept = dict(before.fields) if before else {}
         fields = {
             name: kept[name] if _may_be(kept.get(name), values) else self._chosen(values, rng)
             for name, values in scene.choose.items()
         }
-        one = scene.opening_one if scene.least == 1 else ()
-        empty = Structure(scene_name, 1, _wording(len(one or scene.opening), rng), fields)
-        return self._with_items(empty, scene.least, rng, before)
+        empty = Structure(scene_name, fields=fields)
+        return self._with_items(empty, items or scene.least, rng, before)
 
     def _chosen(self, values: Sequence[Any] | str, rng: Random) -> Any:
         """One of the values, or what a draw gives."""
@@ -296,12 +324,37 @@ class Structures:
         added = sorted(added, key=lambda s: (order.index(s.phrase), _key(s.fields)))
         replaced = {rules[s.phrase].instead_of for s in added}
         said = [s for s in (*asks, *added) if s.phrase not in replaced]
-        words: list[JsonValue] = [word for s in said if (word := rules[s.phrase].word)]
+        words = [word for s in said if (word := rules[s.phrase].word)]
         said = [
-            s._replace(fields={**s.fields, "rules": words}) if self._names_rules(s.phrase) else s
+            s._replace(fields={**s.fields, "rules": self.named_by(s.phrase, words)})
+            if self._names_rules(s.phrase)
+            else s
             for s in sorted(said, key=lambda s: _KINDS.index(rules[s.phrase].kind))
         ]
         return replace(structure, said=tuple(said))
+
+    def named_by(self, phrase: str, words: Sequence[str]) -> list[JsonValue]:
+        """The rules of a task that ``{rules:list}`` names: those about rows of the same table.
+
+        Of a rule, only those before it on the page.
+
+        Raises:
+            ConfigError: if a rule has none before it.
+        """
+        rules, table = self.domain.phrases, _rows_of(self.domain.phrases[phrase])
+        beside = {rule.word for rule in rules.values() if table is None or _rows_of(rule) == table}
+        words = [word for word in words if word in beside]
+        if rules[phrase].kind != "policy":
+            return list(words)
+        before = list(self.domain.phrases)[: list(self.domain.phrases).index(phrase)]
+        known = {self.domain.phrases[key].word for key in before}
+        found: list[JsonValue] = [word for word in words if word in known]
+        if not found:
+            raise ConfigError(
+                f"phrase {phrase!r} names the rules before it on the page, and the task has none",
+                "put rules with a word before it, and let scenes ask one of them",
+            )
+        return found
 
     def _names_rules(self, phrase: str) -> bool:
         return "{rules:list}" in self.domain.phrases[phrase].texts[0]
@@ -309,7 +362,7 @@ class Structures:
     def _say(
         self, key: str, about: dict[str, JsonValue], rng: Random, earlier: Iterable[Said] = ()
     ) -> Said:
-        """A sentence in one of its wordings; fields that were drawn before may stay."""
+        """A sentence, in its first wording; fields that were drawn before may stay."""
         rule = self.domain.phrases[key]
         kept = {name: value for said in earlier for name, value in said.fields.items()}
         chosen = {
@@ -318,7 +371,7 @@ class Structures:
             else rng.choice(values)
             for name, values in rule.choose.items()
         }
-        return Said(key + _wording(len(rule.texts), rng), {**about, **rule.fields, **chosen})
+        return Said(key, {**about, **rule.fields, **chosen})
 
     def _stated(self, key: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The fields of the opening that the sentence states, too."""
@@ -354,15 +407,16 @@ class Structures:
             return None
         harder: Structure | None = structure
         if step.scene is not None:
-            harder = self.begin(step.scene, rng, structure)
+            harder = self.begin(step.scene, rng, structure, structure.items if step.keep else 0)
             harder = self._carried(structure, harder) if step.keep else harder
         if step.grow:
             harder = self._grown(structure, step, rng)
         if step.trait:
-            known = step.trait in structure.traits
-            harder = None if known else replace(structure, traits=structure.traits | {step.trait})
+            if harder is None or step.trait in harder.traits:
+                return None
+            harder = replace(harder, traits=harder.traits | {step.trait})
         if step.set:
-            harder = self._set(structure, step.set)
+            harder = None if harder is None else self._set(harder, step.set)
         for key in (phrase, *step.together) if phrase else step.together:
             harder = None if harder is None else self._added(harder, key, rng)
         return harder
@@ -435,6 +489,33 @@ class Structures:
         )
         return replace(structure, said=said, fields=fields)
 
+    def worded(self, structure: Structure, rng: Random, *, policy: bool) -> Structure:
+        """``structure`` in words drawn anew; the policy's stay unless ``policy``."""
+        scene, phrases = self.scene(structure), self.domain.phrases
+        openings = scene.opening_one if structure.items == 1 else ()
+        wording = suffix(rng.randrange(len(openings or scene.opening)))
+        said = tuple(
+            s._replace(key=self._way(s.phrase, rng))
+            if policy or phrases[s.phrase].kind != "policy"
+            else s
+            for s in structure.said
+        )
+        fields = dict(structure.fields)
+        escalate = [key for key in scene.asks if phrases[key].kind == "escalate"]
+        if policy and escalate and "~" in (way := self._way(escalate[0], rng)):
+            fields[ESCALATION] = way
+        return replace(structure, wording=wording, said=said, fields=fields)
+
+    def _way(self, phrase: str, rng: Random) -> str:
+        return phrase + suffix(rng.randrange(len(self.domain.phrases[phrase].texts)))
+
+
+def chosen_of(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
+    """What a slot's text chooses from, and of ``some(ROWS, 1, 3)`` how many: none where it is one row."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "some" and node.args:
+        return node.args[0], node.args[1:]
+    return node, []
+
 
 def opening_of(fields: Fields) -> tuple[str, int, str]:
     """The scene that a problem's opening names, the number of its items, and its wording ("" or "~2")."""
@@ -456,11 +537,6 @@ def _arguments(signature: str) -> tuple[str, ...]:
 def _may_be(value: JsonValue, values: Sequence[Any] | str) -> bool:
     """Whether a field of the scene before may stay."""
     return value is not None if isinstance(values, str) else value in values
-
-
-def _wording(variants: int, rng: Random) -> str:
-    chosen = rng.randrange(variants) if variants > 1 else 0
-    return f"~{chosen + 1}" if chosen else ""
 
 
 def _key(fields: Mapping[str, JsonValue]) -> tuple[int, ...]:

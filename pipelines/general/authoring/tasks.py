@@ -12,23 +12,21 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Equals, Get, Problem, Query, Reach
+from envgen.core.ir import Equals, Get, Optimise, Problem, Query, Reach, Satisfy
 from envgen.core.seeding import rng
-from envgen.pipelines.general.authoring.analysis import (
-    Analysis,
-    OpenTask,
-    Params,
-    one_best,
-    other_side,
-)
+from envgen.pipelines.general.authoring.analysis import Analysis, OpenTask, Params, one_best
 from envgen.pipelines.general.authoring.answers import AnswerTuner
 from envgen.pipelines.general.authoring.check import check_page
-from envgen.pipelines.general.authoring.page import Domain, is_package_page, page_error
+from envgen.pipelines.general.authoring.edges import other_side
+from envgen.pipelines.general.authoring.page import Domain, page_error
+from envgen.pipelines.general.authoring.page_files import is_package_page
 from envgen.pipelines.general.authoring.rows import TooFewRowsError
 from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.authoring.structure import Operator, Structure
+from envgen.pipelines.general.authoring.twins import TwinMaker
 from envgen.pipelines.general.authoring.workflows import WorkflowTuner
-from envgen.pipelines.general.semantics.rewrite import params_of
+from envgen.pipelines.general.semantics.identity import identity
+from envgen.pipelines.general.semantics.rewrite import best_rule, params_of
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.lexicon import register
 
@@ -43,7 +41,11 @@ _CHOICES = 8
 _WITH_SIBLING = 150
 """Draws looked at for rows on which a workflow has a sibling."""
 _ESCALATED_SHARE = 0.15
-"""Share of re-seeded requests that must be escalated."""
+"""Share of requests that must be escalated, of those that a workflow may make."""
+_INFEASIBLE_SHARE = 0.15
+"""Share of tasks without an answer, where the answer may be the claim that there is none."""
+_TWIN_DRAWS = 60
+"""Rows drawn for a task without an answer before one with answers is made instead."""
 
 
 class Hardened(NamedTuple):
@@ -61,6 +63,8 @@ class Tasks:
         self.blueprint = Blueprint(domain)
         check_page(self.blueprint, outside=not is_package_page(domain))
         self._analysis: Analysis | None = None
+        self._stated: Problem | None = None
+        """The problem that was analysed."""
         self.lexicon = register(self.blueprint.lexicon)
 
     def first(self, rng: Random) -> Hardened | None:
@@ -86,12 +90,16 @@ class Tasks:
                 return
             yield structure
 
+    def worded(self, problem: Problem, rng: Random, *, policy: bool = True) -> Problem:
+        """``problem`` in other words; the policy's stay unless ``policy``."""
+        structure = self.blueprint.structure_of(problem)
+        worded = self.blueprint.worded(structure, rng, policy=policy)
+        found = self.blueprint.problem(worded, problem.params)
+        return found.model_copy(update={"feasible": problem.feasible})
+
     def reseeded(self, problem: Problem, rng: Random) -> Hardened | None:
         """``problem`` over new rows of the same sizes and distributions, its parameters re-tuned."""
-        structure = self.blueprint.structure_of(problem)
-        goal = problem.goal
-        may_escalate = isinstance(goal, Reach) and goal.escalate_when is not None
-        escalated = may_escalate and rng.random() < _ESCALATED_SHARE
+        structure, escalated = self.blueprint.structure_of(problem), escalates(problem, rng)
         return next(self._draws(structure, problem, rng, escalated=escalated), None)
 
     def rehearsed(self, seed: int = 0) -> Iterator[Hardened]:
@@ -101,12 +109,13 @@ class Tasks:
             ConfigError: naming the scene or the step for which no rows hold a task.
         """
         draws, domain = rng(seed, "rehearsal"), self.domain
-        found = self._over_rows(self.blueprint.begin(domain.start, draws), draws)
+        start = self.blueprint.begin(domain.start, draws)
+        found = self._with_sibling(start, self.blueprint.problem(start), draws)
         level, done, failed = 1, set[str](), dict[str, int]()
         reasons: dict[str, Counter[str]] = defaultdict(Counter)
         if found is None:
-            failed = {(start := f"scene {domain.start!r}"): level}
-            reasons[start] += self._failed()
+            failed = {(scene := f"scene {domain.start!r}"): level}
+            reasons[scene] += self._failed()
         while found is not None:
             yield found
             failed = {name: at for name, at in failed.items() if name not in done}
@@ -120,7 +129,8 @@ class Tasks:
                     continue
                 for structure in self._structures(before, operator, draws):
                     failed[operator.name] = level
-                    task = self._over_rows(structure, draws, _REHEARSED)
+                    problem = self.blueprint.problem(structure)
+                    task = self._with_sibling(structure, problem, draws, _REHEARSED)
                     reasons[operator.name] += self._failed()
                     if task is not None:
                         found, done = found or task, done | {operator.name}
@@ -138,12 +148,21 @@ class Tasks:
         """What kept the rows drawn last, and their parameters, from holding a task."""
         return self._analysis.failed if self._analysis else Counter()
 
-    def _over_rows(self, structure: Structure, rng: Random, most: int = _DRAWS) -> Hardened | None:
+    def _over_rows(self, structure: Structure, rng: Random) -> Hardened | None:
+        """A task over new rows; a workflow's must be escalated in a fixed share of cases."""
+        problem = self.blueprint.problem(structure)
+        if escalates(problem, rng):
+            found = next(self._draws(structure, problem, rng, escalated=True), None)
+            if found is not None:
+                return found
+        return self._with_sibling(structure, problem, rng)
+
+    def _with_sibling(
+        self, structure: Structure, problem: Problem, rng: Random, most: int = _DRAWS
+    ) -> Hardened | None:
         """A task over rows that allow a sibling, if some of the first draws do."""
         first = None
-        for found in islice(
-            self._draws(structure, self.blueprint.problem(structure), rng, most=most), _WITH_SIBLING
-        ):
+        for found in islice(self._draws(structure, problem, rng, most=most), _WITH_SIBLING):
             first = first or found
             if not isinstance(found.problem.goal, Reach):
                 break
@@ -155,8 +174,9 @@ class Tasks:
         self, structure: Structure, problem: Problem, rng: Random, *,
         escalated: bool = False, most: int = _DRAWS,
     ) -> Iterator[Hardened]:  # fmt: skip
-        lost = 0
-        for _ in range(most):
+        lost, feasible = 0, self._feasible(problem, rng)
+        for draw in range(most):
+            feasible = feasible or draw >= min(_TWIN_DRAWS, most // 2)
             try:
                 tables = self.blueprint.draw_tables(structure, rng)
             except TooFewRowsError:  # by chance, unless it happens every time
@@ -164,28 +184,37 @@ class Tasks:
                 if lost == most:
                     raise
                 continue
-            bound = self._tuned(problem, tables, rng, escalated=escalated)
+            bound = self._tuned(problem, tables, rng, escalated=escalated, feasible=feasible)
             if bound is not None:
                 yield Hardened(bound, tables)
+
+    def _feasible(self, problem: Problem, rng: Random) -> bool:
+        """Whether the next task of a problem shall have an answer."""
+        return problem.feasible is None or rng.random() >= _INFEASIBLE_SHARE
 
     def sibling(self, problem: Problem, tables: Tables, rng: Random) -> Problem | None:
         """Another question about the same rows, with the same tools and policy; None if there is none."""
         if isinstance(problem.goal, Reach):
             fixed = {name: problem.params[name] for name in self._of_policy(problem)}
-            return self._tuned(problem, tables, rng, fixed=fixed, other_than=problem.params)
+            escalated, known = escalates(problem, rng), problem.params
+            return self._tuned(
+                problem, tables, rng, fixed=fixed, escalated=escalated, other_than=known
+            )
         structure = self.blueprint.structure_of(problem)
         for _ in range(_CHOICES):
             other = self.blueprint.problem(self.blueprint.other(structure, rng))
             if other.access != problem.access:
                 continue
-            found = self._tuned(other, tables, rng)
-            if found is not None and found != problem.model_copy(update={"id": found.id}):
+            feasible = self._feasible(other, rng)
+            found = self._tuned(other, tables, rng, feasible=feasible)
+            if found is not None and identity(found) != identity(problem):
                 return found
         return None
 
     def _tuned(
         self, problem: Problem, tables: Tables, rng: Random, *,
         fixed: Params | None = None, escalated: bool = False, other_than: Params | None = None,
+        feasible: bool = True,
     ) -> Problem | None:  # fmt: skip
         """``problem`` with parameters for ``tables``; None if none of those tried will do.
 
@@ -196,23 +225,46 @@ class Tasks:
             fixed: parameters that must keep these values.
             escalated: of a workflow: whether the request must be escalated.
             other_than: of a workflow: the parameters of a request that must not come again.
+            feasible: whether some answer must keep all rules, or none may.
         """
-        if self._analysis is None or self._analysis.problem is not problem:
-            self._analysis = Analysis(problem, self.blueprint)
+        if self._analysis is None or self._stated is not problem:
+            self._stated, self._analysis = problem, Analysis(_bounded(problem), self.blueprint)
         task = OpenTask(self._analysis, tables, rng, dict(fixed or {}))
         if isinstance(problem.goal, Reach):
             params = WorkflowTuner(task).params(escalated=escalated, other_than=other_than or {})
         elif isinstance(problem.goal, Equals):
             params = _question_params(task, problem.goal.query)
         else:
-            params = AnswerTuner(task).params()
-        return None if params is None else problem.model_copy(update={"params": params})
+            tuner = AnswerTuner(task)
+            params = tuner.params()
+            if params is not None and not feasible:
+                ranked = tuner.tight.ranking is not None
+                params = tuner.tight.past(params) if ranked else TwinMaker(task).params(params)
+        if params is None:
+            return None
+        known = None if problem.feasible is None else feasible
+        return problem.model_copy(update={"params": params, "feasible": known})
 
     def _of_policy(self, problem: Problem) -> list[str]:
         """Parameters that the policy states, and the day on which it is read."""
         clauses = [clause for clause in problem.clauses if clause.source == "policy"]
         stated = {name for clause in clauses for name in params_of(clause.expr)}
         return sorted(stated | ({"today"} & set(problem.params)))
+
+
+def escalates(problem: Problem, rng: Random) -> bool:
+    """Draw whether a request must be escalated; never where the task's rules don't say when."""
+    goal = problem.goal
+    may = isinstance(goal, Reach) and goal.escalate_when is not None
+    return may and rng.random() < _ESCALATED_SHARE
+
+
+def _bounded(problem: Problem) -> Problem:
+    """``problem`` with the best value as a bound that a rule states: that is how the bound is found."""
+    if not isinstance(problem.goal, Optimise):
+        return problem
+    clauses = (*problem.clauses, best_rule(problem.goal))
+    return problem.model_copy(update={"clauses": clauses, "goal": Satisfy()})
 
 
 def _question_params(task: OpenTask, query: Query) -> Params | None:

@@ -13,21 +13,24 @@ from random import Random
 from typing import Any, NamedTuple
 
 from envgen.core import ir
-from envgen.pipelines.general.authoring.analysis import (
-    OpenTask,
-    Params,
-    Wish,
-    just_met,
-    one_best,
-    other_side,
-)
+from envgen.pipelines.general.authoring.analysis import OpenTask, Params, Wish, one_best
+from envgen.pipelines.general.authoring.edges import just_met, other_side
+from envgen.pipelines.general.difficulty.plans import WorkflowGame
 from envgen.pipelines.general.semantics.evaluator import Closure
-from envgen.pipelines.general.semantics.rewrite import free_names, params_of
+from envgen.pipelines.general.semantics.rewrite import (
+    conjuncts,
+    free_names,
+    is_joint,
+    params_of,
+    written,
+)
 
 _COMBINATIONS = 4_000
 """Choices of bounds tried for one request."""
 _MOST_REQUESTS = 50_000
 """Choices of values for several parameters: their number multiplies."""
+_MOST_JOINT = 60
+"""Bounds of the plain rules under which bounds of the joint ones are sought."""
 _MOST_ROWS = 12
 """Rows that one effect is about: random walks have a state for each subset of them."""
 
@@ -42,34 +45,56 @@ class WorkflowTuner:
         self.goal = goal
         self.wishes = task.analysis.wishes
         self.frame = task.compiler.frame()
+        self.measures: dict[tuple[Any, ...], list[Any]] = {}
+        """By wish, edge, rows and parameters: what the edge bounds, of each row."""
 
     def params(self, *, escalated: bool, other_than: Params) -> Params | None:
         """Parameters of a request that can be met, or must be ``escalated``; None if these rows hold none.
 
         ``other_than`` are those of a request that must not come again; empty: any will do.
         """
+        spare: list[tuple[Params, list[list[str]]]] = []
+        fits = False
         for request in self._requests():
             if other_than and request.items() <= other_than.items():
                 continue
             if self._holds(self.goal.escalate_when, request) is not escalated:
                 continue
-            asked = self._asked(request, escalated)
-            if asked is None:
+            asked = [self._rows(wish, request) for wish in self.wishes]
+            if not self._may_fit(asked):
+                spare.append((request, asked))
                 continue
-            found = self._any_bounds(request, asked) if escalated else self._bound(request, asked)
+            fits, found = True, self._bound(request, asked)
+            if found is not None and (escalated or self._withstands(found)):
+                return found
+        # What must be escalated looks like any other request, unless it is about too few rows by itself.
+        for request, asked in spare if escalated and not fits else ():
+            found = self._any_bounds(request, asked)
             if found is not None:
                 return found
         return None
 
-    def _asked(self, request: Params, escalated: bool) -> list[list[str]] | None:
-        """List for each wish the rows that the request is about; None if they are too few or too many."""
-        found = []
-        for wish in self.wishes:
-            found.append(self._rows(wish, request))
-            if not escalated and not _may_fit(wish, found[-1]):
-                self.task.analysis.failed[_too_few(wish, len(found[-1]))] += 1
-                return None
-        return found
+    def _withstands(self, params: Params) -> bool:
+        """Whether players that decide row by row fail, where a rule is about several rows together."""
+        if not self.task.analysis.coupled:
+            return True
+        problem = self.task.problem.model_copy(update={"params": params})
+        game = WorkflowGame(problem, self.task.tables)
+        for play in (game.first_row, game.greedy, game.first_fit):
+            if game.passes(play()):
+                self.task.analysis.failed[
+                    f"{play.__name__} solves it: a joint rule decides nothing"
+                ] += 1
+                return False
+        return True
+
+    def _may_fit(self, asked: list[list[str]]) -> bool:
+        """Whether each wish is about enough rows, and not too many."""
+        for wish, rows in zip(self.wishes, asked, strict=True):
+            if not _may_fit(wish, rows):
+                self.task.analysis.failed[_too_few(wish, len(rows))] += 1
+                return False
+        return True
 
     # --- requests ------------------------------------------------------------------------------------
 
@@ -116,8 +141,7 @@ class WorkflowTuner:
         """Bounds under which every wish is met by some rows and each of its rules alone forbids one."""
         params, columns = dict(request), []
         for wish, rows in zip(self.wishes, asked, strict=True):
-            open_ = self._columns(wish, rows, params)
-            chosen = _first_fit(wish, len(rows), open_, self._writable(wish, rows), self.task.rng)
+            chosen = self._chosen(wish, rows, params)
             if chosen is None:
                 rules = ", ".join(wish.rules)
                 why = f"among the rows of {wish.id!r}, one of its rules forbids none alone: {rules}"
@@ -127,38 +151,102 @@ class WorkflowTuner:
             columns.append(chosen)
         return self._extras(params, asked, columns)
 
-    def _columns(self, wish: Wish, rows: list[str], params: Params) -> list[list[_Column]]:
-        """List for each rule of the wish its verdicts on the rows, by every choice of its own parameters."""
-        found = []
-        for parts in wish.rules.values():
-            names = sorted({n for part in parts for n in params_of(part)} - set(params))
-            edges = [name for name in names if name in self.task.edges]
-            choices: list[Params] = [{}]
-            for name in names:
-                if name not in edges:
-                    values = self.task.values(name, params) or []
-                    more = ({**one, name: value} for one in choices for value in values)
-                    choices = list(islice(more, _MOST_REQUESTS))
-            for name in edges:
-                choices = [
-                    {**one, name: value}
-                    for one in choices
-                    for value in self._met(wish, name, rows, {**params, **one})
-                ]
-            columns = [self._column(wish, parts, rows, params, one) for one in choices]
-            self.task.rng.shuffle(columns)
-            found.append(columns)
-        return found
+    def _chosen(self, wish: Wish, rows: list[str], params: Params) -> tuple[_Column, ...] | None:
+        """One column for each rule such that they fit; what a joint rule says depends on the others'."""
+        open_ = [self._columns(wish, rule, rows, params) for rule in wish.plain]
+        writable, tried = self._writable(wish, rows), 0
+        for columns in _fitting(wish, len(rows), open_, writable, self.task.rng):
+            known = params | {n: v for column in columns for n, v in column.params.items()}
+            found = self._with_joint(wish, rows, known, columns, writable)
+            if found is not None:
+                return found
+            tried += 1
+            if tried == _MOST_JOINT:
+                return None
+        return None
+
+    def _with_joint(
+        self,
+        wish: Wish,
+        rows: list[str],
+        params: Params,
+        columns: tuple[_Column, ...],
+        writable: int,
+    ) -> tuple[_Column, ...] | None:
+        """``columns`` with one for each joint rule, in their order, such that all fit."""
+        left = wish.joint[len(columns) - len(wish.plain) :]
+        if not _fits(wish, len(rows), columns, writable, len(left)):
+            return None
+        if not left:
+            return columns
+        granted = _granted(columns, (1 << len(rows)) - 1)
+        among = [row for at, row in enumerate(rows) if granted >> at & 1]
+        if self._tied(wish, left[0], among, params):
+            self.task.analysis.failed[f"rows that the rule {left[0]!r} can't tell apart"] += 1
+            return None
+        for column in self._columns(wish, left[0], rows, params):
+            known = {**params, **column.params}
+            found = self._with_joint(wish, rows, known, (*columns, column), writable)
+            if found is not None:
+                return found
+        return None
+
+    def _tied(self, wish: Wish, rule: str, rows: list[str], params: Params) -> bool:
+        """Whether a rule's ranks, counts or totals are equal for two rows of one group.
+
+        Rows are of one group if the query that ranks them compares them with equal values, such as
+        those of one order. No draw of rows may leave it to a reader who comes first.
+        """
+        self.frame.params = params
+        tables = written(self.task.problem.access)
+        compile = self.task.compiler.compile
+        for part in wish.rules[rule]:
+            for side in part.children() if isinstance(part, ir.Cmp) else ():
+                if isinstance(side, ir.Query) and is_joint(side, tables) and _orders(side):
+                    keys = [*_groups(side), side]
+                    values = [self._of_rows(wish, rows, compile(key)) for key in keys]
+                    if len(set(zip(*values, strict=True))) < len(rows):
+                        return True
+        return False
+
+    def _columns(self, wish: Wish, rule: str, rows: list[str], params: Params) -> list[_Column]:
+        """List a rule's verdicts on the rows, by every choice of its own parameters."""
+        parts = wish.rules[rule]
+        names = sorted({n for part in parts for n in params_of(part)} - set(params))
+        edges = [name for name in names if name in self.task.edges]
+        choices: list[Params] = [{}]
+        for name in names:
+            if name not in edges:
+                values = self.task.values(name, params) or []
+                more = ({**one, name: value} for one in choices for value in values)
+                choices = list(islice(more, _MOST_REQUESTS))
+        for name in edges:
+            choices = [
+                {**one, name: value}
+                for one in choices
+                for value in self._met(wish, name, rows, {**params, **one})
+            ]
+        columns = [self._column(wish, parts, rows, params, one) for one in choices]
+        self.task.rng.shuffle(columns)
+        return columns
 
     def _met(self, wish: Wish, name: str, rows: list[str], params: Params) -> list[int]:
         """The bounds that some row just meets."""
-        edge, compiler = self.task.edges[name], self.task.compiler
-        measure = compiler.compile(other_side(edge, name))
+        edge = self.task.edges[name]
         least = self.task.analysis.domains[name].options.get("least")
-        self.frame.params = params
-        values = set(self._of_rows(wish, rows, measure)) - {None}
+        values = set(self._measured(wish, name, rows, params)) - {None}
         met = [value for value in sorted(values) if least is None or value >= least]
         return [just_met(edge, name, value) for value in met]
+
+    def _measured(self, wish: Wish, name: str, rows: list[str], params: Params) -> list[Any]:
+        """What an edge bounds, of each row; it does not read the edge itself."""
+        measure = other_side(self.task.edges[name], name)
+        read = sorted(params_of(measure))
+        at = (wish.id, name, tuple(rows), tuple(params.get(param) for param in read))
+        if at not in self.measures:
+            self.frame.params = params
+            self.measures[at] = self._of_rows(wish, rows, self.task.compiler.compile(measure))
+        return self.measures[at]
 
     def _of_rows(self, wish: Wish, rows: list[str], run: Closure) -> list[Any]:
         """Evaluate an expression about a row of the wish for each row."""
@@ -181,15 +269,14 @@ class WorkflowTuner:
                 false |= 1 << at
             elif None in values:
                 unknown |= 1 << at
-        return _Column(own, false, unknown, self._at_edge(wish, rows, own))
+        return _Column(own, false, unknown, self._at_edge(wish, rows, {**params, **own}, own))
 
-    def _at_edge(self, wish: Wish, rows: list[str], own: Params) -> int:
+    def _at_edge(self, wish: Wish, rows: list[str], params: Params, own: Params) -> int:
         """The rows that just meet a bound of ``own``; all if it has none."""
         edges = {name: self.task.edges[name] for name in own if name in self.task.edges}
         mask = 0 if edges else (1 << len(rows)) - 1
         for name, edge in edges.items():
-            measure = self.task.compiler.compile(other_side(edge, name))
-            for at, value in enumerate(self._of_rows(wish, rows, measure)):
+            for at, value in enumerate(self._measured(wish, name, rows, params)):
                 if value is not None and just_met(edge, name, value) == own[name]:
                     mask |= 1 << at
         return mask
@@ -261,7 +348,8 @@ class WorkflowTuner:
         """Bounds for a request that will be escalated: nothing is done, so no rule needs to matter."""
         params = dict(request)
         for wish, rows in zip(self.wishes, asked, strict=True):
-            for columns in self._columns(wish, rows, params):
+            for rule in wish.rules:
+                columns = self._columns(wish, rule, rows, params)
                 if not columns:
                     return None
                 params |= columns[0].params
@@ -301,13 +389,14 @@ def _granted(columns: Sequence[_Column], every: int) -> int:
     return every
 
 
-def _fits(wish: Wish, size: int, columns: Sequence[_Column], writable: int) -> bool:
+def _fits(wish: Wish, size: int, columns: Sequence[_Column], writable: int, joint: int = 0) -> bool:
     """Whether enough rows are granted, each bound is just met by one, and each rule alone forbids one.
 
-    An unknown value forbids a row, too, but no call can show it.
+    An unknown value forbids a row, too, but no call can show it. So many ``joint`` rules are still to
+    come, and forbid one row each at least.
     """
     granted = _granted(columns, (1 << size) - 1)
-    if not wish.least <= granted.bit_count() <= wish.most:
+    if not wish.least + joint <= granted.bit_count() <= (size if joint else wish.most):
         return False
     for i, column in enumerate(columns):
         others = _granted((*columns[:i], *columns[i + 1 :]), writable)
@@ -316,12 +405,33 @@ def _fits(wish: Wish, size: int, columns: Sequence[_Column], writable: int) -> b
     return True
 
 
-def _first_fit(
+def _fitting(
     wish: Wish, size: int, open_: list[list[_Column]], writable: int, rng: Random
-) -> tuple[_Column, ...] | None:
-    """One column for each rule such that they fit; the columns come in random order."""
+) -> Iterator[tuple[_Column, ...]]:
+    """One column for each plain rule such that they fit, in random order."""
     rng.shuffle(open_)
     for columns in islice(product(*open_), _COMBINATIONS):
-        if _fits(wish, size, columns, writable):
-            return columns
-    return None
+        if _fits(wish, size, columns, writable, len(wish.joint)):
+            yield columns
+
+
+def _orders(ranked: ir.Query) -> bool:
+    """Whether a query compares its rows with the row that it is about: a total of a whole group doesn't.
+
+    All rows of such a group have one total, which leaves nothing open: none of them comes first.
+    """
+    return any(
+        isinstance(part, ir.Cmp) and part.fn not in ("=", "!=")
+        and ranked.var in free_names(part) and free_names(part) - {ranked.var}
+        for part in conjuncts(ranked.where)
+    )  # fmt: skip
+
+
+def _groups(ranked: ir.Query) -> Iterator[ir.Node]:
+    """What a query's row must equal in the row that it ranks: the conditions ``j.x == i.x``."""
+    own = ir.Var(name=ranked.var)
+    for part in conjuncts(ranked.where):
+        if isinstance(part, ir.Cmp) and part.fn == "=":
+            for side in (part.left, part.right):
+                if own.name not in free_names(side) and free_names(side):
+                    yield side

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
 from envgen.core import ir
 from envgen.core.ir import Node, Problem
+from envgen.pipelines.general.semantics.evaluate import subsets
 from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, elements
+from envgen.pipelines.general.semantics.layout import ordered
 from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
     conjuncts,
@@ -21,6 +23,8 @@ from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import bare_model, goal_truth
 
 STARTS = 5
+_NEAR = 0.5
+"""Chance of a local search to change one member of a set rather than all."""
 _WORSE = 0.02
 """Chance of a local search to keep a change that breaks more."""
 Values = list[Any]
@@ -37,9 +41,9 @@ class RulePart(NamedTuple):
 class AnswerGame:
     """A problem over rows, for players that give an answer."""
 
-    def __init__(self, problem: Problem, tables: Tables) -> None:
+    def __init__(self, problem: Problem, tables: Tables, compiler: Compiler | None = None) -> None:
         self.problem, self.tables = problem, tables
-        self.compiler = Compiler(problem, tables)
+        self.compiler = compiler or Compiler(problem, tables)
         self.model = bare_model(problem, tables, self.compiler)
         self.domains, self.frame = self.model.domains, self.model.frame
         self.size = len(self.domains)
@@ -52,6 +56,7 @@ class AnswerGame:
         ]
         self.about = [[part for part in self.parts if i in part.scope] for i in range(self.size)]
         self.costs = self._costs(rules)
+        self._sets: dict[tuple[int, tuple[Any, ...]], list[Any]] = {}
         self.needs = [self._needs(slot) for slot in problem.slots]
         """By slot the slots that its domain reads."""
 
@@ -87,16 +92,38 @@ class AnswerGame:
     def choices(self, i: int, values: Values) -> Sequence[Any]:
         """The values of a slot in listing order, given the slots before it."""
         slot = self.problem.slots[i]
-        if slot.kind != "entity" or not isinstance(slot.domain, ir.Query):
+        if slot.kind not in ("entity", "set") or not isinstance(slot.domain, ir.Query):
             return self.domains[i]
-        self.frame.slots[:] = values
-        found: Sequence[Any] = self.compiler.compile(slot.domain)(self.frame)
-        return found
+        rows = self.rows(i, values)
+        if slot.kind == "entity":
+            return rows
+        if (i, rows) not in self._sets:
+            self._sets[i, rows] = subsets(slot, rows)
+        return self._sets[i, rows]
 
-    def taken(self, i: int, values: Values) -> set[Any]:
-        """What slots of the same kind before a slot hold."""
-        slots = self.problem.slots
-        return {values[j] for j in range(i) if _kind(slots[j]) == _kind(slots[i])}
+    def rows(self, i: int, values: Values) -> tuple[Any, ...]:
+        """The rows that a slot chooses from, given the slots before it."""
+        domain = self.problem.slots[i].domain
+        if not isinstance(domain, ir.Query):
+            raise TypeError(f"slot {i} chooses among no rows")
+        self.frame.slots[:] = values
+        rows: tuple[Any, ...] = self.compiler.compile(domain)(self.frame)
+        return rows
+
+    def untaken(self, i: int, values: Values, found: Iterable[Any]) -> Any:
+        """The first value that shares nothing with slots of the same kind before it, else the first."""
+        slots, first = self.problem.slots, None
+        taken = {
+            one
+            for j in range(i)
+            if _kind(slots[j]) == _kind(slots[i])
+            for one in _members(slots[j], values[j])
+        }
+        for value in found:
+            if taken.isdisjoint(_members(slots[i], value)):
+                return value
+            first = value if first is None else first
+        return first
 
     def broken(self, values: Values) -> list[RulePart]:
         """The parts of rules that an answer breaks."""
@@ -113,8 +140,7 @@ class AnswerGame:
         """Fill each slot with its first value that no other slot has."""
         values: Values = [None] * self.size
         for i in range(self.size):
-            choices, taken = self.choices(i, values), self.taken(i, values)
-            values[i] = next((v for v in choices if v not in taken), next(iter(choices), None))
+            values[i] = self.untaken(i, values, self.choices(i, values))
         return values
 
     def first_fit(self) -> Values | None:
@@ -194,10 +220,23 @@ class AnswerGame:
             i = rng.choice(scope)
             dependents = (j for j in range(self.size) if i in self.needs[j])
             changed = self._drawn(values, (i, *dependents), rng)
+            if self.problem.slots[i].kind == "set" and rng.random() < _NEAR:
+                changed[i] = self._near(i, values, rng)
             now = self.broken(changed)
             if len(now) <= len(broken) or rng.random() < _WORSE:
                 values, broken = changed, now
         return None
+
+    def _near(self, i: int, values: Values, rng: Random) -> Any:
+        """The value of a set slot with one member dropped, added or swapped."""
+        slot, rows = self.problem.slots[i], self.rows(i, values)
+        here = [row for row in values[i] if row in rows]
+        others = [row for row in rows if row not in here]
+        kept = [[row for row in here if row != gone] for gone in here]
+        near = [[*some, row] for some in kept for row in others]
+        near += kept if len(here) > slot.least else []
+        near += [[*here, row] for row in others] if len(here) < (slot.length or len(rows)) else []
+        return ordered(rng.choice(near)) if near else values[i]
 
     def _drawn(self, values: Values, which: Sequence[int], rng: Random) -> Values:
         """``values`` with some slots drawn anew, each given those before it."""
@@ -205,6 +244,10 @@ class AnswerGame:
         for i in which:
             drawn[i] = rng.choice(self.choices(i, drawn) or self.domains[i])
         return drawn
+
+
+def _members(slot: ir.Slot, value: Any) -> tuple[Any, ...]:
+    return tuple(value or ()) if slot.kind == "set" else (value,)
 
 
 def _kind(slot: ir.Slot) -> object:

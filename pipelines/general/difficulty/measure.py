@@ -1,19 +1,20 @@
-"""What each shortcut achieves over re-seeds of a task, and the length of gold's episode."""
+"""Measure a task: what gold rests on, and what each shortcut achieves over re-seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from envgen.core.canonical import dumps
 from envgen.core.ir import Problem, Reach
 from envgen.core.seeding import rng
-from envgen.core.types import CallRecord, Message, Shortcuts, ToolSpec
+from envgen.core.types import GoldRun, Shortcuts
 from envgen.pipelines.general.difficulty.answers import AnswerGame
-from envgen.pipelines.general.difficulty.plans import WorkflowGame, fitted_plan
+from envgen.pipelines.general.difficulty.facts import branch_depth, facts, fewest_calls
+from envgen.pipelines.general.difficulty.figures import Measures
+from envgen.pipelines.general.difficulty.plan_recipes import fitted_plan
+from envgen.pipelines.general.difficulty.plans import WorkflowGame
 from envgen.pipelines.general.difficulty.recipes import fitted
 from envgen.pipelines.general.semantics.tables import Tables
-from envgen.policies.budget import estimated_tokens
 
 RESEEDS = 32
 FITTED = 8
@@ -25,12 +26,42 @@ Reseed = Callable[[int], tuple[Problem, Tables] | None]
 """The problem re-bound over rows drawn with a seed; None where they hold no such task."""
 
 
+def measured(
+    problem: Problem,
+    tables: Tables,
+    gold: GoldRun,
+    prompt: str,
+    reseed: Reseed,
+    *,
+    seed: int,
+    n: int = RESEEDS,
+) -> Measures:
+    """Measure a task; deterministic in its arguments.
+
+    Args:
+        problem: the task.
+        tables: its rows.
+        gold: its gold run.
+        prompt: all that an agent reads before its first call.
+        reseed: gives re-seeds.
+        seed: seeds local search.
+        n: re-seeds that each shortcut plays.
+    """
+    needed = facts(problem, tables, gold)
+    return Measures(
+        calls_upper_bound=fewest_calls(problem, tables, gold, prompt, needed),
+        facts_upper_bound=len(needed),
+        branch_depth=branch_depth(problem),
+        shortcuts=shortcuts(reseed, seed, n),
+    )
+
+
 def shortcuts(reseed: Reseed, seed: int, n: int = RESEEDS) -> Shortcuts | None:
     """Play every shortcut on ``n`` re-seeds; None where there are too few to fit and to play.
 
     Args:
         reseed: gives the re-seeds.
-        seed: seeds their choice, and local search.
+        seed: seeds local search.
         n: re-seeds to play.
     """
     games = list(_games(reseed, n + FITTED))
@@ -55,27 +86,16 @@ def shortcuts(reseed: Reseed, seed: int, n: int = RESEEDS) -> Shortcuts | None:
     )
 
 
-def gold_tokens(prompt: str, tools: Sequence[ToolSpec], calls: Sequence[CallRecord]) -> int:
-    """An estimate of the tokens of gold's episode, tool schemas included, reasoning not."""
-    messages = [Message(role="user", content=prompt + dumps([tool.openai() for tool in tools]))]
-    for call in calls:
-        called = dumps({"name": call.name, "arguments": call.arguments})
-        told = dumps(call.result if call.error is None else {"error": call.error})
-        messages += [
-            Message(role="assistant", content=called),
-            Message(role="tool", content=told),
-        ]
-    return estimated_tokens(messages)
-
-
 def _games(reseed: Reseed, n: int) -> Iterator[Game]:
-    """The first ``n`` re-seeds to play; of workflows those in which nothing must be escalated."""
+    """The first ``n`` re-seeds to play; those with an answer, or in which nothing must be escalated."""
     found = 0
     for seed in range(2 * n):
         made = reseed(seed)
         if made is None:
             continue
         problem, tables = made
+        if problem.feasible is False:
+            continue
         writes = isinstance(problem.goal, Reach)
         game: Game = WorkflowGame(problem, tables) if writes else AnswerGame(problem, tables)
         if isinstance(game, WorkflowGame) and game.due:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice, product
 from random import Random
@@ -11,12 +11,17 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Reach
 from envgen.pipelines.general.difficulty.answers import STARTS
-from envgen.pipelines.general.difficulty.recipes import RowFilter, ascended, filters_of
 from envgen.pipelines.general.semantics.calls import Call
-from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, Frame, elements
+from envgen.pipelines.general.semantics.evaluator import Closure, Frame, elements
 from envgen.pipelines.general.semantics.judge import Judge
 from envgen.pipelines.general.semantics.machine import Diff, Machine, RowId, Tool
-from envgen.pipelines.general.semantics.rewrite import TRUE, conjuncts, reads_final, truth
+from envgen.pipelines.general.semantics.rewrite import (
+    TRUE,
+    conjuncts,
+    is_joint,
+    reads_final,
+    truth,
+)
 from envgen.pipelines.general.semantics.tables import Row, Tables
 
 _WORSE = 0.02
@@ -24,9 +29,6 @@ _WORSE = 0.02
 
 _MAX_CALLS = 2_000
 """Calls tried for one wish."""
-
-_MAX_BOUNDS = 60
-"""Conditions tried on the rows of one effect."""
 
 
 class _Wish(NamedTuple):
@@ -54,7 +56,8 @@ class WorkflowGame:
         self.problem, self.tables, self.goal = problem, tables, problem.goal
         self.machine = Machine(problem, tables)
         self.judge = Judge(problem, self.machine)
-        self.compiler = Compiler(problem, tables)
+        self.compiler = self.machine.start
+        self._known: dict[Diff, int] = {}
         self.policy = [truth(c) for c in problem.clauses if c.source == "policy"]
 
     @cached_property
@@ -89,19 +92,12 @@ class WorkflowGame:
 
     def first_fit(self) -> list[Call]:
         """Go row by row: every rule is known but what ranks or adds up rows that calls change."""
-        return self._done(self._joint, self.policy)
+        known = [rule for rule in self.policy if not self._joint(rule)]
+        return self._done(self._joint, known)
 
-    def filtered(self, filters: Mapping[str, tuple[RowFilter, ...]]) -> list[Call]:
-        """Do what is asked for to rows that some filters leave, whatever the policy says."""
+    def filtered(self, kept: Callable[[ir.Clause, Row, str], bool]) -> list[Call]:
+        """Do what is asked for to the rows of each effect that are ``kept``, whatever the policy says."""
         policy = {part for clause in self.policy for part in _conditions(clause)}
-
-        def kept(effect: ir.Clause, row: Row, relation: str) -> bool:
-            table = self.problem.relation(relation)
-            return all(
-                one.holds(row, table, self.tables, self.problem)
-                for one in filters.get(effect.id, ())
-            )
-
         return self._done(lambda part: part in policy, (), kept)
 
     def local_search(self, rng: Random, steps: int) -> int | None:
@@ -114,13 +110,7 @@ class WorkflowGame:
 
     def _joint(self, part: Node) -> bool:
         """Whether a condition ranks or adds up rows of tables that calls change."""
-        return any(
-            (isinstance(node, ir.Query) and (node.agg != "none" or node.limit is not None)
-             and node.relation in self.machine.mutable)
-            or (isinstance(node, ir.Sum | ir.Count) and isinstance(node.over, ir.Query)
-                and node.over.relation in self.machine.mutable)
-            for node in part.walk()
-        )  # fmt: skip
+        return is_joint(part, self.machine.mutable)
 
     def _done(
         self,
@@ -216,7 +206,7 @@ class WorkflowGame:
         diff: Diff = ()
         for _ in range(rng.randint(0, self.goal.max_calls)):
             diff = self._stepped(diff, rng)
-        faults = self.judge.faults(diff, self.machine.tables(diff))
+        faults = self._faults(diff)
         for step in range(1, steps + 1):
             if not faults:
                 return step
@@ -225,10 +215,16 @@ class WorkflowGame:
                 changed = diff[:at] + diff[at + 1 :]
             else:
                 changed = self._stepped(diff, rng)
-            now = self.judge.faults(changed, self.machine.tables(changed))
+            now = self._faults(changed)
             if now <= faults or rng.random() < _WORSE:
                 diff, faults = changed, now
         return None
+
+    def _faults(self, diff: Diff) -> int:
+        """How many parts of rules a state breaks, counted once of each: walks come back to many."""
+        if diff not in self._known:
+            self._known[diff] = self.judge.faults(diff, self.machine.tables(diff))
+        return self._known[diff]
 
     def _stepped(self, diff: Diff, rng: Random) -> Diff:
         """The state after a random call, whose numbers are those that rules turn on."""
@@ -243,26 +239,3 @@ def _conditions(rule: Node) -> Iterator[Node]:
     body = rule.body if isinstance(rule, ir.All) else TRUE
     if isinstance(body, ir.Or):
         yield from conjuncts(body.items[-1])
-
-
-def fitted_plan(games: Sequence[WorkflowGame]) -> Callable[[WorkflowGame], list[Call]]:
-    """The player of the filters, one or two for each effect, that pass most of ``games``."""
-    problem, options = games[0].problem, dict[str, list[RowFilter]]()
-    for effect in games[0].goal.effects:
-        over = effect.expr.over if isinstance(effect.expr, ir.All) else None
-        if isinstance(over, ir.Query):
-            relation = problem.relation(over.relation)
-            tried = list(filters_of(relation, problem, [game.tables for game in games]))
-            few = tried[:: 1 + len(tried) // _MAX_BOUNDS]
-            options |= {f"{effect.id} {n}": few for n in (1, 2)}
-
-    def filters(recipe: Mapping[str, RowFilter]) -> dict[str, tuple[RowFilter, ...]]:
-        ids = dict.fromkeys(name.rpartition(" ")[0] for name in recipe)
-        return {id_: (recipe[f"{id_} 1"], recipe[f"{id_} 2"]) for id_ in ids}
-
-    def score(recipe: Mapping[str, RowFilter]) -> tuple[int, int]:
-        broken = [game.broken(game.filtered(filters(recipe))) for game in games]
-        return sum(not n for n in broken), -sum(broken)
-
-    recipe = ascended(dict.fromkeys(options, RowFilter()), options, score)
-    return lambda game: game.filtered(filters(recipe))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from envgen.core import ir
 from envgen.core.ir import Problem, Relation
 from envgen.pipelines.general.difficulty.answers import AnswerGame, Values
+from envgen.pipelines.general.semantics.layout import ordered
 from envgen.pipelines.general.semantics.tables import Row, Tables
 
 _QUANTILES = 6
@@ -91,6 +92,8 @@ class Pick(NamedTuple):
     filter: RowFilter = RowFilter()
     nth: int = 0
     """Of a slot whose values are no rows: the place among its values."""
+    members: int = 1
+    """Of a set: how many rows that follow each other in that order."""
 
 
 Recipe = Mapping[str, Pick]
@@ -138,18 +141,27 @@ def _score(recipe: Recipe, games: Sequence[AnswerGame]) -> tuple[int, int]:
 def _played(recipe: Recipe, game: AnswerGame) -> Values:
     values: Values = [None] * game.size
     for i, slot in enumerate(game.problem.slots):
-        found = _kept(recipe[_stem(slot)], i, game, values)
-        taken = game.taken(i, values)
-        values[i] = next((v for v in found if v not in taken), next(iter(found), None))
+        values[i] = game.untaken(i, values, _kept(recipe[_stem(slot)], i, game, values))
     return values
 
 
 def _kept(choice: Pick, i: int, game: AnswerGame, values: Values) -> Sequence[Any]:
     """The values of a slot that a choice leaves, best first."""
-    slot, found = game.problem.slots[i], game.choices(i, values)
-    if slot.kind != "entity" or not isinstance(slot.domain, ir.Query):
-        return found[choice.nth :]
-    relation, tables = game.problem.relation(slot.domain.relation), game.tables
+    slot = game.problem.slots[i]
+    if slot.kind not in ("entity", "set") or not isinstance(slot.domain, ir.Query):
+        return game.choices(i, values)[choice.nth :]
+    rows = _ordered(choice, game.rows(i, values), game, slot.domain)
+    if slot.kind == "entity":
+        return rows
+    size = max(slot.least, min(choice.members, slot.length or choice.members))
+    return [ordered(rows[at : at + size]) for at in range(len(rows) - size + 1)]
+
+
+def _ordered(
+    choice: Pick, found: Sequence[Any], game: AnswerGame, domain: ir.Query
+) -> Sequence[Any]:
+    """The rows that a choice leaves, best first."""
+    relation, tables = game.problem.relation(domain.relation), game.tables
     rows = tables[relation.name]
     if choice.filter.path:
         found = [v for v in found if choice.filter.holds(rows[v], relation, tables, game.problem)]
@@ -163,7 +175,7 @@ def _kept(choice: Pick, i: int, game: AnswerGame, values: Values) -> Sequence[An
 def _choices(i: int, games: Sequence[AnswerGame]) -> Iterator[Pick]:
     """Every way of choosing a slot's value that is tried."""
     problem, slot = games[0].problem, games[0].problem.slots[i]
-    if slot.kind != "entity" or not isinstance(slot.domain, ir.Query):
+    if slot.kind not in ("entity", "set") or not isinstance(slot.domain, ir.Query):
         size = len(games[0].domains[i])
         yield from (Pick(nth=n) for n in range(0, size, max(1, size // 16)))
         return
@@ -171,7 +183,9 @@ def _choices(i: int, games: Sequence[AnswerGame]) -> Iterator[Pick]:
     numbers = [c.name for c in relation.columns if not c.type.startswith(("entity", "str", "bool"))]
     orders = [("", False), *((name, down) for name in numbers for down in (False, True))]
     tried = list(filters_of(relation, problem, [game.tables for game in games]))
-    yield from (Pick(*order) for order in orders)
-    yield from (Pick(filter=one) for one in tried)
     own = [one for one in tried if len(one.path) == 1]
-    yield from (Pick(*order, one) for order in orders[1:] for one in own)
+    most = (slot.length or 1) if slot.kind == "set" else 1
+    for members in range(max(slot.least, 1), most + 1):
+        yield from (Pick(*order, members=members) for order in orders)
+        yield from (Pick(filter=one, members=members) for one in tried)
+        yield from (Pick(*order, one, members=members) for order in orders[1:] for one in own)

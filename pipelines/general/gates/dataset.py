@@ -4,8 +4,8 @@ Agreement: the policy ``random-valid``, through environment, tools and verifier,
 The density comes from the tables; the policy knows neither and plays through the agent's own interface. If
 their intervals don't overlap, one of density, environment and verifier is wrong.
 
-Of a whole dataset: gold rows stand nowhere special, and tasks differ. Both need many tasks; below
-``MIN_TASKS`` they are ``not_run``.
+Of a whole dataset: gold rows stand nowhere special, and tasks differ. No environment may ask the same
+twice; what needs many tasks is ``not_run``, or not judged, below ``MIN_TASKS``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pydantic import ValidationError
+
 from envgen.core.canonical import content_hash
 from envgen.core.ir import Problem, Query, Reach
 from envgen.core.seeding import derive
@@ -26,6 +28,7 @@ from envgen.environments.general import GeneralEnv
 from envgen.environments.hosts import close_hosts
 from envgen.pipelines.boundary import broken, guarded
 from envgen.pipelines.general.gates.trial import outcome
+from envgen.pipelines.general.semantics.identity import identity
 from envgen.pipelines.general.semantics.layout import match_layout
 from envgen.pipelines.general.semantics.tables import Tables, read_sqlite
 from envgen.policies.random_valid import RandomValidPolicy
@@ -97,6 +100,9 @@ def agreement(env: GeneralEnv, task: TaskBundle, n: int, seed: int) -> GateResul
             return outcome(AGREEMENT, False, i + 1, reason=reason)
         score = result.trajectory.score
         passed += score is not None and score.passed
+    if _infeasible(task):
+        reason = f"{passed} of {n} answers drawn at random pass, but there is none"
+        return outcome(AGREEMENT, passed == 0, n, figure=passed / n, reason=reason, claims=0)
     low, high = clopper_pearson(n, passed, CONFIDENCE)
     return outcome(
         AGREEMENT,
@@ -111,8 +117,16 @@ def agreement(env: GeneralEnv, task: TaskBundle, n: int, seed: int) -> GateResul
     )
 
 
+def _infeasible(task: TaskBundle) -> bool:
+    """Whether no answer keeps all rules; then random-valid, which never claims that, must not pass."""
+    constraints = task.constraints
+    return isinstance(constraints, dict) and constraints.get("feasible") is False
+
+
 def _episodes_needed(task: TaskBundle, most: int) -> int:
     """Enough episodes that 3 / n <= density, at least a quarter of ``most``; 0 if ``most`` won't do."""
+    if _infeasible(task):
+        return most // 4
     density = task.spec.difficulty.density
     if density is None or density.value <= 0 or 3 / density.value > most:
         return 0
@@ -145,15 +159,14 @@ def dataset_evidence(groups: Iterable[Group]) -> Evidence:
     """Evidence for ``dataset.json`` from environments and their tasks."""
     groups = list(groups)
     tasks = [task for _, group in groups for task in group]
-    if len(tasks) < MIN_TASKS:
-        reason = f"needs {MIN_TASKS} tasks, there are {len(tasks)}"
-        return tuple(
-            outcome(gate, False, 0, reason=reason) for gate in ("planted_rows", "diversity")
-        )
-    return (
-        guarded("planted_rows", lambda: planted_rows(groups)),
-        guarded("diversity", lambda: diversity(tasks)),
-    )
+    return (_planted(groups, len(tasks)), guarded("diversity", lambda: diversity(tasks)))
+
+
+def _planted(groups: Sequence[Group], tasks: int) -> GateResult:
+    if tasks < MIN_TASKS:
+        reason = f"needs {MIN_TASKS} tasks, there are {tasks}"
+        return outcome("planted_rows", False, 0, reason=reason)
+    return guarded("planted_rows", lambda: planted_rows(groups))
 
 
 def planted_rows(groups: Sequence[Group]) -> GateResult:
@@ -207,33 +220,44 @@ def _tables(problem: Problem, database: bytes) -> Tables:
 
 
 def diversity(tasks: Sequence[TaskBundle]) -> GateResult:
-    """No environment asks the same twice; no one kind of task, and no repeated prompt, makes up half.
+    """No environment asks the same twice, in whatever words.
 
-    The same words over another database are another task (its answer differs), but a dataset that
-    mostly repeats its words is not diverse.
+    From ``MIN_TASKS`` on, no one kind of task, and no repeated problem, makes up half: the same problem over
+    another database is another task (its answer differs), but a dataset that mostly repeats itself is
+    not diverse. Tasks without a constraint IR, such as canaries, are not compared.
     """
-    prompts = len({task.spec.prompt for task in tasks})
-    pairs = len({(task.spec.environment_id, task.spec.prompt) for task in tasks})
+    problems = [(task, _problem(task)) for task in tasks]
+    asked = [(task, identity(problem)) for task, problem in problems if problem is not None]
+    pairs = len({(task.spec.environment_id, problem) for task, problem in asked})
     kinds = Counter(signature(task) for task in tasks)
-    twice, repeated = len(tasks) - pairs, len(tasks) - prompts
-    top = max(kinds.values()) / len(tasks)
+    twice, repeated = len(asked) - pairs, len(asked) - len({problem for _, problem in asked})
+    top = max(kinds.values(), default=0) / max(len(tasks), 1)
+    few = len(tasks) < MIN_TASKS
     return outcome(
         "diversity",
-        twice == 0 and top <= TOP_SHARE and repeated / len(tasks) <= TOP_SHARE,
+        twice == 0 and (few or (top <= TOP_SHARE and repeated / len(tasks) <= TOP_SHARE)),
         len(tasks),
         figure=round(top, 4),
-        reason=f"{twice} tasks twice, {repeated} repeated prompts, commonest kind {top:.0%}",
+        reason=f"{twice} tasks twice, {repeated} repeated problems, commonest kind {top:.0%}",
         kinds=len(kinds),
-        repeated_prompts=repeated,
+        repeated_problems=repeated,
         asked_twice=twice,
     )
 
 
+def _problem(task: TaskBundle) -> Problem | None:
+    """The problem of a task; None without one, or with one that its own proof refuses."""
+    try:
+        return None if task.constraints is None else Problem.model_validate(task.constraints)
+    except ValidationError:
+        return None
+
+
 def signature(task: TaskBundle) -> str:
     """Hash the kind of a task: tables, slots, rule families and goal, but no values."""
-    if task.constraints is None:
+    problem = _problem(task)
+    if problem is None:
         return content_hash([task.spec.environment_id])
-    problem = Problem.model_validate(task.constraints)
     goal = problem.goal
     effects = goal.effects if isinstance(goal, Reach) else ()
     return content_hash(
@@ -241,9 +265,14 @@ def signature(task: TaskBundle) -> str:
             problem.shape,
             sorted(relation.name for relation in problem.relations),
             [[slot.kind, slot.name] for slot in problem.slots],
-            sorted(f"{clause.family}:{clause.text_key}" for clause in problem.clauses),
+            sorted(f"{clause.family}:{_phrase(clause.text_key)}" for clause in problem.clauses),
             goal.kind,
-            getattr(goal, "text_key", ""),
-            sorted(effect.text_key for effect in effects),
+            _phrase(getattr(goal, "text_key", "")),
+            sorted(_phrase(effect.text_key) for effect in effects),
         ]
     )
+
+
+def _phrase(key: str) -> str:
+    """The phrase of a sentence, without the way in which it is said."""
+    return key.partition("~")[0]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import islice
 
 from envgen.core.canonical import dumps
-from envgen.core.seeding import derive
 from envgen.core.types import GateResult
 from envgen.core.version import VERSION
 from envgen.environments.checker import check_solution
 from envgen.pipelines.general.draft import Draft, as_stored
-from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
-from envgen.pipelines.general.programs.emit import replace_params
+from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome, trial_children
+from envgen.pipelines.general.semantics.layout import is_claim
 from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.pipelines.general.space.answers import solve
 from envgen.sandboxes.programs.params import same_program
@@ -93,35 +92,9 @@ def reseeds(trial: Trial) -> GateResult:
         len(children),
         figure=1.0 - len(problems) / len(children),
         reason="; ".join(problems[:2]),
-        infeasible=sum(child.gold.answer is None for child in children),
-    )
-
-
-def trial_children(trial: Trial, n: int) -> list[Trial] | None:
-    """The first ``n`` re-seeds that can be re-bound (made once per trial); None without an author."""
-    if trial.author is None or trial.draft.blueprint is None:
-        return None
-    for i in range(trial.reseeds_tried, 4 * n):
-        if len(trial.children) >= n:
-            break
-        trial.reseeds_tried = i + 1
-        draft = trial.author.reseed(trial.draft, derive(trial.seed, "reseed", i))
-        if draft is not None and trial.incomparable:
-            draft = _with_programs_of(trial.draft, draft)
-        if draft is not None:
-            trial.children.append(trial.child(draft, f"reseed-{i}"))
-    return trial.children[:n]
-
-
-def _with_programs_of(parent: Draft, child: Draft) -> Draft:
-    """A re-seed whose programs are its parent's, but for the parameters."""
-    assert child.problem is not None  # only drafts with an IR are re-seeded
-    return replace(
-        child,
-        tools=parent.tools,
-        tools_source=parent.tools_source,
-        solution=replace_params(parent.solution, child.problem.params),
-        verifier=replace_params(parent.verifier, child.problem.params),
+        infeasible=sum(
+            child.gold.answer is None or is_claim(child.gold.answer) for child in children
+        ),
     )
 
 
@@ -133,10 +106,14 @@ def _disagreement(parent: Draft, child: Trial) -> str:
             return f"the {name} differs in more than PARAMS"
     if child.gold_result.fault is not None:
         return f"the solution fails on a re-seed: {child.gold_result.fault}"
-    found = list(islice(solve(child.problem, draft.tables, child.rng("solve")), 1))
-    if child.gold.answer is None:
-        return "the solver finds an answer on a re-seed, the solution none" if found else ""
-    if not found:
+    rules = child.problem.model_copy(update={"feasible": None})  # solved without the claim
+    found = list(islice(solve(rules, draft.tables, child.rng("solve")), 1))
+    if child.gold.answer is None or is_claim(child.gold.answer):
+        if found:
+            return "the solver finds an answer on a re-seed, the solution none"
+        if child.gold.answer is None:
+            return ""
+    elif not found:
         return "the solution finds an answer on a re-seed, the solver none"
     score = child.judge([child.gold_case])[0]
     return "" if score.passed else f"gold fails on a re-seed: {', '.join(score.reasons)}"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 
 from pydantic import JsonValue
 
 from envgen.core.errors import ConfigError, PipelineError
-from envgen.core.ir import Choice, Equals, Problem, Reach
+from envgen.core.ir import Choice, Equals, Optimise, Problem, Reach
 from envgen.core.types import GateResult
-from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome
+from envgen.pipelines.general.gates.trial import Trial, not_applicable, outcome, twin_of
+from envgen.pipelines.general.programs.verifier_source import verifier_params
 from envgen.pipelines.general.semantics.layout import match_layout
 from envgen.pipelines.general.semantics.rewrite import unstated
 from envgen.pipelines.general.space.answers import count
@@ -45,23 +47,26 @@ def _stated(trial: Trial) -> GateResult:
     said = parse(draft.prompt, problem.relations, words, policy_text=draft.policy_text)
     parts = ("slots", "clauses", "goal")
     differing = [name for name in parts if getattr(said, name) != getattr(problem, name)]
-    known = {"": said.params} | {
-        f" of the {file}": params_of(getattr(draft, file)) for file in ("solution", "verifier")
-    }
+    known: list[tuple[str, Mapping[str, JsonValue], Mapping[str, JsonValue]]] = [
+        ("", said.params, problem.params),
+        (" of the solution", params_of(draft.solution), problem.params),
+        (" of the verifier", params_of(draft.verifier), verifier_params(problem)),
+    ]
     differing += [
         f"{name}{where}"
-        for where, params in known.items()
+        for where, params, own in known
         for name, value in params.items()
-        if problem.params.get(name) != value
+        if name not in own or own[name] != value
     ]
     reason = f"read back, the prompt differs in {', '.join(differing)}"
     return outcome("stated", not differing, len(tested) + 1, reason=reason)
 
 
 def rules_tested(problem: Problem) -> list[str]:
-    """The ids of the clauses, and of a workflow's effects."""
+    """The ids of the clauses, of a workflow's effects, and ``goal`` where something is to be best."""
     effects = problem.goal.effects if isinstance(problem.goal, Reach) else ()
-    return [rule.id for rule in (*problem.clauses, *effects)]
+    best = ["goal"] if isinstance(problem.goal, Optimise) else []
+    return [*(rule.id for rule in (*problem.clauses, *effects)), *best]
 
 
 def params_of(source: str) -> dict[str, JsonValue]:
@@ -74,8 +79,27 @@ def params_of(source: str) -> dict[str, JsonValue]:
 
 
 def binding(trial: Trial) -> GateResult:
-    """Dropping any clause lets more answers in: a near-miss of it proves that, else exact counts do."""
+    """Dropping any clause lets more answers in: a near-miss of it proves that, else exact counts do.
+
+    Of an infeasible task only the rules of its conflict bind: without one of them there is an answer.
+
+    Where the request must be escalated nothing else may be done, whatever the other rules say: they are
+    held against a re-seed of the task on which nothing must be escalated.
+    """
+    if trial.escalated:
+        other = twin_of(trial)
+        if other is None:
+            reason = "no re-seed shows what the rules forbid when nothing must be escalated"
+            return outcome("binding", False, 1, reason=reason)
+        return binding(other)
     broken = {miss.clause for miss in trial.near_misses}
+    if trial.problem.feasible is False:
+        members = trial.conflict.rules if trial.conflict else ()
+        reason = "rules of the conflict that nothing breaks alone"
+        idle = [rule for rule in members if rule not in broken]
+        return outcome(
+            "binding", not idle, len(members), figure=float(len(idle)), reason=f"{reason}: {idle}"
+        )
     if isinstance(trial.problem.goal, Equals):
         return outcome("binding", "goal" in broken, 1, reason="every in-domain value is right")
     rules = rules_tested(trial.problem)
@@ -98,6 +122,43 @@ def _counts(trial: Trial, rule: str) -> bool:
         for problem in (trial.problem, trial.problem.without(rule))
     )
     return less.low > full.high
+
+
+def certified(trial: Trial) -> GateResult:
+    """The bound of an ``Optimise`` goal is the optimum: an answer reaches it, and none is better.
+
+    Both are exact counts: by elimination, or by a complete search. What tuned the bound plays no part.
+    """
+    problem, goal = trial.problem, trial.problem.goal
+    if not isinstance(goal, Optimise):
+        return not_applicable("certified", "nothing is to be best")
+    bound = problem.params.get(goal.bound.name)
+    if type(bound) is not int or goal.eps:
+        return outcome("certified", False, 1, reason=f"{bound!r} is no optimum")
+    better = bound - 1 if goal.sense == "min" else bound + 1
+    reached, beaten = (
+        count(
+            problem.model_copy(update={"params": {**problem.params, goal.bound.name: value}}),
+            trial.draft.tables,
+            COUNT_CAP,
+            space="unconditioned",
+        )
+        for value in (bound, better)
+    )
+    reason = "" if reached.low else "no answer reaches the bound"
+    if beaten.high:
+        reason = (
+            "an answer is better" if beaten.low else "whether one is better takes too long to tell"
+        )
+    return outcome(
+        "certified",
+        not reason,
+        2,
+        reason=reason,
+        optimum=bound,
+        answers=reached.low,
+        method="exact count",
+    )
 
 
 def leaks(trial: Trial) -> GateResult:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -16,9 +17,10 @@ from envgen.pipelines.general.gates.probes import (
     perturbed_probes,
     samples,
 )
-from envgen.pipelines.general.gates.trial import Judged, Trial, outcome
-from envgen.sandboxes.verifier import VerifierInput
-from envgen.verifiers.mutants import mutants
+from envgen.pipelines.general.gates.trial import Trial, outcome, twin_of
+from envgen.pipelines.general.programs.emit import replace_params
+from envgen.sandboxes.verifier import Judged, VerifierInput, WorkerVerifierHost
+from envgen.verifiers.mutants import Mutant, mutants
 
 KILL_RATE = 0.95
 CHUNKS = (3, 16, 64)
@@ -33,35 +35,37 @@ def mutants_killed(trial: Trial) -> GateResult:
     A mutant is killed when some probe gets another verdict (or a crash). Probes are gold, alternatives,
     near-misses and misshapen answers on the task's own rows, and right and wrong answers on perturbed
     rows (values shuffled, or set to a bound or one off it); more such rows are drawn while too many
-    survive. Survivors must agree with the original on 1,000 sampled answers, and are listed.
+    survive. Where the task must be escalated, a re-seed's rows on which nothing must be count, too.
+    Survivors must agree with the original on 1,000 sampled answers, and are listed.
     """
-    pairs = list(judged(trial))
+    pairs = judged(trial)
     if not pairs:
         return outcome("mutants", False, 0, reason="no probes")
-    survivors: list[tuple[str, str]] = []
-    tried = 0
-    for name, source in mutants(trial.draft.verifier):
-        if _only_unused_params(trial.draft.verifier, source):
-            continue
-        tried += 1
-        killer = _killer(trial, source, pairs)
-        if killer is None:
-            survivors.append((name, source))
-        else:  # what told one mutant tells its neighbours: it goes first from now on
-            pairs.insert(0, pairs.pop(killer))
-    n_probes = len(pairs)
+    made = [
+        Mutant(name, source)
+        for name, source in mutants(trial.draft.verifier)
+        if not _only_unused_params(trial.draft.verifier, source)
+    ]
+    tried, n_probes = len(made), len(pairs)
+    survivors = _alive(trial, made, pairs)
+    twin = twin_of(trial) if trial.escalated and survivors else None
+    if twin is not None:  # nothing else shows here while the request must be escalated
+        n_probes += len(judged(twin))
+        rebound = [Mutant(one.source, _rebound(twin, one.source)) for one in survivors]
+        alive = {one.description for one in _alive(twin, rebound, judged(twin))}
+        survivors = [one for one in survivors if one.source in alive]
     for draw in range(1, DRAWS):
         if len(survivors) <= (1.0 - KILL_RATE) * tried:
             break
         probes = [*perturbed_probes(trial, draw), *edited_probes(trial, draw)]
         n_probes += len(probes)
-        survivors = _alive(trial, survivors, probes)
+        survivors = _alive(trial, survivors, _judged(trial, probes))
     distinct = 0
     if survivors:
         drawn = samples(trial)
         distinct = len(drawn)
-        survivors = _alive(trial, survivors, drawn)
-    names: list[JsonValue] = [name for name, _ in survivors]
+        survivors = _alive(trial, survivors, _judged(trial, drawn))
+    names: list[JsonValue] = [mutant.description for mutant in survivors]
     rate = 1.0 - len(survivors) / tried if tried else 0.0
     return outcome(
         "mutants",
@@ -76,13 +80,68 @@ def mutants_killed(trial: Trial) -> GateResult:
     )
 
 
-def _alive(
-    trial: Trial, survivors: list[tuple[str, str]], probes: Sequence[VerifierInput]
-) -> list[tuple[str, str]]:
-    """The mutants (name, source) that more probes don't tell apart, either."""
-    found = trial.verdicts(trial.draft.verifier, probes)
-    pairs = list(zip(probes, found, strict=True))
-    return [one for one in survivors if _killer(trial, one[1], pairs) is None]
+def _rebound(twin: Trial, source: str) -> str:
+    """A mutant with the parameters of another re-seed."""
+    return replace_params(source, twin.problem.params)
+
+
+def _judged(trial: Trial, probes: Sequence[VerifierInput]) -> list[Judged]:
+    """More probes, with what the draft's own verifier says of them."""
+    return list(zip(probes, trial.verdicts(trial.draft.verifier, probes), strict=True))
+
+
+def _alive(trial: Trial, made: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
+    """The mutants that no probe tells apart.
+
+    The verifier that this envgen compiles does nothing but ask databases for rows, so one worker judges all
+    its mutants. Any other is foreign code, and each of its mutants gets a worker of its own.
+    """
+    alive = list(made)
+    for group in _groups(pairs):
+        alive = (
+            _apart(trial, alive, group) if trial.incomparable else _together(trial, alive, group)
+        )
+    return alive
+
+
+def _groups(pairs: Sequence[Judged]) -> Iterator[list[Judged]]:
+    """Probes in order, as many at a time as a worker can open the databases of."""
+    group: list[Judged] = []
+    files = set[Path | bytes]()
+    for pair in pairs:
+        more = {pair[0].initial, pair[0].final}
+        if group and len(files | more) > WorkerVerifierHost.AT_LEAST:
+            yield group
+            group, files = [], set()
+        group.append(pair)
+        files |= more
+    yield group
+
+
+def _together(trial: Trial, made: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
+    """The mutants that no probe tells apart, judged by one worker as long as it lives."""
+    alive, rest = list[Mutant](), list(made)
+    while rest:
+        sources = [trial.draft.verifier, *(mutant.source for mutant in rest)]
+        told = trial.hosts.verifier.told_apart(sources, pairs)
+        known = [apart for apart in told if apart is not None]
+        alive += [mutant for mutant, apart in zip(rest, known, strict=False) if not apart]
+        rest = rest[len(known) :]
+        alive += _apart(trial, rest[:1] if known else rest, pairs)  # what ended the worker
+        rest = rest[1:] if known else []
+    return alive
+
+
+def _apart(trial: Trial, made: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
+    """The mutants that no probe tells apart, each judged in a worker of its own."""
+    order, alive = list(pairs), list[Mutant]()
+    for mutant in made:
+        killer = _killer(trial, mutant.source, order)
+        if killer is None:
+            alive.append(mutant)
+        else:  # what told one mutant tells its neighbours: it goes first from now on
+            order.insert(0, order.pop(killer))
+    return alive
 
 
 def _only_unused_params(source: str, mutant: str) -> bool:
@@ -92,7 +151,9 @@ def _only_unused_params(source: str, mutant: str) -> bool:
     except (ValueError, SyntaxError):
         return False
     changed = {name for name in before if name not in after or after[name] != before[name]}
-    return bool(changed) and not any(f":param_{name}" in source for name in changed)
+    return bool(changed) and not any(
+        f":param_{name}" in source or f'PARAMS["{name}"]' in source for name in changed
+    )
 
 
 def _killer(trial: Trial, source: str, pairs: Sequence[Judged]) -> int | None:

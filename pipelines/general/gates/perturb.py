@@ -24,6 +24,7 @@ from envgen.core.ir import (
     Relation,
     Scalar,
     SlotRef,
+    Sum,
     Var,
 )
 from envgen.pipelines.general.semantics.evaluate import rules_of
@@ -232,34 +233,44 @@ def turns(problem: Problem, tables: Tables, answers: Sequence[JsonValue]) -> Ite
     """
     for clause in problem.clauses:
         for comparison in (node for node in nodes_of((clause,)) if isinstance(node, Cmp)):
-            for get in _cells(comparison):
+            for get, row in _cells(comparison):
                 found = 0
                 for answer in answers:
-                    turned = _turned(problem, tables, answer, clause.id, comparison, get)
+                    turned = _turned(problem, tables, answer, clause.id, comparison, get, row)
                     yield from turned
                     found += bool(turned)
                     if found == BASES:
                         break
 
 
-def _cells(comparison: Cmp) -> Iterator[Get]:
-    """Columns read by a comparison, of rows that the answer alone determines."""
+def _cells(comparison: Cmp) -> Iterator[tuple[Get, Node]]:
+    """Columns read by a comparison, each with the row that the answer alone determines, or the set."""
     for node in (*comparison.left.walk(), *comparison.right.walk()):
         if isinstance(node, Get) and not any(isinstance(n, Var) for n in node.walk()):
-            yield node
+            yield node, node.entity
+        elif isinstance(node, Sum) and isinstance(node.over, SlotRef):
+            if isinstance(node.body, Get) and node.body.entity == Var(name=node.var):
+                yield node.body, node.over
 
 
 def _turned(
-    problem: Problem, tables: Tables, answer: JsonValue, clause: str, comparison: Cmp, get: Get
-) -> list[TurnedCell]:
-    """The cell that ``get`` reads for an answer at three values, where the clause's verdict changes."""
+    problem: Problem, tables: Tables, answer: JsonValue, clause: str, comparison: Cmp,
+    get: Get, row: Node,
+) -> list[TurnedCell]:  # fmt: skip
+    """The cell that ``get`` reads for an answer at three values, where the clause's verdict changes.
+
+    Of a set of rows it is that of the first.
+    """
     rules = rules_of(problem)
     frame = rules.frame(tables, answer, tables)
     if frame is None:
         return []
-    left, right, key, value = (
-        rules.value(expr, frame) for expr in (comparison.left, comparison.right, get.entity, get)
+    left, right, key = (
+        rules.value(expr, frame) for expr in (comparison.left, comparison.right, row)
     )
+    if isinstance(row, SlotRef) and not isinstance(key, str):
+        key = key[0] if key else None
+    value = tables[get.relation].get(key, {}).get(get.column)
     if type(left) is not int or type(right) is not int or type(value) is not int:
         return []
     on_left = any(node is get for node in comparison.left.walk())

@@ -11,14 +11,17 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.ir import Choice, Equals, Intervals, IntRange, Problem, Reach, Slot
+from envgen.pipelines.general.difficulty.facts import facts
+from envgen.pipelines.general.gates.nudges import nudged
 from envgen.pipelines.general.gates.perturb import KINDS, edited, perturbed, touching, turns
-from envgen.pipelines.general.gates.trial import Case, Judged, Trial, as_case
+from envgen.pipelines.general.gates.trial import Case, Trial, as_case
+from envgen.pipelines.general.semantics.calls import Plan
 from envgen.pipelines.general.semantics.evaluate import rules_of
-from envgen.pipelines.general.semantics.layout import fill_layout, match_layout
+from envgen.pipelines.general.semantics.layout import CLAIM, fill_layout, match_layout
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import solve
 from envgen.pipelines.general.space.near_misses import near_misses
-from envgen.sandboxes.verifier import VerifierInput
+from envgen.sandboxes.verifier import Judged, VerifierInput
 
 SAMPLES = 1_000
 DATABASES = 8
@@ -49,17 +52,19 @@ def probes(trial: Trial) -> list[VerifierInput]:
         plan = trial.gold_plan
         cases += [Case(trial.gold.answer, plan[:i]) for i in range(len(plan))]
     cases += [Case(a, trial.gold_plan) for a in wrong_forms(trial.problem, trial.gold.answer)]
-    right = [trial.gold.answer, *(case.answer for case in trial.alternatives)]
-    cases += map(Case, touching(trial.problem, right))
+    near = [case.answer for case in trial.ordinary]
+    if near[:1] != [trial.gold.answer]:
+        cases += [Case(answer) for answer in wrong_forms(trial.problem, near[0])] if near else []
+    cases += map(Case, touching(trial.problem, near))
     own = _inputs(trial, cases)
     return [*own, *_turned_probes(trial), *perturbed_probes(trial), *edited_probes(trial)]
 
 
 def _turned_probes(trial: Trial) -> list[VerifierInput]:
-    """Answers on rows of which one cell is set so that a comparison just turns."""
+    """Submissions on rows of which one cell is set so that a comparison just turns."""
     if trial.writes:
-        return []
-    cases = (trial.gold_case, *trial.alternatives, *(miss.case for miss in trial.near_misses))
+        return list(_nudged_probes(trial))
+    cases = (*trial.ordinary, *(miss.case for miss in trial.near_misses))
     files: dict[tuple[str, str, str, int], Path] = {}
     inputs = []
     for turn in turns(trial.problem, trial.draft.tables, [case.answer for case in cases]):
@@ -71,12 +76,27 @@ def _turned_probes(trial: Trial) -> list[VerifierInput]:
     return inputs
 
 
+def _nudged_probes(trial: Trial) -> Iterator[VerifierInput]:
+    """Gold on rows on which it just is right and just is not; of each column once what is right instead."""
+    rand, plan = trial.rng("nudges"), Plan(trial.gold_plan, trial.gold.answer)
+    read = facts(trial.problem, trial.draft.tables, trial.gold)
+    rows = nudged(trial.problem, trial.draft.tables, read, plan, rand)
+    solved = set[tuple[str, str]]()
+    for n, one in enumerate(rows):
+        path = trial.stored(one.tables, f"nudged-{n}")
+        cases, place = [trial.gold_case], (one.cell[0], one.cell[2])
+        if not one.right and place not in solved:  # to solve costs more than all else
+            solved.add(place)
+            cases += map(as_case, islice(solve(trial.problem, one.tables, rand), 1))
+        yield from (VerifierInput(c.answer, path, trial.final(c.plan, path)) for c in cases)
+
+
 def perturbed_probes(trial: Trial, draw: int = 0) -> list[VerifierInput]:
     """Answers judged on other rows: what a comparison or bound does shows where values sit at it."""
     rand = trial.rng("perturb", draw)
     lookup = isinstance(trial.problem.goal, Equals)
     pool = [trial.gold_case, *trial.alternatives[:2]]
-    marks = [n for case in (trial.gold_case, *trial.alternatives) for n in _numbers(case.answer)]
+    marks = [n for case in trial.ordinary for n in _numbers(case.answer)]
     pool += [m.case for m in rand.sample(trial.near_misses, min(4, len(trial.near_misses)))]
     if trial.writes:
         pool += [Case(trial.gold.answer), *_other_outcomes(trial, pool[0])]
@@ -163,6 +183,10 @@ def _escalating(trial: Trial, draw: int) -> list[Path]:
 def wrong_forms(problem: Problem, answer: JsonValue) -> list[JsonValue]:
     """A right answer misshapen, and with a slot's value just outside its type: unknown keys, off the grid."""
     wrong = _misshapen(answer)
+    if problem.feasible is not None:
+        wrong += [CLAIM, [CLAIM], {"infeasible": True, "extra": 0}]
+        others: list[JsonValue] = [False, 1, "true", None]
+        wrong += [{"infeasible": value} for value in others]
     values = match_layout(problem.layout, answer)
     if values is None:
         return wrong
@@ -174,6 +198,18 @@ def wrong_forms(problem: Problem, answer: JsonValue) -> list[JsonValue]:
 
 
 def _outside(slot: Slot, value: JsonValue) -> list[JsonValue]:
+    if slot.kind == "set" and isinstance(value, list):
+        entries: list[JsonValue] = ["no such key", 1, None, True, value, "\ud800", *value]
+        swapped: list[JsonValue] = [[*value[:-1], entry] for entry in entries]
+        added: list[JsonValue] = [[*value, entry] for entry in entries]
+        return [
+            *swapped,
+            *added,
+            value[:-1],
+            [*value, *value],
+            {"0": value},
+            "".join(map(str, value)),
+        ]
     match slot.domain:
         case IntRange(low=low, high=high, step=step):
             beyond = [low - step, high + step, low - 1, high + 1, low + step / 2]
@@ -224,7 +260,7 @@ def samples(trial: Trial) -> list[VerifierInput]:
         cases = [Case(rand.choice(answers), rand.choice(plans)) for _ in range(SAMPLES)]
         return _inputs(trial, cases)
     problem = trial.problem
-    pool = [case.answer for case in (trial.gold_case, *trial.alternatives)]
+    pool = [case.answer for case in trial.ordinary]
     pool += [miss.case.answer for miss in trial.near_misses]
     for _ in range(SAMPLES):
         values = match_layout(problem.layout, rand.choice(pool))
@@ -249,7 +285,8 @@ def _draw(slot: Slot, tables: Tables, rand: Random) -> JsonValue:
         case query:
             keys = sorted(tables[query.relation])
             if slot.kind in ("set", "sequence"):
-                return list(rand.sample(keys, k=min(len(keys), rand.randint(0, slot.length or 1))))
+                most = (slot.length or 1) + (slot.kind == "set")  # one too many, or too few
+                return list(rand.sample(keys, k=min(len(keys), rand.randint(0, most))))
             return rand.choice(keys)
 
 

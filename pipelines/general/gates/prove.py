@@ -9,19 +9,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from envgen.core.seeding import derive
+from envgen.core.ir import Optimise, Problem
 from envgen.core.types import CallRecord, GateResult, GateStatus, Probe
 from envgen.pipelines.boundary import broken, guarded
 from envgen.pipelines.general.draft import Author, Draft, Proof, as_stored, failure
 from envgen.pipelines.general.gates import (
+    difficulty,
     execution,
+    infeasible,
     meaning,
     mutation,
     shortcuts,
     soundness,
     tools,
 )
-from envgen.pipelines.general.gates.trial import Case, Hosts, Trial
+from envgen.pipelines.general.gates.trial import Case, Hosts, Trial, trial_seed
 
 Origin = Literal["gold", "alternative", "near_miss"]
 """The source of a stored probe."""
@@ -34,9 +36,11 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("gold", execution.gold),
     ("leaks", meaning.leaks),
     ("density", meaning.density_gate),
+    ("certified", meaning.certified),
     ("prefixes", soundness.prefixes),
     ("alternatives", soundness.alternatives),
     ("near_misses", soundness.near_misses),
+    ("infeasible", infeasible.infeasible),
     ("binding", meaning.binding),
     ("attacks", soundness.attacks),
     ("collateral", soundness.collateral),
@@ -44,8 +48,23 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("shortcuts", shortcuts.shortcuts),
     ("evaluation", soundness.evaluation),
     ("mutants", mutation.mutants_killed),
+    ("difficulty", difficulty.difficulty),
 )
 """Name and function of every gate that needs one draft only, cheap ones first."""
+
+
+def gates_of(problem: Problem | None) -> tuple[tuple[str, Callable[[Trial], GateResult]], ...]:
+    """The gates of a draft.
+
+    ``infeasible`` is for those whose answer may be the claim that there is none, ``certified`` for those
+    that ask for the best answer.
+    """
+    left_out = set[str]()
+    if problem is None or problem.feasible is None:
+        left_out.add("infeasible")
+    if problem is None or not isinstance(problem.goal, Optimise):
+        left_out.add("certified")
+    return tuple(gate for gate in GATES if gate[0] not in left_out)
 
 
 def prove(
@@ -67,7 +86,7 @@ def prove(
     Raises:
         SandboxUnavailableError: nothing can be proven on this machine.
     """
-    seed = derive(seed, "gates", draft.task_id)
+    seed = trial_seed(seed, draft.task_id)
     try:
         stored = as_stored(draft)  # random draws go over rows and keys as they lie
         with TemporaryDirectory(prefix="envgen-proof-") as folder:
@@ -80,7 +99,7 @@ def prove(
 
 def _proof(trial: Trial) -> Proof:
     results: list[GateResult] = []
-    for name, gate in GATES:
+    for name, gate in gates_of(trial.draft.problem):
         failed = failure(tuple(results))
         if failed is None:
             results.append(guarded(name, partial(gate, trial)))
@@ -89,7 +108,10 @@ def _proof(trial: Trial) -> Proof:
             results.append(GateResult(gate=name, status=GateStatus.NOT_RUN, reason=reason))
     if failure(tuple(results)) is not None:
         return Proof(tuple(results))
-    return Proof(tuple(results), trial.gold, _probes(trial), trial.density)
+    measures = difficulty.measures_of(trial)
+    return Proof(
+        tuple(results), trial.gold, _probes(trial), trial.density, measures, trial.measuring_s
+    )
 
 
 def _probes(trial: Trial) -> tuple[Probe, ...]:

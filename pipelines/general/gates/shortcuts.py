@@ -13,8 +13,13 @@ from pydantic import JsonValue
 from envgen.core.canonical import dumps
 from envgen.core.errors import EnvError, PolicyError
 from envgen.core.types import GateResult, PublicTask, ToolSpec
-from envgen.pipelines.general.gates.execution import trial_children
-from envgen.pipelines.general.gates.trial import Case, Trial, not_applicable, outcome
+from envgen.pipelines.general.gates.trial import (
+    Case,
+    Trial,
+    not_applicable,
+    outcome,
+    trial_children,
+)
 from envgen.pipelines.general.semantics.layout import fill_layout
 from envgen.policies.answers import AnswerLeaf
 from envgen.policies.programs import Program as Generator
@@ -49,7 +54,10 @@ def shortcuts(trial: Trial) -> GateResult:
     children = trial_children(trial, RESEEDS)
     if not children:
         return not_applicable("shortcuts", "the author can't re-seed this task")
-    trials = [trial, *children]
+    # Of a task without an answer no ordinary one is right: it says nothing about shortcuts to one.
+    trials = [one for one in (trial, *children) if one.problem.feasible is not False]
+    if not trials:
+        return not_applicable("shortcuts", "no re-seed has an answer")
     tried: dict[tuple[str, str], list[_Try]] = {}
     for one in trials:
         for key, result in _tried(one).items():
@@ -59,7 +67,7 @@ def shortcuts(trial: Trial) -> GateResult:
         hits = sum(result.right for result in results)
         chance = sum(result.chance for result in results) / len(results)
         if selector.startswith(("whole", "only", "each")):
-            chance = _one_of_all(trial)
+            chance = _one_of_all(trials[0])
         if hits >= 2 and _at_least(hits, len(results), min(1.0, chance)) < 0.001:
             found.append(f"{selector} of {text} ({hits}/{len(results)})")
     return outcome(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
@@ -27,23 +28,31 @@ from envgen.core.types import (
     ToolSpec,
 )
 from envgen.environments.runner import GoldResult, replay, run_gold
+from envgen.pipelines.general.difficulty.figures import Measures
 from envgen.pipelines.general.draft import Author, Draft
+from envgen.pipelines.general.programs.emit import replace_params
+from envgen.pipelines.general.programs.verifier_source import verifier_params
 from envgen.pipelines.general.semantics.calls import Call, Plan
+from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.layout import is_claim
 from envgen.pipelines.general.semantics.tables import Tables, read_sqlite, write_sqlite
 from envgen.pipelines.general.space.answers import solve
+from envgen.pipelines.general.space.conflicts import Conflict, conflict
 from envgen.pipelines.general.space.density import density
 from envgen.pipelines.general.space.near_misses import near_misses
 from envgen.sandboxes.solution import SolutionHost, solution_host
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
-from envgen.sandboxes.verifier import VerifierHost, VerifierInput, verifier_host
-from envgen.sandboxes.zygote import WorkerBackend
+from envgen.sandboxes.verifier import Judged, VerifierInput, WorkerVerifierHost
+from envgen.sandboxes.zygote import WorkerBackend, choose
 from envgen.verifiers.general import GeneralVerifier
 
 Calls = tuple[Call, ...]
 """Write calls in order: (tool, arguments)."""
 Verdict = tuple[str, ...] | None
 """Broken rules; None for a fault."""
-Judged = tuple[VerifierInput, Verdict]
+
+MOST_TWINS = 12
+"""Re-seeds of an escalated task among which one is sought on which nothing must be escalated."""
 
 
 class Hosts:
@@ -69,10 +78,10 @@ class Hosts:
         return self._solutions[which]
 
     @cached_property
-    def verifier(self) -> VerifierHost:
+    def verifier(self) -> WorkerVerifierHost:
         """The host of verifiers: never in this process, for mutants may run for ever."""
-        backend = "process" if self.backend == "inline" else self.backend
-        host = verifier_host(backend=backend, trusted=self.trusted)
+        chosen = choose(self.backend, self.trusted)
+        host = WorkerVerifierHost("process" if chosen == "inline" else chosen)
         return self._stack.enter_context(closing(host))
 
     def tools(self, draft: Draft, database: Path) -> ToolHost:
@@ -145,7 +154,12 @@ class Trial:
         self.draft, self.hosts, self.folder = draft, hosts, folder
         self.author, self.seed, self.incomparable = author, seed, incomparable
         self.children: list[Trial] = []
-        self.reseeds_tried = 0
+        self.reseeds: list[Draft | None] = []
+        """The first re-seeds, as far as gates asked for them; None where none could be re-bound."""
+        self.measures: Measures | None = None
+        """How hard the task is, once that is measured."""
+        self.measuring_s = 0.0
+        """Seconds that ``measures`` took."""
         self.judged: list[Judged] | None = None
         """The probes, with what the verifier says of them."""
         self._parent = parent
@@ -200,6 +214,20 @@ class Trial:
     def density(self) -> Density:
         """The share of the answer space that is right."""
         return density(self.problem, self.draft.tables, self.rng("density"))
+
+    @cached_property
+    def conflict(self) -> Conflict | None:
+        """Rules of an infeasible task that no answer keeps together; see ``conflict``."""
+        return conflict(self.problem, self.draft.tables)
+
+    def instance(self, i: int) -> tuple[Problem, Tables] | None:
+        """The problem and rows of re-seed ``i``."""
+        if i < len(self.reseeds):
+            made = self.reseeds[i]
+            return None if made is None or made.problem is None else (made.problem, made.tables)
+        if self.author is None:
+            return None
+        return self.author.instance(self.draft, reseed_seed(self.seed, i))
 
     # --- rows and tools ------------------------------------------------------------------------------
 
@@ -290,6 +318,22 @@ class Trial:
         found.pop(dumps(self.gold_case), None)
         return tuple(found.values())[:24]
 
+    @property
+    def ordinary(self) -> tuple[Case, ...]:
+        """Cases around which others are tried: gold and alternatives; where gold is a claim, near-misses."""
+        if is_claim(self.gold.answer):
+            return tuple(miss.case for miss in self.near_misses)
+        return (self.gold_case, *self.alternatives)
+
+    @cached_property
+    def escalated(self) -> bool:
+        """Whether the one right thing is to change nothing and to say escalated."""
+        due = self.problem.goal.escalate_when if isinstance(self.problem.goal, Reach) else None
+        if due is None:
+            return False
+        rules, tables = rules_of(self.problem), self.draft.tables
+        return rules.value(due, rules.compiler.frame(tables, tables)) is True
+
     @cached_property
     def near_misses(self) -> tuple[NearMiss, ...]:
         """Cases that break exactly one clause, from accepted ones."""
@@ -325,6 +369,16 @@ class Trial:
         """Judge each input by a verifier that may break."""
         replies = self.hosts.verifier.verify_many(source, inputs)
         return [None if r.fault or r.broken is None else tuple(sorted(r.broken)) for r in replies]
+
+
+def trial_seed(seed: int, task_id: str) -> int:
+    """The seed of a task's trial, of the seed of its proof."""
+    return derive(seed, "gates", task_id)
+
+
+def reseed_seed(seed: int, i: int) -> int:
+    """The seed of a trial's re-seed ``i``, of the trial's own seed."""
+    return derive(seed, "reseed", i)
 
 
 def as_case(item: Any) -> Case:
@@ -402,3 +456,42 @@ def outcome(
 def not_applicable(gate: str, reason: str) -> GateResult:
     """The gate makes no sense for this draft."""
     return GateResult(gate=gate, status=GateStatus.NOT_APPLICABLE, reason=reason)
+
+
+def trial_children(trial: Trial, n: int) -> list[Trial] | None:
+    """The first ``n`` re-seeds that can be re-bound (made once per trial); None without an author."""
+    if trial.author is None or trial.draft.blueprint is None:
+        return None
+    for i in range(len(trial.reseeds), 4 * n):
+        if len(trial.children) >= n:
+            break
+        draft = trial.author.reseed(trial.draft, reseed_seed(trial.seed, i))
+        trial.reseeds.append(draft)
+        if draft is not None and trial.incomparable:
+            draft = _with_programs_of(trial.draft, draft)
+        if draft is not None:
+            trial.children.append(trial.child(draft, f"reseed-{i}"))
+    return trial.children[:n]
+
+
+def twin_of(trial: Trial) -> Trial | None:
+    """The first re-seed of an escalated task on which nothing must be escalated: there its rules matter."""
+    for n in range(MOST_TWINS):
+        children = trial_children(trial, n + 1) or []
+        if len(children) <= n:
+            return None
+        if not children[n].escalated:
+            return children[n]
+    return None
+
+
+def _with_programs_of(parent: Draft, child: Draft) -> Draft:
+    """A re-seed whose programs are its parent's, but for the parameters."""
+    assert child.problem is not None  # only drafts with an IR are re-seeded
+    return replace(
+        child,
+        tools=parent.tools,
+        tools_source=parent.tools_source,
+        solution=replace_params(parent.solution, child.problem.params),
+        verifier=replace_params(parent.verifier, verifier_params(child.problem)),
+    )

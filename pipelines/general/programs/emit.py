@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import textwrap
@@ -136,9 +137,13 @@ def params_line(params: dict[str, Scalar]) -> str:
 
 
 def replace_params(source: str, params: dict[str, Scalar]) -> str:
-    """``source`` (a solution or verifier) with other parameters."""
-    line = params_line(params)
-    return re.sub(r"(?m)^PARAMS = \{.*\}$", lambda _: line, source, count=1)
+    """``source`` (a solution or verifier) with other values of the parameters that it has."""
+
+    def other(line: re.Match[str]) -> str:
+        own = ast.literal_eval(line[1])
+        return params_line({name: value for name, value in params.items() if name in own})
+
+    return re.sub(r"(?m)^PARAMS = (\{.*\})$", other, source, count=1)
 
 
 def comment(text: str, indent: int = 0) -> list[str]:

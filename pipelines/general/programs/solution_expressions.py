@@ -93,16 +93,23 @@ class Context:
     slots: Mapping[str, str] = field(default_factory=dict)
     """What holds a slot's value: a key, a value, a pair of minutes, or a tuple of keys."""
     variables: Mapping[str, Variable] = field(default_factory=dict)
+    acting: bool = False
+    """Whether calls have changed rows: then a new value is asked for as it is."""
 
     def bind(self, name: str, item: Variable) -> Context:
         """This scope and one more variable."""
         return replace(self, variables={**self.variables, name: item})
 
+    def at_work(self) -> Context:
+        """Return the scope in force after one step's calls and before the next step's."""
+        return replace(self, acting=True)
+
     @property
     def taken(self) -> frozenset[str]:
         """Names that loop variables must not hide."""
-        variables = [item.text for item in self.variables.values()]
-        return frozenset([*variables, *self.slots.values()])
+        rows = self.variables.values()
+        listed = [text for row in rows for text in row.columns.values() if text.isidentifier()]
+        return frozenset([*(row.text for row in rows), *listed, *self.slots.values()])
 
 
 Wanted = bool | None
@@ -231,6 +238,17 @@ def solid(node: ir.Node, scope: Context) -> bool:
     if isinstance(node, ir.Var):
         return scope.variables[node.name].solid
     return isinstance(node, ir.SlotRef)
+
+
+@_TABLE.on(ir.New)
+def _new(node: ir.New, scope: Context) -> Py:
+    """A cell as it is now: only a step after others may ask for it."""
+    if not scope.acting or not isinstance(node.item, ir.Get):
+        raise PipelineError("a solution can't read the state that it is to reach")
+    key, column = emit(node.item.entity, scope), node.item.column
+    text = scope.reads.now(node.item.relation, key.text, column)
+    nullable = scope.p.relation(node.item.relation).column(column).nullable
+    return Py(text, nullable=nullable, needs=key.doubts)
 
 
 @_TABLE.on(ir.Arith)
@@ -565,7 +583,6 @@ _TABLE.on(ir.AllDifferent, ir.NoOverlap, ir.Before)(
 )
 _TABLE.on(ir.Not)(lambda node, scope, wanted: emit(node.item, scope, not wanted))
 _TABLE.on(ir.Arg)(_no("an argument only has a meaning inside a tool"))
-_TABLE.on(ir.New)(_no("a solution can't read the state that it is to reach"))
 _TABLE.on(ir.Reachable)(_no("what is reachable is a list, not one value"))
 _TABLE.complete()
 

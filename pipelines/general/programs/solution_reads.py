@@ -137,6 +137,21 @@ class Reads:
             return f'{lookup.name}({key})["{column}"]', False
         return f'{lookup.name}({key}).get("{column}")', True
 
+    def now(self, relation: str, key: str, column: str) -> str:
+        """The expression of ``column`` as it is when asked, not as it was at the start.
+
+        Raises:
+            PipelineError: if no tool gives it for a key.
+        """
+        item = self.by_key(relation).get(column)
+        if item is None:
+            raise PipelineError(
+                f"no tool tells {column!r} of one row of {relation!r} between calls",
+                "let a tool give it for the key",
+            )
+        asked = _asked(item, [column], key)
+        return asked if _returns_value(item) else f'{asked}["{column}"]'
+
     def exists(self, relation: str, key: str) -> str:
         """The test whether a row of ``relation`` has this key.
 
@@ -170,13 +185,8 @@ class Reads:
         return self._functions[key]
 
     def _lookup(self, item: Access) -> _Function:
-        argument = next(iter(item.args))
-
         def write(function: _Function) -> tuple[list[str], str]:
-            parts = [f"{argument}=key"]
-            if item.projection is not None:
-                parts.insert(0, f"{item.projection}={python_literal(list(function.columns))}")
-            return ["key"], f"{item.tool}({', '.join(parts)})"
+            return ["key"], _asked(item, list(function.columns), "key")
 
         return self._function(f"tool {item.tool}", item.relation, write)
 
@@ -349,6 +359,14 @@ class Reads:
                 head = f"lambda {', '.join(arguments)}" if arguments else "lambda"
                 lines += python_lines(f"remembered({head}: {value})", 0, f"{function.name} = ")
         return ["\n".join(lines)]
+
+
+def _asked(item: Access, columns: list[str], key: str) -> str:
+    """The call of a tool that gives these columns for a key."""
+    parts = [f"{next(iter(item.args))}={key}"]
+    if item.projection is not None:
+        parts.insert(0, f"{item.projection}={python_literal([*columns])}")
+    return f"{item.tool}({', '.join(parts)})"
 
 
 def _bound(argument: str) -> str:

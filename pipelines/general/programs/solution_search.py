@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 from envgen.core import ir
@@ -47,8 +48,9 @@ SLOT = '''def slot(choices, *reads):
     SLOTS.append((choices, reads))
     return len(SLOTS) - 1'''
 SEARCH = '''USES = [(tuple(reads), holds) for uses, holds in RULES for reads in uses]
+COSTS = [[(tuple(i), cost) for uses, cost in costs for i in uses] for costs, bound in BOUNDS]
 READS = [reads for reads, holds in USES] + [SLOTS[i][1] + (i,) for i in range(len(SLOTS))]
-COSTS = [[(i, cost) for uses, cost in costs for (i,) in uses] for costs, bound in BOUNDS]
+READS += [reads for costs in COSTS for reads, cost in costs]
 
 
 def options_of(i, *given):
@@ -56,23 +58,40 @@ def options_of(i, *given):
     choices, reads = SLOTS[i]
     known = [given] if len(given) == len(reads) else product(*[options(j) for j in reads])
     found = [choice for values in known for choice in choices(*values)]
-    terms = [cost for costs in COSTS for j, cost in costs if j == i]
+    terms = [cost for costs in COSTS for reads, cost in costs if reads == (i,)]
     return sorted(found, key=lambda choice: [cost(choice) for cost in terms])
+
+
+def least_of(cost, reads, *known):
+    """The least that a cost over some slots can be, given pairs of slots and their values."""
+    given = dict(known)
+    each = [
+        [given[j]] if j in given else options(j, *[given[k] for k in SLOTS[j][1] if k in given])
+        for j in reads
+    ]
+    rules = [rule for rule in USES if len(reads) > 1 and set(rule[0]) <= set(reads)]
+    found = [dict(zip(reads, values)) for values in product(*each)]
+    fit = [x for x in found if all(holds(*[x[j] for j in slots]) for slots, holds in rules)]
+    return min([cost(*x.values()) for x in fit], default=0)
 
 
 # Of a slot: its choices, the rules that it completes, the earlier slots that matter, its cost.
 options = remembered(options_of)
 due = remembered(lambda i: [(reads, holds) for reads, holds in USES if max(reads, default=0) == i])
 seen = remembered(lambda i: [j for j in range(i) if any(j in r and max(r) >= i for r in READS)])
-least = remembered(lambda cost, i, *given: min([cost(x) for x in options(i, *given)], default=0))
+least = remembered(least_of)
 
 
 def spent(costs, values):
     """What the chosen slots cost, and the open ones at least."""
-    n = len(values)
-    known = [cost(values[i]) for i, cost in costs if i < n]
-    opens = [(i, cost, [values[j] for j in SLOTS[i][1] if j < n]) for i, cost in costs if i >= n]
-    return sum(known) + sum([least(cost, i, *given) for i, cost, given in opens])
+    n, total = len(values), 0
+    for reads, cost in costs:
+        if max(reads) < n:
+            total += cost(*[values[j] for j in reads])
+            continue
+        needed = [j for i in reads for j in list(SLOTS[i][1]) + [i] if j < n]
+        total += least(cost, reads, *[(j, values[j]) for j in needed])
+    return total
 
 
 def search(values):
@@ -95,9 +114,9 @@ def search(values):
 SPANS = '''def spans(low, high, step, length):
     """The intervals of this length on a grid, as pairs of start and end."""
     return [(start, start + length) for start in range(low, high - length + 1, step)]'''
-SUBSETS = '''def subsets(rows, most):
-    """All subsets of ``rows`` with at most so many members; None is any number."""
-    sizes = range((len(rows) if most is None else most) + 1)
+SUBSETS = '''def subsets(rows, least, most):
+    """All subsets of ``rows`` with at least and at most so many members; None is any number."""
+    sizes = range(least, (len(rows) if most is None else most) + 1)
     return [chosen for size in sizes for chosen in combinations(rows, size)]'''
 DIFFERENT = ("one", "other")
 """Arguments of the rule that two slots differ."""
@@ -136,6 +155,8 @@ class _SlotPlan:
         self.parents: dict[str, set[str]] = {slot.name: set() for slot in p.slots}
         for link in self.links:
             self.parents[link.child] |= slots_of(link.value)
+        self.heads = frozenset[str]()
+        """The slots that are chosen before all others; empty where there are none such."""
         self.order = self._order()
 
     def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -184,7 +205,27 @@ class _SlotPlan:
                 found = self._greedy(names, set(order))
                 stems[alike] = [stem_of(name) for name in found]
             order += found
-        return order
+        return self._heads_first(order, members) if self._weighed(members) else order
+
+    def _weighed(self, groups: Sequence[tuple[str, ...]]) -> bool:
+        """Whether a sum over several groups is compared with something."""
+        sums = [
+            r for r in self.rules if isinstance(r.expr, ir.Cmp) and r.expr.fn not in ("=", "!=")
+        ]
+        return any(sum(not set(r.slots).isdisjoint(g) for g in groups) > 1 for r in sums)
+
+    def _heads_first(self, order: list[str], groups: Sequence[tuple[str, ...]]) -> list[str]:
+        """Before all others the slots that tell what the rest of their groups may be.
+
+        Once all cities are known, what is open costs at least its cheapest choices *there*: only then
+        does a bound on the sum stop a search early.
+        """
+        parents = set[str]().union(*self.parents.values())
+        heads = [name for name in order if name in parents and not self.parents[name]]
+        if len(heads) != len(groups):
+            return order
+        self.heads = frozenset(heads)
+        return heads + [name for name in order if name not in heads]
 
     def _checks(self) -> list[_Rule]:
         linked = [link.rule for link in self.links]
@@ -370,7 +411,9 @@ class SearchWriter:
         tests = [emit(expr.body, scope.bind(expr.var, member), True).at(AND) for expr in each]
         only = f" if {' and '.join(tests)}" if tests else ""
         rows = f"[{scan.columns[key]} {' '.join(scan.loops)}{only}]"
-        return _lambda(list(scope.slots.values()), f"subsets({rows}, {slot.length})"), reads
+        return _lambda(
+            list(scope.slots.values()), f"subsets({rows}, {slot.least}, {slot.length})"
+        ), reads
 
     # --- rules -------------------------------------------------------------------------------
 
@@ -470,8 +513,8 @@ class SearchWriter:
         return ""
 
     def _sentence(self, clause: str, indent: int = 0) -> list[str]:
-        rules: dict[str, Clause | ir.Equals] = {rule.id: rule for rule in self.p.clauses}
-        if isinstance(self.p.goal, ir.Equals):
+        rules: dict[str, Clause | ir.Equals | ir.Optimise] = {r.id: r for r in self.p.clauses}
+        if isinstance(self.p.goal, ir.Equals | ir.Optimise):
             rules["goal"] = self.p.goal
         text = outline(self.p.lexicon, rules[clause]) if clause in rules else ""
         return comment(text, indent) if text else []
@@ -479,37 +522,80 @@ class SearchWriter:
     # --- sums --------------------------------------------------------------------------------
 
     def _bound_lines(self, bounds: Mapping[_Rule, str]) -> list[str]:
-        """``BOUNDS``: each of functions of what a slot costs, with their slots, and the bound."""
+        """``BOUNDS``: each of functions of what a slot costs, with their slots, and the bound.
+
+        What is to be best stands last, with a bound that grows tighter.
+        """
         lines = []
         for rule, text in bounds.items():
             lines += [*self._sentence(rule.clause, 4), *python_lines(text, 4, after=",")]
+        if isinstance(self.p.goal, ir.Optimise):
+            text = self._objective(self.p.goal)
+            lines += [*self._sentence("goal", 4), *python_lines(text, 4, after=",")]
         return ["BOUNDS = [", *lines, "]"] if lines else ["BOUNDS = []"]
 
     def _bound(self, rule: _Rule) -> str | None:
-        """A sum of what several slots add, each its own, with its bound; None if the rule is no such."""
+        """A sum of what slots add, with its bound; None if it is none.
+
+        Each part of it reads one slot, two of one item, or two that are chosen before all others.
+        """
         expr = rule.expr
         if not isinstance(expr, ir.Cmp) or expr.fn not in ("<", "<=", ">", ">="):
             return None
         flip = 1 if expr.fn in ("<", "<=") else -1
         bound: list[tuple[int, str]] = [(-1, "1")] if expr.fn in ("<", ">") else []
-        costs: dict[str, list[tuple[int, str]]] = {}
+        costs: dict[tuple[str, ...], list[tuple[int, str]]] = {}
         for sign, node in [*summands(expr.left, flip), *summands(expr.right, -flip)]:
             slots = self.plan.ordered(slots_of(node))
             value = emit(node, replace(self.scope, slots=self._arguments(slots)))
-            if len(slots) > 1 or value.doubts:
+            apart = len(set(map(_number_of, slots))) > 1 and not self.plan.heads.issuperset(slots)
+            if len(slots) > 2 or apart or value.doubts:
                 return None
             if slots:
-                costs.setdefault(slots[0], []).append((sign, value.at(MUL)))
+                costs.setdefault(slots, []).append((sign, value.at(MUL)))
             else:
                 bound.append((-sign, value.at(MUL)))
         if len(costs) < 2 or (len(bound) > 1 and all(text.isdigit() for _, text in bound)):
             return None  # sums of constants alone are no part of the language
+        return self._summed(costs, _signed(bound))
+
+    def _objective(self, goal: ir.Optimise) -> str:
+        """What is to be best as a sum of what slots add: the less, the better.
+
+        Raises:
+            PipelineError: if a summand reads more than two slots, or one that reads none may be unknown.
+        """
+        costs: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+        doubts: dict[tuple[str, ...], list[str]] = {}
+        for sign, node in summands(goal.expr, 1 if goal.sense == "min" else -1):
+            slots = self.plan.ordered(slots_of(node))
+            value = emit(node, replace(self.scope, slots=self._arguments(slots)))
+            if len(slots) > 2 or (value.doubts and not slots):
+                raise PipelineError(
+                    f"no solution finds the best value: a part of the sum reads {len(slots)} slots",
+                    "let each part of the sum read one or two slots",
+                )
+            if slots:
+                costs.setdefault(slots, []).append((sign, value.at(MUL)))
+                doubts.setdefault(slots, []).extend(value.doubts)
+        return self._summed(costs, "LARGE", doubts)
+
+    def _summed(
+        self,
+        costs: Mapping[tuple[str, ...], list[tuple[int, str]]],
+        bound: str,
+        doubts: Mapping[tuple[str, ...], list[str]] = MappingProxyType({}),
+    ) -> str:
+        """An entry of ``BOUNDS``: those that cost alike share a function. What is unknown is too much."""
         alike: dict[str, list[tuple[str, ...]]] = {}
-        for slot, terms in costs.items():
-            cost = _lambda(tuple(self._arguments([slot]).values()), _signed(terms))
-            alike.setdefault(cost, []).append((slot,))
+        for slots, terms in costs.items():
+            text = _signed(terms)
+            if known := [f"{doubt} is not None" for doubt in dict.fromkeys(doubts.get(slots, ()))]:
+                text = f"{text} if {' and '.join(known)} else 2 * LARGE"
+            cost = _lambda(tuple(self._arguments(slots).values()), text)
+            alike.setdefault(cost, []).append(slots)
         pairs = [f"({self._uses(slots)}, {cost})" for cost, slots in alike.items()]
-        return f"([{', '.join(pairs)}], {_signed(bound)})"
+        return f"([{', '.join(pairs)}], {bound})"
 
 
 def _lambda(arguments: Sequence[str], body: str) -> str:

@@ -16,14 +16,14 @@ from envgen.core.ir import (
     Goal,
     IntRange,
     Node,
+    Optimise,
     Problem,
     Reach,
-    Satisfy,
     Slot,
     SlotRef,
     Var,
 )
-from envgen.pipelines.general.programs.emit import comment, join_lines, params_line
+from envgen.pipelines.general.programs.emit import comment, join_lines, params_line, python_literal
 from envgen.pipelines.general.programs.python_text import (
     Names,
     python_lines,
@@ -53,7 +53,8 @@ from envgen.pipelines.general.programs.solution_search import (
     SearchWriter,
 )
 from envgen.pipelines.general.programs.solution_workflow import workflow_lines
-from envgen.pipelines.general.semantics.rewrite import truth
+from envgen.pipelines.general.semantics.layout import CLAIM
+from envgen.pipelines.general.semantics.rewrite import hidden, truth
 from envgen.pipelines.general.words.lexicon import outline
 
 _FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, REACHED, SPANS, SUBSETS)
@@ -61,7 +62,7 @@ _FIXED = (LARGE, REMEMBERED, LISTED, ALL_PAGES, FIRST, REACHED, SPANS, SUBSETS)
 
 
 def solution_source(p: Problem) -> str:
-    """The file ``solution.py`` of ``p``: ``solve()`` gives the answer, None if there is none.
+    """The file ``solution.py`` of ``p``: ``solve()`` gives the answer; if there is none, None or the claim.
 
     Raises:
         PipelineError: if the tools don't reach what the rules read, or a shape is not supported.
@@ -73,13 +74,14 @@ def solution_source(p: Problem) -> str:
         parts = ["\n".join(workflow_lines(p.goal, scope))]
     elif isinstance(p.goal, Equals) and len(p.slots) == 1 and not p.clauses:
         parts = ["\n".join(_question(p.goal, scope))]
-    elif isinstance(p.goal, Satisfy | Equals):
-        parts = ["\n".join(_scan(scope))] if len(p.slots) == 1 else _search(scope)
+    elif len(p.slots) == 1 and not isinstance(p.goal, Optimise):
+        parts = ["\n".join(_scan(scope))]
     else:
-        raise PipelineError(f"no solution for the goal {p.goal.kind!r} yet")
+        parts = _search(scope)
     own = [*scope.reads.source("\n".join(parts)), *parts]
     about = '"""Solve the task with its tools."""'
-    return join_lines([f"{about}\n\n{params_line(p.params)}", *_needed("\n".join(own)), *own])
+    known = {name: value for name, value in p.params.items() if name not in hidden(p.goal)}
+    return join_lines([f"{about}\n\n{params_line(known)}", *_needed("\n".join(own)), *own])
 
 
 def _needed(text: str) -> list[str]:
@@ -136,7 +138,7 @@ def _scan(scope: Context) -> list[str]:
     values = choices.removeprefix("lambda: ") if choices.startswith("lambda: ") else f"{choices}()"
     name = scope.names.local(slot.name)
     inner = replace(scope, slots={slot.name: name})
-    lines = ["def solve():", '    """The answer, None if there is none."""']
+    lines = ["def solve():", f'    """{_about(p)}"""']
     lines += python_lines(values, 4, f"for {name} in ", ":")
     rules = [(outline(p.lexicon, clause), truth(clause)) for clause in p.clauses]
     for text, expr in [*rules, *(("", node) for node in _wanted(p.goal))]:
@@ -145,7 +147,7 @@ def _scan(scope: Context) -> list[str]:
         lines += [*(comment(text, 8) if text else []), *python_lines(test, 8, "if ", ":")]
         lines.append("            continue")
     answer = answer_text(p, lambda _: _submitted(slot, name), scope.names)
-    return [*lines, *python_lines(answer, 8, "return "), "    return None"]
+    return [*lines, *python_lines(answer, 8, "return "), f"    return {_nothing(p)}"]
 
 
 def _search(scope: Context) -> list[str]:
@@ -157,7 +159,9 @@ def _search(scope: Context) -> list[str]:
         return _submitted(scope.p.slot(name), f"found[{search.reference(name)}]")
 
     answer = python_lines(answer_text(scope.p, value, scope.names), 4, "return ")
-    solve = [*_SOLVE.split("\n"), *answer]
+    steps = _BEST if isinstance(scope.p.goal, Optimise) else _SOLVE
+    text = steps.format(about=_about(scope.p), nothing=_nothing(scope.p))
+    solve = [*text.split("\n"), *answer]
     return [SLOT, *parts[:-1], parts[-1] + "\n\n" + SEARCH, "\n".join(solve)]
 
 
@@ -168,8 +172,27 @@ def _submitted(slot: Slot, text: str) -> str:
     return f"list({text})" if slot.kind == "set" else text
 
 
+_BEST = '''def solve():
+    """The best answer: each that is found makes the next one be better, until there is none."""
+    found, better = None, search([])
+    while better is not None:
+        found, costs = better, BOUNDS[-1][0]
+        BOUNDS[-1] = (costs, spent(COSTS[-1], found) - 1)
+        better = search([])
+    if found is None:
+        return {nothing}'''
 _SOLVE = '''def solve():
-    """The answer, None if there is none."""
+    """{about}"""
     found = search([])
     if found is None:
-        return None'''
+        return {nothing}'''
+
+
+def _about(p: Problem) -> str:
+    none = "None if there is none" if p.feasible is None else "or the claim that there is none"
+    return f"The answer, {none}."
+
+
+def _nothing(p: Problem) -> str:
+    """What is submitted where a search that leaves nothing out finds no answer."""
+    return "None" if p.feasible is None else python_literal(CLAIM)

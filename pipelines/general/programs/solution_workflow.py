@@ -20,6 +20,7 @@ from envgen.pipelines.general.programs.solution_expressions import (
     rows_of,
     value_text,
 )
+from envgen.pipelines.general.programs.solution_steps import LateArguments, written_by
 from envgen.pipelines.general.semantics.rewrite import TRUE, reads_final
 from envgen.pipelines.general.words.lexicon import outline
 
@@ -48,6 +49,15 @@ class _Call(NamedTuple):
     cells: tuple[_Cell, ...]
 
 
+class _Step(NamedTuple):
+    """The calls of one tool."""
+
+    tool: str
+    reads: frozenset[tuple[str, str]]
+    """The columns of which they read new values."""
+    lines: list[str]
+
+
 def workflow_lines(goal: Reach, scope: Context) -> list[str]:
     """``solve`` of a workflow: escalate where that is due, else collect the calls, then make them.
 
@@ -60,17 +70,36 @@ def workflow_lines(goal: Reach, scope: Context) -> list[str]:
     lines = ["def solve():", '    """The outcome, None if it can\'t be reached."""']
     if goal.escalate_when is not None:
         lines += _escalation(goal.escalate_when, scope)
-    later: dict[str, list[str]] = {}
+    later: dict[str, _Step] = {}
     for effect in goal.effects:
         text = outline(scope.p.lexicon, effect)
         lines += comment(text, 4) if text else []
         for over, case in _cases_of(effect):
             for made in _find_calls(case.cells, scope.p, effect.id):
                 target = scope.names.local(f"{made.tool}_calls", later)
-                lines += _collected(made, over, case, scope, target)
-                later[target] = _performed(made, target, scope)
-    acts = [line for calls in later.values() for line in calls]
+                found, later[target] = _calls(made, over, case, scope, target)
+                lines += found
+    acts = [line for step in _in_order(later, scope.p) for line in step.lines]
     return [*lines, *acts, *_outcome(scope, "done", 4)]
+
+
+def _in_order(steps: Mapping[str, _Step], p: Problem) -> Iterator[_Step]:
+    """The steps as they are stated, but each after those that write what it reads.
+
+    Raises:
+        PipelineError: if steps wait for one another.
+    """
+    left = list(steps.values())
+    while left:
+        for step in left:
+            others = {cell for one in left if one is not step for cell in written_by(p, one.tool)}
+            if not step.reads & others:
+                break
+        else:
+            tools = ", ".join(step.tool for step in left)
+            raise PipelineError(f"each of these steps reads what another one writes: {tools}")
+        left.remove(step)
+        yield step
 
 
 def _outcome(scope: Context, outcome: str, indent: int) -> list[str]:
@@ -152,7 +181,7 @@ def _cell(node: Node) -> _Cell:
     elif isinstance(node, ir.Cmp) and node.fn == "=":
         sides = [(node.left, node.right), (node.right, node.left)]
     for cell, value in sides:
-        if isinstance(cell, ir.New) and isinstance(cell.item, ir.Get) and not reads_final(value):
+        if isinstance(cell, ir.New) and isinstance(cell.item, ir.Get):
             return _Cell(cell.item.relation, cell.item.entity, cell.item.column, value)
     raise PipelineError(f"a solution can't bring about {type(node).__name__}: {node!r:.200}")
 
@@ -221,32 +250,30 @@ def _unify(pattern: Node, target: Node, arguments: dict[str, Node]) -> bool:
 # --- source --------------------------------------------------------------------------------
 
 
-def _collected(
+def _calls(
     made: _Call, over: ir.Query | None, case: _Branch, scope: Context, target: str
-) -> list[str]:
-    """The statement that gathers the arguments of calls in the list ``target``."""
-    values, loops = list(made.arguments.values()), tuple[str, ...]()
+) -> tuple[list[str], _Step]:
+    """Statements that gather in ``target`` what is known of the calls at the start; the calls."""
+    arguments = LateArguments(scope.p, made.arguments)
+    names, loops, before = arguments.names(scope), tuple[str, ...](), scope
     tests: list[Py] = []
     if over is not None:
-        rows = rows_of(over, scope, [*values, *(node for node, _ in case.conditions)])
-        loops, scope, tests = rows.loops, rows.scope, list(rows.tests)
-    tests += [emit(node, scope, wanted) for node, wanted in case.conditions]
-    parts = [value_text(value, scope) for value in values]
+        rows = rows_of(over, scope, [*arguments.known, *(node for node, _ in case.conditions)])
+        loops, before, tests = rows.loops, rows.scope, list(rows.tests)
+    tests += [emit(node, before, wanted) for node, wanted in case.conditions]
+    parts = [value_text(value, before) for value in arguments.known]
     value = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
     test = " and ".join(test.at(AND) for test in tests)
     if over is not None:
         text = f"[{' '.join([value, *loops, *([f'if {test}'] if test else [])])}]"
     else:
         text = f"[{value}] if {test} else []" if test else f"[{value}]"
-    return python_lines(text, 4, f"{target} = ")
-
-
-def _performed(made: _Call, target: str, scope: Context) -> list[str]:
-    variables = [scope.names.local(argument) for argument in made.arguments]
-    pairs = [f"{a}={v}" for a, v in zip(made.arguments, variables, strict=True)]
-    return [
-        f"    for {', '.join(variables)} in {target}:",
+    texts = arguments.texts(names, before, scope)
+    pairs = [f"{name}={text}" for name, text in zip(made.arguments, texts, strict=True)]
+    lines = [
+        f"    for {', '.join(names.values())} in {target}:",
         *python_lines(f"{made.tool}({', '.join(pairs)})", 8, "done = "),
         '        if "error" in done:',
         "            return None",
     ]
+    return python_lines(text, 4, f"{target} = "), _Step(made.tool, arguments.reads, lines)

@@ -114,7 +114,7 @@ _FOLDS: Mapping[str, str] = {
     "mean": "SUM(value) / COUNT(value)",
 }
 # Folds that stay unknown where an element is: COUNT(value) leaves out NULL, COUNT(*) doesn't.
-_UNLESS_UNKNOWN = "CASE WHEN COUNT(*) = COUNT(value) THEN COALESCE(SUM(value), 0) END"
+_UNLESS_UNKNOWN = "CASE WHEN COUNT(*) = COUNT(value) THEN {} END"
 _ALL = "CASE WHEN MIN(value) = 0 THEN 0 WHEN COUNT(*) = COUNT(value) THEN 1 END"
 _ANY = "CASE WHEN MAX(value) = 1 THEN 1 WHEN COUNT(*) = COUNT(value) THEN 0 END"
 
@@ -195,8 +195,9 @@ def _reached(node: ir.Reachable, scope: SqlScope) -> Doc:
     first = f"SELECT {target} FROM {table} AS {edge} WHERE {source} = "
     more = f"SELECT {target} FROM reached JOIN {table} AS {edge} ON {source} = reached.value"
     start = sql(node.start, scope).at(ADD)
-    known = f"{target} IS NOT NULL"
-    body = (Block(first, (start,), "", f" AND {known}"), f"UNION {more} WHERE {known}")
+    empty = scope.relations[node.relation].column(node.target).nullable
+    some, where = (f" {word} {target} IS NOT NULL" if empty else "" for word in ("AND", "WHERE"))
+    body = (Block(first, (start,), "", some), f"UNION {more}{where}")
     return Block("(WITH RECURSIVE reached(value) AS (", body, " ", ") SELECT value FROM reached)")
 
 
@@ -215,9 +216,11 @@ def _folded(fold: str, body: Sql, elements: _Elements, *, known: bool = False) -
 def _sum(node: ir.Sum | ir.Count, scope: SqlScope, truth: bool) -> Sql:
     elements = _elements(node.over, node.var, scope)
     body = sql(node.body, elements.scope)
-    if body.known:
-        return _folded("COALESCE(SUM(value), 0)", body, elements, known=True)
-    return _folded(_UNLESS_UNKNOWN, body, elements)
+    some = isinstance(node.over, ir.SlotRef) and slot_of(node.over, scope).least > 0
+    fold = "SUM(value)" if some else "COALESCE(SUM(value), 0)"
+    if not body.known:
+        fold = _UNLESS_UNKNOWN.format(fold)
+    return _folded(fold, body, elements, known=body.known)
 
 
 @emit_table.on(ir.All)
@@ -242,8 +245,8 @@ def _any(node: ir.Any, scope: SqlScope, truth: bool) -> Sql:
 
 
 def _exists(opening: str, elements: _Elements, condition: Doc) -> Doc:
-    conditions = _filter([*elements.where, condition])
-    return Block(opening, ("SELECT 1", elements.source, *conditions), " ", ")")
+    kept = [part for part in (*elements.where, condition) if part != "TRUE"]
+    return Block(opening, ("SELECT 1", elements.source, *_filter(kept)), " ", ")")
 
 
 @emit_table.on(ir.Cmp)

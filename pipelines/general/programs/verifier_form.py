@@ -34,11 +34,11 @@ def is_interval(value, low, high, step, length):
         return False
     return start in range(low, high - length + 1, step) and end == start + length''',
     "is_set": '''
-def is_set(value, most, fits):
-    """Whether a value is a list of at most so many different fitting entries."""
-    if type(value) is not list or len(value) > most or not all(fits(entry) for entry in value):
+def is_set(value, least, most, fits):
+    """Whether a value is a list of at least and at most so many different fitting entries."""
+    if type(value) is not list or not least <= len(value) <= most:
         return False
-    return len(set(value)) == len(value)''',
+    return all(fits(entry) for entry in value) and len(set(value)) == len(value)''',
     "is_list": '''
 def is_list(value, length, fits):
     """Whether a value is a list of so many fitting entries."""
@@ -50,6 +50,12 @@ def bindable(value):
         return max(-(2**63), min(value, 2**63 - 1))
     return value.encode("utf-8", "replace").decode() if type(value) is str else value''',
 }
+_CLAIM = '''
+def is_claim(answer):
+    """Return whether an answer is the claim that no answer keeps all rules."""
+    if type(answer) is not dict or set(answer) != {"infeasible"}:
+        return False
+    return answer["infeasible"] is True'''
 _FORM = '''
 class BadForm(Exception):
     """The answer does not have the form that the task asks for."""
@@ -66,6 +72,7 @@ def form_source(p: Problem) -> str:
     body = "\n".join(_read(p))
     used = body + "".join(given_source(p))
     helpers = [text for name, text in _HELPERS.items() if f"{name}(" in used]
+    helpers += [] if p.feasible is None else [_CLAIM]
     return join_lines([_FORM, *helpers, body])
 
 
@@ -146,7 +153,7 @@ def _check(slot: Slot, value: str, p: Problem) -> str:
     entry = f"lambda entry: {_element(slot, 'entry', p)}"
     if slot.kind == "set":
         most = f"len({value})" if slot.length is None else slot.length
-        return f"is_set({value}, {most}, {entry})"
+        return f"is_set({value}, {slot.least}, {most}, {entry})"
     if slot.length is None:
         raise PipelineError(f"the sequence {slot.name!r} needs a length")
     return f"is_list({value}, {slot.length}, {entry})"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, combinations, islice
 from typing import Any, NamedTuple
 
@@ -12,8 +13,8 @@ from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame, elements
-from envgen.pipelines.general.semantics.layout import frozen, match_layout, ordered
-from envgen.pipelines.general.semantics.rewrite import TRUE, truth
+from envgen.pipelines.general.semantics.layout import frozen, is_claim, match_layout, ordered
+from envgen.pipelines.general.semantics.rewrite import TRUE, optimal, truth
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_VALUES = 20_000
@@ -40,15 +41,33 @@ def domain_values(slot: Slot, compiler: Compiler) -> list[Any]:
         )
     values = _element_values(slot, compiler)
     if slot.kind == "set":
-        longest = len(values) if slot.length is None else min(slot.length, len(values))
-        sets = chain.from_iterable(combinations(values, k) for k in range(longest + 1))
-        values = [ordered(items) for items in islice(sets, MAX_VALUES + 1)]
+        values = subsets(slot, values)
     if len(values) > MAX_VALUES:
         raise NotEnumerableError(
             f"the {slot.kind} slot {slot.name!r} has more than {MAX_VALUES} values",
             "give it a smaller domain or length, or ask for the parts in slots of their own",
         )
     return values
+
+
+def values_given(slot: Slot, compiler: Compiler, frame: Frame) -> Sequence[Any]:
+    """The values of a slot whose domain is a query, given the slots before it, in listing order."""
+    if not isinstance(slot.domain, ir.Query):
+        raise TypeError(f"slot {slot.name!r} chooses among no rows")
+    found: Sequence[Any] = elements(slot.domain, compiler)(frame)
+    return subsets(slot, found) if slot.kind == "set" else found
+
+
+def subsets(slot: Slot, elements: Sequence[Any]) -> list[Any]:
+    """The values of a set slot out of these elements, small ones first; cut after ``MAX_VALUES`` and one."""
+    longest = len(elements) if slot.length is None else min(slot.length, len(elements))
+    return list(_subsets(ordered(elements), slot.least, longest))
+
+
+@lru_cache(maxsize=16)
+def _subsets(elements: tuple[Any, ...], least: int, most: int) -> tuple[Any, ...]:
+    sets = chain.from_iterable(combinations(elements, k) for k in range(least, most + 1))
+    return tuple(islice(sets, MAX_VALUES + 1))
 
 
 def _element_values(slot: Slot, compiler: Compiler) -> list[Any]:
@@ -89,7 +108,9 @@ def evaluate(
 
     ``goal`` stands for Equals, Optimise and the outcome of Reach, ``write_set`` for Reach's unchanged
     rest. The answer is accepted iff all are true. An answer that doesn't fit the layout, in structure
-    or in a slot's type, makes all false. Never raises, whatever ``answer`` holds.
+    or in a slot's type, makes all false. Where the answer may be the claim that none keeps all rules,
+    ``feasible`` stands for that: a wrong claim breaks it, and nothing else. Never raises, whatever
+    ``answer`` holds.
     """
     return rules_of(p).verdicts(initial, answer, initial if final is None else final)
 
@@ -108,6 +129,8 @@ def rule_ids(p: Problem) -> tuple[str, ...]:
         rules.append("goal")
     if isinstance(p.goal, ir.Reach):
         rules.append("write_set")
+    if p.feasible is not None:
+        rules.append("feasible")
     return tuple(rules)
 
 
@@ -142,10 +165,13 @@ class Rules:
 
     def verdicts(self, initial: Tables, answer: JsonValue, final: Tables) -> dict[str, bool]:
         """See ``evaluate``."""
+        if self.p.feasible is not None and is_claim(answer):
+            return dict.fromkeys(self.ids, True) | {"feasible": not self.p.feasible}
         frame, goal = self.frame(initial, answer, final), self.p.goal
         if frame is None:
             return dict.fromkeys(self.ids, False)
-        held = {"layout": True}
+        frame.memo = {}
+        held = {"layout": True, "feasible": True}
         held |= {rule: run(frame) is True for rule, run in self._runs.items()}
         if isinstance(goal, ir.Equals):
             held["goal"] = self._equals(goal, frame)
@@ -163,12 +189,7 @@ class Rules:
         return value is not None and bool(value == self.value(goal.query, frame))
 
     def _optimal(self, goal: ir.Optimise, frame: Frame) -> bool:
-        value = self.value(goal.expr, frame)
-        if type(value) is not int:
-            return False
-        if goal.sense == "min":
-            return value <= goal.bound + goal.eps
-        return value >= goal.bound - goal.eps
+        return self.value(optimal(goal), frame) is True
 
     def _reached(self, goal: ir.Reach, frame: Frame) -> dict[str, bool]:
         """Effects, outcome and write set; with an escalation due, effects are vacuous."""
@@ -211,7 +232,8 @@ class Rules:
         if slot.kind == "sequence":
             return slot.length in (None, len(value))
         different = len(set(frozen(slot, value))) == len(value)
-        return different and (slot.length is None or len(value) <= slot.length)
+        size = slot.least <= len(value) and (slot.length is None or len(value) <= slot.length)
+        return different and size
 
     def _all_fit(self, slot: Slot, values: list[JsonValue], frame: Frame) -> bool:
         return all(self._element_fits(slot.domain, value, frame) for value in values)

@@ -15,7 +15,7 @@ import datetime
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from envgen.core import ir
 from envgen.core.errors import PipelineError
@@ -36,12 +36,20 @@ from envgen.pipelines.general.semantics.tables import Row, Tables
 
 MAX_MEMO_CELLS = 3
 """A memo is kept for expressions that read at most so many slots and free parameters."""
+MAX_MEMO_NAMES = 6
+"""And for expressions about rows that read at most so many variables and free parameters."""
+
+
+Reads = set[tuple[str, str | None]]
+"""Rows that were read; key None: a whole relation."""
+Memo = dict[tuple[Any, ...], tuple[Any, Reads]]
+"""By closure and variables: the value, and the rows read for it where reads are noted."""
 
 
 class Frame:
     """What a closure reads: slots by position, variables, arguments, parameters, two states."""
 
-    __slots__ = ("args", "new", "old", "params", "reads", "slots", "vars")
+    __slots__ = ("args", "memo", "new", "old", "params", "reads", "slots", "vars")
 
     def __init__(self, num_slots: int, old: Tables, new: Tables, params: Mapping[str, Any]) -> None:
         self.slots: list[Any] = [None] * num_slots
@@ -51,8 +59,12 @@ class Frame:
         """Read by closures of a compiler with free parameters only."""
         self.old = old
         self.new = new
-        self.reads: set[tuple[str, str | None]] | None = None
+        self.reads: Reads | None = None
         """When a set: rows (key None: a whole relation) that were read."""
+        self.memo: Memo | None = None
+        """When a dict: what expressions that go through rows gave. Slots, parameters and both states must
+        stay as they are while it serves. Frames of one compiler with the same of these may share it, if
+        all note reads or none does."""
 
 
 Closure = Callable[[Frame], Any]
@@ -82,7 +94,7 @@ class Compiler:
         self.in_final = False
         self._bound = db is not None
         self._done: dict[tuple[int, bool], tuple[Node, Closure]] = {}
-        self._columns: dict[tuple[str, str], dict[str, Any]] = {}
+        self._columns: dict[tuple[str, str], dict[Any, Any]] = {}
 
     @property
     def fixed(self) -> bool:
@@ -94,7 +106,7 @@ class Compiler:
         """Gives the rows that are read where the compiler stands."""
         return operator.attrgetter("new" if self.in_final else "old")
 
-    def column(self, relation: str, column: str) -> dict[str, Any]:
+    def column(self, relation: str, column: str) -> dict[Any, Any]:
         """One column of the initial database, by key."""
         values = self._columns.get((relation, column))
         if values is None:
@@ -125,24 +137,50 @@ class Compiler:
 
     def _compiled(self, expr: Node) -> Closure:
         run = COMPILE[type(expr)](expr, self)
-        plain = isinstance(expr, ir.Const | ir.Param | ir.SlotRef)
-        if plain or not self.fixed or reads_final(expr) or free_names(expr):
+        if isinstance(expr, ir.Const | ir.Param | ir.SlotRef | ir.Var | ir.Arg):
             return run
-        slots = [self.position[name] for name in sorted(slots_of(expr))]
-        params = sorted(params_of(expr)) if self.free_params else []
+        traits = _traits(expr)
+        free, params = traits.free, traits.params if self.free_params else []
+        if not self.fixed or traits.final:
+            known = traits.through_rows and not traits.args and len(free) <= MAX_MEMO_NAMES
+            return _memoised_in_frame(run, free) if known else run
+        if free:  # of each row once, such as its rank among others
+            known = traits.through_rows and not traits.args and not traits.slots
+            few = len(free) + len(params) <= MAX_MEMO_NAMES
+            return _memoised_rows(run, free, params) if known and few else run
+        slots = [self.position[name] for name in traits.slots]
         if not slots and not params:
             value = run(self.frame())
             return lambda f: value
         if len(slots) == 1 and not params:
             return _memoised(run, slots[0])
-        if len(slots) + len(params) <= MAX_MEMO_CELLS and _through_rows(expr):
+        if len(slots) + len(params) <= MAX_MEMO_CELLS and traits.through_rows:
             return _memoised_many(run, slots, params)
         return run
 
 
+class _Traits(NamedTuple):
+    """What decides whether values of an expression are kept."""
+
+    free: list[str]
+    args: bool
+    params: list[str]
+    slots: list[str]
+    final: bool
+    through_rows: bool
+
+
 @kept
-def _through_rows(expr: Node) -> bool:
-    return any(isinstance(node, ir.Query | ir.Reachable) for node in expr.walk())
+def _traits(expr: Node) -> _Traits:
+    free = sorted(free_names(expr))
+    return _Traits(
+        free=free,
+        args=any(name.startswith("arg:") for name in free),
+        params=sorted(params_of(expr)),
+        slots=sorted(slots_of(expr)),
+        final=reads_final(expr),
+        through_rows=any(isinstance(node, ir.Query | ir.Reachable) for node in expr.walk()),
+    )
 
 
 def _memoised(run: Closure, position: int) -> Closure:
@@ -170,6 +208,59 @@ def _memoised_many(run: Closure, positions: list[int], params: list[str]) -> Clo
         except KeyError:
             memo[values] = result = run(f)
             return result
+
+    return look_up
+
+
+def _memoised_rows(run: Closure, names: list[str], params: list[str]) -> Closure:
+    """For expressions about rows that variables stand for."""
+    memo: dict[Any, Any] = {}
+    if len(names) == 1 and not params:  # most, and they are looked up most
+        name = names[0]
+
+        def look_up_one(f: Frame) -> Any:
+            value = f.vars.get(name)
+            try:
+                return memo[value]
+            except KeyError:
+                memo[value] = result = run(f)
+                return result
+
+        return look_up_one
+
+    def look_up(f: Frame) -> Any:
+        values = tuple([f.vars.get(name) for name in names] + [f.params.get(p) for p in params])
+        try:
+            return memo[values]
+        except KeyError:
+            memo[values] = result = run(f)
+            return result
+
+    return look_up
+
+
+def _memoised_in_frame(run: Closure, names: list[str]) -> Closure:
+    """For expressions about rows that may change: what they give is kept with the frame, if it keeps any."""
+
+    def look_up(f: Frame) -> Any:
+        memo = f.memo
+        if memo is None:
+            return run(f)
+        at = (run, *[f.vars.get(name) for name in names])
+        found = memo.get(at)
+        if found is not None:
+            if f.reads is not None:
+                f.reads |= found[1]
+            return found[0]
+        outer = f.reads
+        own: Reads = set()
+        f.reads = None if outer is None else own
+        value = run(f)
+        f.reads = outer
+        memo[at] = value, own
+        if outer is not None:
+            outer |= own
+        return value
 
     return look_up
 
@@ -227,11 +318,15 @@ def _get(node: ir.Get, c: Compiler) -> Closure:
     entity, relation, column = c.compile(node.entity), node.relation, node.column
     if c.fixed:
         values = c.column(relation, column)
+        if isinstance(node.entity, ir.Var):  # most: a call less for each
+            name = node.entity.name
+            return lambda f: values.get(f.vars.get(name))
         return lambda f: values.get(entity(f))
     final = c.in_final
+    var = node.entity.name if isinstance(node.entity, ir.Var) else None
 
     def look_up(f: Frame) -> Any:
-        key = entity(f)
+        key: Any = entity(f) if var is None else f.vars.get(var)
         if f.reads is not None:
             f.reads.add((relation, key))
         row = (f.new if final else f.old).get(relation, {}).get(key)
@@ -413,22 +508,35 @@ def _rank(value: Any) -> tuple[int, Any]:
 def _rows(node: ir.Query, c: Compiler) -> Closure:
     """The selected values of a query, before any aggregate."""
     relation, var, limit, state = node.relation, node.var, node.limit, c.state
-    among, rest = _index(node, c)
-    where = None if rest == TRUE else c.compile(rest)
+    fixed = c.fixed
+    among, left = _index(node, c)
+    where = None if left == TRUE else c.compile(left)
+    equal, more = (None, left) if fixed else _index_of_state(node, c)
+    rest = None if more == TRUE else c.compile(more)
     select = None if node.select is None else c.compile(node.select)
     orders = [(c.compile(order.by), order.descending) for order in node.order]
 
     def run(f: Frame) -> tuple[Any, ...]:
-        if f.reads is not None:
+        if f.reads is not None and not fixed:
             f.reads.add((relation, None))
-        outer, kept = f.vars, []
+        keys, holds = None if equal is None or f.memo is None else equal(f), rest
+        if keys is None:
+            keys = sorted(state(f).get(relation, {})) if among is None else among(f)
+            holds = where
+        outer, kept, plain = f.vars, [], []
         f.vars = inner = {**outer}
-        for key in sorted(state(f).get(relation, {})) if among is None else among(f):
+        for key in keys:
             inner[var] = key
-            if where is None or where(f) is True:
-                ranks = [_rank(by(f)) for by, _ in orders]
-                kept.append((ranks, key if select is None else select(f)))
+            if holds is not None and holds(f) is not True:
+                continue
+            value = key if select is None else select(f)
+            if orders:
+                kept.append(([_rank(by(f)) for by, _ in orders], value))
+            else:
+                plain.append(value)
         f.vars = outer
+        if not orders:
+            return tuple(plain[:limit])
         for i in range(len(orders) - 1, -1, -1):  # stable: the last key first, ties in key order
             kept.sort(key=lambda item: item[0][i], reverse=orders[i][1])
         return tuple([value for _, value in kept[:limit]])
@@ -458,6 +566,44 @@ def _index(node: ir.Query, c: Compiler) -> tuple[Callable[[Frame], Sequence[Any]
         return partial(_looked_up, keys, wanted), left
     every = sorted(rows)
     return lambda f: every, node.where
+
+
+def _index_of_state(
+    node: ir.Query, c: Compiler
+) -> tuple[Callable[[Frame], Sequence[Any] | None] | None, Node]:
+    """The same where rows change, kept with a frame that keeps anything; None if every row is to be tried.
+
+    Only of the first condition, and where no value is unknown: the cells and rows that count as read are
+    then those that trying it on each row reads.
+    """
+    parts = node.where.items if isinstance(node.where, ir.And) else (node.where,)
+    column, value = column_equals(parts[0], node)
+    if column is None or value is None:
+        return None, node.where
+    wanted, state, relation, at = (
+        c.compile(value),
+        c.state,
+        node.relation,
+        (c.in_final, node.relation, column),
+    )
+
+    def look_up(f: Frame) -> Sequence[Any] | None:
+        assert f.memo is not None
+        if at not in f.memo:
+            rows, keys = state(f).get(relation, {}), dict[Any, list[str]]()
+            for key in sorted(rows):
+                keys.setdefault(rows[key].get(column), []).append(key)
+            f.memo[at] = keys, {(relation, key) for key in rows}
+        keys, read = f.memo[at]
+        value = wanted(f) if keys else None
+        if keys and (value is None or None in keys):
+            return None
+        if f.reads is not None:
+            f.reads |= read
+        found: Sequence[Any] = keys.get(value, ())
+        return found
+
+    return look_up, ir.And(items=parts[1:]) if len(parts) > 1 else TRUE
 
 
 def _looked_up(keys: dict[Any, list[str]], wanted: Closure, frame: Frame) -> Sequence[Any]:
@@ -510,7 +656,7 @@ def _reachable(node: ir.Reachable, c: Compiler) -> Closure:
     fixed = _successors(c.db.get(relation, {}), *edge) if c.fixed else None
 
     def run(f: Frame) -> tuple[Any, ...]:
-        if f.reads is not None:
+        if f.reads is not None and fixed is None:
             f.reads.add((relation, None))
         after = _successors(state(f).get(relation, {}), *edge) if fixed is None else fixed
         found, todo = set[Any](), [start(f)]

@@ -10,13 +10,20 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.ir import Node, Problem, Reach
 from envgen.pipelines.general.semantics.evaluate import Allowance, domain_values, rules_of
-from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, elements
+from envgen.pipelines.general.semantics.evaluator import (
+    Closure,
+    Memo,
+    Reads,
+    elements,
+)
 from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, plain
-from envgen.pipelines.general.semantics.machine import Diff, Machine, Reads, RowId
+from envgen.pipelines.general.semantics.machine import Diff, Machine, RowId, RowRead, among
 from envgen.pipelines.general.semantics.rewrite import conjuncts, reads_final, slots_of, truth
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_SUBMISSIONS = 5_000
+MAX_READS = 4
+"""Sets of rows that an atom read, at most, for which its verdicts are kept."""
 
 
 class _Atom(NamedTuple):
@@ -40,7 +47,7 @@ class Judge:
     def __init__(self, p: Problem, machine: Machine) -> None:
         assert isinstance(p.goal, Reach)
         self.p, self.goal, self.machine, self.db = p, p.goal, machine, machine.db
-        self.compiler = Compiler(p, self.db)
+        self.compiler = machine.start
         start = self.compiler.frame()
         due = p.goal.escalate_when
         self.due = False if due is None else self.compiler.compile(due)(start)
@@ -59,10 +66,16 @@ class Judge:
                     self.with_slots.append((clause.id, self.compiler.compile(part)))
                 else:
                     self.atoms += self._atoms(clause.id, part, {})
+        self._state: Tables | None = None
+        self._looks: dict[int, tuple[bool, Reads]] = {}
+        """What atoms say of ``_state``, the state looked at last."""
+        self._memo: Memo = {}
+        self._known: dict[int, dict[frozenset[RowRead], dict[Diff, bool]]] = {}
+        """Atoms by what they read, and what of it was changed: whether they were true."""
         self.start_true: set[int] = set()
         self.by_row: dict[tuple[str, str | None], list[int]] = {}
-        for i, atom in enumerate(self.atoms):
-            true, reads = self._look(atom, self.db)
+        for i in range(len(self.atoms)):
+            true, reads = self._look(i, self.db)
             if true:
                 self.start_true.add(i)
             for at in reads:
@@ -81,11 +94,15 @@ class Judge:
         else:
             yield _Atom(rule, self.compiler.compile(expr), variables)
 
-    def _look(self, atom: _Atom, state: Tables) -> tuple[bool, Reads]:
+    def _look(self, i: int, state: Tables) -> tuple[bool, Reads]:
         """Whether an atom is true, and the rows of the state that it looked at."""
-        frame = self.compiler.frame(new=state)
-        frame.vars, frame.reads = dict(atom.variables), set()
-        return atom.run(frame) is True, frame.reads
+        if state is not self._state:
+            self._state, self._looks, self._memo = state, {}, {}
+        if i not in self._looks:
+            atom, frame = self.atoms[i], self.compiler.frame(new=state)
+            frame.vars, frame.reads, frame.memo = dict(atom.variables), set(), self._memo
+            self._looks[i] = atom.run(frame) is True, frame.reads
+        return self._looks[i]
 
     def allowed(self, diff: Diff) -> bool:
         """Whether all that changed may change."""
@@ -148,7 +165,7 @@ class Judge:
     def _broken_atoms(self, diff: Diff, state: Tables) -> Iterator[_Atom]:
         touched = self._touched(diff)
         for i, atom in enumerate(self.atoms):
-            if not (self._look(atom, state)[0] if i in touched else i in self.start_true):
+            if not (self._look(i, state)[0] if i in touched else i in self.start_true):
                 yield atom
 
     def broken(self, diff: Diff, state: Tables, answer: Any) -> set[str]:
@@ -166,18 +183,33 @@ class Judge:
 
     def faults(self, diff: Diff, state: Tables) -> int:
         """How many parts of rules a state breaks, and cells it changes that must stay as they are."""
-        touched = self._touched(diff)
-        frame, wrong = self.compiler.frame(new=state), len(self.atoms) - len(self.start_true)
-        for i in touched:
-            atom = self.atoms[i]
-            frame.vars = dict(atom.variables)
-            wrong += (i in self.start_true) - (atom.run(frame) is True)
+        wrong = len(self.atoms) - len(self.start_true)
+        for i in self._touched(diff):
+            wrong += (i in self.start_true) - self._said(i, diff, state)
         return wrong + sum(1 for _ in self._intrusions(diff))
+
+    def _said(self, i: int, diff: Diff, state: Tables) -> bool:
+        """Whether an atom is true: known where rows that it read were the same."""
+        known = self._known.setdefault(i, {})
+        for reads, said in known.items():
+            found = said.get(among(diff, reads))
+            if found is not None:
+                return found
+        true, read = self._look(i, state)
+        reads = frozenset(read)
+        if reads in known or len(known) < MAX_READS:
+            known.setdefault(reads, {})[among(diff, reads)] = true
+        return true
 
     def _touched(self, diff: Diff) -> set[int]:
         """Positions of the atoms that read a changed row."""
         rows = {at for (relation, key), _ in diff for at in ((relation, key), (relation, None))}
         return {i for at in rows for i in self.by_row.get(at, ())}
+
+    def looked_at(self, diff: Diff, state: Tables) -> set[RowId]:
+        """The rows of tables that calls change at which the atoms about a changed row look."""
+        seen = {at for i in sorted(self._touched(diff)) for at in self._look(i, state)[1]}
+        return {(r, key) for r, key in seen if key is not None and r in self.machine.mutable}
 
     def lost(self, diff: Diff, state: Tables, fixed: set[RowId]) -> set[RowId] | None:
         """Rows that no call can change any more and that break a rule; None if there are none."""
@@ -186,7 +218,7 @@ class Judge:
                 return {at}
         touched = self._touched(diff)
         for i in sorted(touched):
-            true, reads = self._look(self.atoms[i], state)
+            true, reads = self._look(i, state)
             rows = {(r, k) for r, k in reads if r in self.machine.mutable and k is not None}
             loose = any(k is None and r in self.machine.mutable for r, k in reads)
             if not true and not loose and rows <= fixed:

@@ -22,15 +22,22 @@ from envgen.pipelines.general.semantics.calls import (
     argument_values,
     new_row,
 )
-from envgen.pipelines.general.semantics.evaluator import Closure, Compiler, Frame, elements
-from envgen.pipelines.general.semantics.rewrite import free_names, truth
+from envgen.pipelines.general.semantics.evaluator import (
+    Closure,
+    Compiler,
+    Frame,
+    Memo,
+    Reads,
+    elements,
+)
+from envgen.pipelines.general.semantics.rewrite import free_names, reads_final, truth
 from envgen.pipelines.general.semantics.tables import Row, Tables
 
 RowId = tuple[str, str]
 Diff = tuple[tuple[RowId, tuple[Any, ...] | None], ...]
 """Changed rows, sorted, with their values (None: deleted)."""
-Reads = set[tuple[str, str | None]]
-"""Rows that something depends on (key None: a whole relation)."""
+RowRead = tuple[str, str | None]
+"""A row that was read; key None: all of its relation."""
 MAX_SPAN = 64
 """Int arguments with more values are cut into pieces whose values act alike."""
 MAX_BINDINGS = 5_000
@@ -53,6 +60,13 @@ class Effect(NamedTuple):
     values: dict[str, Closure]
     constants: dict[str, Any]
     """Columns that are set to a literal."""
+    early: tuple[str, ...]
+    """Columns whose values read leading arguments alone, as keys do."""
+    late: tuple[str, ...]
+
+
+Planned = tuple[Effect, Any, dict[str, Any]]
+"""An effect, its key and the values that it writes to ``early`` columns."""
 
 
 @dataclass
@@ -110,8 +124,13 @@ class Machine:
     def __init__(self, p: Problem, db: Tables) -> None:
         self.p, self.db = p, db
         self.compiler = Compiler(p)
+        self.start = Compiler(p, db)
+        """Of what the initial rows say."""
         writers = [access for access in p.access if access.mode == "write"]
         self.mutable = {effect.relation for access in writers for effect in access.effects}
+        effects = [effect for access in writers for effect in access.effects]
+        self.written = {(effect.relation, column) for effect in effects for column in effect.set}
+        self.written |= {(e.relation, "") for e in effects if e.kind != "update"}
         self.tools = [self._tool(access, 1 / len(writers)) for access in writers]
         self.forbidden: Callable[[str, str, str, Any], bool] = lambda *cell: False
         """Whether a cell's new value can neither stay nor be undone."""
@@ -137,6 +156,7 @@ class Machine:
         kinds = {name: argument_type(self.p, target) for name, target in access.args.items()}
         leading = {name for effect in access.effects for name in _args(effect.key)}
         leading |= _args(access.pre[0].expr) if access.pre else set()
+        lead = {name for name in access.args if name in leading}
         return Tool(
             access=access,
             domains=domains,
@@ -150,13 +170,15 @@ class Machine:
                     compile(e.key),
                     {c: compile(v) for c, v in e.set.items()},
                     {c: v.value for c, v in e.set.items() if isinstance(v, ir.Const)},
+                    tuple(c for c, v in e.set.items() if _args(v) <= lead),
+                    tuple(c for c, v in e.set.items() if not _args(v) <= lead),
                 )
                 for e in access.effects
             ],
             lead=tuple(name for name in access.args if name in leading),
             rest=tuple(name for name in access.args if name not in leading),
             weight=weight,
-            fixed_keys=not any(_reads(effect.key) & self.mutable for effect in access.effects),
+            fixed_keys=not any(_cells(effect.key) & self.written for effect in access.effects),
         )
 
     def _pieces(self, access: Access, name: str, span: IntSpan) -> list[WeightedValue]:
@@ -195,8 +217,7 @@ class Machine:
         }
         effects = self.p.goal.effects if isinstance(self.p.goal, ir.Reach) else ()
         for clause in (*self.p.clauses, *effects):
-            frame = self.compiler.frame(self.db)
-            yield from _compared(truth(clause), columns, self.compiler, frame)
+            yield from _compared(truth(clause), columns, self.start, self.start.frame())
 
     def _argument_bindings(self, access: Access, expr: Node) -> Iterator[int]:
         """Values of an expression over the other arguments."""
@@ -215,17 +236,18 @@ class Machine:
 
     def groups(self, state: Tables) -> Iterator[Group]:
         """Every group of calls, as it acts in ``state``."""
+        memo: Memo = {}
         for tool in self.tools:
             for lead, weight in tool.choices(tool.lead, tool.weight):
                 group = Group(tool, lead, weight)
-                self.act(group, state)
+                self.act(group, state, memo)
                 yield group
 
-    def act(self, group: Group, state: Tables) -> None:
-        """Fill in what the calls of a group do in ``state``."""
+    def act(self, group: Group, state: Tables, memo: Memo) -> None:
+        """Fill in what the calls of a group do in ``state``; ``memo`` is of that state."""
         tool = group.tool
         frame = self.compiler.frame(state)
-        frame.reads = group.reads
+        frame.reads, frame.memo = group.reads, memo
         frame.args = group.lead
         leading = set(tool.lead)
         if not _present(tool, group.lead, state, group.reads) or any(
@@ -237,9 +259,16 @@ class Machine:
             group.failing = group.weight * self._failing_share(tool, frame)
             group.doomed = group.weight - group.failing
             return
+        later = [run for run, names in tool.pres if not names <= leading]
+        early: list[Planned] | None = None
         for rest, weight in tool.choices(tool.rest, group.weight):
-            args = {**group.lead, **rest}
-            writes = self.call(tool, args, state, group.reads)
+            frame.args = args = {**group.lead, **rest}
+            writes = None
+            if _present(tool, rest, state, group.reads) and all(
+                run(frame) is True for run in later
+            ):
+                early = early or [_planned(e, frame) for e in tool.effects]
+                writes = self._writes(early, frame)
             if writes is None:
                 group.failing += weight
             else:
@@ -297,11 +326,17 @@ class Machine:
             return None
         if any(run(frame) is not True for run, _ in tool.pres):
             return None
-        planned = [
-            (e, e.key(frame), {c: run(frame) for c, run in e.values.items()}) for e in tool.effects
-        ]
+        planned = [_planned(e, frame) for e in tool.effects]
+        return self._writes(planned, frame)
+
+    def _writes(self, planned: list[Planned], frame: Frame) -> dict[RowId, Row | None] | None:
+        """The rows that a call writes whose preconditions hold; None if it fails."""
+        state, reads = frame.old, frame.reads
+        assert reads is not None
+        late = [{c: e.values[c](frame) for c in e.late} for e, _, _ in planned]
         writes: dict[RowId, Row | None] = {}
-        for effect, key, values in planned:
+        for (effect, key, early), more in zip(planned, late, strict=True):
+            values = {**early, **more} if more else early
             at = (effect.relation, key)
             reads.add(at)
             row = writes[at] if at in writes else state.get(effect.relation, {}).get(key)
@@ -346,6 +381,16 @@ class Machine:
         return state
 
 
+def among(diff: Diff, reads: frozenset[RowRead]) -> Diff:
+    """The changes of rows that were read."""
+    return tuple([item for item in diff if item[0] in reads or (item[0][0], None) in reads])
+
+
+def _planned(effect: Effect, frame: Frame) -> Planned:
+    """What an effect does that leading arguments alone decide."""
+    return effect, effect.key(frame), {c: effect.values[c](frame) for c in effect.early}
+
+
 def _present(tool: Tool, args: Mapping[str, Any], state: Tables, reads: Reads) -> bool:
     """Whether the rows that the arguments name exist."""
     for name, relation in tool.sources.items():
@@ -360,6 +405,18 @@ def _args(expr: Node) -> set[str]:
     return {name[4:] for name in free_names(expr) if name.startswith("arg:")}
 
 
+def _cells(expr: Node) -> set[tuple[str, str]]:
+    """(relation, column) of what an expression reads; column "" for which rows there are."""
+    gets = [node for node in expr.walk() if isinstance(node, ir.Get)]
+    found = {(get.relation, column) for get in gets for column in (get.column, "")}
+    for node in expr.walk():
+        if isinstance(node, ir.Query | ir.Reachable):
+            found.add((node.relation, ""))
+        if isinstance(node, ir.Reachable):
+            found |= {(node.relation, node.source), (node.relation, node.target)}
+    return found
+
+
 def _reads(expr: Node) -> set[str]:
     """Relations that an expression reads."""
     return {n.relation for n in expr.walk() if isinstance(n, ir.Get | ir.Query | ir.Reachable)}
@@ -369,6 +426,8 @@ def _compared(
     expr: Node, columns: set[tuple[str, str]], compiler: Compiler, frame: Frame
 ) -> Iterator[int]:
     """Values, in the initial state, of what is compared with a new value of one of ``columns``."""
+    if not reads_final(expr):
+        return
     if isinstance(expr, ir.Cmp):
         for left, right in ((expr.left, expr.right), (expr.right, expr.left)):
             if _reads_new(left, columns):
@@ -380,6 +439,8 @@ def _compared(
                         yield value - current  # an amount that is added
         return
     if isinstance(expr, ir.All | ir.Any | ir.Sum | ir.Count):
+        if not reads_final(expr.body):
+            return
         outer = frame.vars
         for element in elements(expr.over, compiler)(frame):
             frame.vars = {**outer, expr.var: element}

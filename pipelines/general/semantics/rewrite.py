@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import wraps
 from itertools import combinations
 from typing import TypeVar
@@ -69,9 +69,46 @@ def nodes_of(clauses: Iterable[Clause], goal: Goal | None = None) -> Iterator[No
         clauses, roots = (*goal.effects, *clauses), [goal.escalate_when]
     if isinstance(goal, ir.Equals):
         roots.append(goal.query)
+    if isinstance(goal, ir.Optimise):
+        roots.append(goal.expr)
     for clause in clauses:
         roots += [clause.expr, clause.guard]
     return (node for root in roots if root is not None for node in root.walk())
+
+
+def written(access: Iterable[ir.Access]) -> frozenset[str]:
+    """The tables that calls change."""
+    return frozenset(effect.relation for tool in access for effect in tool.effects)
+
+
+def is_joint(expr: Node, tables: Collection[str]) -> bool:
+    """Whether ``expr`` ranks, counts or adds up rows of ``tables``: no row decides it alone."""
+    return any(
+        (isinstance(node, ir.Query) and (node.agg != "none" or node.limit is not None)
+         and node.relation in tables)
+        or (isinstance(node, ir.Sum | ir.Count) and isinstance(node.over, ir.Query)
+            and node.over.relation in tables)
+        for node in expr.walk()
+    )  # fmt: skip
+
+
+def optimal(goal: ir.Optimise) -> ir.Cmp:
+    """What an ``Optimise`` goal asks of an answer: its value is as good as the bound."""
+    bound: Node = goal.bound
+    if goal.eps:
+        slack = ir.Const(value=goal.eps if goal.sense == "min" else -goal.eps)
+        bound = ir.Arith(fn="+", left=goal.bound, right=slack)
+    return ir.Cmp(fn="<=" if goal.sense == "min" else ">=", left=goal.expr, right=bound)
+
+
+def best_rule(goal: ir.Optimise) -> Clause:
+    """The same as a clause."""
+    return Clause(id="goal", family="goal", expr=optimal(goal), text_key=goal.text_key)
+
+
+def hidden(goal: Goal) -> frozenset[str]:
+    """Parameters that no prompt states and no solution knows: the optimum that is to be found."""
+    return frozenset((goal.bound.name,)) if isinstance(goal, ir.Optimise) else frozenset()
 
 
 def truth(clause: Clause) -> Node:
@@ -83,20 +120,20 @@ def truth(clause: Clause) -> Node:
 
 def conjuncts(expr: Node) -> Iterator[Node]:
     """Expressions that are all true iff ``expr`` is; branches of an If are split too."""
+    return iter(_conjuncts(expr))
+
+
+@kept  # the same nodes every time, so that a compiler's closures of them serve again
+def _conjuncts(expr: Node) -> tuple[Node, ...]:
     if isinstance(expr, ir.And):
-        for item in expr.items:
-            yield from conjuncts(item)
-    elif isinstance(expr, ir.If):
-        for part in conjuncts(expr.then):
-            yield ir.If(test=expr.test, then=part, other=TRUE)
-        for part in conjuncts(expr.other):
-            yield ir.If(test=expr.test, then=TRUE, other=part)
-        if expr.then == TRUE and expr.other == TRUE:
-            yield expr
-    elif isinstance(expr, ir.NoOverlap):
-        yield from conjuncts(plain_form(expr))
-    elif expr != TRUE:
-        yield expr
+        return tuple(part for item in expr.items for part in _conjuncts(item))
+    if isinstance(expr, ir.If):
+        found = [ir.If(test=expr.test, then=part, other=TRUE) for part in _conjuncts(expr.then)]
+        found += [ir.If(test=expr.test, then=TRUE, other=part) for part in _conjuncts(expr.other)]
+        return (expr,) if expr.then == TRUE and expr.other == TRUE else tuple(found)
+    if isinstance(expr, ir.NoOverlap):
+        return _conjuncts(plain_form(expr))
+    return (expr,) if expr != TRUE else ()
 
 
 def compares_slots(expr: Node, fn: str) -> bool:
@@ -129,8 +166,15 @@ def implied_pairs(
 
 def pairwise(expr: Node) -> Iterator[Node]:
     """Conjuncts of ``expr``, an AllDifferent among them in pairs."""
-    for part in conjuncts(expr):
-        yield from conjuncts(plain_form(part)) if isinstance(part, ir.AllDifferent) else (part,)
+    return iter(_pairwise(expr))
+
+
+@kept
+def _pairwise(expr: Node) -> tuple[Node, ...]:
+    found: list[Node] = []
+    for part in _conjuncts(expr):
+        found += _conjuncts(plain_form(part)) if isinstance(part, ir.AllDifferent) else (part,)
+    return tuple(found)
 
 
 def plain_form(expr: ir.AllDifferent | ir.NoOverlap | ir.Before) -> Node:
@@ -193,11 +237,26 @@ def unstated(problem: ir.Problem) -> Iterator[tuple[str, str]]:
         if not isinstance(slot.domain, ir.Query) or slot.name == goal:
             continue
         row, value = ir.Var(name=slot.domain.var), ir.SlotRef(slot=slot.name)
+        said = known | set(_of_each(slot.name, rules)) if slot.kind == "set" else known
         for part in conjuncts(slot.domain.where):
             json = part.model_dump_json()
-            if json.replace(row.model_dump_json(), value.model_dump_json()) not in known:
+            stated = value if slot.kind != "set" else _MEMBER
+            if json.replace(row.model_dump_json(), stated.model_dump_json()) not in said:
                 columns = dict.fromkeys(n.column for n in part.walk() if isinstance(n, ir.Get))
                 yield slot.name, ", ".join(columns)
+
+
+_MEMBER = ir.Var(name="_member")
+
+
+def _of_each(slot: str, rules: Iterable[Node]) -> Iterator[str]:
+    """What rules say of each member of a set slot."""
+    for rule in rules:
+        if isinstance(rule, ir.All) and rule.over == ir.SlotRef(slot=slot):
+            row = ir.Var(name=rule.var).model_dump_json()
+            for part in conjuncts(rule.body):
+                for json in _either_way(part):
+                    yield json.replace(row, _MEMBER.model_dump_json())
 
 
 def _either_way(part: Node) -> Iterator[str]:

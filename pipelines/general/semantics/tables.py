@@ -6,6 +6,8 @@ key included. Both directions are exact, and the same rows give the same SQLite 
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -51,11 +53,17 @@ def write_sqlite(relations: Iterable[Relation], tables: Tables, path: Path) -> N
 
     Raises:
         FileExistsError: if ``path`` exists.
+        OSError: if the disk is full.
     """
     if path.exists():
         raise FileExistsError(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        _fill(db, tuple(relations), tables)
+        try:
+            _fill(db, tuple(relations), tables)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
 
 def sqlite_image(relations: Iterable[Relation], tables: Tables) -> bytes:

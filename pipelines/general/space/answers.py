@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from envgen.core import ir
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.ir import Problem
+from envgen.pipelines.general.semantics.layout import CLAIM
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import Space, build_model
 from envgen.pipelines.general.space.elimination import (
     MAX_STEPS,
     Eliminator,
-    TooHardError,
     space_size,
 )
-from envgen.pipelines.general.space.model import OutOfStepsError, StepBudget
+from envgen.pipelines.general.space.model import OutOfStepsError, StepBudget, TooHardError
 from envgen.pipelines.general.space.search import count_by_search, solutions
 from envgen.pipelines.general.space.walks import Walks, plans
 
@@ -26,13 +26,16 @@ def solve(p: Problem, db: Tables, rng: Random, *, steps: int = 300_000) -> Itera
     """Distinct accepted answers in random order; for Reach ``Plan``s.
 
     Every answer comes from a fresh randomised search as long as those bring new ones, so the first few
-    are diverse; then one complete search gives the rest. Plans come shortest first and hold no call that
+    are diverse; then one complete search gives the rest. Where the claim that there is no answer is right,
+    it comes first. Plans come shortest first and hold no call that
     fails or changes nothing; the same calls in another order are another plan. Ends when all are found
     or after ``steps`` steps.
 
     Raises:
         NotEnumerableError: if the values of a slot can't be listed.
     """
+    if p.feasible is False:
+        yield CLAIM
     if not isinstance(p.goal, ir.Reach):
         model = build_model(p, db)
         yield from map(model.answer, solutions(model, rng, StepBudget(steps)))
@@ -59,7 +62,7 @@ def count(
     *,
     steps: int = MAX_STEPS,
 ) -> AnswerCount:
-    """Count the accepted answers; a set counts once, whatever its order.
+    """Count the answers that keep all rules; a set counts once, whatever its order.
 
     ``conditioned`` is the product of the slot domains given earlier slots, ``unconditioned`` that of all
     values of each slot's type. Exact by variable elimination where that takes at most ``steps`` steps,

@@ -8,11 +8,10 @@ the hotels of a city are visited. A sum of many variables that is compared with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from envgen.core import ir
-from envgen.core.errors import PipelineError
 from envgen.core.ir import Node, Problem, Scalar, Slot
 from envgen.pipelines.general.semantics.evaluate import domain_values
 from envgen.pipelines.general.semantics.evaluator import Compiler, elements
@@ -25,12 +24,13 @@ from envgen.pipelines.general.semantics.rewrite import (
     free_names,
     implied_pairs,
     is_slot,
+    optimal,
     pairwise,
     slots_of,
     summands,
     truth,
 )
-from envgen.pipelines.general.semantics.tables import Tables
+from envgen.pipelines.general.semantics.tables import Row, Tables
 from envgen.pipelines.general.space.model import Linear, Link, Model, SlotPart
 
 MAX_TABLE = 5_000
@@ -144,7 +144,8 @@ class _Builder:
 
     def _link(self, child: int, parent: int, relation: str, column: str) -> None:
         rows = self.compiler.db.get(relation, {})
-        key_of = {v: rows[v].get(column) for v in self.model.domains[child] if v in rows}
+        of = _common if self.model.p.slots[child].kind == "set" else _cell
+        key_of = {v: of(v, rows, column) for v in self.model.domains[child]}
         self.links[child, parent, column] = Link(child, parent, relation, column, key_of)
 
     def require_domains(self) -> None:
@@ -204,12 +205,25 @@ class _Builder:
         self.model.domains[i] = kept
 
 
+def _cell(key: Any, rows: dict[str, Row], column: str) -> Any:
+    return rows[key].get(column) if key in rows else None
+
+
+def _common(keys: Sequence[Any], rows: dict[str, Row], column: str) -> Any:
+    """What all rows of a set hold in a column; None where they differ."""
+    found = {_cell(key, rows, column) for key in keys}
+    return found.pop() if len(found) == 1 else None
+
+
 # --- domains and goals -----------------------------------------------------------------------
 
 
 def linked_columns(p: Problem, slot: Slot) -> dict[str, str]:
-    """By column the earlier slot whose value it must have, for an entity slot's domain."""
-    if slot.kind != "entity":
+    """By column the earlier slot whose value it must have, for an entity or set slot's domain.
+
+    What an empty set must be like says nothing: a set without ``least`` is conditioned on no slot.
+    """
+    if slot.kind != "entity" and not (slot.kind == "set" and slot.least):
         return {}
     names = [other.name for other in p.slots]
     earlier = set(names[: names.index(slot.name)])
@@ -243,31 +257,31 @@ def _equalities(slot: Slot) -> Iterator[tuple[str, Node]]:
 
 
 def goal_truth(p: Problem, compiler: Compiler) -> Node | None:
-    """What the goal asks of the answer, as an expression; None where it asks nothing.
-
-    Raises:
-        PipelineError: for a set that must equal a query which reads other slots.
-    """
+    """What the goal asks of the answer, as an expression; None where it asks nothing."""
     goal = p.goal
     if isinstance(goal, ir.Optimise):
-        fn: Any = "<=" if goal.sense == "min" else ">="
-        bound = goal.bound + goal.eps if goal.sense == "min" else goal.bound - goal.eps
-        return ir.Cmp(fn=fn, left=goal.expr, right=ir.Const(value=bound))
+        return optimal(goal)
     if not isinstance(goal, ir.Equals):
         return None
     slot, target = p.slot(goal.slot), goal.query
     right: Node = target
     if slot.kind == "set":
         if slots_of(target):
-            raise PipelineError(
-                f"can't search or count: the set slot {slot.name!r} must equal a query that reads slots",
-                "let the query read parameters and rows only",
-            )
+            return _same_members(ir.SlotRef(slot=slot.name), target)
         rows = elements(target.model_copy(update={"agg": "none"}), compiler)
         right = ir.Const(value=ordered(set(rows(compiler.frame()))))
     elif not slots_of(target):
         right = ir.Const(value=compiler.compile(target)(compiler.frame()))
     return ir.Cmp(fn="=", left=ir.SlotRef(slot=goal.slot), right=right)
+
+
+def _same_members(given: ir.SlotRef, wanted: ir.Query) -> Node:
+    """That a set holds what a query gives, and nothing else."""
+    var = "_same"  # no name of a page
+    member, wanted = ir.Var(name=var), wanted.model_copy(update={"agg": "none"})
+    inside = ir.All(var=var, over=given, body=ir.Cmp(fn="in", left=member, right=wanted))
+    among = ir.All(var=var, over=wanted, body=ir.Cmp(fn="in", left=member, right=given))
+    return ir.And(items=(inside, among))
 
 
 # --- sums ------------------------------------------------------------------------------------

@@ -16,11 +16,16 @@ from envgen.pipelines.general.space.build import build_model
 from envgen.pipelines.general.space.elimination import (
     MAX_STEPS,
     Eliminator,
-    TooHardError,
     draw_weights,
     space_size,
 )
-from envgen.pipelines.general.space.model import Link, Model, OutOfStepsError, StepBudget
+from envgen.pipelines.general.space.model import (
+    Link,
+    Model,
+    OutOfStepsError,
+    StepBudget,
+    TooHardError,
+)
 from envgen.pipelines.general.space.search import Search, count_by_search
 from envgen.pipelines.general.space.walks import Z, walk_density, wilson
 
@@ -41,7 +46,8 @@ def density(
     That is what a policy does that fills in the submission at random from the tools' rows; where every
     choice has equally many continuations it is the accepted share of the space. Exact where variable
     elimination or a complete search fits in ``steps``; else sampled, with a 99.9 % interval. For Reach it
-    is the chance of a random walk (``walks``).
+    is the chance of a random walk (``walks``). Of an infeasible problem it is 1 / (size of the space + 1):
+    that of a draw from all answers and the claim that none of them is right.
 
     Raises:
         NotEnumerableError: if the values of a slot can't be listed.
@@ -50,8 +56,11 @@ def density(
         return walk_density(p, db, rng, steps=steps, samples=samples)
     compiler = Compiler(p, db)
     space = build_model(p, db, space="conditioned", clauses=False, compiler=compiler)
-    model = build_model(p, db, space="conditioned", compiler=compiler)
     size = float(min(space_size(space), 10**300))
+    if p.feasible is False:
+        share = 1.0 / (size + 1.0)
+        return Density(value=share, low=share, high=share, method="exact", space=size + 1.0)
+    model = build_model(p, db, space="conditioned", compiler=compiler)
     value = _exact_share(model, space, steps)
     if value is None:
         return sampled_share(model, space, rng, size, steps=steps, samples=samples)

@@ -17,14 +17,10 @@ from envgen.core import ir
 from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import free_names, slots_of
-from envgen.pipelines.general.space.model import Linear, Link, Model, SlotPart
+from envgen.pipelines.general.space.model import Linear, Link, Model, SlotPart, TooHardError
 
 MAX_STEPS = 400_000
 MAX_LANES = 50_000
-
-
-class TooHardError(ValueError):
-    """Raised when elimination would take more steps than allowed."""
 
 
 # --- the rings that elimination computes in --------------------------------------------------
@@ -110,6 +106,13 @@ class Ring:
         if self.linear.exact:
             return (poly >> (self.width * self.slack)) & lane
         return sum((poly >> shift) & lane for shift in range(0, poly.bit_length(), self.width))
+
+    def rank(self, poly: int, n: int) -> int:
+        """The exponent of the n-th completion, the smallest exponents first."""
+        lane, exponent = (1 << self.width) - 1, 0
+        while n > (poly & lane):
+            n, poly, exponent = n - (poly & lane), poly >> self.width, exponent + 1
+        return exponent
 
 
 class Cheapest(Ring):
@@ -410,6 +413,44 @@ def _atoms(expr: Node, slot: str) -> Iterator[Node]:
     else:
         for child in expr.children():
             yield from _atoms(child, slot)
+
+
+def nth_least(model: Model, n: int, max_steps: int = MAX_STEPS) -> int | None:
+    """The n-th least value, ties counted, of the one linear sum over the solutions of all else.
+
+    None if there are fewer solutions, or if it is the largest sum that the terms allow: such a bound would
+    keep no solution out.
+
+    Raises:
+        TooHardError: when an elimination would take more than ``max_steps`` steps.
+    """
+    if not model.feasible:
+        return None
+    if len(model.linears) != 1:
+        raise TooHardError("more than one linear constraint, or none")
+    linear = model.linears[0]
+    if any(model.size(term.scope) > MAX_STEPS for term in linear.terms):
+        raise TooHardError("a term with too many values")
+    known = [[v for _, v in model.table(term) if v is not None] for term in linear.terms]
+    if not all(known):
+        return None
+    linear.bound = sum(map(max, known)) - 1
+    least = Eliminator(model, max_steps, ring_type=Cheapest)
+    found = least.run()
+    if not found:
+        return None
+    ring, most = least.ring, linear.bound
+    width = found  # the sum that is read off grows until it holds n solutions
+    while True:
+        low = sum(ring.minimum.values())
+        linear.bound = min(low + width * ring.unit, most)
+        counter = Eliminator(model, max_steps)
+        poly = counter.run()
+        if counter.ring.total(poly) >= n:
+            return low + counter.ring.unit * counter.ring.rank(poly, n)
+        if linear.bound == most:
+            return None
+        width *= 2
 
 
 class DrawWeights(NamedTuple):

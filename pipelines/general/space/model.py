@@ -117,6 +117,10 @@ class OutOfStepsError(Exception):
     """Raised inside a search when its step budget is spent."""
 
 
+class TooHardError(ValueError):
+    """Raised when an exact computation would take more steps than allowed."""
+
+
 @dataclass
 class StepBudget:
     """Steps left; one step is one value tried or tested."""

@@ -10,12 +10,13 @@ from envgen.core import ir
 from envgen.core.ir import Node
 from envgen.pipelines.general.semantics.evaluator import Closure
 from envgen.pipelines.general.semantics.rewrite import compares_slots, slots_of
-from envgen.pipelines.general.space.elimination import Cheapest, Eliminator, TooHardError
+from envgen.pipelines.general.space.elimination import Cheapest, Eliminator
 from envgen.pipelines.general.space.model import (
     Linear,
     Model,
     OutOfStepsError,
     StepBudget,
+    TooHardError,
 )
 
 MAX_TERM_VALUES = 20_000

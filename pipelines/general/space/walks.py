@@ -17,8 +17,17 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Reach
 from envgen.core.types import Density
 from envgen.pipelines.general.semantics.calls import Call, Plan
+from envgen.pipelines.general.semantics.evaluator import Memo
 from envgen.pipelines.general.semantics.judge import MAX_SUBMISSIONS, Judge
-from envgen.pipelines.general.semantics.machine import Diff, Group, Machine, RowId, Tool
+from envgen.pipelines.general.semantics.machine import (
+    Diff,
+    Group,
+    Machine,
+    RowId,
+    RowRead,
+    Tool,
+    among,
+)
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.model import OutOfStepsError, StepBudget
 
@@ -80,9 +89,14 @@ class Walks:
                 continue
             for target in set(self.machine.targets(group)):
                 self.writers.setdefault(target, []).append(i)
+        self.only_updates = all(
+            e.kind == "update" for tool in self.machine.tools for e in tool.effects
+        )
         self.base_failing = sum(group.failing for group in self.base)
         self.base_moves = [i for i, group in enumerate(self.base) if group.moves]
         self.nodes: dict[Diff, WalkState] = {}
+        self.acted: dict[int, dict[frozenset[RowRead], dict[Diff, Group]]] = {}
+        """Groups as they acted in states, by what they read and what of it was changed there."""
         self._intrudes = cache(self.judge.intruding)
         self.cores: dict[Any, list[frozenset[Any]]] = {}
         """By changed row the sets of changes with it that alone make a state hopeless."""
@@ -96,13 +110,18 @@ class Walks:
     def _work_out(self, diff: Diff) -> WalkState:
         node = WalkState(diff)
         state = self.machine.tables(diff)
-        fresh = self._acting(diff, state)
-        frozen = self._frozen(diff, fresh)
+        near = {at for at, _ in diff} | self.judge.looked_at(diff, state)
+        affected = self._affected(diff)
+        writing = {i for at in near for i in self.writers.get(at, ())}
+        memo: Memo = {}
+        fresh = self._acting([i for i in affected if i in writing], diff, state, memo)
+        frozen = self._frozen(near, fresh)
         broken = self.judge.lost(diff, state, frozen)
         if broken is not None:
             node.lost = True
             self._remember(diff, broken, fresh)
             return node
+        fresh |= self._acting([i for i in affected if i not in fresh], diff, state, memo)
         if self.judge.allowed(diff) and self.judge.rules_hold(diff, state):
             node.answers = list(self.judge.submissions(state))
         node.failing = self.base_failing
@@ -129,13 +148,17 @@ class Walks:
         core, todo = set(broken), list(broken)
         while todo:
             for i in self.writers.get(todo.pop(), ()):
-                for relation, key in fresh[i].reads:
+                group = fresh.get(i, self.base[i])
+                for relation, key in () if self._useless(group) else group.reads:
                     at = (relation, key or "")
                     if relation in self.machine.mutable and at not in core:
                         core.add(at)
                         todo.append(at)
         # What froze those rows takes part: without it some call could still put them right.
         items = frozenset(item for item in diff if item[0] in core)
+        kept = core - {at for at, _ in items}
+        if any(not self._useless(self.base[i]) for at in kept for i in self.writers.get(at, ())):
+            return  # another way here may have changed a row that is as it was
         for item in items:
             self.cores.setdefault(item, []).append(items)
 
@@ -146,28 +169,50 @@ class Walks:
             core <= whole for item in diff if item not in known for core in self.cores.get(item, ())
         )
 
-    def _acting(self, diff: Diff, state: Tables) -> dict[int, Group]:
-        """The groups that may act otherwise than at the start, as they act now."""
-        found: dict[int, Group] = {}
+    def _affected(self, diff: Diff) -> list[int]:
+        """The groups that may act otherwise than at the start."""
+        found: dict[int, None] = {}
         for (relation, key), _ in diff:
             near = (*self.readers.get((relation, key), ()), *self.readers.get((relation, None), ()))
-            for i in (*near, *self.writers.get((relation, key), ())):
-                if i not in found:
-                    base = self.base[i]
-                    found[i] = Group(base.tool, base.lead, base.weight)
-                    self.machine.act(found[i], state)
-                    self.budget.spend(1 + len(found[i].moves))
+            found |= dict.fromkeys((*near, *self.writers.get((relation, key), ())))
+        return list(found)
+
+    def _acting(self, groups: list[int], diff: Diff, state: Tables, memo: Memo) -> dict[int, Group]:
+        """Some groups as they act in ``state``, as ``diff`` tells it."""
+        found: dict[int, Group] = {}
+        for i in groups:
+            found[i] = group = self._acted(i, diff) or self._act(i, diff, state, memo)
+            self.budget.spend(1 + len(group.moves))
         return found
 
-    def _frozen(self, diff: Diff, fresh: dict[int, Group]) -> set[RowId]:
-        """Changed rows that no call can change any more.
+    def _acted(self, i: int, diff: Diff) -> Group | None:
+        """A group as it acted in another state in which the rows that it read were the same."""
+        known = self.acted.get(i, {})
+        for reads, groups in known.items():
+            group = groups.get(among(diff, reads))
+            if group is not None:
+                return group
+        return None
+
+    def _act(self, i: int, diff: Diff, state: Tables, memo: Memo) -> Group:
+        """A group as it acts in a state, kept for others that are the same to it."""
+        base = self.base[i]
+        group = Group(base.tool, base.lead, base.weight)
+        self.machine.act(group, state, memo)
+        reads = frozenset(group.reads)
+        self.acted.setdefault(i, {}).setdefault(reads, {})[among(diff, reads)] = group
+        return group
+
+    def _frozen(self, near: set[RowId], fresh: dict[int, Group]) -> set[RowId]:
+        """Those of some rows that no call can change any more.
 
         A row is frozen if every group that may ever write it fails now, and for reasons that lie in
-        frozen or immutable rows: the largest such set, since rows may hold each other fast.
+        frozen or immutable rows: the largest such set, since rows may hold each other fast. Calls after
+        which nothing is accepted count as failing: a walk that makes one is lost anyway.
         """
         writers = {
-            at: [fresh[i] for i in self.writers.get(at, ())]
-            for at, _ in diff
+            at: [fresh.get(i, self.base[i]) for i in self.writers.get(at, ())]
+            for at in near
             if at[0] not in self.loose
         }
         frozen = set(writers)
@@ -180,8 +225,14 @@ class Walks:
     def _fails(self, group: Group, frozen: set[RowId]) -> bool:
         """Whether the calls of a group fail as long as ``frozen`` rows stay as they are."""
         mutable = self.machine.mutable
+        if self._useless(group):
+            return True
         held = all(at in frozen or at[0] not in mutable for at in group.reads)
         return held and not group.moves and not group.doomed
+
+    def _useless(self, group: Group) -> bool:
+        """Whether the calls of a group fail or are the end, in whatever state."""
+        return bool(group.doomed) and group.tool.fixed_keys and self.only_updates
 
     def chance(self) -> float:
         """The probability that a walk is accepted."""

@@ -31,7 +31,8 @@ def answer_format(
     for slot in slots:
         name = matched(slot.name, placeholders) or _placeholder(slot, keys, words)
         quote = '"' if _is_text(slot) else ""
-        holes[slot.name] = _MINUTES if slot.kind == "interval" else f"{quote}<{name}>{quote}"
+        hole = _MINUTES if slot.kind == "interval" else f"{quote}<{name}>{quote}"
+        holes[slot.name] = f"[{hole}, ...]" if slot.kind == "set" else hole
     return _dump(layout, holes.__getitem__, "")
 
 
@@ -40,15 +41,20 @@ _MINUTES = '{"start": <minute>, "end": <minute>}'
 
 def format_notes(layout: Layout, slots: Sequence[Slot], words: Words) -> list[str]:
     """Sentences on what the holes can hold that the format itself can't show."""
-    domains = {slot.name: slot.domain for slot in slots}
+    by_name = {slot.name: slot for slot in slots}
     groups: dict[str, list[str]] = {}
     for name, _ in slot_paths(layout):
-        domain = domains[name]
-        if isinstance(domain, Intervals):
+        slot, note = by_name[name], ""
+        if isinstance(domain := slot.domain, Intervals):
             note = (
                 f"times are minutes after midnight; `start` is {domain.low} or a later step of "
                 f"{domain.step} minutes, `end` is `start` plus {domain.length}, and at most {domain.high}."
             )
+        elif slot.kind == "set":
+            exact = slot.least == slot.length
+            size = f"exactly {slot.length}" if exact else f"{slot.least} to {slot.length}"
+            note = f"a list of {size} different entries, in any order."
+        if note:
             groups.setdefault(note, []).append(words.slot(name))
     return [f"About {joined(names)}: {note}" for note, names in groups.items()]
 
@@ -56,7 +62,8 @@ def format_notes(layout: Layout, slots: Sequence[Slot], words: Words) -> list[st
 def _placeholder(slot: Slot, keys: Mapping[str, str], words: Words) -> str:
     domain = slot.domain
     computed = isinstance(domain, Query) and (domain.select is not None or domain.agg != "none")
-    if computed or slot.kind not in ("entity", "value", "interval"):
+    sized = slot.kind == "set" and slot.length is not None
+    if computed or not (sized or slot.kind in ("entity", "value", "interval")):
         raise PipelineError(
             f"slot {slot.name!r}: a prompt can't ask for a {slot.kind} of that kind"
         )

@@ -28,26 +28,28 @@ from envgen.core.ir import (
     Scalar,
     Slot,
 )
+from envgen.pipelines.general.words.frames import FRAMES
 from envgen.pipelines.general.words.wording import Fields, Template, Words
 
 T = TypeVar("T")
 
-WRITE_RULE = "Change nothing else in the system: everything not mentioned above must stay as it is."
-TIE_BREAK = "Among equals, take the one whose {key:word} comes first in alphabetical order."
+ESCALATION = "escalation"
+"""The field of a problem that says in which words its policy's escalation stands, where not in the first."""
 
 
 @dataclass(frozen=True)
 class Phrase:
     """A sentence and what it means.
 
-    ``build`` is pure and gives, by ``kind``: "clause" and "effect" a Clause, "goal" an Equals,
+    ``build`` is pure and gives, by ``kind``: "clause" and "effect" a Clause, "goal" an Equals, "optimise" an
+    Optimise,
     "escalate" the Expr of ``Reach.escalate_when`` (its fields are the Problem's own). It leaves
     ``text_key`` and ``fields`` of what it builds alone: ``Lexicon`` fills them in.
     """
 
     template: str
-    build: Callable[[Fields], Clause | Equals | Expr]
-    kind: Literal["clause", "effect", "goal", "escalate"] = "clause"
+    build: Callable[[Fields], Clause | Equals | Optimise | Expr]
+    kind: Literal["clause", "effect", "goal", "optimise", "escalate"] = "clause"
 
     @cached_property
     def sentence(self) -> Template:
@@ -72,6 +74,8 @@ class PromptContent:
     goal: Goal
     params: dict[str, Scalar]
     fields: dict[str, JsonValue]
+    twins: bool = False
+    """Whether the answer may be the claim that there is none: ``Problem.feasible`` is not None."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +97,16 @@ class Lexicon:
     words: Words = field(default_factory=Words)
     units: Mapping[str, str] = field(default_factory=dict)
     """Column unit -> a sentence about it; needed for each unit that the problem's rules touch."""
+    more_units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Column unit -> further sentences about it."""
+    frames: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FRAMES)
+    """Sentence that is the same in all domains -> ways to say it."""
     placeholders: Mapping[str, str] = field(default_factory=dict)
     """Slot name pattern ("hotel_{i}") -> what stands in the answer format ("hotel name")."""
     reach: Callable[[Fields, tuple[Clause, ...]], Reach] | None = None
     """Problem.fields and effects -> the goal, with its write set, ``escalate_when`` and key."""
+    twins: Callable[[Fields, tuple[Clause, ...]], bool] | None = None
+    """Problem.fields and clauses -> whether the answer may be the claim that there is none."""
 
     def __post_init__(self) -> None:
         """Refuse a sentence that reads what another one writes; openings stand apart."""
@@ -116,9 +126,29 @@ class Lexicon:
     @cached_property
     def sentences(self) -> dict[str, Template]:
         """Every other sentence by its name: a text_key, "unit NAME", "write rule", "tie-break"."""
-        found = {"write rule": Template(WRITE_RULE), "tie-break": Template(TIE_BREAK)}
-        found |= {f"unit {unit}": Template(text) for unit, text in self.units.items()}
+        found = {
+            f"{name}{suffix(i)}": Template(text)
+            for name, ways in self._ways.items()
+            for i, text in enumerate(ways)
+        }
         return found | {key: phrase.sentence for key, phrase in self.phrases.items()}
+
+    @cached_property
+    def _ways(self) -> dict[str, tuple[str, ...]]:
+        """Note -> the ways to say it."""
+        found = {name: self.frames[name] for name in ("write rule", "tie-break")}
+        more = self.more_units
+        return found | {f"unit {u}": (text, *more.get(u, ())) for u, text in self.units.items()}
+
+    def way(self, name: str, fields: Fields) -> str:
+        """The name of that way to say the note ``name`` which goes with the opening that ``fields`` names."""
+        ways = self._ways.get(name, ("",))
+        return name + suffix(wording_of(fields) % len(ways))
+
+    def framed(self, name: str, fields: Fields) -> str:
+        """The text of the frame ``name`` that goes with the opening that ``fields`` names."""
+        ways = self.frames[name]
+        return ways[wording_of(fields) % len(ways)]
 
     def named(self, name: str, among: Mapping[str, T]) -> T:
         """The opening, sentence or phrase ``name``; ConfigError, with similar names, if there is none."""
@@ -131,14 +161,14 @@ class Lexicon:
         """The phrase ``key``; ConfigError, with similar names, if there is none."""
         return self.named(key, self.phrases)
 
-    def rule(self, key: str, fields: Fields) -> Clause | Equals:
+    def rule(self, key: str, fields: Fields) -> Clause | Equals | Optimise:
         """Build the rule that the sentence ``key`` states with ``fields``.
 
         Raises:
             ConfigError: if the sentence is unknown, or states none.
         """
         built = self.phrase(key).build(fields)
-        if not isinstance(built, Clause | Equals):
+        if not isinstance(built, Clause | Equals | Optimise):
             raise ConfigError(f"phrase {key!r} of lexicon {self.id!r} states no rule")
         return built.model_copy(update={"text_key": key, "fields": dict(fields)})
 
@@ -155,10 +185,23 @@ class Lexicon:
         kinds = {key: phrase.kind for key, phrase in self.phrases.items()}
         clauses = tuple(rule for rule in stated if kinds[rule.text_key] == "clause")
         effects = tuple(rule for rule in stated if kinds[rule.text_key] == "effect")
-        goal: Goal = next((rule for rule in rules if isinstance(rule, Equals)), Satisfy())
+        asked = (rule for rule in rules if isinstance(rule, Equals | Optimise))
+        goal: Goal = next(asked, Satisfy())
         if effects and self.reach is not None:
             goal = self.reach(fields, effects)
-        return PromptContent(slots, layout, clauses, goal, params, fields)
+        twins = self.twins is not None and self.twins(fields, clauses)
+        return PromptContent(slots, layout, clauses, goal, params, fields, twins)
+
+
+def suffix(way: int) -> str:
+    """The end of the name of a sentence's ``way``: nothing for the first, "~2" for the second."""
+    return f"~{way + 1}" if way else ""
+
+
+def wording_of(fields: Fields) -> int:
+    """The way in which a problem's opening is said: 0 for the first."""
+    number = str(fields.get("opening", "")).partition("~")[2]
+    return int(number) - 1 if number.isdecimal() else 0
 
 
 LEXICONS: dict[str, Lexicon] = {}

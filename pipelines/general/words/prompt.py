@@ -7,6 +7,7 @@ anything else than the problem.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,24 +18,18 @@ from envgen.core.ir import (
     Clause,
     Equals,
     Get,
+    Optimise,
     Problem,
     Reach,
     Relation,
     Scalar,
 )  # fmt: skip
-from envgen.pipelines.general.semantics.rewrite import nodes_of
+from envgen.pipelines.general.semantics.layout import CLAIM
+from envgen.pipelines.general.semantics.rewrite import hidden, nodes_of
 from envgen.pipelines.general.words.answer_format import answer_format, format_notes
-from envgen.pipelines.general.words.lexicon import Lexicon, PromptContent
+from envgen.pipelines.general.words.frames import HEADINGS, POLICY
+from envgen.pipelines.general.words.lexicon import ESCALATION, Lexicon, PromptContent
 from envgen.pipelines.general.words.wording import Fields, Template
-
-RULES = "Please keep to these rules:"
-EFFECTS = "What I need:"
-NOTES = "Good to know:"
-POLICY = "Policy. These rules hold for every request:"
-SUBMIT = (
-    "When you are done, call `submit_result` once. Its `answer_text` must be a JSON text in exactly "
-    "this form, with the parts in angle brackets filled in:"
-)
 
 Spans = dict[str, list[tuple[int, int]]]
 Line = tuple[str, str, Fields]
@@ -63,7 +58,10 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
             its sentence means, or a parameter is never stated.
     """
     clauses = tuple(sorted(p.clauses, key=lambda clause: clause.source == "policy"))
-    said = PromptContent(p.slots, p.layout, clauses, p.goal, dict(p.params), dict(p.fields))
+    params = {name: value for name, value in p.params.items() if name not in hidden(p.goal)}
+    said = PromptContent(
+        p.slots, p.layout, clauses, p.goal, params, dict(p.fields), p.feasible is not None
+    )
     rendered = _render(said, p.relations, lexicon)
     try:
         read = parse(rendered.text, p.relations, lexicon, policy_text=rendered.policy_text)
@@ -119,21 +117,25 @@ def _render(said: PromptContent, relations: Sequence[Relation], lexicon: Lexicon
     page, policy = _Page(said, lexicon), _Page(said, lexicon)
     goal, fields = said.goal, said.fields
     page.sentence(("opening", str(fields.get("opening", "default")), fields))
-    if isinstance(goal, Equals):
+    if isinstance(goal, Equals | Optimise):
         page.text += "\n"
         page.sentence(("goal", goal.text_key, goal.fields))
     lines = {source: [_line(c) for c in said.clauses if c.source == source] for source in _SOURCES}
     if isinstance(goal, Reach):
-        page.listed(EFFECTS, [_line(effect) for effect in goal.effects])
+        page.listed(lexicon.framed("effects", fields), [_line(effect) for effect in goal.effects])
         if goal.escalate_text_key:
             lines["policy"].append(("escalate", goal.escalate_text_key, fields))
-    page.listed(RULES, lines["prompt"])
-    page.listed(NOTES, list(_notes(said, relations)))
+    page.listed(lexicon.framed("rules", fields), lines["prompt"])
+    page.listed(lexicon.framed("notes", fields), list(_notes(said, relations, lexicon)))
     policy.listed(POLICY, lines["policy"])
     start = len(page.text) + 1
     shape = answer_format(said.layout, said.slots, relations, lexicon.placeholders, lexicon.words)
     notes = format_notes(said.layout, said.slots, lexicon.words)
-    page.text = "\n".join([f"{page.text}\n{SUBMIT}", "```json", shape, "```", *notes])
+    submit = lexicon.framed("submit", fields)
+    if said.twins:
+        claim = lexicon.framed("claim", fields).replace("{claim}", json.dumps(CLAIM))
+        notes = [claim, *notes]
+    page.text = "\n".join([f"{page.text}\n{submit}", "```json", shape, "```", *notes])
     page.spans["layout"] = [(start, len(page.text))]
     shift = 1  # the policy starts with its heading: the empty line before it goes
     moved = {name: [(a - shift, b - shift) for a, b in at] for name, at in policy.spans.items()}
@@ -147,18 +149,19 @@ def _line(clause: Clause) -> Line:
     return clause.id, clause.text_key, clause.fields
 
 
-def _notes(said: PromptContent, relations: Sequence[Relation]) -> Iterator[Line]:
+def _notes(said: PromptContent, relations: Sequence[Relation], lexicon: Lexicon) -> Iterator[Line]:
     """Units of the cells that rules read, that all else must stay, and how ties are broken."""
     units = {(r.name, c.name): c.unit for r in relations for c in r.columns if c.unit}
     read = {(n.relation, n.column) for n in nodes_of(said.clauses, said.goal) if isinstance(n, Get)}
     for unit in dict.fromkeys(unit for cell, unit in units.items() if cell in read):
-        yield f"unit:{unit}", f"unit {unit}", {}
+        yield f"unit:{unit}", lexicon.way(f"unit {unit}", said.fields), {}
     goal = said.goal
     if isinstance(goal, Reach):
-        yield "write_set", "write rule", said.fields
+        yield "write_set", lexicon.way("write rule", said.fields), said.fields
     if isinstance(goal, Equals) and goal.query.agg == "none" and goal.query.limit is not None:
         key = next(r.key for r in relations if r.name == goal.query.relation)
-        yield "tie_break", "tie-break", {"key": f"{goal.query.relation}.{key}"}
+        name = lexicon.way("tie-break", said.fields)
+        yield "tie_break", name, {"key": f"{goal.query.relation}.{key}"}
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -172,18 +175,21 @@ def parse(
     Raises:
         PipelineError: if ``text`` is not exactly what ``prompt`` would write for what it says.
     """
-    opening, *lines = text.partition(f"\n{SUBMIT}\n")[0].split("\n")
     params: dict[str, Scalar] = {}
+    opening, _, rest = text.partition("\n")
     name, fields = _read(opening, lexicon.opening_templates, lexicon, params)
     fields |= {} if name == "default" else {"opening": name}
+    submit = lexicon.framed("submit", fields)
+    lines = rest.partition(f"\n{submit}\n")[0].split("\n")
+    headings = {"", POLICY, *(lexicon.framed(name, fields) for name in HEADINGS)}
     said: list[tuple[str, Fields]] = []
     for line in (*lines, *policy_text.split("\n")):
-        if line in ("", RULES, EFFECTS, NOTES, POLICY):
+        if line in headings:
             continue
         name, own = _read(line.removeprefix("- "), lexicon.sentences, lexicon, params)
         phrase = lexicon.phrases.get(name)
         if phrase is not None and phrase.kind == "escalate":
-            fields |= own
+            fields |= own | ({ESCALATION: name} if "~" in name else {})
         elif phrase is not None:
             said.append((name, own))
     try:

@@ -8,7 +8,7 @@ from envgen.core import ir
 from envgen.core.errors import PipelineError
 from envgen.core.ir import Choice, Intervals, IntRange, Layout, Node, Problem, Query, Reach, Slot
 from envgen.core.types import PublicRule, Schema
-from envgen.pipelines.general.semantics.layout import slot_paths
+from envgen.pipelines.general.semantics.layout import CLAIM, slot_paths
 from envgen.pipelines.general.semantics.rewrite import conjuncts
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.build import fixed_columns, linked_columns
@@ -21,7 +21,8 @@ def submit_schema(p: Problem, db: Tables) -> Schema:
 
     Leaves carry ``x-source`` ("hotels.name"), ``x-where`` ({"city": "/0/city"}: the column equals what
     stands at that pointer; {"city": {"const": "Hangzhou"}}: it equals a constant of the prompt) and
-    ``x-intervals``; the root of a workflow's schema carries ``x-walk``.
+    ``x-intervals``; the root of a workflow's schema carries ``x-walk``. Where the answer may be the claim
+    that there is none, that is the second form of an ``anyOf``.
     ``db`` is not read today: ranges come from the slots alone, so that a schema serves every re-seed.
 
     Raises:
@@ -31,6 +32,11 @@ def submit_schema(p: Problem, db: Tables) -> Schema:
     schema = _node(p.layout, p, pointers)
     if isinstance(p.goal, Reach):
         schema["x-walk"] = p.goal.max_calls
+    if p.feasible is not None:
+        assert isinstance(CLAIM, dict)
+        return {
+            "anyOf": [schema, closed({name: {"const": value} for name, value in CLAIM.items()})]
+        }
     return schema
 
 
@@ -55,6 +61,7 @@ def _slot(slot: Slot, p: Problem, pointers: dict[str, str]) -> Schema:
     element = _element(slot, p, pointers)
     if slot.kind == "set":
         schema: Schema = {"type": "array", "items": element, "uniqueItems": True}
+        schema |= {"minItems": slot.least} if slot.least else {}
         return schema if slot.length is None else {**schema, "maxItems": slot.length}
     if slot.kind == "sequence":
         schema = {"type": "array", "items": element}
@@ -143,6 +150,27 @@ def _rule(part: Node, p: Problem, pointers: dict[str, str], text: str) -> Public
             return PublicRule(text=text, kind="different", slots=at)
     if isinstance(part, ir.Cmp):
         return _comparison(part, p, pointers, text)
+    if isinstance(part, ir.All) and isinstance(part.over, ir.SlotRef):
+        return _of_members(part, p, pointers, text)
+    return None
+
+
+def _of_members(part: ir.All, p: Problem, pointers: dict[str, str], text: str) -> PublicRule | None:
+    """What each member of a set is compared with, or that two sets share none."""
+    row, body = ir.Var(name=part.var), part.body
+    if isinstance(body, ir.Not) and isinstance(body.item, ir.Cmp) and body.item.left == row:
+        sets = (part.over, body.item.right)
+        at = tuple(
+            pointers[x.slot] for x in sets if isinstance(x, ir.SlotRef) and x.slot in pointers
+        )
+        if body.item.fn == "in" and len(at) == 2:
+            return PublicRule(text=text, kind="different", slots=at)
+    if isinstance(body, ir.Cmp):
+        sides = {name: getattr(body, name) for name in ("left", "right")}
+        for name, side in sides.items():
+            if isinstance(side, ir.Get) and side.entity == row:
+                sides[name] = side.model_copy(update={"entity": part.over})
+        return _comparison(body.model_copy(update=sides), p, pointers, text)
     return None
 
 

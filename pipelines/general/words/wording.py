@@ -199,6 +199,11 @@ class Template:
         return frozenset(m["name"] for m in _TOKEN.finditer(self.text) if m["name"])
 
     @cached_property
+    def holes(self) -> frozenset[str]:
+        """Its holes as they are written, types and styles included."""
+        return frozenset(match[0] for match in _TOKEN.finditer(self.text))
+
+    @cached_property
     def _pattern(self) -> re.Pattern[str]:
         """Reads in time linear in the text: a hole ends where what stands after it comes first.
 
@@ -219,6 +224,15 @@ class Template:
     def stated(self, fields: Fields) -> set[str]:
         """Names of the parameters that the sentence states with ``fields``."""
         return {m["param"].format(**fields) for m in _TOKEN.finditer(self.text) if m["param"]}
+
+    def sample_params(self, fields: Fields) -> dict[str, Scalar]:
+        """A value that could stand in each hole of a parameter."""
+        found: dict[str, Scalar] = {}
+        for match in _TOKEN.finditer(self.text):
+            value = _type(match).samples[0]
+            if match["param"] and isinstance(value, Scalar):
+                found[match["param"].format(**fields)] = value
+        return found
 
     def render(self, fields: Fields, params: Params, words: Words) -> str:
         """The sentence with ``fields`` and ``params`` filled in.

@@ -80,7 +80,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("two") / "ds", drafted(1), drafted(1, seed=1)).path
 
 
-@pytest.mark.parametrize("name", [name for name, _ in GATES])
+OF_SOME = ("infeasible", "certified")
+"""Gates of tasks that may have no answer, or that ask for the best one."""
+
+
+@pytest.mark.parametrize("name", [name for name, _ in GATES if name not in OF_SOME])
 def test_a_gate_that_raises_fails_its_task_and_validation_goes_on(
     name: str, two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +148,7 @@ def test_validation_reports_a_prompt_that_can_not_be_read_back(tmp_path: Path) -
     clauses = [clause.model_dump(mode="json") for clause in bad.problem.clauses]
     assert isinstance(bad.problem.goal.model_dump(), dict)
     written(
-        tmp_path / "ds", drafted(1), bad, fields={"opening": "no such opening"}, clauses=clauses
+        tmp_path / "ds", drafted(1, 1), bad, fields={"opening": "no such opening"}, clauses=clauses
     )
     report = validate(tmp_path / "ds", backend="process", trust=True)
     failures = {task.task_id: task.failure for task in report.tasks}

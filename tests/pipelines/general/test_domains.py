@@ -8,17 +8,21 @@ from itertools import islice
 from random import Random
 
 import pytest
-from ladders import ladder
+from ladders import Climb, ladder
 
-from envgen.core.ir import Equals, Query, Reach
+from envgen.core.ir import Equals, Problem, Query, Reach
 from envgen.core.seeding import rng
 from envgen.pipelines.general import domains
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import tasks_from
+from envgen.pipelines.general.difficulty.plans import WorkflowGame
 from envgen.pipelines.general.domains import DOMAINS, load_tasks, page
+from envgen.pipelines.general.semantics.calls import Plan
 from envgen.pipelines.general.semantics.evaluate import evaluate
-from envgen.pipelines.general.semantics.replies import evaluate_plan
+from envgen.pipelines.general.semantics.replies import apply_plan, evaluate_plan
+from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import count, solve
+from envgen.pipelines.general.space.conflicts import conflict
 from envgen.pipelines.general.space.near_misses import near_misses
 from envgen.pipelines.general.words.prompt import prompt
 
@@ -39,13 +43,15 @@ def test_a_page_is_read_back_from_its_json(domain: str) -> None:
 def test_a_page_is_a_page(domain: str) -> None:
     lines = files(domains).joinpath(f"{domain}.toml").read_text("utf-8").splitlines()
     assert max(map(len, lines)) <= 100
-    assert len(lines) <= {"meetings": 450, "orders": 600, "trip": 500}.get(domain, 400)
+    assert len(lines) <= {"orders": 600}.get(domain, 500)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_the_same_seed_gives_the_same_tasks(domain: str) -> None:
-    assert ladder.__wrapped__(domain, 5, 6) == ladder(domain, 5, 6)
-    assert ladder(domain, 5, 6) != ladder(domain, 6, 6)
+    again = Climb(domain, 11)
+    again.go_on(6)
+    assert tuple(again.steps) == ladder(domain, 11, 6)
+    assert ladder(domain, 11, 6) != ladder(domain, 12, 6)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -61,7 +67,7 @@ def test_a_structure_is_read_off_its_problem(domain: str) -> None:
     for problem, _ in (*ladder(domain, 11), *ladder(domain, 12, 8)):
         structure = blueprint.structure_of(problem)
         again = blueprint.problem(structure, problem.params)
-        assert again.model_copy(update={"id": problem.id}) == problem
+        assert again.model_copy(update={"id": problem.id, "feasible": problem.feasible}) == problem
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -89,16 +95,16 @@ def test_rows_fit_their_relations(domain: str) -> None:
 def test_re_seeds_change_rows_and_parameters_only(domain: str) -> None:
     tasks, made = load_tasks(domain), 0
     for level, (problem, tables) in enumerate(ladder(domain, 11), start=1):
-        for seed in range(2):
-            found = tasks.reseeded(problem, rng(seed, "reseed", level))
-            if found is None:
-                continue
-            made += 1
-            assert found.tables != tables
-            assert found.problem.model_copy(update={"params": problem.params}) == problem
-            assert set(found.problem.params) == set(problem.params)
-            prompt(found.problem, tasks.lexicon)
-    assert made >= 18
+        found = tasks.reseeded(problem, rng(0, "reseed", level))
+        if found is None:
+            continue
+        made += 1
+        assert found.tables != tables
+        same = {"params": problem.params, "feasible": problem.feasible}
+        assert found.problem.model_copy(update=same) == problem
+        assert set(found.problem.params) == set(problem.params)
+        prompt(found.problem, tasks.lexicon)
+    assert made >= 9
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -115,8 +121,11 @@ def test_the_winner_of_level_one_stands_anywhere(domain: str) -> None:
         (answer,) = islice(solve(problem, tables, Random(0)), 1)
         place = (len(keys), keys.index(next(iter(answer.values()))))
         places[place] = places.get(place, 0) + 1
-    assert len(places) == 2 + 3 + 4
-    assert min(places.values()) > 400 / 3 / 4 * 0.5
+    sizes = {size for size, _ in places}
+    assert set(places) == {(size, at) for size in sizes for at in range(size)}
+    for size in sizes:
+        counts = [count for (of, _), count in places.items() if of == size]
+        assert min(counts) > sum(counts) / size * 0.2
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -137,6 +146,8 @@ def test_siblings_ask_something_else_of_the_same_rows(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_tasks_have_solutions_and_every_rule_breaks_alone(domain: str) -> None:
+    """Where a task must be escalated no rule breaks alone: gold changes nothing and says ``escalated``,
+    and every write call that goes through is refused, whatever outcome is given with it."""
     for problem, tables in ladder(domain, 11)[:8]:
         found = list(islice(solve(problem, tables, Random(0)), 2))
         assert found
@@ -144,13 +155,36 @@ def test_tasks_have_solutions_and_every_rule_breaks_alone(domain: str) -> None:
         for answer in found:
             verdict = evaluate_plan if workflow else evaluate
             assert all(verdict(problem, tables, answer).values())
+        if workflow and WorkflowGame(problem, tables).due:
+            assert [(plan.calls, plan.answer) for plan in found] == [((), {"outcome": "escalated"})]
+            assert_no_change_is_right(problem, tables)
+            continue
         effects = problem.goal.effects if isinstance(problem.goal, Reach) else ()
         broken = {rule for _, rule in near_misses(problem, tables, found[0], Random(1))}
-        assert broken >= {clause.id for clause in (*problem.clauses, *effects)}
+        wanted = {clause.id for clause in (*problem.clauses, *effects)}
+        if problem.feasible is False:  # answers break one rule of those that conflict
+            shown = conflict(problem, tables)
+            assert shown is not None
+            wanted = set(shown.rules)
+        assert broken >= wanted
+
+
+def assert_no_change_is_right(problem: Problem, tables: Tables) -> None:
+    """Each call that does part of what is asked for, and all of them, is wrong with either outcome."""
+    calls = WorkflowGame(problem, tables).greedy()
+    assert calls
+    assert not all(evaluate_plan(problem, tables, Plan((), {"outcome": "done"})).values())
+    for made in (*([call] for call in calls), calls):
+        assert apply_plan(problem, tables, Plan(tuple(made), None)).final != tables
+        for outcome in ("done", "escalated"):
+            verdict = evaluate_plan(problem, tables, Plan(tuple(made), {"outcome": outcome}))
+            assert not all(verdict.values())
 
 
 def test_a_rule_that_is_dropped_lets_more_answers_in() -> None:
-    for problem, tables in ladder("meetings", 2, 7)[3:]:
+    feasible = [one for one in ladder("meetings", 2, 7)[3:] if one.problem.feasible]
+    assert len(feasible) >= 2
+    for problem, tables in feasible:
         answers = count(problem, tables)
         assert answers.exact
         for clause in problem.clauses:
@@ -159,7 +193,7 @@ def test_a_rule_that_is_dropped_lets_more_answers_in() -> None:
 
 def test_some_requests_must_be_escalated() -> None:
     tasks = load_tasks("orders")
-    for problem, _ in ladder("orders", 11)[3:6]:
+    for problem, _ in ladder("orders", 11)[4:7]:
         outcomes = set()
         for seed in range(60):
             found = tasks.reseeded(problem, rng(seed, "escalated"))
@@ -170,6 +204,18 @@ def test_some_requests_must_be_escalated() -> None:
             if len(outcomes) == 2:
                 break
         assert outcomes == {"done", "escalated"}
+
+
+def test_a_step_sets_fields_and_switches_a_trait_on_at_once() -> None:
+    blueprint = load_tasks("orders").blueprint
+    before = blueprint.structure_of(ladder("orders", 11, 9)[-1].problem)
+    step = next(one for one in blueprint.operators(9) if one.name == "add_currencies")
+    harder = blueprint.stepped(before, step, rng(0, "step"))
+    assert harder is not None
+    assert harder.traits == before.traits | {"abroad"}
+    money = [said.fields["money"] for said in harder.said if "money" in said.fields]
+    assert len(money) >= 2
+    assert set(money) == {"euros"}
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

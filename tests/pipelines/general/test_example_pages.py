@@ -16,18 +16,21 @@ from envgen.pipelines.general.gates.perturb import perturbed
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
 
-PAGES = sorted((ROOT / "examples" / "pages").glob("*.toml"))
+PAGES = {
+    path.stem: path
+    for path in sorted((ROOT / "examples/pages").glob("*.toml"))
+    if not path.name.endswith(".lexicon.toml")
+}
+LEVELS = [("greenhouse", level) for level in range(1, 6)] + [("seedbank", 7), ("seedbank", 8)]
 
 
 def test_there_are_pages() -> None:
-    assert [page.stem for page in PAGES] == ["greenhouse", "seedbank"]
+    assert list(PAGES) == ["greenhouse", "seedbank", "warehouse"]
 
 
-@pytest.mark.parametrize(
-    ("page", "level"), [(PAGES[0], level) for level in range(1, 6)] + [(PAGES[1], 7), (PAGES[1], 8)]
-)
-def test_every_level_of_a_page_is_proven(page: Path, level: int) -> None:
-    domain = page_file(page)
+@pytest.mark.parametrize(("name", "level"), LEVELS)
+def test_every_level_of_a_page_is_proven(name: str, level: int) -> None:
+    domain = page_file(PAGES[name])
     assert tasks_from(domain.text).domain == domain
     author = ProceduralAuthor()
     request = DraftRequest(domain=domain.id, page=domain.text, level=level)
@@ -43,7 +46,7 @@ def test_every_level_of_a_page_is_proven(page: Path, level: int) -> None:
     pytest.fail(f"no draft of level {level} was proven: {reasons}")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [PAGES[name] for name in ("greenhouse", "seedbank", "warehouse")])
 def test_rows_are_perturbed_within_their_types(page: Path) -> None:
     """Of each level: a number at the bound of a rule belongs in no column of references or texts."""
     tasks, kinds = tasks_from(page_file(page).text), {"int": int, "minutes": int, "bool": bool}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 from planted_faults import Fault
 
+from envgen.core.errors import DatasetError
 from envgen.pipelines.general.validate import TaskValidation, validate
 from envgen.store.dataset import Dataset
+from envgen.store.manifest import SINCE_3
 from envgen.store.subset import subset
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "made_by_0.2.0.tar.xz"
@@ -53,6 +58,32 @@ def alone(made: Path, name: str, folder: Path) -> Path:
     dataset = Dataset.open(made)
     wanted = [i for i in dataset.tasks if dataset.tasks[i].environment_id == ENVIRONMENTS[name]]
     return subset(dataset, wanted, folder / name).path
+
+
+def test_its_figures_are_read(made: Path) -> None:
+    """Format 2 knew gold's calls, by another name, and nothing else of format 3."""
+    dataset = Dataset.open(made)
+    assert dataset.manifest.format_version < 3
+    for task_id, spec in dataset.tasks.items():
+        gold = dataset.task_files(task_id).gold
+        assert gold is not None
+        assert spec.difficulty.gold_calls == len(gold.calls) > 0
+        assert all(getattr(spec.difficulty, name) is None for name in SINCE_3)
+
+
+def test_it_cannot_say_what_its_format_has_no_words_for(made: Path, tmp_path: Path) -> None:
+    """The content hash of format 2 covers none of the new fields, so a forger must not add one."""
+    folder = shutil.copytree(made, tmp_path / "forged")
+    path = min(folder.rglob("task.json"))
+    task = json.loads(path.read_text())
+    task["difficulty"]["calls_upper_bound"] = 1
+    path.write_text(json.dumps(task))
+    manifest = json.loads((folder / "dataset.json").read_text())
+    name = str(path.relative_to(folder))
+    manifest["members"][name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match="content hash"):
+        Dataset.open(folder)
 
 
 @pytest.mark.parametrize("name", ["meetings", "trips"])

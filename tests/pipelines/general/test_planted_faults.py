@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from planted_faults import AUDIT, BLIND, Fault, forget
+from ladders import page_of
+from planted_faults import AUDIT, BLIND, SHORTCUTS, Fault, forget
 
 from envgen import __version__
 from envgen.core.types import GateResult, GateStatus
@@ -25,12 +26,12 @@ from envgen.pipelines.general.validate import TaskValidation, validate
 from envgen.store.writer import DatasetWriter
 
 MADE = {
-    "orders": ("orders", "order_management", 7, 5),
-    "trips": ("trip", "trip_planning", 6, 5),
-    "meetings": ("meetings", "meeting_scheduling", 5, 3),
+    "orders": ("orders", "order_management", 5, 5),
+    "trips": ("trip", "trip_planning", 4, 5),
+    "meetings": ("office", "", 5, 3),
     "lookups": ("trip", "trip_planning", 2, 3),
 }
-"""Domain, category, level and seed of each dataset."""
+"""Domain, category (where it is generated), level and seed of each dataset."""
 WAYS = ("compared", "judged by evaluation")
 ESCAPES = {
     "compared": set[str](),
@@ -55,9 +56,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache
 def generated(root: Path, name: str) -> Path:
     """A dataset of one proven task."""
-    _, category, level, seed = MADE[name]
+    domain, category, level, seed = MADE[name]
     config = GenerateConfig(
-        categories=(category,),
+        categories=(category,) if category else (),
+        pages=() if category else (page_of(domain),),
         environments=1,
         tasks_per_environment=1,
         min_level=level,
@@ -65,7 +67,7 @@ def generated(root: Path, name: str) -> Path:
         seed=seed,
         agreement_episodes=16,
     )
-    generate(config, root / name, workers=1, backend="process")
+    generate(config, root / name, workers=1, backend="process" if category else "auto")
     return root / name
 
 
@@ -73,9 +75,9 @@ def generated(root: Path, name: str) -> Path:
 def drafted(root: Path, name: str) -> Path:
     """A dataset of one task that claims to be compiled by this envgen; its proof is left out."""
     domain, _, level, _ = MADE[name]
-    drafts = (
-        ProceduralAuthor().draft(DraftRequest(domain=domain, level=level), n) for n in range(9)
-    )
+    found = page_of(domain)
+    request = DraftRequest(domain=found.id, page=found.text, level=level)
+    drafts = (ProceduralAuthor().draft(request, n) for n in range(9))
     draft = next(one for one in drafts if isinstance(one, Draft) and _has_writes(one, domain))
     said = (
         GateResult(gate="compiled", status=GateStatus.PASSED, n=1, details={"envgen": __version__}),
@@ -117,12 +119,21 @@ def test_what_an_audit_planted_is_caught(
         assert found.gate == fault.gate
 
 
+@pytest.mark.parametrize("fault", SHORTCUTS, ids=lambda fault: fault.name)
+def test_falsified_pass_rates_are_caught(fault: Fault, root: Path, tmp_path: Path) -> None:
+    found = judged(generated(root, "lookups"), fault, "compared", tmp_path / "ds").failure
+    assert found is not None
+    assert found.gate == "stored"
+    assert "shortcuts" in found.reason
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_sound_dataset_holds_both_ways(way: str, root: Path, tmp_path: Path) -> None:
     assert judged(generated(root, "lookups"), None, way, tmp_path / "ds").failure is None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["orders", "trips", "meetings"])
 def test_blindly_planted_faults_are_caught(name: str, way: str, root: Path, tmp_path: Path) -> None:

@@ -11,7 +11,19 @@ from ladders import ladder
 from sample_problems import SAMPLES, Sample
 
 from envgen.core.errors import PipelineError
-from envgen.core.ir import Arith, Clause, Cmp, Const, Get, Optimise, Reach, SlotRef
+from envgen.core.ir import (
+    Arith,
+    Clause,
+    Cmp,
+    Const,
+    Count,
+    Get,
+    If,
+    Optimise,
+    Param,
+    Reach,
+    SlotRef,
+)
 from envgen.environments.checker import check_solution
 from envgen.pipelines.general.domains import DOMAINS, load_tasks
 from envgen.pipelines.general.programs.emit import replace_params
@@ -19,7 +31,7 @@ from envgen.pipelines.general.programs.solution_search import SEARCH
 from envgen.pipelines.general.programs.solution_source import solution_source
 from envgen.pipelines.general.programs.tools_source import tool_specs
 from envgen.pipelines.general.semantics.evaluate import evaluate
-from envgen.pipelines.general.semantics.layout import fill_layout
+from envgen.pipelines.general.semantics.layout import fill_layout, is_claim
 from envgen.pipelines.general.words.prompt import prompt
 from envgen.pipelines.general.words.schema import submit_schema
 
@@ -92,7 +104,7 @@ def test_every_level_of_a_domain_is_solved_also_when_re_seeded(domain: str, tmp_
             final = tmp_path / f"{level}-{i}-final.sqlite"
             answer, tools = solve(p, replace_params(source, dict(p.params)), initial, final)
             assert len(tools.calls) <= 2000
-            if answer is not None:
+            if answer is not None and not (i == 1 and is_claim(answer)):
                 assert verifier(p)(answer, str(initial), str(final)) == [], (level, i)
             else:
                 assert i == 1, level
@@ -110,16 +122,16 @@ def test_a_tight_trip_is_solved_or_refuted_quickly(tmp_path: Path) -> None:
     initial = database(problem, tables, tmp_path / "initial.sqlite")
     outcomes = []
     for percent in (100, 90, 75, 50, 25):
-        budget = problem.params["budget"]
+        budget = problem.params["tightest"]
         assert isinstance(budget, int)
         p = problem.model_copy(
-            update={"params": {**problem.params, "budget": budget * percent // 100}}
+            update={"params": {**problem.params, "tightest": budget * percent // 100}}
         )
         started = time.process_time()
         answer, tools = solve(p, solution_source(p), initial, tmp_path / f"{percent}.sqlite")
         assert time.process_time() - started < 3
-        outcomes.append(answer is not None)
-        if answer is not None:
+        outcomes.append(not is_claim(answer))
+        if not is_claim(answer):
             assert verifier(p)(answer, str(initial), str(tools.path)) == []
     assert outcomes == sorted(outcomes, reverse=True)
     assert set(outcomes) == {True, False}
@@ -134,7 +146,7 @@ def test_the_search_is_the_same_text_in_every_solution() -> None:
 
 
 def test_rules_that_differ_in_numbers_are_one_function() -> None:
-    source = solution_source(ladder("meetings", 11)[9][0])
+    source = solution_source(ladder("office", 11)[9][0])
     for rule in ("free", "seats"):
         assert source.count(f"def {rule}(meeting):") == 1
         for k in (1, 2, 3):
@@ -204,10 +216,18 @@ def test_a_sum_is_bounded_to_the_unit(fn: Any, bound: int, feasible: bool, tmp_p
     assert not feasible or verifier(p)(answer, str(initial), str(initial)) == []
 
 
-def test_an_unsupported_goal_is_a_clear_error() -> None:
+def test_a_best_value_that_no_search_bounds_is_a_clear_error() -> None:
+    """What three slots add together, or what may be unknown, can't be summed slot by slot."""
     problem = SAMPLES["a_stay"].problem
-    goal = Optimise(sense="min", expr=SlotRef(slot="nights"), bound=1, text_key="least")
-    with pytest.raises(PipelineError, match="optimise"):
+    price = Get(relation="hotels", entity=SlotRef(slot="hotel"), column="price")
+    few = Cmp(
+        fn="<",
+        left=Count(var="r", over=SlotRef(slot="tables"), body=Const(value=True)),
+        right=Const(value=2),
+    )
+    parts = If(test=few, then=price, other=SlotRef(slot="nights"))
+    goal = Optimise(sense="min", expr=parts, bound=Param(name="optimum"), text_key="least")
+    with pytest.raises(PipelineError, match="a part of the sum reads 3 slots"):
         solution_source(problem.model_copy(update={"goal": goal}))
 
 

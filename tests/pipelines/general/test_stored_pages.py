@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from cli_runs import ROOT, Cli
+from ladders import PAGES
 from seals import seal
 
 from envgen.core.canonical import pretty, sha256
@@ -45,8 +45,8 @@ def copied(made: Path, tmp_path: Path) -> tuple[Path, Path]:
 def edited() -> str:
     """The page with another meaning for the rule of level 2: "at least" is "more than"."""
     text = page("meetings").text
-    assert text.count("r.seats >= param.seats") == 1
-    return text.replace("r.seats >= param.seats", "r.seats > param.seats")
+    assert text.count("r[keep] >= param.seats") == 1
+    return text.replace("r[keep] >= param.seats", "r[keep] > param.seats")
 
 
 def renamed(folder: Path, stored: Path, text: str) -> None:
@@ -115,12 +115,12 @@ def test_a_page_that_its_rules_name_too_is_found_by_what_it_derives(
     assert found.code == 1
 
 
-MEETINGS = Path(str(files("envgen.pipelines.general.domains"))) / "meetings.toml"
+OFFICE = PAGES / "office.toml"
 
 
 def test_a_page_is_checked_and_shown_level_by_level(tmp_path: Path, cli: Cli) -> None:
     own = tmp_path / "mine.toml"
-    own.write_text(MEETINGS.read_text().replace('id = "meetings"', 'id = "mine"', 1))
+    own.write_text(OFFICE.read_text().replace('id = "office"', 'id = "mine"', 1))
     found = cli("page", own)
     assert found.code == 0
     assert [f"mine level {level}" in found.out for level in range(1, 12)] == [True] * 10 + [False]
@@ -147,7 +147,7 @@ def test_a_page_whose_tools_hide_what_its_rules_read_is_told(tmp_path: Path, cli
 
 def test_what_is_made_from_a_page_in_a_file_is_not_trusted(tmp_path: Path, cli: Cli) -> None:
     own, out = tmp_path / "mine.toml", tmp_path / "ds"
-    own.write_text(MEETINGS.read_text().replace('id = "meetings"', 'id = "mine"', 1))
+    own.write_text(OFFICE.read_text().replace('id = "office"', 'id = "mine"', 1))
     one = ("--environments", 1, "--tasks-per-environment", 1, "--level", 1, "--out", out)
     refused = cli("generate", "general", "--page", own, *one, "--backend", "process")
     assert refused.code != 0

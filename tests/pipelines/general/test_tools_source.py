@@ -164,7 +164,7 @@ def test_units_are_told() -> None:
 
 def test_descriptions_give_the_words_of_an_error_as_such() -> None:
     """Beside what the tool does they would contradict it: "cancels a pending order. It isn't pending."."""
-    problem, _ = ladder("orders", 11)[3]
+    problem, _ = ladder("orders", 11)[7]
     specs = tool_specs(problem.relations, problem.access)
     cancel = next(spec for spec in specs if spec.name == "cancel_order")
     assert cancel.description == (
@@ -174,7 +174,7 @@ def test_descriptions_give_the_words_of_an_error_as_such() -> None:
 
 
 def test_no_description_states_an_error_as_a_fact() -> None:
-    for problem, _ in (*ladder("orders", 11)[3:], *ladder("orders", 12)[3:]):
+    for problem, _ in (*ladder("orders", 11)[3:], *ladder("orders", 12, 8)[3:]):
         specs = {s.name: s for s in tool_specs(problem.relations, problem.access)}
         for one in problem.access:
             said = specs[one.tool].description

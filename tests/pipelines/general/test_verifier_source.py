@@ -8,8 +8,7 @@ from generated import Tools, answers, database, edit, read, verifier
 from pydantic import JsonValue
 from sample_problems import SAMPLES
 
-from envgen.core.errors import PipelineError
-from envgen.core.ir import Optimise, Reach, SlotRef
+from envgen.core.ir import Reach
 from envgen.pipelines.general.programs.emit import replace_params
 from envgen.pipelines.general.programs.verifier_source import verifier_source
 from envgen.pipelines.general.semantics.evaluate import evaluate
@@ -94,10 +93,3 @@ def test_the_verifier_never_writes(tmp_path: Path) -> None:
     before = path.read_bytes()
     verifier(sample.problem)({"outcome": "done"}, str(path), str(path))
     assert path.read_bytes() == before
-
-
-def test_an_unsupported_goal_is_a_clear_error() -> None:
-    problem = SAMPLES["a_stay"].problem
-    goal = Optimise(sense="min", expr=SlotRef(slot="nights"), bound=1, text_key="least")
-    with pytest.raises(PipelineError, match="optimise"):
-        verifier_source(problem.model_copy(update={"goal": goal}))

@@ -1,0 +1,158 @@
+"""Bounds at the k-th best answer: find the value, check that every rule binds, and refuse easy tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from envgen.core import ir
+from envgen.core.ir import Scalar
+from envgen.pipelines.general.authoring.edges import holds_below, just_met, other_side
+from envgen.pipelines.general.difficulty.answers import AnswerGame
+from envgen.pipelines.general.space.elimination import nth_least
+from envgen.pipelines.general.space.model import Model, OutOfStepsError, StepBudget, TooHardError
+from envgen.pipelines.general.space.ranking import Ranking
+
+Params = dict[str, Scalar]
+_STEPS = 60_000
+"""Step budget of the search for the k best answers, and for near-misses as good."""
+_LOOSE = 10**12
+"""A bound on a sum that every answer keeps."""
+
+
+class TightRules(Protocol):
+    """What the bounds of a problem are, whatever the rows: an ``Analysis``."""
+
+    edges: dict[str, ir.Cmp]
+    best: dict[str, int]
+    failed: Counter[str]
+
+    @property
+    def parts(self) -> tuple[tuple[str, ir.Node], ...]:
+        """(rule, conjunct) for each conjunct of every rule."""
+
+
+class TightBounds:
+    """Sets the edges with ``best`` of one task over given rows."""
+
+    def __init__(
+        self,
+        analysis: TightRules,
+        space: Model,
+        groups: Sequence[Sequence[int]],
+        model: Callable[[Params, Collection[str]], Model],
+    ) -> None:
+        """Prepare for one task.
+
+        Args:
+            analysis: of its rules.
+            space: its bare model, with a compiler of free parameters.
+            groups: positions of the slots of each item.
+            model: gives the model of all rules but those about some parameters.
+        """
+        self.analysis, self.space, self.groups, self.model = analysis, space, groups, model
+        self.ranking: Ranking | None = None
+        """Of the answers by the sum set last; None where elimination set it, or nothing did."""
+        self.bound, self.rule, self.name = 0, "", ""
+        """The sum of the k-th best answer (signed: less is better), the rule about it, its parameter."""
+
+    def set(self, name: str, params: Params, later: Collection[str]) -> bool:
+        """Add to ``params`` the bound that the k-th best of all answers just meets; False if there is none.
+
+        Args:
+            name: of the bound.
+            params: all that are known.
+            later: bounds that are not known yet, ``name`` among them.
+
+        Raises:
+            OutOfStepsError: where neither search nor elimination finds that answer in time.
+        """
+        analysis = self.analysis
+        edge, k = analysis.edges[name], analysis.best[name]
+        sign = 1 if holds_below(edge, name) else -1
+        open_ = [analysis.edges[other] for other in later]
+        parts = [(rule, e) for rule, e in analysis.parts if all(e is not one for one in open_)]
+        bound: int | None = None
+        try:
+            measure = (other_side(edge, name), sign)
+            self.ranking = Ranking(self.space, self.groups, parts, measure, params)
+            found = self.ranking.best(k, StepBudget(_STEPS))
+            bound = found[-1].total if len(found) == k else None
+        except (TooHardError, OutOfStepsError):
+            self.ranking = None
+            bound = self._eliminated(name, k, params, [o for o in later if o != name])
+        if bound is None:
+            analysis.failed[f"fewer than {k} answers keep all other rules"] += 1
+            return False
+        self.bound, self.name = bound, name
+        self.rule = next(rule for rule, e in analysis.parts if e is edge)
+        params[name] = just_met(edge, name, sign * bound)
+        return True
+
+    def _eliminated(self, name: str, k: int, params: Params, later: list[str]) -> int | None:
+        """The signed sum of the k-th best answer, by variable elimination."""
+        edge = self.analysis.edges[name]
+        loose = _LOOSE if holds_below(edge, name) else -_LOOSE
+        model = self.model({**params, name: just_met(edge, name, loose)}, later)
+        # What the terms leave out of the sum is known from the bound that they got.
+        rest = _LOOSE - next((linear.bound for linear in model.linears), 0)
+        try:
+            least = nth_least(model, k)
+        except TooHardError:
+            raise OutOfStepsError from None
+        return None if least is None else least + rest
+
+    def binds(self) -> bool:
+        """Whether each rule is broken alone by some answer within the bound, and the bound by another."""
+        assert self.ranking is not None
+        analysis = self.analysis
+        missing = dict.fromkeys(rule for rule, _ in analysis.parts)
+        others = [rule for rule in missing if rule != self.rule]
+        try:
+            for found in self.ranking.near_misses(others, self.bound, StepBudget(_STEPS)):
+                del missing[found.broken]
+            if self.ranking.above(self.bound, StepBudget(_STEPS)):
+                del missing[self.rule]
+        except OutOfStepsError:
+            analysis.failed["near-misses within the bound take too long to find"] += 1
+            return False
+        analysis.failed.update(map(alone, missing))
+        return not missing
+
+    def past(self, params: Params) -> Params | None:
+        """``params`` with the bound just past the best answer, if without any one other rule some would do.
+
+        Then no answer keeps all rules, and all of them conflict. None where that is not so, or takes too
+        long to find.
+        """
+        assert self.ranking is not None
+        edge = self.analysis.edges[self.name]
+        others = dict.fromkeys(rule for rule, _ in self.analysis.parts if rule != self.rule)
+        try:
+            beyond = self.ranking.best(1, StepBudget(_STEPS))[0].total - 1
+            misses = list(self.ranking.near_misses(others, beyond, StepBudget(_STEPS)))
+        except OutOfStepsError:
+            return None
+        if len(misses) < len(others):
+            return None
+        sign = 1 if holds_below(edge, self.name) else -1
+        return {**params, self.name: just_met(edge, self.name, sign * beyond)}
+
+    def too_easy(self, params: Params) -> bool:
+        """Whether a player that looks no further than one slot at a time solves a task with such a bound."""
+        if not self.analysis.best:
+            return False
+        compiler = self.space.compiler
+        compiler.bind(params)
+        game = AnswerGame(compiler.p, compiler.db, compiler)
+        for player in (game.first_row, game.first_fit, game.greedy):
+            if game.passes(player()):
+                self.analysis.failed[f"{player.__name__} solves it"] += 1
+                return True
+        return False
+
+
+def alone(rule: str) -> str:
+    """Say why parameters won't do: ``rule``, or "" for all, has no submission that it needs."""
+    return f"nothing breaks the rule {rule!r} alone" if rule else "no answer keeps all rules"
