@@ -186,15 +186,19 @@ class Gateway:
 
     def _begin(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         """Serve one connection in a task of its own, which may be cancelled before it starts."""
-        task = asyncio.create_task(self._answer(near, back))
+        # Decided here: many connections may be accepted before the first of their tasks runs.
+        is_full = len(self._open) >= MOST
+        task = asyncio.create_task(self._answer(near, back, is_full))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
         task.add_done_callback(lambda _: back.close())
 
-    async def _answer(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
+    async def _answer(
+        self, near: asyncio.StreamReader, back: asyncio.StreamWriter, is_full: bool
+    ) -> None:
+        """Serve one connection, or refuse it."""
         try:
-            if len(self._open) > MOST:
+            if is_full:
                 raise RefusedError(503, f"more than {MOST} connections")
             await self._forward(near, back)
         except RefusedError as error:
