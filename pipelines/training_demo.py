@@ -129,7 +129,7 @@ def _tasks(config: TrainingDemoConfig, out: Path, say: Progress) -> Path:
     shutil.rmtree(made, ignore_errors=True)
     generate(
         GenerateConfig(
-            categories=("meeting_scheduling",),
+            categories=("room_lookup",),
             environments=config.parents,
             tasks_per_environment=1,
             min_level=1,

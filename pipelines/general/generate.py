@@ -46,6 +46,9 @@ CATEGORIES = {
     "inventory_management": "inventory",
 }
 """Category, as users call it -> the domain that makes it."""
+DEMO_CATEGORIES = {"room_lookup": "rooms"}
+"""The same for those that are made only when they are named."""
+_BY_NAME = CATEGORIES | DEMO_CATEGORIES
 
 Progress = Callable[[int, int, str], None]
 """Called with (done, total, what was just done)."""
@@ -64,7 +67,8 @@ class GenerateConfig(Targets):
 
     categories: tuple[Label, ...] = ()
     """trip_planning, order_management, meeting_scheduling, course_timetable, menu_planning,
-    it_operations, bank_reconciliation, inventory_management: in turn; empty: all."""
+    it_operations, bank_reconciliation, inventory_management: in turn; empty: all of these.
+    room_lookup has one kind of question, of level 1, that a small model learns in minutes."""
     pages: tuple[Page, ...] = ()
     """A domain's page in TOML. Pages come after the categories, or alone where there are none.
     Code that comes of a page needs an isolating sandbox; its dataset is not trusted, here or elsewhere,
@@ -90,10 +94,10 @@ class GenerateConfig(Targets):
                 f"levels {self.min_level}..{self.max_level} are the wrong way round",
                 "write --level LOW..HIGH",
             )
-        unknown = sorted(set(self.categories) - set(CATEGORIES))
+        unknown = sorted(set(self.categories) - set(_BY_NAME))
         if unknown:
             raise ConfigError(
-                f"unknown category {unknown[0]!r}", f"choose from: {', '.join(CATEGORIES)}"
+                f"unknown category {unknown[0]!r}", f"choose from: {', '.join(_BY_NAME)}"
             )
         return self
 
@@ -105,7 +109,7 @@ class GenerateConfig(Targets):
     def jobs(self, backend: WorkerBackend) -> list[EnvironmentJob]:
         """One job per environment; levels and categories go round so that all pairs come up."""
         named = self.categories or (() if self.pages else tuple(CATEGORIES))
-        sources = [(CATEGORIES[name], "") for name in named]
+        sources = [(_BY_NAME[name], "") for name in named]
         sources += [(page.id, page.text) for page in self.pages]
         levels = range(self.min_level, self.max_level + 1)
         return [

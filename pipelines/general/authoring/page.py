@@ -325,7 +325,7 @@ class Domain(Record):
     """Parameter -> where its values come from."""
     phrases: Annotated[dict[Ident, PhraseRule], Field(max_length=64)]
     scenes: Annotated[dict[Ident, Scene], Field(min_length=1, max_length=16)]
-    steps: Annotated[tuple[StepRule, ...], Field(max_length=64)]
+    steps: Annotated[tuple[StepRule, ...], Field(max_length=64)] = ()
     nouns: dict[
         Annotated[str, StringConstraints(pattern=r"^[a-z]\w{0,31}(\.[a-z]\w{0,31})?$")], Sentence
     ] = {}

@@ -21,6 +21,8 @@ DOMAINS = (
     "trip",
 )
 """Names of the package's pages."""
+DEMOS = ("rooms",)
+"""Pages that teach one skill of one level, for training demos."""
 MAX_PAGE = 200_000
 """Bytes of a page, or of a lexicon file."""
 
@@ -32,9 +34,9 @@ def page(domain: str) -> Domain:
     Raises:
         ConfigError: if there is no such domain.
     """
-    found = packaged(domain) if domain in DOMAINS else None
+    found = packaged(domain) if domain in DOMAINS + DEMOS else None
     if found is None:
-        raise ConfigError(f"unknown domain {domain!r}", f"known: {', '.join(DOMAINS)}")
+        raise ConfigError(f"unknown domain {domain!r}", f"known: {', '.join(DOMAINS + DEMOS)}")
     return found
 
 
