@@ -8,7 +8,7 @@ HEAVY := cli model policies rollout sandboxes train environments/test_deaths.py 
 	$(addprefix pipelines/general/test_,author.py example_pages.py generate.py made_by_0_2_0.py planted_faults.py task_code.py)
 SERVICES := bwrap or docker or postgres or ray or browser or gpu or toolchain
 
-.PHONY: quickstart install trainer dev test test-slow test-core readme docs check bench format clean
+.PHONY: quickstart install trainer dev test test-slow test-core readme tour docs check bench format clean
 
 quickstart: trainer  ## synthesize, prove, step, filter, train a policy; ends with a report
 	$(BIN)/envgen quickstart --out runs/quickstart
@@ -41,6 +41,9 @@ test-slow: dev  ## the proofs that take longer
 
 readme: dev  ## the blocks of README and of the pages that teach, word for word, each page in an empty directory
 	$(BIN)/python -P .ci/readme.py README.md docs/tour.md docs/domains.md docs/runners.md docs/policies.md
+
+tour: dev  ## the tour with its training blocks, which readme leaves out; it fails where the policy does not learn
+	$(BIN)/python -P .ci/readme.py --slow docs/tour.md
 
 test-core: dev  ## what to run after a change: no service, no process of its own, no PyTorch, nothing slow
 	$(BIN)/python -P -m pytest $(PROCESSES) -m "not ($(SERVICES) or slow)" $(addprefix --ignore=tests/,$(HEAVY))

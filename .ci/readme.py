@@ -1,8 +1,9 @@
 """Run a page's ``sh`` and ``python`` blocks in order, unedited, in an empty directory.
 
 Commands that need a network, a key or the reader's own paths stand in blocks fenced ``text``; they are
-listed and not run. A block whose first line is a comment that begins with a file's name is saved under that
-name. Usage: ``python .ci/readme.py [PAGE ...]``, README.md if none, with the extras installed that it names.
+listed and not run. So are blocks fenced ``sh slow``, unless --slow is given. A block whose first line is a
+comment that begins with a file's name is saved under that name. Usage: ``python .ci/readme.py [--slow]
+[PAGE ...]``, README.md if none, with the extras installed that it names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-BLOCK = re.compile(r"^```(sh|python|text|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sh|python|text|toml|sh slow)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w-]+\.(?:toml|py)): ")
 """How a block begins that is a file."""
 TIMEOUT_S = 1200
@@ -24,11 +25,12 @@ TIMEOUT_S = 1200
 
 def main() -> int:
     """Run all blocks of all pages; the first that fails ends it."""
-    pages = [Path(name) for name in sys.argv[1:] or ["README.md"]]
-    return 0 if all(run_page(page) for page in pages) else 1
+    words = [word for word in sys.argv[1:] if word != "--slow"]
+    pages = [Path(name) for name in words or ["README.md"]]
+    return 0 if all(run_page(page, "--slow" in sys.argv) for page in pages) else 1
 
 
-def run_page(page: Path) -> bool:
+def run_page(page: Path, slow: bool) -> bool:
     """Run one page's blocks in a directory of its own, and return whether all succeeded."""
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     programs = Path(sys.executable).parent
@@ -38,9 +40,9 @@ def run_page(page: Path) -> bool:
             named = FILE.match(text)
             if named is not None:
                 (Path(folder) / named[1]).write_text(text, encoding="utf-8")
-            elif language in ("text", "toml"):
+            elif language in ("text", "toml") or (language == "sh slow" and not slow):
                 print(f"\n-- listed, not run:\n{text}", end="", flush=True)
-            elif not run(language, text, folder, environ):
+            elif not run(language.removesuffix(" slow"), text, folder, environ):
                 return False
     return True
 

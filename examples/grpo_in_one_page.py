@@ -1,6 +1,7 @@
 """GRPO after DeepSeek-V3.2 on one page: plain torch over envgen's environments, tokenizer and model.
 
-    python examples/grpo_in_one_page.py --data runs/quickstart/tasks/variants --model runs/quickstart/sft/last
+    Q=runs/quickstart
+    python examples/grpo_in_one_page.py --data $Q/tasks/variants --model $Q/sft/last --ceiling $Q/ceiling/last
 
 It is the map to ``envgen/train``: each section names its equation of DeepSeek-V3.2 (arXiv 2512.02556,
 section 3.1) and the file that does the same at full size. Left out: rows that share prompts (``packing.py``),
@@ -12,7 +13,6 @@ within 0.05 of ``train grpo`` (``docs/training.md``). Shapes: B rollouts, G of a
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from envgen.environments.actions import encode_message
 from envgen.environments.general import GeneralEnv
 from envgen.model.modeling import DSAForCausalLM
 from envgen.policies.encoding import Encoding, load_encoding
+from envgen.rollout.learned import missed_on_tasks, pass_rate, shown
 from envgen.sandboxes.zygote import WorkerBackend
 
 # ---------------------------------------------------------------------- config
@@ -38,6 +39,8 @@ class Config:
 
     data: str
     model: str
+    ceiling: str | None = None
+    """A model that learned from right answers alone: exit with 1 unless ``model`` comes near it."""
     out: str | None = None
     steps: int = 50
     groups: int = 16
@@ -227,20 +230,13 @@ def update(
         optimizer.step()
 
 
-# ---------------------------------------------------------------------- evaluation
-# Full size: evaluate.py, estimates.py (intervals over databases), held_out.py.
-
-
-def interval(passed: int, n: int) -> str:
-    """A pass rate with its 95 % interval (Wilson); each held-out task has a database of its own."""
-    z, p = 1.96, passed / n
-    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    return f"{p:.3f} ({(middle - half) / scale:.3f}..{(middle + half) / scale:.3f})"
-
-
 # ---------------------------------------------------------------------- the loop
-# Full size: grpo_run.py.
+# Full size: grpo_run.py; evaluate.py, estimates.py (intervals over databases), held_out.py.
+
+
+def load(folder: str) -> DSAForCausalLM:
+    """A model in single precision."""
+    return DSAForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
 def train(c: Config) -> None:
@@ -255,10 +251,8 @@ def train(c: Config) -> None:
         raise SystemExit(f"{c.data!r} has no tasks in its test split: make more variants")
     most = max(len(test), c.groups * c.group_size)
     envs = [GeneralEnv(dataset, backend=c.backend) for _ in range(most)]
-    model = DSAForCausalLM.from_pretrained(c.model, dtype=torch.float32)
-    reference = None
-    if c.beta > 0:
-        reference = DSAForCausalLM.from_pretrained(c.model, dtype=torch.float32)
+    model = load(c.model)
+    reference = load(c.model) if c.beta > 0 else None
     optimizer = torch.optim.AdamW(model.trunk_parameters(), c.lr, (0.9, 0.95), weight_decay=0.0)
     ramp = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1.0, (n + 1) / c.warmup))
 
@@ -267,11 +261,12 @@ def train(c: Config) -> None:
         play(model, rollouts, draws)
         return rollouts
 
-    def evaluate(when: str) -> None:
-        passed = sum(one.reward >= 1 for one in played(test, None))
-        print(f"{when}: held-out pass@1 {interval(passed, len(test))}", flush=True)
+    def evaluate(when: str) -> list[bool]:
+        passed = [one.reward >= 1 for one in played(test, None)]
+        print(f"{when}: held-out pass@1 {shown(pass_rate(passed))}", flush=True)
+        return passed
 
-    evaluate("before")
+    before = evaluate("before")
     for step in range(c.steps):
         names = rng.sample(tasks["train"], c.groups)
         batch = played([name for name in names for _ in range(c.group_size)], draws)
@@ -280,11 +275,14 @@ def train(c: Config) -> None:
         ramp.step()
         reward = sum(one.reward for one in batch) / len(batch)
         print(f"step {step + 1}: reward {reward:.3f}", flush=True)
-    evaluate("after")
-    for env in envs:
-        env.close()
+    after = evaluate("after")
     if c.out is not None:
         model.save_pretrained(Path(c.out))
+    if c.ceiling is not None:
+        model = load(c.ceiling)
+        missed = missed_on_tasks(c.data, test, evaluate("ceiling"), before, after)
+        if missed:
+            raise SystemExit(f"not learned: {'; '.join(missed)}")
 
 
 def main() -> None:

@@ -72,6 +72,8 @@ class TrainingDemoSummary(Record):
     """What the planted bias leaves of the right answer."""
     held_out_tasks: int
     held_out_databases: int
+    first_row: float
+    """Greedy pass@1 of a policy that takes the first row."""
     ceiling: Measured
     """Of a cold start from right answers alone, which never met the planted bias."""
     before: Measured
@@ -81,6 +83,8 @@ class TrainingDemoSummary(Record):
     greedy_lift: Estimate
     """Paired, over databases."""
     sampled_lift: Estimate
+    missed: tuple[str, ...] = ()
+    """A sentence for each condition of ``rollout.learned`` that was missed; empty: the policy learned."""
     filter_kept: int
     filter_dropped: int
     sft_steps: int

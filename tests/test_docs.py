@@ -30,7 +30,7 @@ SOURCES = (
     "envgen", "environments", "pipelines", "sandboxes", "verifiers", "tests", "docs", "benchmarks",
     "examples", ".ci",
 )  # fmt: skip
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)(?: slow)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PLACE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|yaml|yml|csv|j2))`")
 
 

@@ -15,8 +15,9 @@ from envgen.train.evaluate import EvalConfig
 class Evaluate(EvalConfig, Command):
     """Estimate a policy's pass@k on held-out tasks, with intervals over databases.
 
-    Of canaries it tells how often the policy went through a planted hole; the exit code is 1 if a task
-    that can't be solved was passed.
+    With --ceiling it tells whether a training demo learned, or which condition it missed. Of canaries
+    it tells how often the policy went through a planted hole; the exit code is 1 if a task that can't
+    be solved was passed.
     """
 
     names = {
@@ -35,6 +36,10 @@ class Evaluate(EvalConfig, Command):
 
     against: Path | None = None
     """The --out of another evaluation: tell differences."""
+    ceiling: Path | None = None
+    """With --against: the --out of an evaluation of what learned from right answers alone. Exit code 1
+    unless this policy learned: the ceiling is above what the first row gets, the difference above 0,
+    and what is reached near the ceiling."""
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Nothing else may be in the folder of the run."""
@@ -61,6 +66,10 @@ class Evaluate(EvalConfig, Command):
                 played += sum(one.rollouts for one in found.canaries.holes.values())
             what = f"episodes at temperature {heat:g} without an error"
             require(played, played + found.errors, what)
+        for condition in summary.missed:
+            prose(f"not learned: {condition}", style="red")
+        if summary.missed:
+            fail()
         reports = [found.canaries for found in summary.temperatures.values()]
         if any(report is not None and report.unsolvable_passed for report in reports):
             fail()

@@ -18,7 +18,7 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
 
     Fills a folder with a dataset, rollouts, the tasks kept by pass@100, report.html and summary.json; with
     training, which is the default where PyTorch is installed, also sft/last and grpo/last, which
-    `envgen eval --model` loads.
+    `envgen eval --model` loads. The exit code is 1 if the policy did not learn.
     """
 
     examples = ("envgen quickstart", "envgen quickstart --seed 1 --out runs/second")
@@ -57,7 +57,10 @@ class Quickstart(Parallel, Runs, QuickstartConfig):
         if summary.kept:
             kept = self.out / "kept"
             say(f"\nnext: envgen list {kept}; envgen show {kept} {summary.kept[0]}")
-        if summary.failed:
+        missed = summary.training.missed if summary.training else ()
+        for condition in missed:
+            prose(f"not learned: {condition}", style="red")
+        if summary.failed or missed:
             fail()
         require(len(summary.kept), None, "tasks kept by the filter", "try another --seed")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
@@ -14,7 +14,8 @@ from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Style, Trajectory
 from envgen.environments.hosts import open_dataset
 from envgen.policies.registry import PolicyConfig
-from envgen.rollout.bootstrap import BootstrapConfig
+from envgen.rollout.bootstrap import BootstrapConfig, Estimate
+from envgen.rollout.learned import missed_conditions
 from envgen.rollout.run import Progress, RolloutConfig, rollout
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.runs import RunStore
@@ -114,12 +115,17 @@ class EvalSummary(Record):
     temperatures: dict[float, Evaluation]
     against: dict[float, Comparison] = Field(default_factory=dict)
     """Temperature -> comparison with the other evaluation, if that has the temperature."""
+    first_row: float | None = None
+    """With a ceiling: pass@1 of the policy ``greedy``, which takes the first row, on the same tasks."""
+    missed: tuple[str, ...] = ()
+    """With a ceiling: a sentence for each condition of ``rollout.learned`` that was missed."""
 
 
 def evaluate_model(
     config: EvalConfig,
     *,
     against: str | Path | None = None,
+    ceiling: str | Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> EvalSummary:
     """Play a dataset's tasks with a policy, and estimate pass@k with intervals over databases.
@@ -127,6 +133,8 @@ def evaluate_model(
     Args:
         config: what is played, by whom, and how often; rollouts that are in ``config.out`` are not repeated.
         against: ``out`` of another evaluation of the same tasks, to compare with.
+        ceiling: ``out`` of the evaluation of a policy that learned from right answers alone: tell whether
+            this one, against where its training began, learned (``rollout.learned``), greedily.
         progress: called with (done, total, what).
 
     Returns:
@@ -134,7 +142,8 @@ def evaluate_model(
         each with a 95 % interval, and their differences to ``against``.
 
     Raises:
-        ConfigError: if there is no task, or the other evaluation is of other tasks.
+        ConfigError: if there is no task, or another evaluation is of other tasks, or lacks what a ceiling
+            needs.
         ResumeError: if ``config.out`` holds rollouts of other settings.
     """
     task_ids = _task_ids(config)
@@ -156,7 +165,49 @@ def evaluate_model(
             f"{str(against)!r} holds no evaluation at any of these temperatures",
             "give the --out of another `envgen eval`",
         )
-    return EvalSummary(data=config.data, model=config.model, temperatures=found, against=compared)
+    summary = EvalSummary(
+        data=config.data, model=config.model, temperatures=found, against=compared
+    )
+    if ceiling is None:
+        return summary
+    return _with_verdict(config, summary, task_ids, Path(ceiling), progress)
+
+
+def _with_verdict(
+    config: EvalConfig,
+    summary: EvalSummary,
+    task_ids: tuple[str, ...],
+    ceiling: Path,
+    progress: Callable[[int, int, str], None] | None,
+) -> EvalSummary:
+    """``summary`` with what the first row gets, and which conditions of a training demo were missed."""
+    best = config.run(0.0)
+    best = best.model_copy(update={"run": str(ceiling / Path(best.run).name)})
+    if 0.0 not in summary.against or 1 not in config.ks or not Path(best.run).exists():
+        raise ConfigError(
+            "whether a policy learned is told by its greedy pass@1 against two other evaluations",
+            "give --against and --ceiling the --out of `envgen eval`s of the same tasks, all with "
+            "temperature 0 and k 1",
+        )
+    first = config.model_copy(
+        update={"model": "greedy", "options": {}, "out": str(Path(config.out) / "first-row")}
+    )
+    _play(first, task_ids, 0.0, first.run(0.0).run, progress)
+    first_row = _pass_at_1("the first row", evaluate_runs([first.run(0.0)]).pass_at)
+    missed = missed_conditions(
+        first_row=first_row.value,
+        ceiling=_pass_at_1("the ceiling", compare_runs([best], [config.run(0.0)]).before.pass_at),
+        after=_pass_at_1("this evaluation", summary.temperatures[0.0].pass_at),
+        lift=_pass_at_1("the comparison", summary.against[0.0].pass_at),
+    )
+    return summary.model_copy(update={"first_row": first_row.value, "missed": missed})
+
+
+def _pass_at_1(what: str, pass_at: Mapping[int, Estimate | None]) -> Estimate:
+    found = pass_at[1]
+    if found is None:
+        raise ConfigError(f"{what}: no task was played without an error", "look at its run folder")
+    return found
 
 
 def _task_ids(config: EvalConfig) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def school(folder: Path, per_task: int = 9) -> School:
     """Made once a folder; takes some seconds."""
     found = School(folder / "ds", folder / "gold", folder / "greedy", folder / "model")
     config = GenerateConfig(
-        categories=("meeting_scheduling",),
+        categories=("room_lookup",),
         environments=1,
         tasks_per_environment=1,
         max_level=1,

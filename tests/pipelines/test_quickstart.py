@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 from metrics_samples import grpo_line, write_run
 
+from envgen.cli.quickstart import Quickstart
 from envgen.core.errors import StoreError
 from envgen.pipelines import training_demo
 from envgen.pipelines.demo_records import Measured, TrainingDemoSummary
 from envgen.pipelines.quickstart import STAGES, quickstart
 from envgen.pipelines.quickstart_records import QuickstartConfig, QuickstartSummary
-from envgen.pipelines.quickstart_report import quickstart_report, training_curves
+from envgen.pipelines.quickstart_report import quickstart_report, training_curves, training_part
 from envgen.policies.registry import PolicyConfig
 from envgen.report.html import render_report
 from envgen.rollout.bootstrap import Estimate
@@ -123,6 +125,36 @@ def test_curves_are_of_grpo_and_of_the_cold_start(tmp_path: Path) -> None:
         training_curves(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ((0.4, 0.3, 0.5), "GRPO takes a policy that was taught a bias from 0.50 to 0.90"),
+        ((0.01, -0.02, 0.04), "No effect of GRPO was measured"),
+        ((-0.1, -0.2, -0.05), "GRPO took a policy that was taught a bias down"),
+    ],
+)
+def test_the_headline_follows_the_interval(ends: tuple[float, float, float], words: str) -> None:
+    value, low, high = ends
+    lift = Estimate(value=value, low=low, high=high, clusters=20)
+    found = training().model_copy(update={"greedy_lift": lift})
+    assert training_part(found).headline.startswith(words)
+
+
+def test_a_quickstart_whose_policy_did_not_learn_fails(
+    made: tuple[Path, QuickstartSummary, Told],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary = made[1]
+    command = Quickstart(out=tmp_path)
+    command.tell(summary.model_copy(update={"training": training()}))
+    found = training().model_copy(update={"missed": ("no effect was measured",)})
+    with pytest.raises(click.exceptions.Exit):
+        command.tell(summary.model_copy(update={"training": found}))
+    assert "not learned: no effect was measured" in "".join(capsys.readouterr())
+    assert "did not do what it should: no effect was measured" in training_part(found).text
+
+
 def write_training(out: Path) -> None:
     """The metrics that a training demo leaves."""
     write_run(out / "grpo", [grpo_line(1), grpo_line(2, **{"policy/kept_mass": 0.4})])
@@ -159,7 +191,8 @@ def training() -> TrainingDemoSummary:
     lift = Estimate(value=0.4, low=0.3, high=0.5, clusters=20)
     return TrainingDemoSummary(
         seed=0, parents=6, variants=12_000, gold_weight=0.45, held_out_tasks=20,
-        held_out_databases=20, ceiling=measured(0.97), before=measured(0.5), after=measured(0.9),
+        held_out_databases=20, first_row=0.37,
+        ceiling=measured(0.97), before=measured(0.5), after=measured(0.9),
         greedy_lift=lift, sampled_lift=lift, filter_kept=1, filter_dropped=0, sft_steps=9,
         grpo_steps=2, sft_tokens_per_second=100.0, grpo_tokens_per_second=50.0,
         stages={"cold start": 10.0, "grpo": 20.0},

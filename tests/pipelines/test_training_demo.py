@@ -1,4 +1,4 @@
-"""The training demo on a small scale: its stages run, and a cold start that learnt nothing stops it."""
+"""The training demo: what it asks, its stages on a small scale, and a cold start that learnt nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 
 from envgen.core.errors import ConfigError
 from envgen.pipelines.demo_records import TrainingDemoConfig
-from envgen.pipelines.training_demo import training_demo
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.generate import GenerateConfig, generate
+from envgen.pipelines.training_demo import require_one_question, training_demo
 from envgen.store.dataset import Dataset
 from envgen.train.metrics import read_metrics
-
-pytestmark = pytest.mark.slow
 
 SMALL = TrainingDemoConfig(
     parents=1,
@@ -28,6 +29,25 @@ SMALL = TrainingDemoConfig(
 )
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_demos_page_asks_one_question_over_few_rows(seed: int) -> None:
+    draft = ProceduralAuthor().draft(DraftRequest(domain="rooms", level=1), seed)
+    assert isinstance(draft, Draft)
+    assert "Which room has the highest" in draft.prompt
+    assert 2 <= len(draft.tables["rooms"]) <= 4
+    assert [tool.name for tool in draft.tools] == ["list_rooms"]
+
+
+def test_tasks_that_ask_several_questions_are_refused(tmp_path: Path) -> None:
+    config = GenerateConfig(
+        categories=("meeting_scheduling",), environments=3, tasks_per_environment=2, max_level=1
+    )
+    generate(config, tmp_path / "ds", workers=1, backend="inline")
+    with pytest.raises(ConfigError, match="kinds of question"):
+        require_one_question(Dataset.open(tmp_path / "ds"))
+
+
+@pytest.mark.slow
 def test_a_cold_start_whose_calls_are_invalid_stops_the_demo(tmp_path: Path) -> None:
     said: list[str] = []
     with pytest.raises(ConfigError, match="all tool calls are valid: too few"):

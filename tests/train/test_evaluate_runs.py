@@ -9,9 +9,18 @@ from tiny_dataset import write_tiny_dataset
 
 from envgen.core.errors import ConfigError, ResumeError, StoreError
 from envgen.pipelines.canaries import make_canaries
+from envgen.pipelines.general.generate import GenerateConfig, generate
+from envgen.pipelines.general.variants import VariantsConfig, variants
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
-from envgen.train.evaluate import PlayedRun, compare_runs, evaluate_runs
+from envgen.train.evaluate import (
+    EvalConfig,
+    EvalSummary,
+    PlayedRun,
+    compare_runs,
+    evaluate_model,
+    evaluate_runs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +80,36 @@ def test_runs_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
         compare_runs(played(folder, "gold", "canaries"), played(folder, "gold", "ds"))
     with pytest.raises(ConfigError, match="several policies"):
         evaluate_runs([*played(folder, "gold", "ds"), *played(folder, "noisy", "canaries")])
+
+
+def test_an_evaluation_tells_whether_a_policy_learned(tmp_path: Path) -> None:
+    """Gold is as good as its ceiling and far above the first row; the first row itself learned nothing."""
+    config = GenerateConfig(
+        categories=("room_lookup",), environments=1, tasks_per_environment=1, max_level=1, seed=4
+    )
+    generate(config, tmp_path / "parents", workers=1, backend="inline")
+    variants(VariantsConfig(per_task=60, seed=1), tmp_path / "parents", tmp_path / "ds", workers=1)
+
+    def evaluated(
+        policy: str, name: str, against: str | None = None, ceiling: str | None = None
+    ) -> EvalSummary:
+        settings = EvalConfig(
+            data=str(tmp_path / "ds"), model=policy, out=str(tmp_path / name), split="train",
+            temperatures=(0.0,), backend="inline",
+        )  # fmt: skip
+        others = [None if run is None else tmp_path / run for run in (against, ceiling)]
+        return evaluate_model(settings, against=others[0], ceiling=others[1])
+
+    evaluated("gold", "best")
+    evaluated("greedy", "first")
+    learned = evaluated("gold", "gold", against="first", ceiling="best")
+    assert learned.missed == ()
+    assert learned.first_row is not None
+    assert 0.2 < learned.first_row < 0.6
+    stuck = evaluated("greedy", "again", against="first", ceiling="best")
+    assert [text.partition(",")[0] for text in stuck.missed] == [
+        "the lift",
+        f"after training {learned.first_row:.3f} is more than 0.1 below the ceiling",
+    ]
+    with pytest.raises(ConfigError, match="against two other evaluations"):
+        evaluated("gold", "alone", ceiling="best")
