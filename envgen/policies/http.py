@@ -260,10 +260,10 @@ class Http:
         text = self._without_key(body.decode("utf-8", "replace").strip())
         headers = {name.lower(): value for name, value in response.headers}
         said = f"HTTP {response.status}: {text[:300]}"
+        if response.status in (400, 413, 422, 500):
+            refuse_overflow(text)
         if response.status in _RETRIED:
             raise TransientError(said, _retry_after(headers))
-        if response.status in (400, 413, 422) and _OVERFLOW.search(text):
-            raise ContextOverflowError(f"{self._base}: {said}")
         hint = _HINTS.get(response.status, "see the reply")
         if response.status in (301, 302, 303, 307, 308):
             hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
@@ -286,16 +286,38 @@ class Http:
 
 
 _OVERFLOW = re.compile(
-    r"context.{0,3}(length|window|size)|maximum.{0,40}tokens|too many tokens|prompt is too long"
-    r"|longer than the model|exceeds? .{0,40}(tokens|max_model_len)",
+    r"context.{0,3}(length|window|size|limit)"
+    r"|maximum.{0,40}tokens|maximum (model|prompt|input|allowed|sequence) length|max length"
+    r"|(input|prompt|message)s?\b.{0,30} too long|longer than the (model|maximum)"
+    r"|too many (input )?tokens|reduce the length of the|range of input length"
+    r"|max_\w*tokens\W* must be at least 1, got -"  # what the window has left, on vLLM
+    r"|inputs\W+(tokens \+|must have less)"  # text-generation-inference
+    r"|exceed(s|ed|ing)?\b.{0,40}(tokens|token limit|max_model_len|max_num_tokens)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How servers say that a conversation does not fit the model's window."""
+_SETTING = re.compile(
+    r"max_\w*tokens\W.{0,20}too (large|high|big)|supports at most|maximum allowed number of output tokens"
+    r"|tokens per (minute|day)|\b(TPM|TPD)\b",
     re.IGNORECASE,
 )
+"""How they say that a setting or an account's quota does not."""
 _HINTS = {
     401: "set the API key's environment variable (api_key_env)",
     403: "the key may not use this model",
     404: "check the model's name and that the URL ends in /v1",
     413: "the conversation is longer than the server takes",
 }
+
+
+def refuse_overflow(text: str) -> None:
+    """Raise where a server's words say that the conversation is longer than the model's window.
+
+    Raises:
+        ContextOverflowError: if they do; the episode then ends at its token limit.
+    """
+    if _OVERFLOW.search(text) and not _SETTING.search(text):
+        raise ContextOverflowError(f"the model server says: {text[:300]}")
 
 
 def _close_pools(pools: dict[int, httpcore.ConnectionPool]) -> None:
@@ -339,7 +361,7 @@ def _retry_after(headers: Mapping[bytes, bytes]) -> float | None:
         pass
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # a year or an offset that no clock has
         return None
 
 
@@ -348,6 +370,7 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
 
     Raises:
         TransientError: for anything else, such as a proxy's HTML page.
+        ContextOverflowError: if it reports that the conversation is too long.
     """
     body = b"".join(chunks)
     try:
@@ -358,7 +381,9 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TransientError("the reply is no JSON object")
     if isinstance(value.get("error"), dict | str) and value["error"]:
-        raise TransientError(f"the server reports: {str(value['error'])[:300]}")
+        said = str(value["error"])[:2_000]
+        refuse_overflow(said)  # a stream has begun with status 200 before the prompt was counted
+        raise TransientError(f"the server reports: {said[:300]}")
     return value
 
 

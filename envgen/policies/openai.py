@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
@@ -220,7 +221,7 @@ def parse_reply(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]
 def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(choice, usage) put together from a stream; a stream that ends early is a TransientError."""
     message: dict[str, Any] = {"content": "", "reasoning_content": ""}
-    calls: dict[int, dict[str, str]] = {}
+    calls: list[_CallParts] = []
     usage: dict[str, Any] = {}
     finish: str | None = None
     for event in map(checked, parse_events(chunks)):
@@ -239,24 +240,65 @@ def parse_stream(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any
         raise TransientError("the stream ended before the reply did")
     if calls:
         message["tool_calls"] = [
-            {"id": call["id"], "function": {"name": call["name"], "arguments": call["arguments"]}}
-            for _, call in sorted(calls.items())
+            {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+            for call in sorted(calls, key=lambda call: call.index)
         ]
     return {"message": message, "finish_reason": finish}, usage
 
 
-def _merge_calls(calls: dict[int, dict[str, str]], deltas: Iterable[Mapping[str, Any]]) -> None:
+@dataclass
+class _CallParts:
+    """A tool call as its deltas come."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def is_another(self, call_id: str, name: str) -> bool:
+        """Whether a delta that says this belongs to a further call, whatever its index.
+
+        SGLang and proxies give all parallel calls index 0; each then begins with its id and its name. An id
+        alone proves nothing: some servers make a new one for every delta.
+        """
+        if not name:
+            return False
+        if self.id and call_id:
+            return call_id != self.id
+        return is_object(self.arguments)
+
+    def add(self, call_id: str, name: str, arguments: Any) -> None:
+        """Take in one delta. A name may come in pieces, once, with every delta, or grow with each."""
+        self.id = self.id or call_id
+        self.name = name if name.startswith(self.name) else self.name + name
+        if isinstance(arguments, str):
+            self.arguments += arguments
+        elif arguments:  # in one piece; null and {} announce text that follows
+            self.arguments += json.dumps(arguments)
+
+
+def is_object(text: str) -> bool:
+    """Whether ``text`` is a whole JSON object."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _merge_calls(calls: list[_CallParts], deltas: Iterable[Mapping[str, Any]]) -> None:
+    """Put the deltas of one event to the calls that they go on with, or begin."""
     for position, delta in enumerate(deltas):
-        index = delta.get("index")
-        place = index if isinstance(index, int) else len(calls) if delta.get("id") else position
-        call = calls.setdefault(place, {"id": "", "name": "", "arguments": ""})
         function = delta.get("function") or {}
-        call["id"] = call["id"] or str(delta.get("id") or "")
-        call["name"] += str(function.get("name") or "")
-        arguments = function.get("arguments")
-        call["arguments"] += (
-            arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        )
+        call_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
+        place = delta.get("index")
+        if not isinstance(place, int):
+            known = next((call.index for call in calls if call_id and call.id == call_id), None)
+            place = known if known is not None else len(calls) if call_id else position
+        call = next((call for call in reversed(calls) if call.index == place), None)
+        if call is None or call.is_another(call_id, name):
+            call = _CallParts(place)
+            calls.append(call)
+        call.add(call_id, name, function.get("arguments"))
 
 
 def read_message(

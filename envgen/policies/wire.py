@@ -7,7 +7,7 @@ and a server may leave out what it doesn't know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,6 +34,10 @@ class OpenAIConfig(HttpConfig):
     extra_body: dict[Label, Json] = Field(default_factory=dict)
 
 
+Tokens = Annotated[int, Field(ge=0, lt=1 << 31)]
+"""Tokens of one reply: what a database's column holds, and more than any window."""
+
+
 class Wire(BaseModel):
     """The base of all parts of a reply."""
 
@@ -43,8 +47,8 @@ class Wire(BaseModel):
 class WireUsage(Wire):
     """The tokens of a reply, and its price where the server names one."""
 
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
     cost: Money | None = None
 
 

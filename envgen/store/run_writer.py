@@ -121,7 +121,7 @@ class RunWriter:
                         connection.execute(last.before)
                     connection.execute(last.statement, [x.row for x in batch[start:end]])
                     start = end
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, OverflowError) as error:  # sqlite3 raises the latter bare
             cause = error.orig if isinstance(error, DBAPIError) else error
             text = str(cause).strip().split("\n")[0]
             hint = "free disk space" if "full" in text or "disk" in text else ""

@@ -43,6 +43,8 @@ from envgen.store.token_files import Arrays, read_tokens, write_tokens
 
 DATABASE = "run.sqlite"
 _MAX_RECORD = 256 << 20
+_MAX_INTEGER = (1 << 31) - 1
+"""Of a column in PostgreSQL; a record holds what there was."""
 """Bytes of one episode's record, decompressed."""
 
 Tokens = Mapping[int, Arrays]
@@ -319,10 +321,10 @@ def _row(run_id: str, trajectory: Trajectory) -> dict[str, Any]:
         "passed": None if score is None else score.passed,
         "value": None if score is None else score.value,
         "error": None if error is None else error.kind,
-        "num_calls": trajectory.num_calls,
+        "num_calls": min(trajectory.num_calls, _MAX_INTEGER),
         "reached_verifier": trajectory.reached_verifier,
-        "prompt_tokens": trajectory.usage.prompt_tokens,
-        "completion_tokens": trajectory.usage.completion_tokens,
+        "prompt_tokens": min(trajectory.usage.prompt_tokens, _MAX_INTEGER),
+        "completion_tokens": min(trajectory.usage.completion_tokens, _MAX_INTEGER),
         "cost_usd": trajectory.usage.cost_usd,
         "wall_s": trajectory.wall_s,
         "record": zlib.compress(trajectory.model_dump_json().encode(), 1),

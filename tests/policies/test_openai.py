@@ -85,6 +85,131 @@ def test_streams_are_put_together() -> None:
     assert got.usage.prompt_tokens == 100
 
 
+def piece(index: int | None, call_id: str | None, **function: Any) -> dict[str, Any]:
+    """One delta of a tool call; None: the field is not there."""
+    fields = {"index": index, "id": call_id, "function": function}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+ONE = [("f", {"x": 1})]
+TWO = [("f", {"x": 1}), ("f", {"x": 2})]
+
+
+@pytest.mark.parametrize(
+    ("parts", "calls"),
+    [
+        # vllm-project/vllm#9693: the name comes first
+        ([piece(0, "a", name="f"), piece(0, None, arguments='{"x": 1}')], ONE),
+        ([piece(0, "a", name="f", arguments=None), piece(0, None, arguments='{"x": 1}')], ONE),
+        ([piece(0, "a", name="f", arguments={}), piece(0, None, arguments='{"x": 1}')], ONE),
+        ([piece(0, "a", name="f", arguments=""), piece(0, "", name="", arguments='{"x": 1}')], ONE),
+        ([piece(0, "a", name="f"), piece(0, None, name=None, arguments='{"x": 1}')], ONE),
+        # sgl-project/sglang#38198, BerriAI/litellm#16194: parallel calls all have index 0
+        (
+            [
+                piece(0, "a", name="f", arguments='{"x": 1}'),
+                piece(0, "b", name="f", arguments='{"x": 2}'),
+            ],
+            TWO,
+        ),
+        (
+            [
+                piece(0, "a", name="f"),
+                piece(0, None, arguments='{"x": 1}'),
+                piece(0, "b", name="f"),
+                piece(0, None, arguments='{"x": 2}'),
+            ],
+            TWO,
+        ),
+        ([piece(0, "a", name="f"), piece(0, "b", name="g")], [("f", {}), ("g", {})]),
+        # no ids, no further index: a whole call is followed by another one
+        (
+            [
+                piece(0, None, name="f", arguments='{"x": 1}'),
+                piece(0, None, name="f", arguments='{"x": 2}'),
+            ],
+            TWO,
+        ),
+        # the name again with each delta, in pieces, and growing
+        (
+            [piece(0, "a", name="f", arguments='{"x"'), piece(0, "a", name="f", arguments=": 1}")],
+            ONE,
+        ),
+        (
+            [
+                piece(0, "a", name="f_", arguments=""),
+                piece(0, None, name="of", arguments=""),
+                piece(0, None, arguments='{"x": 1}'),
+            ],
+            [("f_of", {"x": 1})],
+        ),
+        (
+            [piece(0, "a", name="f"), piece(0, "a", name="f_of", arguments='{"x": 1}')],
+            [("f_of", {"x": 1})],
+        ),
+        # a new id with each delta of one call
+        (
+            [
+                piece(0, "a", name="f"),
+                piece(0, "b", arguments='{"x":'),
+                piece(0, "c", arguments=" 1}"),
+            ],
+            ONE,
+        ),
+        # no index: the id tells, or the place in the event
+        (
+            [
+                piece(None, "a", name="f"),
+                piece(None, "b", name="f"),
+                piece(None, "a", arguments='{"x": 1}'),
+                piece(None, "b", arguments='{"x": 2}'),
+            ],
+            TWO,
+        ),
+        ([piece(None, None, name="f"), piece(None, None, arguments='{"x": 1}')], ONE),
+        # in one piece, as an object
+        ([piece(0, "a", name="f", arguments={"x": 1})], ONE),
+    ],
+)
+def test_calls_of_a_stream_are_told_apart(
+    parts: list[dict[str, Any]], calls: list[tuple[str, dict[str, Any]]]
+) -> None:
+    events = [{"tool_calls": [part]} for part in parts]
+    with ModelServer([deltas(*events, finish="tool_calls")]) as server:
+        got = ask(policy(server, stream=True))
+    assert [(one.name, one.arguments) for one in got.message.tool_calls] == calls
+    assert len({one.id for one in got.message.tool_calls}) == len(calls)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_count_that_no_reply_can_have_spoils_that_reply(stream: bool) -> None:
+    """2**63 tokens did not fit the run's database, and ended the whole run."""
+    wrong = {"prompt_tokens": 2**63, "completion_tokens": 1}
+    reply = {**chat("x"), "usage": wrong}
+    event = {"choices": [], "usage": wrong}
+    first = [*deltas({"content": "x"}), event] if stream else Raw(200, json.dumps(reply))
+    with ModelServer([first]) as server, pytest.raises(PolicyError, match="prompt_tokens"):
+        ask(policy(server, stream=stream, max_retries=0))
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Mon, 01 Jan 0001 00:00:00 +2359",
+        "Mon, 01 Jan 2026 00:00:00 +99999999999999999",
+        "Fri, 31 Dec 9999 23:59:59 -2359",
+        "1e999",
+        "nan",
+        "-5",
+    ],
+)
+def test_a_date_that_no_clock_has_is_no_reason_to_wait(date: str) -> None:
+    first = Raw(429, "slow down", {"Retry-After": date})
+    with ModelServer([first, chat("fine")]) as server:
+        made = policy(server, max_backoff_s=0.01)
+        assert ask(made).message.content == "fine"
+
+
 def test_missing_usage_is_estimated_and_says_so() -> None:
     reply = {key: value for key, value in chat("four").items() if key != "usage"}
     with ModelServer([reply]) as server:
@@ -148,17 +273,68 @@ def test_what_will_not_pass_fails_at_once(status: int) -> None:
         assert len(server.generations) == 1
 
 
+FULL = [
+    # OpenAI, DeepSeek, OpenRouter, older vLLM; newer vLLM
+    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+    "Your input exceeds the context window of this model.",
+    "You requested 100 output tokens. However, the model's context length is only 4096 tokens",
+    "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "max_tokens must be at least 1, got -17.",
+    "'max_completion_tokens' must be at least 1, got -904",
+    # SGLang
+    "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+    "Input length (5000 tokens) exceeds the maximum allowed length (4096 tokens).",
+    # Anthropic
+    "prompt is too long: 5000 tokens > 4096 maximum",
+    "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+    # xAI, text-generation-inference, Moonshot, Bedrock
+    "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000",
+    "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000",
+    "Invalid request: Your request exceeded model token limit: 8192",
+    "Input is too long for requested model.",
+    # llama.cpp, Ollama, TensorRT-LLM
+    "the request exceeds the available context size. try increasing the context size",
+    "the input length exceeds the context length",
+    "Prompt length (5000) exceeds maximum input length (4096). Set truncate_prompt_tokens to truncate.",
+    "The sum of prompt length (5000.0) and max_tokens (9) should not exceed max_num_tokens (4096)",
+    # Gemini, Mistral, Cohere, Groq, DashScope, Fireworks, Zhipu
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "Prompt contains 33000 tokens, too large for model with 32768 maximum context length",
+    "too many tokens: total number of tokens in the prompt cannot exceed 4081",
+    "Please reduce the length of the messages or completion.",
+    "Range of input length should be [1, 30720]",
+    "The prompt is too long: 9000, model maximum context length: 8192",
+    "Prompt exceeds max length",
+]
+
+
+@pytest.mark.parametrize("text", FULL)
+def test_a_full_window_has_its_own_error(text: str) -> None:
+    for status in (400, 500):  # older llama.cpp answers 500
+        with ModelServer([Raw(status, json.dumps({"error": {"message": text}}))]) as server:
+            with pytest.raises(ContextOverflowError):
+                ask(policy(server))
+            assert len(server.generations) == 1
+    with ModelServer([[{"error": {"message": text, "code": 400}}]]) as server:
+        with pytest.raises(ContextOverflowError):
+            ask(policy(server, stream=True))
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
-        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
-        "prompt is too long: 5000 tokens > 4096 maximum",
+        "max_tokens is too large: 99999. This model supports at most 16384 completion tokens",
+        "max_tokens: 99999 > 8192, which is the maximum allowed number of output tokens",
+        "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 9000",
+        "max_tokens must be at least 1, got 0",
+        "temperature must be at most 2",
     ],
 )
-def test_a_full_window_has_its_own_error(text: str) -> None:
-    with ModelServer([Raw(400, text)]) as server, pytest.raises(ContextOverflowError):
+def test_a_setting_or_a_quota_is_no_full_window(text: str) -> None:
+    with ModelServer([Raw(400, text)]) as server, pytest.raises(PolicyError) as caught:
         ask(policy(server))
+    assert not isinstance(caught.value, ContextOverflowError)
 
 
 def test_a_key_that_the_server_quotes_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:

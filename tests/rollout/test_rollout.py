@@ -281,6 +281,43 @@ def test_a_dead_server_is_recorded_and_counts_neither_way(dataset: Dataset, tmp_
     assert report.total.undecided == {1: summary.tasks}
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {**chat("x"), "usage": {"prompt_tokens": 2**63, "completion_tokens": 1}},
+        {**chat("x"), "usage": {"prompt_tokens": 2**31 - 1, "completion_tokens": 2**31 - 1}},
+        chat("lone \ud800 surrogate"),
+        chat("", tool_calls=[{"id": "\udfff", "function": {"name": "a\ud800", "arguments": "{}"}}]),
+        chat("\0"),
+    ],
+    ids=["count", "counts", "surrogate", "call", "nul"],
+)
+def test_a_hostile_reply_costs_its_own_episode_and_no_other(
+    hostile: dict[str, Any], dataset: Dataset, tmp_path: Path
+) -> None:
+    asked = 0
+
+    def reply(_: dict[str, Any]) -> Any:
+        nonlocal asked
+        asked += 1
+        return hostile if asked == 2 else submit("{}")
+
+    with ModelServer([reply]) as server:
+        made = config(
+            dataset,
+            tmp_path / "r",
+            f"openai:m@{server.url}",
+            n=4,
+            task_ids=("tiny-cheapest",),
+            concurrency=1,
+            options={"stream": False, "max_retries": 0},
+        )
+        summary = rollout(made)
+    assert (summary.ended, summary.samples) == ("complete", 4)
+    assert summary.errors <= 1
+    assert len(stored(tmp_path / "r")) == 4
+
+
 def test_exact_tokens_are_stored_by_turn(dataset: Dataset, tmp_path: Path) -> None:
     texts = [
         '<tool_call>{"name": "list_hotels", "arguments": {"city": "Hangzhou"}}</tool_call>',
