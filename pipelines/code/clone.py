@@ -270,5 +270,6 @@ def _environment() -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",  # where git is too old for it: a remote may name a program
         "LC_ALL": "C.UTF-8",
     }

@@ -67,9 +67,17 @@ class BuildConfig(Record):
     cache_root: Path | None = None
     """Where built workspaces are kept. None: envgen's cache."""
     downloads: Path | None = None
-    """Where installs keep what they have fetched, in a folder for each repository."""
+    """Where installs keep what they have fetched: a folder of its own for each repository, and for each
+    clone that ``try-tests`` looks at. What an install runs can write its folder, so none holds another."""
     allow_missing: bool = False
     """Leave out of base trees what a partial clone lacks."""
+
+    def downloads_of(self, owner: str, name: str) -> Path | None:
+        """Where the installs of one repository or clone keep what they fetch; None: nowhere.
+
+        ``owner`` has no ``/`` in it, and every folder lies at the same depth: none is inside another.
+        """
+        return self.downloads and self.downloads / owner / name
 
 
 def prove(
@@ -257,8 +265,7 @@ class _Stage:
         return workspace
 
     def _downloads(self) -> Path | None:
-        folder = self.build.downloads
-        return folder and folder / self.instance.repo.replace("/", "__")
+        return self.build.downloads_of(*self.instance.repo.split("/"))
 
 
 def _lacking(error: MissingToolError) -> RejectedError:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from envgen.core.canonical import sha256
 from envgen.core.code_types import CodeLanguage, Recipe, TestId
 from envgen.core.errors import ConfigError
 from envgen.core.types import Record
@@ -37,6 +38,10 @@ class TriedTests(Record):
     """Those that failed or could not run."""
     build_s: float
     tests_s: float
+
+
+CLONES = "@clones"
+"""Beside the owners of repositories, none of whom is called so."""
 
 
 def try_tests(
@@ -77,7 +82,8 @@ def try_tests(
             variables=build.variables,
             mounts=build.mounts,
             reach=build.reach,
-            downloads=build.downloads,
+            # its own: what its installs leave there may be no other clone's test runner
+            downloads=build.downloads_of(CLONES, sha256(str(clone.resolve()))[:32]),
             cache_root=build.cache_root,
             log=log,
         )

@@ -34,6 +34,7 @@ _ALONE = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",  # where git is too old for it: a remote may name a program
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_CONFIG_COUNT": "2",  # a foreign clone's settings could name programs to run
     "GIT_CONFIG_KEY_0": "log.showSignature",

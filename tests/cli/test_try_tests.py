@@ -9,6 +9,8 @@ import pytest
 import toy_repository
 from cli_runs import Cli
 
+from envgen.pipelines.code.prove import BuildConfig
+from envgen.pipelines.code.try_tests import CLONES
 from envgen.sandboxes.workspace.packages import PROGRAMS
 
 pytestmark = [pytest.mark.bwrap, pytest.mark.toolchain]
@@ -21,9 +23,12 @@ test("fails", () => assert.equal(1 + 1, 3));
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    folder = tmp_path / "clone"
+    return write_clone(tmp_path / "clone")
+
+
+def write_clone(folder: Path, **scripts: str) -> Path:
     (folder / "test").mkdir(parents=True)
-    package = {"name": "toy", "version": "1.0.0", "scripts": {"test": "node --test"}}
+    package = {"name": "toy", "version": "1.0.0", "scripts": {"test": "node --test", **scripts}}
     (folder / "package.json").write_text(json.dumps(package))
     (folder / "index.js").write_text("module.exports = 1;\n")
     (folder / "test" / "adds.test.js").write_text(TEST)
@@ -40,6 +45,24 @@ def test_a_clone_s_tests_are_run_and_shown(cli: Cli, clone: Path, tmp_path: Path
     assert tried["counts"] == {"pass": 1, "fail": 1}
     assert (tried["language"], tried["recipe"]["runner"]) == ("javascript", "node-test")
     assert "failing: test/adds.test.js::test::fails" in said.out
+
+
+def test_no_two_clones_and_no_repository_share_a_folder_of_downloads(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one install leaves in a shared folder, such as a patched test runner, another one would use."""
+    monkeypatch.setenv("ENVGEN_CACHE", str(tmp_path / "cache"))
+    for name in ("one", "two"):
+        said = cli("try-tests", write_clone(tmp_path / name))
+        assert said.code == 0, said.err
+    downloads = tmp_path / "cache" / "downloads"
+    assert [path.name for path in downloads.iterdir()] == [CLONES]
+    assert len([path for path in (downloads / CLONES).iterdir() if path.is_dir()]) == 2
+    build = BuildConfig(downloads=downloads)
+    found = [build.downloads_of(*words) for words in (("a__b", "c"), ("a", "b__c"), ("a", "b"))]
+    folders = [path for path in (*found, *(downloads / CLONES).iterdir()) if path is not None]
+    assert len(set(folders)) == 3 + len(list((downloads / CLONES).iterdir()))
+    assert not any(one in other.parents for one in folders for other in folders)
 
 
 def test_a_missing_toolchain_is_named_with_what_to_do(

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from git_history import History
 
-from envgen.core.errors import PipelineError
+from envgen.core.errors import PipelineError, WorkspaceError
 from envgen.pipelines.code import clone as clone_module
 from envgen.pipelines.code.clone import Clone, PatchTooLargeError
 from envgen.pipelines.code.licences import licence_of, licence_text
+from envgen.sandboxes.workspace import base_tree
+from envgen.sandboxes.workspace import tree as tree_module
 
 
 @pytest.fixture
@@ -66,6 +68,38 @@ def test_a_clone_without_all_its_objects_says_so(history: History) -> None:
     assert clone.files(head)["a.txt"] == 0
     with pytest.raises(PipelineError, match="git diff failed"):
         clone.diff(base, head)
+
+
+def test_a_remote_that_names_a_program_runs_none_whatever_git_knows(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git before 2.39.4 fetches missing objects on its own, from wherever the clone's settings say."""
+    blob = history.git("rev-parse", "HEAD:a.txt")
+    (history.git_dir / "objects" / blob[:2] / blob[2:]).unlink()
+    mark = tmp_path / "ran"
+    for words in (
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.url", f"ext::touch {mark}"),
+        ("remote.origin.promisor", "true"),
+        ("protocol.ext.allow", "always"),
+        ("core.repositoryFormatVersion", "1"),
+    ):
+        history.git("config", *words)
+    ours = clone_module._environment()
+    older = {name: value for name, value in ours.items() if name != "GIT_NO_LAZY_FETCH"}
+    monkeypatch.setattr(clone_module, "_environment", lambda: older)
+    monkeypatch.delitem(tree_module._ALONE, "GIT_NO_LAZY_FETCH")
+    with pytest.raises(PipelineError):
+        Clone(history.folder).read("HEAD", "a.txt")
+    with pytest.raises(WorkspaceError):
+        base_tree(history.folder, "HEAD", tmp_path / "base.tar")
+    assert not mark.exists()
+    # the same without the protection: the settings above do run a program
+    bare = {name: value for name, value in older.items() if name != "GIT_ALLOW_PROTOCOL"}
+    monkeypatch.setattr(clone_module, "_environment", lambda: bare)
+    with pytest.raises(PipelineError):
+        Clone(history.folder).read("HEAD", "a.txt")
+    assert mark.exists()
 
 
 def test_text_that_is_no_utf8_comes_as_binary(history: History) -> None:

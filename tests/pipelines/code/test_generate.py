@@ -270,7 +270,7 @@ def test_a_policy_finds_the_recipe_that_rules_did_not(repo: Path, tmp_path: Path
     assert outcome.validation.kept, outcome.validation.details
     assert outcome.recipe is not None
     assert (outcome.recipe.author, outcome.recipe.pins) == ("scripted", ("pytest==0",))
-    assert (tmp_path / "downloads" / "toy__shop").is_dir()
+    assert (tmp_path / "downloads" / "toy" / "shop").is_dir()
     silent = ScriptedPolicy([Message(role="assistant", content="I give up.")])
     outcome = prove(job, tmp_path / "trees", config, build, helper=silent)
     assert outcome.validation.reason is Reason.INSTALL
