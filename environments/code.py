@@ -44,6 +44,7 @@ class CodeEnv(EpisodeEnv):
         task_id: play this task only.
         task_ids: play these tasks only.
         unproven: accept tasks without evidence.
+        hosts: the dataset's workspaces; None: those that this process's episodes share.
 
     Attributes:
         patch: the diff that was submitted, once there is one.
@@ -58,6 +59,7 @@ class CodeEnv(EpisodeEnv):
         task_id: str | None = None,
         task_ids: Sequence[str] | None = None,
         unproven: bool = False,
+        hosts: CodeHosts | None = None,
     ) -> None:
         if task_id is not None:
             if task_ids is not None:
@@ -68,6 +70,7 @@ class CodeEnv(EpisodeEnv):
             raise ConfigError(f"unknown backend {backend!r} for code environments{hint}")
         self._backend: CodeBackend = backend
         self._task: CodeTask | None = None
+        self._given = hosts
         self.patch: bytes | None = None
         super().__init__(dataset, render_mode=render_mode, task_ids=task_ids, unproven=unproven)
 
@@ -121,7 +124,7 @@ class CodeEnv(EpisodeEnv):
 
     def _hosts(self) -> CodeHosts:
         self._pid = os.getpid()
-        return code_hosts_for(self.dataset, self._backend)
+        return self._given or code_hosts_for(self.dataset, self._backend)
 
 
 def _all_tools() -> tuple[Sequence[ToolSpec], Schema | None]:

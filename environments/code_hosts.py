@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from envgen.core.code_types import CodeTests, Recipe
 from envgen.core.environ import secret
@@ -38,11 +39,23 @@ class CodeTask(NamedTuple):
 
 
 class CodeHosts:
-    """The workspaces of one dataset, built when first needed. Thread-safe."""
+    """The workspaces of one dataset, built when first needed. Thread-safe.
 
-    def __init__(self, dataset: Dataset, backend: CodeBackend = "auto") -> None:
+    Args:
+        dataset: with code tasks.
+        backend: where workspaces are built and opened.
+        access: arguments of ``build_workspace`` in place of what this machine says of itself.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        backend: CodeBackend = "auto",
+        access: Mapping[str, Any] | None = None,
+    ) -> None:
         self.dataset = dataset
         self.backend = backend
+        self._access = access
         self._lock = threading.Lock()
         self._building: dict[str, threading.Lock] = {}
         self._workspaces: dict[str, Workspace] = {}
@@ -106,12 +119,11 @@ class CodeHosts:
             raise EnvError(f"environment {environment_id!r} has no tree or no recipe")
         try:
             recipe = Recipe.model_validate(blueprint[RECIPE])
+            access = self._access
+            if access is None:
+                access = {"certificates": host_certificates(), "reach": host_reach()}
             return build_workspace(
-                recipe,
-                files.attachments[TREE],
-                backend=self.backend,
-                certificates=host_certificates(),
-                reach=host_reach(),
+                recipe, files.attachments[TREE], **{**access, "backend": self.backend}
             )
         except (WorkspaceError, ValueError) as error:
             raise EnvError(f"environment {environment_id!r} can't be built: {error}") from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from envgen.core.limits import (
     Commit,
@@ -36,6 +36,10 @@ DEPENDENCIES = "/env"
 """Where what it depends on lies: read-only once it is built."""
 
 
+Pin = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$", max_length=1 << 16)]
+"""One line of a list of pins; a lock file's line about one package may have thousands of characters."""
+
+
 class Recipe(Record):
     """How to build a repository at one commit and run its tests; commands run in ``REPOSITORY``."""
 
@@ -58,7 +62,7 @@ class Recipe(Record):
     """Words added to the runner's command line."""
     cutoff: Day | None = None
     """Dependencies are of this day or older (ISO date): that of the base commit."""
-    pins: tuple[Line, ...] = ()
+    pins: tuple[Pin, ...] = ()
     """What the install resolved to; with it a later build installs the same."""
     author: Line = "rules"
     """``rules``, or the name of the model that wrote it."""

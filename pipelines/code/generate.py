@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -19,12 +20,14 @@ from envgen.core.errors import ConfigError, PipelineError, ResumeError
 from envgen.core.limits import Name, Whole
 from envgen.core.surrogates import from_json, to_json
 from envgen.core.types import Id, Record
+from envgen.pipelines.boundary import broken
 from envgen.pipelines.code.bundle import environment_bundle, environment_id, task_bundle, task_id
 from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine_clone
+from envgen.pipelines.code.played import gold_fault
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
 from envgen.pipelines.code.validate import Log
-from envgen.pipelines.code.validation import PASSING_FAULTS, ValidateConfig
+from envgen.pipelines.code.validation import PASSING_FAULTS, Reason, ValidateConfig
 from envgen.policies.base import Policy
 from envgen.sandboxes.workspace import Halt
 from envgen.store.dataset import Dataset
@@ -242,7 +245,27 @@ class _GenerateRun:
                 self.log(f"{job.instance.id}: {text}")
 
         with self.halt.covering():
-            return prove(job, self.trees, self.config.validation, self.build, log, self.helper)
+            outcome = prove(job, self.trees, self.config.validation, self.build, log, self.helper)
+            return self._played(job, outcome, log) if outcome.validation.kept else outcome
+
+    def _played(self, job: Job, outcome: Outcome, log: Log) -> Outcome:
+        """A kept outcome, once its task has been played from a dataset that holds it alone."""
+        log("play the gold patch from the written dataset")
+        fault = ""
+        with tempfile.TemporaryDirectory(prefix="played-", dir=self.partial) as folder:
+            try:
+                with DatasetWriter(Path(folder) / "one", name="one") as writer:
+                    self._add(writer, [(job.instance, outcome)])
+                    dataset = writer.finish()
+                fault = gold_fault(dataset, task_id(job.instance.id), self.build)
+            except Exception as error:  # the boundary: one instance falls, the run goes on
+                fault = broken("played", error).reason
+        if not fault:
+            return outcome
+        failed = {"reason": Reason.PLAYED, "details": fault}
+        return outcome.model_copy(
+            update={"validation": outcome.validation.model_copy(update=failed)}
+        )
 
     def _path(self, job: Job) -> Path:
         return self.results / f"{task_id(job.instance.id)}.json"

@@ -43,6 +43,8 @@ class Reason(StrEnum):
     PASS_TO_FAIL = "pass_to_fail"
     UNSTABLE = "unstable"
     """Only tests that do not end alike in all runs are fail-to-pass."""
+    PLAYED = "played"
+    """Proven, but its gold patch, played from the written dataset by the agent's own tools, does not pass."""
     MACHINE = "machine"
     """This machine lacks a program, an interpreter or a language layer: tried again by the next run."""
     ENVGEN = "envgen"

@@ -19,8 +19,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, Recipe
 from envgen.core.errors import MissingToolError, WorkspaceError, install_hint
+from envgen.core.limits import fault
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.untrusted_files import read_regular
 from envgen.sandboxes.workspace import images, layers, parts, store
@@ -125,7 +128,7 @@ def build_workspace(
             found = Workspace(
                 key=place.name,
                 folder=place,
-                recipe=recipe.model_copy(update={"pins": builder.pins}),
+                recipe=_pinned(recipe, builder.pins),
                 layer=layer,
                 backend=chosen,
                 baseline=baseline,
@@ -135,6 +138,16 @@ def build_workspace(
             )
             (folder / store.RECORD).write_text(found.model_dump_json(indent=1))
     return found
+
+
+def _pinned(recipe: Recipe, pins: Sequence[str]) -> Recipe:
+    """The recipe with what its install resolved to, checked as its readers will check it."""
+    try:
+        return Recipe.model_validate({**recipe.model_dump(), "pins": tuple(pins)})
+    except ValidationError as error:
+        raise WorkspaceError(
+            f"what the install resolved to can't be kept: {fault(error)}"
+        ) from None
 
 
 def _check_packages(recipe: Recipe, layer: layers.Layer) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -10,11 +11,13 @@ import toy_python
 from envgen.core.errors import ConfigError, PipelineError, ResumeError
 from envgen.core.surrogates import from_json, to_json
 from envgen.core.types import GateStatus, Message, ToolCall
+from envgen.pipelines.code import generate as generate_module
 from envgen.pipelines.code.generate import (
     CodeConfig,
     generate_code,
     outcomes_path,
 )
+from envgen.pipelines.code.played import gold_fault
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.revalidate import revalidate
 from envgen.pipelines.code.validation import Reason, ValidateConfig
@@ -239,6 +242,52 @@ def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, go
     report = revalidate(bad, repeats=1, backend="bubblewrap")
     assert not report.passed
     assert report.tasks[0].failure.startswith("gold: ")
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("pins", r"(?s)EnvError: .*can.t be built: .*pins"),
+        ("gold", "it ended with submitted and scored 0"),
+        ("tests", ".*is no list of tests"),
+        ("nothing", ""),
+    ],
+)
+def test_a_task_that_does_not_play_from_its_dataset_is_told(
+    made: Path, tmp_path: Path, what: str, words: str
+) -> None:
+    """A pin of 4,188 characters was written past its type: proven, kept, and never to be opened."""
+    source = Dataset.open(made)
+    (name,) = source.own_task_ids
+    task = source.task_files(name)
+    environment = source.environment_files(task.spec.environment_id)
+    assert isinstance(environment.blueprint, dict)
+    if what == "pins":
+        recipe = dict(environment.blueprint["recipe"], pins=["x" * 70_000])  # type: ignore[call-overload]  # JSON
+        blueprint = {**environment.blueprint, "recipe": recipe}
+        environment = environment.model_copy(update={"blueprint": blueprint})
+    elif what == "gold":
+        assert task.gold is not None
+        first = task.gold.calls[0].model_copy(update={"arguments": {"command": "true"}})
+        gold = task.gold.model_copy(update={"calls": (first, *task.gold.calls[1:])})
+        task = task.model_copy(update={"gold": gold})
+    elif what == "tests":
+        task = task.model_copy(update={"verifier": "{}"})
+    with DatasetWriter(tmp_path / "one", name="one") as writer:
+        writer.add_environment(environment)
+        writer.add_task(task)
+        dataset = writer.finish()
+    fault = gold_fault(dataset, name, BuildConfig(backend="bubblewrap", mounts=toy_python.mounts()))
+    assert re.match(words, fault) if words else fault == ""
+
+
+def test_what_does_not_play_is_not_kept(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generate_module, "gold_fault", lambda *_: "it can't be opened")
+    with pytest.raises(PipelineError) as caught:
+        toy_python.generated(repo, tmp_path / "code", Job(toy_python.instance(repo), repo))
+    assert "1 played" in caught.value.hint
 
 
 def test_a_task_that_breaks_its_judge_fails_and_validation_goes_on(
