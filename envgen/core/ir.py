@@ -558,12 +558,15 @@ class WriteSet(Record, defer_build=True):
     """Cells that may change: ``columns`` of the rows of ``relation`` that ``rows`` gives (initial state).
 
     ``inserts`` allows new rows in ``relation``. A row may be deleted iff its key is among ``columns``.
+    ``only`` says how: one of these rows either has its old ``columns``, or makes ``only`` true, over Old and
+    New and with ``rows.var`` bound to it.
     """
 
     relation: Word
     rows: Query
     columns: tuple[Word, ...]
     inserts: bool = False
+    only: Expr | None = Field(default=None, exclude_if=lambda only: only is None)
 
 
 class Reach(Record, defer_build=True):

@@ -68,6 +68,7 @@ NEEDS_IR = {
     "infeasible": "no constraint IR to tell whether there is an answer",
     "binding": "no constraint IR",
     "collateral": "no constraint IR to tell what may change",
+    "unrequested": "no constraint IR to tell which calls change what",
     "reseeds": "nobody can draw new rows for it",
     "shortcuts": "nobody can draw new rows for it",
     "difficulty": "nobody can draw new rows for it",

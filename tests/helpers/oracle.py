@@ -7,7 +7,7 @@ is unknown. Nothing here raises on a well-formed ``Problem``, whatever the answe
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -465,7 +465,7 @@ def _reached(goal: ir.Reach, scope: Scope) -> dict[str, bool]:
     return held
 
 
-def _intact(write_set: Iterable[ir.WriteSet], scope: Scope) -> bool:
+def _intact(write_set: Sequence[ir.WriteSet], scope: Scope) -> bool:
     """Whether the states are equal but for what may change."""
     cells, inserts = set(), set()
     for item in write_set:
@@ -483,8 +483,33 @@ def _intact(write_set: Iterable[ir.WriteSet], scope: Scope) -> bool:
         changed = [column for column in old if not _same(old[column], new.get(column))]
         return all((relation, key, column) in cells for column in changed)
 
+    def as_asked(relation: str, key: str) -> bool:
+        """Each changed cell is named by a part of the write set that lets it be so."""
+        old, new = (state.get(relation, {}).get(key) for state in (scope.initial, scope.final))
+        if old is None or new is None:
+            return True
+        changed = [column for column in old if not _same(old[column], new.get(column))]
+        return all(
+            any(
+                item.relation == relation
+                and column in item.columns
+                and key in query_values(item.rows, scope)
+                and (
+                    item.only is None
+                    or interpret(item.only, scope.bind(item.rows.var, key)) is True
+                )
+                for item in write_set
+            )
+            for column in changed
+        )
+
     states = (scope.initial, scope.final)
-    return all(may_change(r, key) for state in states for r in state for key in state[r])
+    return all(
+        may_change(r, key) and as_asked(r, key)
+        for state in states
+        for r in state
+        for key in state[r]
+    )
 
 
 def fits(slot: Slot, value: JsonValue, scope: Scope) -> bool:

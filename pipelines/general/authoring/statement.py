@@ -35,6 +35,7 @@ from envgen.pipelines.general.authoring.structure import (
     opening_of,
     unvaried,
 )
+from envgen.pipelines.general.authoring.write_set import effect_cells
 from envgen.pipelines.general.semantics.rewrite import params_of, truth
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.words.frames import FRAMES
@@ -259,11 +260,16 @@ class Blueprint(Structures):
         return replace(names, macros=macros)
 
     def _reach(self, fields: Fields, effects: tuple[Clause, ...]) -> ir.Reach:
-        """The goal of a workflow: its write set is the union of what its effects may change."""
-        scene, cells = self.domain.scenes[opening_of(fields)[0]], []
+        """The goal of a workflow: its write set is what its effects say, and what they may change besides."""
+        scene, cells = self.domain.scenes[opening_of(fields)[0]], list[ir.WriteSet]()
         for effect in effects:
-            for may in self.domain.phrases[unvaried(effect.text_key)].may:
-                rows = self._query(may.rows, self._phrase_names(effect.fields))
+            key = unvaried(effect.text_key)
+            names = self._phrase_names(effect.fields)
+            anyone = replace(names, macros={**names.macros, "allowed": (("row",), "True")})
+            rule = expression(self.domain.phrases[key].means, anyone)
+            cells += effect_cells(key, effect.expr, rule, self.relations)
+            for may in self.domain.phrases[key].may:
+                rows = self._query(may.rows, names)
                 cells.append(ir.WriteSet(relation=rows.relation, rows=rows, columns=may.columns))
         escalate = next((k for k in scene.asks if self.domain.phrases[k].kind == "escalate"), None)
         calls = {"effects": len(effects)}

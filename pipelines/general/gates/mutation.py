@@ -33,12 +33,13 @@ def mutants_killed(trial: Trial) -> GateResult:
     """At least 95 % of the verifier's mutants are told apart by the probes; survivors are equivalent.
 
     A mutant is killed when some probe gets another verdict (or a crash). Probes are gold, alternatives,
-    near-misses and misshapen answers on the task's own rows, and right and wrong answers on perturbed
-    rows (values shuffled, or set to a bound or one off it); more such rows are drawn while too many
-    survive. Where the task must be escalated, a re-seed's rows on which nothing must be count, too.
+    near-misses, misshapen answers and unrequested writes on the task's own rows, and right and wrong
+    answers on perturbed rows (values shuffled, or set to a bound or one off it); more such rows are drawn
+    while too many survive. Where the task must be escalated, a re-seed's rows on which nothing must be
+    count, too.
     Survivors must agree with the original on 1,000 sampled answers, and are listed.
     """
-    pairs = judged(trial)
+    pairs = [*judged(trial), *trial.other_states]
     if not pairs:
         return outcome("mutants", False, 0, reason="no probes")
     made = [

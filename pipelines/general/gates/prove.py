@@ -22,6 +22,7 @@ from envgen.pipelines.general.gates import (
     shortcuts,
     soundness,
     tools,
+    unrequested,
 )
 from envgen.pipelines.general.gates.trial import Case, Hosts, Trial, trial_seed
 
@@ -44,6 +45,7 @@ GATES: tuple[tuple[str, Callable[[Trial], GateResult]], ...] = (
     ("binding", meaning.binding),
     ("attacks", soundness.attacks),
     ("collateral", soundness.collateral),
+    ("unrequested", unrequested.unrequested),
     ("reseeds", execution.reseeds),
     ("shortcuts", shortcuts.shortcuts),
     ("evaluation", soundness.evaluation),

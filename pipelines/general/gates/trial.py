@@ -162,6 +162,8 @@ class Trial:
         """Seconds that ``measures`` took."""
         self.judged: list[Judged] | None = None
         """The probes, with what the verifier says of them."""
+        self.other_states: list[Judged] = []
+        """States that gold does not leave, found by the gate ``unrequested``, with the verdicts."""
         self._parent = parent
         self._tools: ToolHost | None = None
         self._finals: dict[str, Path] = {}

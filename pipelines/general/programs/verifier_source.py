@@ -25,7 +25,7 @@ from envgen.pipelines.general.programs.emit import (
 from envgen.pipelines.general.programs.python_text import python_lines
 from envgen.pipelines.general.programs.sql import SqlScope, rows, select_bool, sql
 from envgen.pipelines.general.programs.verifier_form import form_source, given_source
-from envgen.pipelines.general.semantics.rewrite import best_rule
+from envgen.pipelines.general.semantics.rewrite import best_rule, changed_as_asked
 from envgen.pipelines.general.words.lexicon import outline
 
 
@@ -180,7 +180,7 @@ def _allowed_changes(relation: ir.Relation, allowed: list[WriteSet], scope: SqlS
 
 
 def _outside(key: str, allowed: WriteSet, scope: SqlScope) -> Doc:
-    return Block(f"{key} NOT IN (", (rows(allowed.rows, scope),), "", ")")
+    return Block(f"{key} NOT IN (", (rows(changed_as_asked(allowed), scope),), "", ")")
 
 
 _UNCHANGED = '''def unchanged(db, table):

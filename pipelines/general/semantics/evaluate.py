@@ -14,7 +14,7 @@ from envgen.core.errors import PipelineError
 from envgen.core.ir import Node, Problem, Slot
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame, elements
 from envgen.pipelines.general.semantics.layout import frozen, is_claim, match_layout, ordered
-from envgen.pipelines.general.semantics.rewrite import TRUE, optimal, truth
+from envgen.pipelines.general.semantics.rewrite import TRUE, changed_as_asked, optimal, truth
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_VALUES = 20_000
@@ -207,11 +207,15 @@ class Rules:
             held["write_set"] = all(allowed.covers(cell, self.p) for cell in changes)
         return held
 
-    def allowance(self, goal: ir.Reach, frame: Frame) -> Allowance:
-        """The cells and relations that ``goal``'s write set names in the initial state."""
+    def allowance(self, goal: ir.Reach, frame: Frame, *, ever: bool = False) -> Allowance:
+        """The cells and relations that ``goal``'s write set lets change as they are in the final state.
+
+        ``ever``: those that may change in any way at all.
+        """
         cells = set()
         for item in goal.write_set:
-            rows = elements(item.rows.model_copy(update={"agg": "none"}), self.compiler)
+            query = item.rows if ever else changed_as_asked(item)
+            rows = elements(query.model_copy(update={"agg": "none"}), self.compiler)
             keys = [key for key in rows(frame) if key is not None]
             cells |= {(item.relation, key, column) for key in keys for column in item.columns}
         inserts = frozenset(item.relation for item in goal.write_set if item.inserts)

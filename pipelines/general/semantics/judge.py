@@ -18,7 +18,13 @@ from envgen.pipelines.general.semantics.evaluator import (
 )
 from envgen.pipelines.general.semantics.layout import fill_layout, frozen, match_layout, plain
 from envgen.pipelines.general.semantics.machine import Diff, Machine, RowId, RowRead, among
-from envgen.pipelines.general.semantics.rewrite import conjuncts, reads_final, slots_of, truth
+from envgen.pipelines.general.semantics.rewrite import (
+    as_asked,
+    conjuncts,
+    reads_final,
+    slots_of,
+    truth,
+)
 from envgen.pipelines.general.semantics.tables import Tables
 
 MAX_SUBMISSIONS = 5_000
@@ -52,7 +58,9 @@ class Judge:
         due = p.goal.escalate_when
         self.due = False if due is None else self.compiler.compile(due)(start)
         nothing = Allowance(frozenset(), frozenset())
-        self.allowance = nothing if self.due is True else rules_of(p).allowance(p.goal, start)
+        self.allowance = (
+            nothing if self.due is True else rules_of(p).allowance(p.goal, start, ever=True)
+        )
         self.outcome = {True: "escalated", False: "done"}.get(self.due)
         self.domains = [domain_values(slot, self.compiler) for slot in p.slots]
         self.num_submissions = prod(map(len, self.domains))
@@ -66,6 +74,9 @@ class Judge:
                     self.with_slots.append((clause.id, self.compiler.compile(part)))
                 else:
                     self.atoms += self._atoms(clause.id, part, {})
+        if self.due is not True:
+            for rule in as_asked(p.goal.write_set):
+                self.atoms += self._atoms("write_set", rule, {})
         self._state: Tables | None = None
         self._looks: dict[int, tuple[bool, Reads]] = {}
         """What atoms say of ``_state``, the state looked at last."""

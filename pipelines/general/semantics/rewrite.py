@@ -76,6 +76,69 @@ def nodes_of(clauses: Iterable[Clause], goal: Goal | None = None) -> Iterator[No
     return (node for root in roots if root is not None for node in root.walk())
 
 
+def changed_as_asked(item: ir.WriteSet) -> ir.Query:
+    """The rows that a part of a write set lets change, in a final state: those that are as it says."""
+    if item.only is None:
+        return item.rows
+    where = ir.And(items=(*conjuncts(item.rows.where), item.only))
+    return item.rows.model_copy(update={"where": where})
+
+
+def as_asked(write_set: Iterable[ir.WriteSet]) -> tuple[ir.All, ...]:
+    """That cells which may change only in some way are as they were, or so: rules to be looked at row by row.
+
+    A cell that several parts of the write set name may change as any of them says. The columns are never
+    NULL, so that comparing them tells whether they changed.
+    """
+    parts, found = tuple(write_set), []
+    for item in (part for part in parts if part.only is not None):
+        row, groups = ir.Var(name=item.rows.var), dict[tuple[int, ...], list[str]]()
+        for column in item.columns:
+            named = (
+                i
+                for i, other in enumerate(parts)
+                if (other.relation, other is item) == (item.relation, False)
+                and column in other.columns
+            )
+            groups.setdefault(tuple(named), []).append(column)
+        for others, columns in groups.items():
+            ways = [item.only, *(_in_this_way(parts[i], row) for i in others)]
+            body = ir.Or(items=(_unchanged(item.relation, row, columns), *filter(None, ways)))
+            found.append(ir.All(var=row.name, over=item.rows, body=body))
+    return tuple(found)
+
+
+def _unchanged(relation: str, row: ir.Var, columns: Iterable[str]) -> Node:
+    cells = [ir.Get(relation=relation, entity=row, column=name) for name in columns]
+    same = tuple(ir.Cmp(fn="=", left=ir.New(item=cell), right=cell) for cell in cells)
+    return same[0] if len(same) == 1 else ir.And(items=same)
+
+
+def _in_this_way(item: ir.WriteSet, row: ir.Var) -> Node:
+    """That ``row`` is one of an item's rows and as the item says."""
+    inside = ir.Cmp(fn="in", left=row, right=item.rows)
+    if item.only is None:
+        return inside
+    return ir.And(items=(inside, renamed(item.only, item.rows.var, row.name)))
+
+
+def renamed(expr: Node, old: str, new: str) -> Node:
+    """``expr`` with its free variable ``old`` called ``new``, a name that nothing inside it binds."""
+    if old == new:
+        return expr
+
+    def walk(part: object) -> object:
+        if isinstance(part, list):
+            return [walk(one) for one in part]
+        if not isinstance(part, dict) or part.get("var") == old:  # what binds it hides it
+            return part
+        if (part.get("op"), part.get("name")) == ("var", old):
+            return {**part, "name": new}
+        return {name: walk(one) for name, one in part.items()}
+
+    return type(expr).model_validate(walk(expr.model_dump(mode="json")))
+
+
 def written(access: Iterable[ir.Access]) -> frozenset[str]:
     """The tables that calls change."""
     return frozenset(effect.relation for tool in access for effect in tool.effects)

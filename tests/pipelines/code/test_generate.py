@@ -263,9 +263,9 @@ def test_a_task_that_does_not_play_from_its_dataset_is_told(
     environment = source.environment_files(task.spec.environment_id)
     assert isinstance(environment.blueprint, dict)
     if what == "pins":
-        recipe = dict(environment.blueprint["recipe"], pins=["x" * 70_000])  # type: ignore[call-overload]  # JSON
-        blueprint = {**environment.blueprint, "recipe": recipe}
-        environment = environment.model_copy(update={"blueprint": blueprint})
+        recipe = environment.blueprint["recipe"]
+        assert isinstance(recipe, dict)
+        recipe["pins"] = ["x" * 70_000]
     elif what == "gold":
         assert task.gold is not None
         first = task.gold.calls[0].model_copy(update={"arguments": {"command": "true"}})
@@ -274,7 +274,13 @@ def test_a_task_that_does_not_play_from_its_dataset_is_told(
     elif what == "tests":
         task = task.model_copy(update={"verifier": "{}"})
     with DatasetWriter(tmp_path / "one", name="one") as writer:
-        writer.add_environment(environment)
+        writer.add_environment(
+            EnvironmentBundle(
+                spec=environment.spec,
+                blueprint=environment.blueprint,
+                attachments=environment.attachments,
+            )
+        )
         writer.add_task(task)
         dataset = writer.finish()
     fault = gold_fault(dataset, name, BuildConfig(backend="bubblewrap", mounts=toy_python.mounts()))

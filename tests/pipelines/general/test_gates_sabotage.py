@@ -27,9 +27,11 @@ from envgen.pipelines.general.gates import (
     probes,
     shortcuts,
     soundness,
+    unrequested,
 )
 from envgen.pipelines.general.gates.prove import GATES, prove
 from envgen.pipelines.general.gates.trial import Hosts, Trial
+from envgen.pipelines.general.programs.verifier_source import verifier_source
 from envgen.pipelines.general.semantics.evaluate import accepted, rules_of
 from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.sandboxes.verifier import VerifierInput
@@ -214,6 +216,35 @@ def test_collateral_catches_a_verifier_without_a_write_set(run: Callable[..., Ga
         + '    return [rule for rule in strict(answer, initial, final) if rule != "write_set"]\n'
     )
     assert run(soundness.collateral, replace(draft, verifier=wrapped)).status is GateStatus.FAILED
+
+
+@pytest.mark.parametrize(("domain", "level"), [("timetable", 5), ("orders", 6)])
+def test_unrequested_catches_a_write_set_that_is_too_wide(
+    domain: str, level: int, run: Callable[..., GateResult]
+) -> None:
+    """Asked to drop one section, an agent dropped another one, too: every other gate judges by the IR."""
+    draft = draft_of(domain, level)
+    problem = draft.problem
+    assert problem is not None
+    assert isinstance(problem.goal, Reach)
+    assert run(unrequested.unrequested, draft).status is GateStatus.PASSED
+    wide = tuple(part.model_copy(update={"only": None}) for part in problem.goal.write_set)
+    loose = problem.model_copy(update={"goal": problem.goal.model_copy(update={"write_set": wide})})
+    broken = replace(draft, problem=loose, verifier=verifier_source(loose))
+    for gate in (soundness.prefixes, soundness.collateral, soundness.evaluation):
+        assert run(gate, broken).status is GateStatus.PASSED
+    found = run(unrequested.unrequested, broken)
+    assert found.status is GateStatus.FAILED
+    assert "gold after which came" in found.reason
+
+
+def test_unrequested_catches_a_verifier_that_breaks(run: Callable[..., GateResult]) -> None:
+    broken = replace(
+        workflow(), verifier="def verify(answer, initial, final):\n    return [1 / 0]\n"
+    )
+    found = run(unrequested.unrequested, broken)
+    assert found.status is GateStatus.FAILED
+    assert "break the verifier" in found.reason
 
 
 @pytest.mark.parametrize("make", [search, workflow])
