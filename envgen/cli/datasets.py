@@ -10,7 +10,7 @@ from pydantic import Field
 from rich.text import Text
 
 from envgen.cli.command import Makes, Parallel, ReadsDataset, Trusts
-from envgen.cli.console import fail, remark, require, say
+from envgen.cli.console import fail, prose, remark, require, say
 from envgen.cli.records import few, percent, show_record, show_records, show_rows
 from envgen.core.limits import Whole
 from envgen.core.types import Evidence, GateStatus
@@ -153,15 +153,17 @@ def _judged(evidence: Evidence, good: str) -> tuple[str, Text]:
 class Validate(Trusts):
     """Prove a dataset again from its files alone.
 
-    Every gate runs again, in a sandbox, and everything stored is compared with what follows from it;
-    tasks of another version or author are judged by evaluation, without comparing texts. Code tasks
-    are built anew, and their gold patch, no patch and the test patch alone are judged. A table shows
-    what holds, and the exit code is 1 if one fails.
+    Every gate runs again, in a sandbox, and everything stored is compared with what follows from it,
+    whoever wrote it. --by-evaluation judges tasks of another version or author by what they do, and
+    shows what is worded or measured otherwise; nothing vouches for that. Code tasks are built anew,
+    and their gold patch, no patch and the test patch alone are judged. A table shows what holds, and
+    the exit code is 1 if one fails.
     """
 
     examples = (
         "envgen validate ds/",
         "envgen validate ds/ --seed 1",
+        "envgen validate theirs/ --by-evaluation",
         "envgen validate code/ --repeats 3",
     )
     verb = "envgen.pipelines.general.validate:validate"
@@ -170,6 +172,8 @@ class Validate(Trusts):
     seed: Whole = 0
     variants: int = Field(default=20, ge=0)
     """Variants to replay, drawn at random."""
+    by_evaluation: bool = False
+    """Judge tasks of another version or author by what they do, not by comparing."""
     repeats: int = Field(default=3, ge=1)
     """Runs of a code task's gold patch and of none."""
 
@@ -189,8 +193,13 @@ class Validate(Trusts):
     def tell(self, summary: Any) -> None:
         """Show a row for each task and what holds of the dataset; fail unless everything does."""
         if hasattr(summary, "dataset_evidence"):
+            say(summary.how)
             rows = [(t.task_id, t.method, *_judged(t.evidence, "holds")) for t in summary.tasks]
             show_rows(("task", "method", "gates passed ", "result"), rows, title=self.dataset)
+            for task in summary.tasks:
+                for one in task.evidence:
+                    if one.gate == "differences" and one.reason:
+                        prose(f"{task.task_id}: {one.reason}", style="yellow")
             if summary.dataset_evidence:
                 show_records(summary.dataset_evidence, title="whole dataset")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import shutil
@@ -291,7 +292,8 @@ class DatasetWriter:
             self._check_open()
             if found := crossings(self._split_uses()):
                 raise StoreError(f"splits leak: {found[0]} ({len(found)} in all)")
-            manifest = self._manifest(dict(funnel or {}), dataset_evidence)
+            told = json.loads(pretty(dict(funnel or {})))  # in the file's order, for the card
+            manifest = self._manifest(told, dataset_evidence)
             with disk_errors(self.path):
                 tasks = [self._tasks[name] for name in sorted(self._tasks)]
                 environments = [self._environments[name] for name in sorted(self._environments)]

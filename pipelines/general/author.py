@@ -85,9 +85,9 @@ class ProceduralAuthor:
         state = _asking(state, worded, state.tables, seed, keep_density=True)
         return self._compile(state, as_read(state.problem))
 
-    def knows(self, draft: Draft) -> bool:
-        """Whether ``draft`` holds what it was made from, so that it can be made again."""
-        return draft.author == self.name and _state(draft) is not None
+    def has_recipe(self, draft: Draft) -> bool:
+        """Whether ``draft`` can be made again from what it holds, whoever it says wrote it."""
+        return _state(draft) is not None
 
     def reseed(self, draft: Draft, seed: int) -> Draft | None:
         """The same task over new rows, its parameters re-tuned; None if no draw allows it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -47,6 +47,7 @@ from envgen.pipelines.general.gates.trial import (
     outcome,
     probe_submissions,
 )
+from envgen.pipelines.general.rendered import differences
 from envgen.pipelines.general.semantics.evaluate import evaluate
 from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.pipelines.general.words.lexicon import lexicon
@@ -59,10 +60,12 @@ from envgen.store.manifest import SINCE_3
 from envgen.store.sqlite_files import inspect
 from envgen.verifiers.holes import is_unsolvable
 
-SINCE_0_2 = frozenset(("compiled", "tools", "evaluation", "difficulty"))
+SINCE_0_2 = frozenset(("compiled", "tools", "evaluation", "difficulty", "unrequested"))
 """Gates that datasets of 0.2 and before don't have."""
 EPISODES = 128
 """Most random-valid episodes of the agreement gate, where the evidence doesn't say."""
+_WIDEST = 0.5
+"""Of the interval of a sampled density, as a share of its upper end."""
 _SENTENCE = re.compile(r"(?<=[.?!])\s+")
 _FILES = ("solution", "verifier", "constraints", "gold", "probes")
 _ELSEWHERE = (*_FILES, "split", "pass_at", "difficulty", "evidence", "limits")
@@ -126,11 +129,15 @@ class StoredComparison:
         """Whether the stored figures must be those just found."""
         return self.seed == 0 and not self.incomparable
 
+    @property
+    def unproven(self) -> bool:
+        """Whether nobody says that it was proven: what a proof measures may then be missing."""
+        return not self.task.spec.evidence
+
     def evidence(self) -> Iterator[GateResult]:
         """Compare each kind of thing that is stored, a gate for each."""
-        if not self.task.spec.evidence:
-            yield not_applicable("stored", "nobody has proven it so far: it carries no evidence")
-            return
+        if self.incomparable:
+            yield guarded("differences", lambda: differences(self.draft, self._unjudged()))
         yield guarded("stored", self._stored)
         yield guarded("recipe", self._recipe)
         yield guarded("form", self._form)
@@ -151,8 +158,9 @@ class StoredComparison:
             "constraints": bool(self.incomparable)
             or dumps(task.constraints) == dumps(derived.constraints),
             "gold": task.gold == derived.gold,
-            "probes": not self.exact or task.probes == derived.probes,
-            "density": _agree(spec.difficulty.density, other.difficulty.density, self.exact),
+            "probes": self._probes_agree(task.probes, derived.probes),
+            "density": (self.unproven and spec.difficulty.density is None)
+            or _agree(spec.difficulty.density, other.difficulty.density, self.exact),
             "database": inspect(database) == inspect(bundle.database),
         }
         differing = [
@@ -166,13 +174,32 @@ class StoredComparison:
         reason = f"stored otherwise than derived: {', '.join(differing)}"
         return outcome("stored", not differing, len(same) + len(other.evidence), reason=reason)
 
+    def _probes_agree(self, stored: Sequence[Probe], derived: Sequence[Probe]) -> bool:
+        """Whether these are the probes; of another seed or version, one that breaks each rule is enough."""
+        if self.unproven and not stored:
+            return True
+        if self.exact:
+            return stored == derived
+        return {probe.clause for probe in derived} <= {probe.clause for probe in stored}
+
+    def _unjudged(self) -> Iterator[str]:
+        """Yield the figures that another version may have derived otherwise, and differ."""
+        stored, derived = self.task.spec, task_bundle(self.draft, self.proof)
+        for name in _differing(stored.difficulty, derived.spec.difficulty, skip=("density",)):
+            told = getattr(stored.difficulty, name), getattr(derived.spec.difficulty, name)
+            yield f"{name}: {str(told[0])[:60]} in place of {str(told[1])[:60]}"
+        if self.task.probes != derived.probes:
+            yield f"probes: {len(self.task.probes)} in place of {len(derived.probes)}"
+        if isinstance(self.draft.blueprint, dict):
+            yield from (f"recipe: {what}" for what in self._drafted())
+
     def _difficulty(self, stored: Difficulty, derived: Difficulty) -> list[str]:
         """Fields of ``Difficulty`` that differ, density apart.
 
         Of another seed the shortcuts play other re-seeds. An older format has no such fields.
         """
         skip = {"density"} | (set() if self.exact else {"shortcuts"})
-        if self.incomparable:
+        if self.incomparable or self.unproven:
             skip |= {name for name in SINCE_3 if getattr(stored, name) is None}
         return _differing(stored, derived, skip=tuple(skip))
 
@@ -185,6 +212,8 @@ class StoredComparison:
         """Gates whose stored result is not the derived one, or (of another seed or version) is missing."""
         stored = {one.gate: one for one in self.task.spec.evidence if one.gate != AGREEMENT}
         wanted = {one.gate: one for one in derived}
+        if self.unproven:
+            return []
         if self.exact:
             names = {*wanted, *stored}
             return sorted(name for name in names if stored.get(name) != wanted.get(name))
@@ -270,7 +299,7 @@ class StoredComparison:
             seed=self.seed,
             trusted=self.hosts.trusted,
         )
-        if self.exact and stored != again:
+        if self.exact and not self.unproven and stored != again:
             return outcome(AGREEMENT, False, 1, reason="the stored evidence says otherwise")
         if again[0].status is GateStatus.NOT_RUN:
             return not_applicable(AGREEMENT, again[0].reason)
@@ -359,4 +388,7 @@ def _agree(stored: Density | None, derived: Density | None, exact: bool) -> bool
     if exact or stored is None or derived is None:
         return stored == derived
     overlap = stored.low <= derived.high and derived.low <= stored.high
-    return overlap and stored.space == derived.space
+    # An interval that says nothing agrees with everything.
+    width, own = stored.high - stored.low, derived.high - derived.low
+    telling = width <= max(4 * own, _WIDEST * derived.high)
+    return overlap and telling and stored.space == derived.space
