@@ -39,6 +39,6 @@ def judged(sound: Path, dataset: str, fault: Fault | None, folder: Path) -> Task
     shutil.copytree(sound / dataset, folder)
     if fault is not None:
         fault.plant(folder)
-    (found,) = validate(folder, backend="process", trust=True).tasks
+    (found,) = validate(folder, backend="process", trust=True, by_evaluation=True).tasks
     assert found.method == "judged by evaluation"
     return found

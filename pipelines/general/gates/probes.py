@@ -10,13 +10,14 @@ from random import Random
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.ir import Choice, Equals, Intervals, IntRange, Problem, Reach, Slot
+from envgen.core.ir import Choice, Equals, Get, Intervals, IntRange, Problem, Reach, Slot, Var
 from envgen.pipelines.general.difficulty.facts import facts
 from envgen.pipelines.general.gates.nudges import nudged
 from envgen.pipelines.general.gates.perturb import KINDS, edited, perturbed, touching, turns
 from envgen.pipelines.general.gates.trial import Case, Trial, as_case
 from envgen.pipelines.general.semantics.calls import Plan
 from envgen.pipelines.general.semantics.evaluate import rules_of
+from envgen.pipelines.general.semantics.evaluator import elements
 from envgen.pipelines.general.semantics.layout import CLAIM, fill_layout, match_layout
 from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import solve
@@ -30,6 +31,10 @@ ESCALATING, ESCALATING_TRIES, ESCALATING_MOST = 4, 60, 1_000
 """Databases that call for escalation, of so many perturbed ones; of more while there are fewer."""
 LOOKUP_DATABASES = 32
 """The same for questions with one answer, where a rule shows only if it changes the winner."""
+
+
+TIES = 6
+"""Rows that are made as good as gold's, one after the other."""
 
 
 def judged(trial: Trial) -> list[Judged]:
@@ -57,7 +62,28 @@ def probes(trial: Trial) -> list[VerifierInput]:
         cases += [Case(answer) for answer in wrong_forms(trial.problem, near[0])] if near else []
     cases += map(Case, touching(trial.problem, near))
     own = _inputs(trial, cases)
-    return [*own, *_turned_probes(trial), *perturbed_probes(trial), *edited_probes(trial)]
+    turned = [*_tied_probes(trial), *_turned_probes(trial)]
+    return [*own, *turned, *perturbed_probes(trial), *edited_probes(trial)]
+
+
+def _tied_probes(trial: Trial) -> Iterator[VerifierInput]:
+    """Gold and another row on rows on which both are the best: one of them alone is right."""
+    problem, tables, goal = trial.problem, trial.draft.tables, trial.problem.goal
+    by = goal.query.order[0].by if isinstance(goal, Equals) and goal.query.order else None
+    if not isinstance(goal, Equals) or not isinstance(by, Get) or goal.query.select is not None:
+        return
+    relation, compiler = goal.query.relation, rules_of(problem).compiler
+    if by.relation != relation or by.entity != Var(name=goal.query.var):
+        return
+    every = goal.query.model_copy(update={"limit": None, "order": ()})
+    values = match_layout(problem.layout, trial.gold.answer) or {}
+    best = str(values.get(goal.slot))
+    rivals = [key for key in elements(every, compiler)(compiler.frame(tables)) if key != best]
+    for n, key in enumerate(rivals[:TIES] if best in tables[relation] else ()):
+        row = {**tables[relation][key], by.column: tables[relation][best][by.column]}
+        path = trial.stored({**tables, relation: {**tables[relation], key: row}}, f"tied-{n}")
+        for value in (best, key):
+            yield VerifierInput(fill_layout(problem.layout, {goal.slot: value}), path, path)
 
 
 def _turned_probes(trial: Trial) -> list[VerifierInput]:

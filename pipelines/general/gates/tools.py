@@ -44,6 +44,8 @@ THINNED = 100
 """Good calls, and bad ones, of each read tool on rows of which some are gone and some are perturbed."""
 AGAIN = 60
 """Calls of read tools made once more: in another order, and after writes."""
+SHORTEST = 3
+"""Characters of a key that an error may be found to tell."""
 
 
 def tools(trial: Trial) -> GateResult:
@@ -109,6 +111,8 @@ class _Check:
         yield from self._reading(tables, database)
         thin = perturbed(self.problem, _thinned(tables), self._rand)
         yield from self._reading(thin, self.trial.stored(thin, "tools-thinned"), THINNED)
+        thick = _thickened(self.problem, tables)
+        yield from self._reading(thick, self.trial.stored(thick, "tools-thickened"), THINNED)
         effects = [effect for access in self.writes for effect in access.effects]
         inserts = {effect.relation for effect in effects if effect.kind == "insert"}
         for i in range(STATES if self.writes else 0):
@@ -177,6 +181,7 @@ class _Check:
                 alone = self.episode(tables, database)
                 yield from alone.faults(access, args)
                 yield from alone.left(_told(access, args))
+                yield from self._reads_of(alone)
         yield from failing.left("calls that fail")
         yield from self._sequence(made, last)
 
@@ -187,13 +192,15 @@ class _Check:
         for access, args in _sample([*made, *made], SEQUENCE, self._rand):
             yield from episode.faults(access, args)
         yield from episode.left("a sequence of calls")
-        reads = [
-            (access, args)
-            for access in self.reads
-            for args in good_reads(self.problem, episode.tables, access, self._rand)
-        ]
-        for access, args in _sample(reads, AGAIN, self._rand):
-            yield from episode.faults(access, args)
+        yield from self._reads_of(episode)
+
+    def _reads_of(self, episode: _Episode) -> Iterator[str]:
+        """What read tools say once writes were made: each of them, of some rows."""
+        share = max(1, AGAIN // max(1, len(self.reads)))
+        for access in self.reads:
+            good = good_reads(self.problem, episode.tables, access, self._rand)
+            for args in _sample(good, share, self._rand):
+                yield from episode.faults(access, args)
 
 
 class _Episode:
@@ -225,8 +232,20 @@ class _Episode:
             yield f"{told} gives {_exact(found.value)[:120]}, the IR {_exact(wanted.value)[:120]}"
         elif wanted.error is None and (fault := check.returns[access.tool].fault(found.value)):
             yield f"{told} gives what its spec does not declare: {fault}"
+        elif named := self._named(found.message, args):
+            yield f"{told} gives an error that names {named!r}, of which the call says nothing"
         elif wanted.error not in (None, *(e.code for e in check.specs[access.tool].errors)):
             yield f"{told} gives the error {wanted.error}, which its spec does not document"
+
+    def _named(self, message: str, args: Arguments) -> str:
+        """The key of a row that an error tells and the call does not; empty if there is none."""
+        if not message:
+            return ""
+        given = json.dumps(args, ensure_ascii=False)
+        spec = self._check.specs
+        known = f"{given} {' '.join(spec)} {json.dumps([s.parameters for s in spec.values()])}"
+        keys = (key for rows in self.tables.values() for key in rows if len(key) >= SHORTEST)
+        return next((key for key in keys if key in message and key not in known), "")
 
     def left(self, what: str) -> Iterator[str]:
         """Yield what is wrong with the rows as they are now, after ``what``."""
@@ -261,6 +280,17 @@ def spec_faults(p: Problem, access: Access, spec: ToolSpec) -> Iterator[str]:
 def _thinned(tables: Tables) -> Tables:
     """The rows but the last of each relation: other counts, and keys that lead nowhere."""
     return {name: {key: rows[key] for key in sorted(rows)[:-1]} for name, rows in tables.items()}
+
+
+def _thickened(p: Problem, tables: Tables) -> Tables:
+    """The rows of each relation three times, under new keys: more matches than any stored row has."""
+    found: Tables = {}
+    for relation in p.relations:
+        rows = dict(tables.get(relation.name, {}))
+        for key, row in list(rows.items()):
+            rows |= {f"{key}{end}": {**row, relation.key: f"{key}{end}"} for end in (" B", " C")}
+        found[relation.name] = rows
+    return found
 
 
 def _sample(made: Sequence[Any], most: int, rand: Random) -> list[Any]:

@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def validated(path: Path) -> TaskValidation:
-    report = validate(path, backend="process", trust=True)
+    report = validate(path, backend="process", trust=True, by_evaluation=True)
     (task,) = report.tasks
     assert task.method == "judged by evaluation"
     return task
@@ -93,7 +93,7 @@ def test_it_holds(name: str, made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_of_it_holds(made: Path) -> None:
-    report = validate(made, backend="process", trust=True)
+    report = validate(made, backend="process", trust=True, by_evaluation=True)
     assert report.passed, [task.failure for task in report.tasks]
     assert {task.method for task in report.tasks} == {"judged by evaluation"}
     assert len(report.tasks) == 6

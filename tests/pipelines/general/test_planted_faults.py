@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from ladders import page_of
-from planted_faults import AUDIT, BLIND, SHORTCUTS, Fault, forget
+from planted_faults import AUDIT, AUDIT_2, BLIND, SHORTCUTS, SHOWN, Fault, forget
 
 from envgen import __version__
 from envgen.core.types import GateResult, GateStatus
@@ -22,7 +22,10 @@ from envgen.pipelines.general.draft import (
 )
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.stored import SINCE_0_2
-from envgen.pipelines.general.validate import TaskValidation, validate
+from envgen.pipelines.general.validate import TaskValidation, ValidationReport, validate
+from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.store.bundles import VariantRow
+from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
 
 MADE = {
@@ -101,9 +104,15 @@ def judged(dataset: Path, fault: Fault | None, way: str, folder: Path) -> TaskVa
         fault.plant(folder)
     if way != "compared":
         forget(folder, *SINCE_0_2)
-    (found,) = validate(folder, backend="process", trust=True).tasks
-    assert found.method == way
-    return found
+    return report_of(folder, way).tasks[0]
+
+
+def report_of(folder: Path, way: str) -> ValidationReport:
+    """What ``validate`` says where the user lets it, or does not let it, judge by evaluation."""
+    by_evaluation = way != "compared"
+    report = validate(folder, backend="process", trust=True, by_evaluation=by_evaluation)
+    assert {task.method for task in report.tasks} == {way}
+    return report
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -117,6 +126,88 @@ def test_what_an_audit_planted_is_caught(
     assert found.gate in {fault.gate, "compiled", "stored"}
     if way != "compared":
         assert found.gate == fault.gate
+
+
+def examined(dataset: Path, fault: Fault, way: str, folder: Path) -> ValidationReport:
+    """The same of a whole dataset that pleads for evaluation: it says that somebody else wrote it."""
+    shutil.copytree(dataset, folder)
+    fault.plant(folder)
+    if way != "compared":
+        forget(folder, *SINCE_0_2)
+    return report_of(folder, way)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("fault", AUDIT_2, ids=lambda fault: fault.name)
+def test_what_a_second_audit_planted_is_caught_or_shown(
+    fault: Fault, way: str, root: Path, tmp_path: Path
+) -> None:
+    report = examined(generated(root, fault.dataset), fault, way, tmp_path / "ds")
+    if way == "compared" or fault.gate != SHOWN:
+        assert not report.passed
+    elif report.passed:  # else a gate caught what was to be shown
+        shown = next(g for g in report.tasks[0].evidence if g.gate == "differences")
+        assert "that nothing here vouches for" in shown.reason
+        assert report.how.startswith("1 of 1 tasks JUDGED BY EVALUATION")
+
+
+@pytest.mark.parametrize("excuse", ["another version", "another author", "no evidence"])
+def test_a_dataset_does_not_choose_its_own_examination(
+    excuse: str, root: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ds"
+    shutil.copytree(generated(root, "lookups"), folder)
+    fault = next(one for one in AUDIT_2 if one.name == "a rule that the IR lacks")
+    fault.plant(folder)
+    if excuse == "another version":
+        forget(folder, *SINCE_0_2)
+    elif excuse == "another author":
+        Fault("", "", "environment.json", '"author": "procedural"', '"author": "me"').plant(folder)
+    else:
+        Fault("", "", "evidence.json", r'"gates": \[.*\]', '"gates": []').plant(folder)
+    report = report_of(folder, "compared")
+    assert not report.passed
+    assert report.how.startswith("1 of 1 tasks compared")
+    if excuse != "no evidence":
+        found = report.tasks[0].failure
+        assert found is not None
+        assert "--by-evaluation" in found.reason
+
+
+def test_a_variant_s_words_are_those_of_its_parameters(root: Path, tmp_path: Path) -> None:
+    """Variants' prompts turned to "highest", gold still lowest: they were only replayed, and held."""
+    variants(
+        VariantsConfig(per_task=3, seed=2), generated(root, "lookups"), tmp_path / "v", workers=1
+    )
+    assert validate(tmp_path / "v", backend="process", trust=True).passed
+    turned = tmp_path / "turned"
+    source = Dataset.open(tmp_path / "v")
+    with DatasetWriter(turned, name="turned", seed=source.manifest.seed) as writer:
+        for name in source.environments:
+            writer.add_environment(source.environment_files(name).bundle())
+        (parent,) = source.own_task_ids
+        writer.add_task(source.task_files(parent))
+        rows = []
+        for name in sorted(set(source.tasks) - {parent}):
+            task, database = source.task_files(name), source.database(name)
+            assert task.gold is not None
+            assert database is not None
+            prompt = task.spec.prompt.replace("lowest", "highest")
+            rows.append(
+                VariantRow(
+                    task_id=name, seed=1, prompt=prompt, solution=task.solution,
+                    verifier=task.verifier, constraints=task.constraints, gold=task.gold,
+                    submit_schema=task.spec.submit_schema, rules=task.spec.rules,
+                    database=database.read_bytes(), evidence=task.spec.evidence,
+                )
+            )  # fmt: skip
+        writer.add_variants(parent, rows)
+        writer.finish(funnel=source.manifest.funnel)
+    report = validate(turned, backend="process", trust=True)
+    failed = [task.failure for task in report.tasks if task.failure is not None]
+    assert len(failed) == 3
+    assert all("highest" in found.reason for found in failed)
 
 
 @pytest.mark.parametrize("fault", SHORTCUTS, ids=lambda fault: fault.name)
