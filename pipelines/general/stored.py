@@ -190,7 +190,7 @@ class StoredComparison:
             yield f"{name}: {str(told[0])[:60]} in place of {str(told[1])[:60]}"
         if self.task.probes != derived.probes:
             yield f"probes: {len(self.task.probes)} in place of {len(derived.probes)}"
-        if isinstance(self.draft.blueprint, dict):
+        if ProceduralAuthor().has_recipe(self.draft):
             yield from (f"recipe: {what}" for what in self._drafted())
 
     def _difficulty(self, stored: Difficulty, derived: Difficulty) -> list[str]:

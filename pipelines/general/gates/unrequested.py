@@ -43,15 +43,17 @@ def unrequested(trial: Trial) -> GateResult:
         for i, (_, state) in enumerate(states.values())
     ]
     verdicts = trial.verdicts(trial.draft.verifier, inputs)
-    passed = [
-        told for (told, _), broken in zip(states.values(), verdicts, strict=True) if not broken
-    ]
+    trial.other_states = list(zip(inputs, verdicts, strict=True))
+    found = [(told, broken) for (told, _), broken in zip(states.values(), verdicts, strict=True)]
+    passed = [told for told, broken in found if not broken]
+    faults = sum(broken is None for _, broken in found)
+    what = f"pass, or break the verifier ({faults})" if faults else "pass"
     return outcome(
         "unrequested",
         not passed,
         len(inputs),
         figure=float(len(passed)),
-        reason=f"{len(passed)} other states pass, such as gold {'; gold '.join(passed[:3])}",
+        reason=f"{len(passed)} other states {what}, such as gold {'; gold '.join(passed[:3])}",
     )
 
 
@@ -60,10 +62,8 @@ def _plans(trial: Trial, done: Tables) -> Iterator[tuple[str, Sequence[Call]]]:
     gold = trial.gold_plan
     for when, state in (("before", trial.draft.tables), ("after", done)):
         for call in _accepted_calls(trial, state, trial.rng("unrequested", when)):
-            yield (
-                f"{when} which came {_told(call)}",
-                (call, *gold) if when == "before" else (*gold, call),
-            )
+            plan = (call, *gold) if when == "before" else (*gold, call)
+            yield f"{when} which came {_told(call)}", plan
     for i, call in enumerate(gold):
         yield f"without {_told(call)}", (*gold[:i], *gold[i + 1 :])
         yield f"with {_told(call)} twice", (*gold, call)

@@ -167,7 +167,8 @@ def test_calls_tell_all_facts_and_are_fewer_than_golds(domain: str, tmp_path: Pa
     needed = facts(problem, draft.tables, run)
     few = fewest_calls(problem, draft.tables, run, draft.prompt, needed)
     assert 1 <= few <= len(run.calls)
-    assert few < len(run.calls) or domain in ("meetings", "orders") or len(run.calls) <= 2
+    # Of a workflow every call of gold may be needed, and of the rooms' facts each.
+    assert few < len(run.calls) or domain == "meetings" or isinstance(problem.goal, Reach)
     cell = next(iter(islice(sorted(needed), 1)))
     assert fewest_calls(problem, draft.tables, run, draft.prompt, {cell}) <= few
 

@@ -16,7 +16,7 @@ from ladders import page_of
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.ir import Clause, Cmp, Const, Reach
+from envgen.core.ir import Clause, Cmp, Const, Query, Reach, WriteSet
 from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
@@ -218,7 +218,9 @@ def test_collateral_catches_a_verifier_without_a_write_set(run: Callable[..., Ga
     assert run(soundness.collateral, replace(draft, verifier=wrapped)).status is GateStatus.FAILED
 
 
-@pytest.mark.parametrize(("domain", "level"), [("timetable", 5), ("orders", 6)])
+@pytest.mark.parametrize(
+    ("domain", "level"), [("orders", 5), pytest.param("timetable", 5, marks=pytest.mark.slow)]
+)
 def test_unrequested_catches_a_write_set_that_is_too_wide(
     domain: str, level: int, run: Callable[..., GateResult]
 ) -> None:
@@ -228,14 +230,21 @@ def test_unrequested_catches_a_write_set_that_is_too_wide(
     assert problem is not None
     assert isinstance(problem.goal, Reach)
     assert run(unrequested.unrequested, draft).status is GateStatus.PASSED
-    wide = tuple(part.model_copy(update={"only": None}) for part in problem.goal.write_set)
+    wide = tuple(
+        WriteSet(
+            relation=part.relation,
+            rows=Query(var="row", relation=part.relation),
+            columns=tuple(c.name for c in problem.relation(part.relation).columns)[1:],
+        )
+        for part in problem.goal.write_set
+    )
     loose = problem.model_copy(update={"goal": problem.goal.model_copy(update={"write_set": wide})})
     broken = replace(draft, problem=loose, verifier=verifier_source(loose))
     for gate in (soundness.prefixes, soundness.collateral, soundness.evaluation):
         assert run(gate, broken).status is GateStatus.PASSED
     found = run(unrequested.unrequested, broken)
     assert found.status is GateStatus.FAILED
-    assert "gold after which came" in found.reason
+    assert "which came" in found.reason
 
 
 def test_unrequested_catches_a_verifier_that_breaks(run: Callable[..., GateResult]) -> None:
