@@ -13,11 +13,10 @@ from envgen.core.ir import Reach
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.semantics.layout import CLAIM
-from envgen.pipelines.general.semantics.tables import Tables
 from envgen.pipelines.general.space.answers import solve
 
 
-def drafted(domain: str, level: int, seeds: range) -> Iterator[tuple[Draft, Any]]:
+def drafted(domain: str, level: int, seeds: range) -> Iterator[tuple[Any, Any]]:
     """Drafts with an answer each; those that have none are left out."""
     for seed in seeds:
         draft = ProceduralAuthor().draft(DraftRequest(domain=domain, level=level), seed)
@@ -32,7 +31,6 @@ def drafted(domain: str, level: int, seeds: range) -> Iterator[tuple[Draft, Any]
 def test_nobody_sits_in_two_meetings_at_once(level: int) -> None:
     pairs = 0
     for draft, answer in drafted("meetings", level, range(4)):
-        assert draft.problem is not None
         for a, b in combinations(sorted(answer), 2):
             guests = [
                 {
@@ -49,7 +47,7 @@ def test_nobody_sits_in_two_meetings_at_once(level: int) -> None:
     assert pairs >= 3
 
 
-def valid(tables: Tables, student: str, course: str) -> bool:
+def valid(tables: Any, student: str, course: str) -> bool:
     """Whether a student has a pass of the course that was not revoked later."""
     own = [t for t in ("passed", "revoked") if t in tables]
     passed, revoked = (
@@ -64,7 +62,6 @@ def test_nobody_is_enrolled_in_what_is_passed_or_full_or_twice(level: int) -> No
     places = 0
     for draft, answer in drafted("timetable", level, range(6)):
         problem, tables = draft.problem, draft.tables
-        assert problem is not None
         if isinstance(problem.goal, Reach):
             rows = [tables["enrolments"][c["enrolment_id"]] for _, c in answer.calls]
             given = [(row["student"], row["section"]) for row in rows]
