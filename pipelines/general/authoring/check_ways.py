@@ -7,6 +7,7 @@ from typing import Any
 
 from envgen.core.errors import ConfigError
 from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.senses import check_sense
 from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.words.frames import FRAMES
 from envgen.pipelines.general.words.lexicon import Lexicon, suffix
@@ -51,16 +52,18 @@ def _all(domain: Domain) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def check_ways(blueprint: Blueprint, key: str, fields: Fields) -> None:
-    """All ways to say the phrase ``key`` leave the same holes, and read back what ``fields`` fill in.
+    """All ways to say the phrase ``key`` leave the same holes, are read back, and say what its rule means.
 
     Raises:
         ConfigError: naming the text that doesn't.
     """
-    lexicon, texts = blueprint.lexicon, blueprint.domain.phrases[key].texts
-    ways = [lexicon.phrase(key + suffix(i)).sentence for i in range(len(texts))]
+    lexicon, rule = blueprint.lexicon, blueprint.domain.phrases[key]
+    ways = [lexicon.phrase(key + suffix(i)).sentence for i in range(len(rule.texts))]
     _same_holes("it", ways)
+    built = lexicon.phrase(key).build(fields)
     for way in ways:
         _read_back(lexicon, way, fields)
+        check_sense(way.text, rule, built, fields)
 
 
 def _same_holes(what: str, ways: list[Template]) -> None:

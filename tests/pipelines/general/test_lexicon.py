@@ -8,8 +8,9 @@ import pytest
 from pydantic import JsonValue
 
 from envgen.core.errors import ConfigError
-from envgen.core.ir import Before, Clause, Cmp, Const, Get, Node, Param, Scalar, SlotRef
+from envgen.core.ir import Clause, Cmp, Const, Get, Node, Param, Scalar, SlotRef
 from envgen.pipelines.general.authoring.page import Domain
+from envgen.pipelines.general.authoring.senses import BOUNDS, SIDES, comparisons
 from envgen.pipelines.general.domains import DOMAINS, load_tasks, page
 from envgen.pipelines.general.words.lexicon import AnswerForm, Lexicon, Phrase, lexicon, suffix
 from envgen.pipelines.general.words.wording import Fields, Template, Words
@@ -106,16 +107,6 @@ def test_a_phrase_of_the_wrong_kind_is_refused() -> None:
         lex.rule("odd", {})
 
 
-BOUNDS = {
-    "up": r"(?:at least|less than|fewer than|below|earlier than|[Bb]efore|from) @"
-    r"|@[^{},.;]*? (?:or more|or higher|or later)",
-    "down": r"(?:at most|more than|above|later than|after|up to and including|exceed) @"
-    r"|@[^{},.;]*? (?:or less|or fewer|or lower|or below|or earlier)"
-    r"|(?:up to|within) @ days [^{}.;]*, the last day included",
-}
-"""How a sentence says that the boundary @ belongs to what is above it, or to what is below it."""
-SIDES = {"<": "up", ">=": "up", "<=": "down", ">": "down"}
-MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 ANY_FIELDS: dict[str, JsonValue] = {
     "day": 1, "days": 3, "k": 1, "a": 1, "b": 2, "count": 2, "of": "hotels", "by": "price",
     "keep": "free", "start": "2025-10-01", "equipment": "video", "attribute": "priority",
@@ -140,18 +131,12 @@ SPOKEN = {
 
 
 def boundaries(built: Any) -> Iterator[tuple[str, str]]:
-    """(parameter, the side that its value belongs to) for each comparison in what a phrase means."""
-    for root in (built, *(part for part in (getattr(built, "guard", None),) if part)):
-        for node in walked(root):
-            if isinstance(node, Before) and isinstance(node.lag, Param):
-                yield node.lag.name, "up"
-            if isinstance(node, Cmp) and node.fn in SIDES:
-                if isinstance(node.right, Param):
-                    yield node.right.name, SIDES[node.fn]
-                if isinstance(node.left, Param):
-                    yield node.left.name, SIDES[MIRRORED[node.fn]]
-                if isinstance(node.right, Const) and node.right.value in BOUND_FIELDS:
-                    yield BOUND_FIELDS[node.right.value], SIDES[node.fn]
+    """(parameter or drawn bound, the side that its value belongs to) for each comparison in a rule."""
+    for place, fn in comparisons(built):
+        if place[0] == "<":
+            yield place[1:-1], SIDES[fn]
+        elif int(place) in BOUND_FIELDS:
+            yield BOUND_FIELDS[int(place)], SIDES[fn]
 
 
 def walked(built: Any) -> Iterator[Node]:

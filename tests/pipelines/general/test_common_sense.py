@@ -1,0 +1,87 @@
+"""What no reader would take for sensible, whatever the rules say: gold never does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, islice
+from random import Random
+from typing import Any
+
+import pytest
+
+from envgen.core.ir import Reach
+from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.semantics.layout import CLAIM
+from envgen.pipelines.general.space.answers import solve
+
+
+def drafted(domain: str, level: int, seeds: range) -> Iterator[tuple[Any, Any]]:
+    """Drafts with an answer each; those that have none are left out."""
+    for seed in seeds:
+        draft = ProceduralAuthor().draft(DraftRequest(domain=domain, level=level), seed)
+        assert isinstance(draft, Draft)
+        assert draft.problem is not None
+        for answer in islice(solve(draft.problem, draft.tables, Random(0)), 1):
+            if answer != CLAIM:
+                yield draft, answer
+
+
+@pytest.mark.parametrize("level", [4, 6])
+def test_nobody_sits_in_two_meetings_at_once(level: int) -> None:
+    pairs = 0
+    for draft, answer in drafted("meetings", level, range(4)):
+        for a, b in combinations(sorted(answer), 2):
+            guests = [
+                {
+                    row["person"]
+                    for row in draft.tables["attendance"].values()
+                    if row["meeting_id"] == draft.problem.params[name]
+                }
+                for name in (a, b)
+            ]
+            one, two = answer[a]["time"], answer[b]["time"]
+            pairs += 1
+            at_once = one["start"] < two["end"] and two["start"] < one["end"]
+            assert not (at_once and guests[0] & guests[1]), (draft.task_id, a, b)
+    assert pairs >= 3
+
+
+def valid(tables: Any, student: str, course: str) -> bool:
+    """Whether a student has a pass of the course that was not revoked later."""
+    own = [t for t in ("passed", "revoked") if t in tables]
+    passed, revoked = (
+        [r for r in tables[t].values() if (r["student"], r["course"]) == (student, course)]
+        for t in own
+    )
+    return any(not any(r["revoked_on"] > p["passed_on"] for r in revoked) for p in passed)
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_nobody_is_enrolled_in_what_is_passed_or_full_or_twice(level: int) -> None:
+    places = 0
+    for draft, answer in drafted("timetable", level, range(6)):
+        problem, tables = draft.problem, draft.tables
+        if isinstance(problem.goal, Reach):
+            rows = [tables["enrolments"][c["enrolment_id"]] for _, c in answer.calls]
+            given = [(row["student"], row["section"]) for row in rows]
+        else:
+            given = [(problem.params[k], found["section"]) for k, found in answer.items()]
+        courses = [(who, tables["sections"][section]["course"]) for who, section in given]
+        assert len(set(courses)) == len(courses)
+        for (who, section), (_, course) in zip(given, courses, strict=True):
+            places += 1
+            assert not valid(tables, str(who), course)
+            assert tables["sections"][section]["taken"] < tables["sections"][section]["seats"]
+    assert places >= 6
+
+
+def test_no_wish_at_the_desk_is_for_what_was_passed() -> None:
+    for draft, _ in drafted("timetable", 4, range(6)):
+        if "enrolments" not in draft.tables:
+            continue
+        for student in draft.tables["students"]:
+            own = [e for e in draft.tables["enrolments"].values() if e["student"] == student]
+            wished = [draft.tables["sections"][e["section"]]["course"] for e in own]
+            assert len(set(wished)) == len(wished)
+            assert not {c for c in wished if valid(draft.tables, student, c)}
