@@ -24,8 +24,8 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-PIPE_WIDTH = 120
-"""Columns where there is no terminal to ask."""
+PIPE_WIDTH = 100_000
+"""Columns where there is no terminal to ask: nothing is wrapped or cut for want of width."""
 READABLE_WIDTH = 100
 """Prose is not set wider than this."""
 FIRST_LINE_S, NEXT_LINES_S = 2.0, 10.0
@@ -143,6 +143,8 @@ STDOUT = Path("-")
 def figures_on_stdout(path: Path | None) -> None:
     """Leave stdout to the figures if ``--json -`` asks for them there; what else is said goes to stderr."""
     out.stderr = path == STDOUT
+    if out.stderr:
+        out.width = talk.width
 
 
 def fail() -> NoReturn:
