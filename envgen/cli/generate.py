@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from envgen.cli.command import Command, Makes, Parallel, Runs
-from envgen.cli.console import fail, heading, remark, require, say
+from envgen.cli.console import OnProgress, fail, heading, remark, require, say
 from envgen.cli.records import write_json
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError, PipelineError, TargetsMissedError
@@ -33,6 +33,10 @@ def parse_levels(text: str) -> tuple[int, int]:
     return levels
 
 
+def _range(levels: range) -> str:
+    return f"{levels[0]}..{levels[-1]}" if len(levels) > 1 else str(levels[0])
+
+
 class General(Parallel, Runs, GenerateConfig, Makes):
     """Synthesize <environment, tools, task, verifier> tuples, each proven by all gates.
 
@@ -56,6 +60,15 @@ class General(Parallel, Runs, GenerateConfig, Makes):
         """A range of levels is its two bounds."""
         if (level := given.pop("level", None)) is not None:
             given["min_level"], given["max_level"] = parse_levels(str(level))
+
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Warn where there are fewer environments than levels."""
+        if self.left_out:
+            made, levels = self.environments, self.levels
+            have = f"{made} environment{'s have levels' if made > 1 else ' has level'}"
+            some, every = _range(levels[:made]), _range(levels)
+            remark(f"warning: {have} {some} of {every}; --environments {len(levels)} has all")
+        return {}
 
     def execute(self) -> None:
         """Targets that nothing reaches are a check that failed, not a wrong command."""

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import gcd, lcm
 from pathlib import Path
 from typing import Annotated
 
@@ -106,18 +107,34 @@ class GenerateConfig(Targets):
         """How hard tasks must be."""
         return Targets(**{name: getattr(self, name) for name in Targets.model_fields})
 
-    def jobs(self, backend: WorkerBackend) -> list[EnvironmentJob]:
-        """One job per environment; levels and categories go round so that all pairs come up."""
+    @property
+    def sources(self) -> list[tuple[str, str]]:
+        """Domains in turn, each with its page, if it is none of the package's."""
         named = self.categories or (() if self.pages else tuple(CATEGORIES))
-        sources = [(_BY_NAME[name], "") for name in named]
-        sources += [(page.id, page.text) for page in self.pages]
-        levels = range(self.min_level, self.max_level + 1)
+        return [(_BY_NAME[name], "") for name in named] + [
+            (page.id, page.text) for page in self.pages
+        ]
+
+    @property
+    def levels(self) -> range:
+        """The levels asked for."""
+        return range(self.min_level, self.max_level + 1)
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Levels that no environment has, because there are fewer environments than levels."""
+        return tuple(self.levels[self.environments :])
+
+    def jobs(self, backend: WorkerBackend) -> list[EnvironmentJob]:
+        """One job per environment: levels and categories both go round, and all pairs come up."""
+        sources, levels = self.sources, self.levels
+        shared, round_ = gcd(len(sources), len(levels)), lcm(len(sources), len(levels))
         return [
             EnvironmentJob(
                 index=i,
                 domain=sources[i % len(sources)][0],
                 page=sources[i % len(sources)][1],
-                level=levels[(i // len(sources)) % len(levels)],
+                level=levels[(i + i // round_ % shared) % len(levels)],
                 tasks=self.tasks_per_environment,
                 seed=derive(self.seed, "environment", i),
                 backend=backend,
