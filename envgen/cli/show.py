@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from rich.syntax import Syntax
 from rich.text import Text
 
+from envgen.cli.columns import CUT
 from envgen.cli.command import ReadsDataset
 from envgen.cli.console import heading, out, prose, remark, require, say
 from envgen.cli.records import percent, show_record, show_records, show_rows, write_json
@@ -40,12 +41,20 @@ class List(ReadsDataset):
         out.print(Text(f"{opened.manifest.name}: {what}", style="bold"), soft_wrap=True)
         tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
         code = any(task.family == "code" for task in tasks)
-        heads = ("task", "split", *FIGURES)
+        heads = ("task", "category", "split", *FIGURES)
         rows = [
-            (task.id, task.split, *figures(task), *((proof(task),) if code else ()))
+            (
+                task.id,
+                opened.environments[task.environment_id].category,
+                task.split,
+                *figures(task),
+                *((proof(task),) if code else ()),
+                task.prompt,
+            )
             for task in sorted(tasks, key=lambda task: (task.difficulty.level, task.id))
         ]
-        show_rows((*heads, *(("verdicts proven",) if code else ())), rows)
+        proven = ("verdicts proven",) if code else ()
+        show_rows((*heads, *proven, f"prompt{CUT}"), rows, spare=SPARE)
         say("calls, facts: upper bounds on what is needed; best: share of re-seeds that")
         say("the best simple player solves; killed: share of wrong verifiers told apart")
         if code:
@@ -59,6 +68,8 @@ class List(ReadsDataset):
 
 FIGURES = ("level ", "density ", "calls ", "facts ", "best ", "killed ", "pass@1")
 """Columns of ``figures``."""
+SPARE = ("split", "facts", "density")
+"""Columns that a narrow terminal leaves out first."""
 
 
 def funnel_lines(funnel: Mapping[str, JsonValue]) -> list[str]:
