@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -18,6 +18,7 @@ from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
 from envgen.core.registry import near_names
 from envgen.core.types import TaskSpec, ToolSpec
+from envgen.store.run_folder import RUN_FILE
 
 if TYPE_CHECKING:
     from envgen.store.dataset import Dataset
@@ -112,18 +113,39 @@ def proof(task: TaskSpec) -> str:
 
 
 class Show(ReadsDataset):
-    """Read one task: prompt, tools, rules and evidence."""
+    """Read one task: prompt, tools, rules and evidence; of a run its figures, or one episode.
+
+    In place of a dataset DATASET may be a run of `envgen rollout`: with TASK, one of its episodes is shown
+    turn by turn.
+    """
 
     places = {"[TASK]": "task"}
-    examples = ("envgen show ds/ TASK", "envgen show ds/ TASK --secrets | less")
+    examples = (
+        "envgen show ds/ TASK",
+        "envgen show ds/ TASK --secrets | less",
+        "envgen show runs/x",
+        "envgen show runs/x TASK --sample 3 --full",
+    )
 
     task: Label | None = None
     """A task id, or its beginning; else the first."""
     secrets: bool = False
     """Also show the answer, solution and verifier."""
+    sample: int | None = Field(default=None, ge=0)
+    """Of a run: which episode of the task; else the first."""
+    full: bool = False
+    """Of a run: show long texts whole."""
 
     def execute(self) -> None:
-        """Print the task, part by part."""
+        """Print the task or the episode, part by part."""
+        if (self.dataset / RUN_FILE).is_file():
+            from envgen.cli.show_run import show_run
+
+            write_json(self.figures, show_run(self.dataset, self.task, self.sample, self.full))
+            return
+        if self.sample is not None or self.full:
+            what = f"{str(self.dataset)!r} is no run: --sample and --full are for runs"
+            raise ConfigError(what, "give a run folder of `envgen rollout`, or leave them out")
         opened = self.opened()
         spec = find_task(opened, self.task)
         _prompt(opened, spec)
