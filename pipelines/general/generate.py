@@ -15,7 +15,13 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash, pretty, sha256
-from envgen.core.errors import ConfigError, PipelineError, ResumeError, TargetsMissedError
+from envgen.core.errors import (
+    ConfigError,
+    EnvgenError,
+    PipelineError,
+    ResumeError,
+    TargetsMissedError,
+)
 from envgen.core.executor import ItemOutcome
 from envgen.core.limits import Count, Label, Real, Seconds, Text, Whole
 from envgen.core.seeding import derive
@@ -29,6 +35,7 @@ from envgen.pipelines.general.synthesize import EnvironmentJob, Stage, Yield, sy
 from envgen.pipelines.general.targets import Achieved, Targets
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store import trust
+from envgen.store.checks import read_manifest
 from envgen.store.dataset import Dataset
 from envgen.store.splits import assign_splits
 from envgen.store.sqlite_files import inspect
@@ -214,7 +221,7 @@ def generate(
     """
     out = Path(out)
     if out.exists():
-        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+        raise ConfigError(f"{str(out)!r} exists", _look(out, config))
     started = time.monotonic()
     for page in config.pages:
         for _ in tasks_from(page.text).rehearsed(config.seed):
@@ -260,6 +267,17 @@ def generate(
         tasks_per_second=len(dataset.tasks) / seconds if seconds else 0.0,
         resumed=resumed,
     )
+
+
+def _look(out: Path, config: GenerateConfig) -> str:
+    """What to do about a folder that exists: to look at it, if it is what was asked for."""
+    try:
+        held = read_manifest(out).config_hash
+    except EnvgenError:
+        held = ""
+    if held == content_hash(config):
+        return f"it is finished, by this very configuration: `envgen list {out}` shows its tasks"
+    return "choose another --out, or remove it"
 
 
 def _partial_folder(out: Path, config: GenerateConfig) -> Path:

@@ -131,8 +131,12 @@ def test_partial_work_of_another_configuration_is_refused(tmp_path: Path) -> Non
 
 
 def test_an_existing_folder_is_not_overwritten(made: Path) -> None:
-    with pytest.raises(ConfigError, match="exists"):
+    with pytest.raises(ConfigError, match="exists") as told:
         generate(CONFIG, made)
+    assert "it is finished, by this very configuration: `envgen list" in told.value.hint
+    with pytest.raises(ConfigError, match="exists") as told:
+        generate(CONFIG.model_copy(update={"seed": 6}), made)
+    assert told.value.hint == "choose another --out, or remove it"
 
 
 @pytest.mark.parametrize(
