@@ -44,6 +44,7 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     """
 
     names = {"--category NAME": "categories", "--page FILE": "pages", "--level LEVELS": "level"}
+    hidden = frozenset(("min_level", "max_level"))
     examples = (
         "envgen generate general --out ds/",
         "envgen generate general --category trip_planning --level 1..5 --out ds/",
@@ -53,7 +54,7 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     verb = "envgen.pipelines.general.generate:generate"
 
     level: Label | None = None
-    """1 (easy) .. 10: one level, or a range such as 1..5, for min_level and max_level."""
+    """1 (easy) .. 10: one level, or a range. None: 1..5, or min_level..max_level of --config."""
 
     @classmethod
     def settle(cls, given: Values) -> None:
