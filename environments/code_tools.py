@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from envgen.core.code_types import REPOSITORY
 from envgen.core.errors import SandboxError, ToolsDiedError, WorkspaceError
+from envgen.core.sampler import code_submit_spec
 from envgen.core.types import ToolErrorSpec, ToolSpec
 from envgen.environments.episodes import ToolResult
 from envgen.sandboxes.base import WORK, Sandbox
@@ -106,14 +107,7 @@ WRITE = ToolSpec(
 )
 CODE_TOOLS: tuple[ToolSpec, ...] = (BASH, VIEW, EDIT, WRITE)
 """What an environment of family code lists as its tools."""
-SUBMIT_SPEC = ToolSpec(
-    name=SUBMIT,
-    description=(
-        "End the task: all changes of the repository's files (those that git ignores left out) are "
-        "submitted. Call it once, at the end."
-    ),
-    parameters={"type": "object", "properties": {}, "additionalProperties": False},
-)
+SUBMIT_SPEC = code_submit_spec(SUBMIT)
 
 
 class OpenPlace(Protocol):

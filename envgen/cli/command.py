@@ -93,6 +93,8 @@ class Command(Record):
     """Options that are named otherwise than their field, or set a field of a table, beside ``COMMON``."""
     places: ClassVar[Mapping[str, str]] = {}
     """Arguments without a name, beside the dataset: how help calls each -> field."""
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose options work but are not in help: another option says the same."""
     examples: ClassVar[tuple[str, ...]] = ()
     verb: ClassVar[str] = ""
     """The function, ``envgen.rollout.run:rollout``; imported when the command runs, not for its help."""
@@ -266,6 +268,8 @@ class LeafCommand(click.Command):
             for path, shown in self.places.items()
         ]
         options = [field_option(*one) for one in sorted(self.options(), key=_order)]
+        for option in options:
+            option.hidden = _path(option) in kind.hidden
         super().__init__(
             name.rpartition(" ")[2],
             help=(kind.__doc__ or "").strip(),

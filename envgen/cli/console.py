@@ -24,8 +24,8 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-PIPE_WIDTH = 120
-"""Columns where there is no terminal to ask."""
+PIPE_WIDTH = 100_000
+"""Columns where there is no terminal to ask: nothing is wrapped or cut for want of width."""
 READABLE_WIDTH = 100
 """Prose is not set wider than this."""
 FIRST_LINE_S, NEXT_LINES_S = 2.0, 10.0
@@ -88,6 +88,25 @@ def prose(text: str, *, indent: int = 0, style: str = "") -> None:
             out.print(Text(" " * indent) + line, soft_wrap=True)
 
 
+def time_left(task: Task) -> float | None:
+    """Seconds that are left at the pace so far, less those since something was done.
+
+    None where nothing was done for longer than all that is left should take: the pace tells nothing then.
+    """
+    left, at = task.time_remaining, task.fields["at"]
+    if not left or at is None:
+        return left
+    left -= talk.get_time() - at
+    return left if left > 0 else None
+
+
+class _TimeLeft(TimeRemainingColumn):
+    def render(self, task: Task) -> Text:
+        left = time_left(task)
+        said = "-:--:--" if left is None else str(timedelta(seconds=round(left)))
+        return Text(said, style="progress.remaining")
+
+
 @contextmanager
 def progress(title: str) -> Iterator[OnProgress]:
     """Show progress and the time left on stderr: a bar, or a line now and then without a terminal.
@@ -97,17 +116,19 @@ def progress(title: str) -> Iterator[OnProgress]:
     """
     columns = (
         TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
-        TimeRemainingColumn(), TextColumn("[dim]{task.fields[what]}"),
+        _TimeLeft(), TextColumn("[dim]{task.fields[what]}"),
     )  # fmt: skip
     # The pace is that of a whole part: rich drops its samples where the total is another one. The first
     # unit that a resumed part tells of is not counted, for what was done before says nothing of it.
     bar = Progress(*columns, console=talk, transient=True, speed_estimate_period=WHOLE_PART_S)
-    task = bar.add_task(title, total=None, what="")
+    task = bar.add_task(title, total=None, what="", at=None)
 
     def update(done: int, total: int, what: str = "") -> None:
         if done < bar.tasks[0].completed:
             bar.reset(task)
-        bar.update(task, completed=done, total=total, what=what)
+        moved = done != bar.tasks[0].completed or bar.tasks[0].fields["at"] is None
+        at = talk.get_time() if moved else bar.tasks[0].fields["at"]
+        bar.update(task, completed=done, total=total, what=what, at=at)
 
     if talk.is_terminal:
         with bar:
@@ -131,7 +152,7 @@ def _tick(task: Task, ended: Event) -> None:
         so_far = f"{time.monotonic() - started:.0f} s"
         if task.total:
             so_far = f"{task.completed:.0f}/{task.total:.0f} after {so_far}"
-        rest = timedelta(seconds=round(task.time_remaining or 0))
+        rest = timedelta(seconds=round(time_left(task) or 0))
         parts = (so_far, f"about {rest} left" if rest else "", task.fields["what"])
         remark(f"{task.description}: " + ", ".join(part for part in parts if part))
 
@@ -143,6 +164,8 @@ STDOUT = Path("-")
 def figures_on_stdout(path: Path | None) -> None:
     """Leave stdout to the figures if ``--json -`` asks for them there; what else is said goes to stderr."""
     out.stderr = path == STDOUT
+    if out.stderr:
+        out.width = talk.width
 
 
 def fail() -> NoReturn:

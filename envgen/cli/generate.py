@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from envgen.cli.command import Command, Makes, Parallel, Runs
-from envgen.cli.console import fail, heading, remark, require, say
+from envgen.cli.console import OnProgress, fail, heading, remark, require, say
 from envgen.cli.records import write_json
 from envgen.cli.settings import Values
 from envgen.core.errors import ConfigError, PipelineError, TargetsMissedError
@@ -33,6 +33,10 @@ def parse_levels(text: str) -> tuple[int, int]:
     return levels
 
 
+def _range(levels: range) -> str:
+    return f"{levels[0]}..{levels[-1]}" if len(levels) > 1 else str(levels[0])
+
+
 class General(Parallel, Runs, GenerateConfig, Makes):
     """Synthesize <environment, tools, task, verifier> tuples, each proven by all gates.
 
@@ -40,6 +44,7 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     """
 
     names = {"--category NAME": "categories", "--page FILE": "pages", "--level LEVELS": "level"}
+    hidden = frozenset(("min_level", "max_level"))
     examples = (
         "envgen generate general --out ds/",
         "envgen generate general --category trip_planning --level 1..5 --out ds/",
@@ -49,13 +54,22 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     verb = "envgen.pipelines.general.generate:generate"
 
     level: Label | None = None
-    """1 (easy) .. 10: one level, or a range such as 1..5, for min_level and max_level."""
+    """1 (easy) .. 10: one level, or a range. None: 1..5, or min_level..max_level of --config."""
 
     @classmethod
     def settle(cls, given: Values) -> None:
         """A range of levels is its two bounds."""
         if (level := given.pop("level", None)) is not None:
             given["min_level"], given["max_level"] = parse_levels(str(level))
+
+    def inputs(self, update: OnProgress) -> dict[str, Any]:
+        """Warn where there are fewer environments than levels."""
+        if self.left_out:
+            made, levels = self.environments, self.levels
+            have = f"{made} environment{'s have levels' if made > 1 else ' has level'}"
+            some, every = _range(levels[:made]), _range(levels)
+            remark(f"warning: {have} {some} of {every}; --environments {len(levels)} has all")
+        return {}
 
     def execute(self) -> None:
         """Targets that nothing reaches are a check that failed, not a wrong command."""

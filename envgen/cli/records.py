@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from rich.table import Table
 from rich.text import Text
 
+from envgen.cli.columns import CUT, Column, columns_that_fit, row_lines, widths_of
 from envgen.cli.console import STDOUT, heading, out, prose, remark, say
 from envgen.core.canonical import pretty
 
@@ -75,24 +75,36 @@ def is_figure(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | Enum | Path)
 
 
-def show_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], title: object = "") -> None:
+def show_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: object = "",
+    spare: Sequence[str] = (),
+) -> None:
     """Print a table; a column whose name ends in a space is right-aligned.
 
-    The first column is never broken: it is what one copies.
+    One whose name ends in an ellipsis is cut at a word to the width that is left. Without a terminal a
+    table is as wide as its contents. In a narrow one words are wrapped, then whole columns are left
+    out, those to ``spare`` first and the first two never; no number is ever cut.
     """
-    shown = Table(
-        title=Text(str(title), style="bold") if title else None, title_justify="left",
-        header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0),
-    )  # fmt: skip
-    for i, column in enumerate(columns):
-        right = column.endswith(" ")
-        shown.add_column(
-            column.strip(), justify="right" if right else "left", no_wrap=i == 0 or right,
-            overflow="fold",
-        )  # fmt: skip
-    for row in rows:
-        shown.add_row(*map(cell, row))
-    out.print(shown)
+    texts = [*(list(map(cell, row)) for row in rows)]
+    every = [_column(name, i, [row[i] for row in texts]) for i, name in enumerate(columns)]
+    kept, left_out = columns_that_fit(every, [name.strip() for name in spare], out.width)
+    if title:
+        out.print(Text(str(title), style="bold"), soft_wrap=True)
+    widths = widths_of(kept, out.width)
+    for i in range(len(texts) + 1):
+        for line in row_lines(kept, i, widths):
+            out.print(line, soft_wrap=True)
+    if left_out:
+        remark(
+            f"left out: {', '.join(left_out)}; a wider terminal shows them, --json FILE has them"
+        )
+
+
+def _column(name: str, i: int, texts: Sequence[Text]) -> Column:
+    said, right, cut = name.rstrip(f" {CUT}"), name.endswith(" "), name.endswith(CUT)
+    return Column(said, (Text(said, style="bold"), *texts), right, cut, whole=i == 0 or right)
 
 
 def show_records(

@@ -9,14 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from envgen.cli.command import Command
-from envgen.cli.console import OnProgress, out, remark, require, say
+from envgen.cli.console import OnProgress, remark, require
 from envgen.cli.records import interval, show_record, show_records, show_rows
 from envgen.core.limits import Label
 from envgen.rollout.filter import FilterConfig
 from envgen.rollout.run import Progress, RolloutConfig
 
-WIDE = 110
-"""Columns from which on a table of tasks has all intervals."""
 RETRY = "--retry-errors plays what errors have spoiled again"
 
 
@@ -92,16 +90,15 @@ class PassAtK(Command):
 
     def tell(self, summary: Any) -> None:
         """Tables of tasks and levels, and which k have too few episodes."""
-        shown = summary.ks if out.width >= WIDE else summary.ks[:1]
-        heads = []
+        heads, total = [], summary.total
         for k in summary.ks:
-            heads += [f"pass@{k} ", *([f"{summary.confidence:.0%} "] if k in shown else [])]
+            heads += [f"pass@{k} ", f"pass@{k} {summary.confidence:.0%} "]
+        spare = heads[:1:-1][::2]  # intervals, that of the first k last
 
         def cells(values: Any, intervals: Any) -> Iterator[object]:
             for k in summary.ks:
                 yield values[k] if values[k] is None else f"{values[k]:.3f}"
-                if k in shown:
-                    yield interval(*intervals.get(k, (None, None)))
+                yield interval(*intervals.get(k, (None, None)))
 
         if self.tasks:
             rows: list[Sequence[object]] = [
@@ -109,16 +106,13 @@ class PassAtK(Command):
                 for t in summary.tasks
             ]
             columns = ("task", "level ", "n ", "passed ", "errors ", *heads)
-            show_rows(columns, rows, self.folder)
-        total = summary.total
+            show_rows(columns, rows, self.folder, spare)
         rows = [
             (g.group, g.tasks, g.solved, g.samples, g.errors, *cells(g.means, g.intervals))
             for g in (*summary.levels, total)
         ]
-        columns = (summary.policy, "tasks ", "solved ", "episodes ", "errors ", *heads)
-        show_rows(columns, rows)
-        if shown != summary.ks:
-            say("the other intervals: a wider terminal, or --json FILE")
+        columns = ("over", "tasks ", "solved ", "episodes ", "errors ", *heads)
+        show_rows(columns, rows, f"policy {summary.policy}", spare)
         require(total.samples, None, "error-free episodes", "see `envgen rollout --retry-errors`")
         for k in summary.ks:
             needs = f"pass@{k} needs {k} error-free episodes of a task"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 from rich.syntax import Syntax
 from rich.text import Text
 
+from envgen.cli.columns import CUT
 from envgen.cli.command import ReadsDataset
 from envgen.cli.console import heading, out, prose, remark, require, say
 from envgen.cli.records import percent, show_record, show_records, show_rows, write_json
@@ -17,6 +18,7 @@ from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
 from envgen.core.registry import near_names
 from envgen.core.types import TaskSpec, ToolSpec
+from envgen.store.run_folder import RUN_FILE
 
 if TYPE_CHECKING:
     from envgen.store.dataset import Dataset
@@ -40,12 +42,20 @@ class List(ReadsDataset):
         out.print(Text(f"{opened.manifest.name}: {what}", style="bold"), soft_wrap=True)
         tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
         code = any(task.family == "code" for task in tasks)
-        heads = ("task", "split", *FIGURES)
+        heads = ("task", "category", "split", *FIGURES)
         rows = [
-            (task.id, task.split, *figures(task), *((proof(task),) if code else ()))
+            (
+                task.id,
+                opened.environments[task.environment_id].category,
+                task.split,
+                *figures(task),
+                *((proof(task),) if code else ()),
+                task.prompt,
+            )
             for task in sorted(tasks, key=lambda task: (task.difficulty.level, task.id))
         ]
-        show_rows((*heads, *(("verdicts proven",) if code else ())), rows)
+        proven = ("verdicts proven",) if code else ()
+        show_rows((*heads, *proven, f"prompt{CUT}"), rows, spare=SPARE)
         say("calls, facts: upper bounds on what is needed; best: share of re-seeds that")
         say("the best simple player solves; killed: share of wrong verifiers told apart")
         if code:
@@ -59,6 +69,8 @@ class List(ReadsDataset):
 
 FIGURES = ("level ", "density ", "calls ", "facts ", "best ", "killed ", "pass@1")
 """Columns of ``figures``."""
+SPARE = ("split", "facts", "density")
+"""Columns that a narrow terminal leaves out first."""
 
 
 def funnel_lines(funnel: Mapping[str, JsonValue]) -> list[str]:
@@ -101,18 +113,39 @@ def proof(task: TaskSpec) -> str:
 
 
 class Show(ReadsDataset):
-    """Read one task: prompt, tools, rules and evidence."""
+    """Read one task: prompt, tools, rules and evidence; of a run its figures, or one episode.
+
+    In place of a dataset DATASET may be a run of `envgen rollout`: with TASK, one of its episodes is shown
+    turn by turn.
+    """
 
     places = {"[TASK]": "task"}
-    examples = ("envgen show ds/ TASK", "envgen show ds/ TASK --secrets | less")
+    examples = (
+        "envgen show ds/ TASK",
+        "envgen show ds/ TASK --secrets | less",
+        "envgen show runs/x",
+        "envgen show runs/x TASK --sample 3 --full",
+    )
 
     task: Label | None = None
     """A task id, or its beginning; else the first."""
     secrets: bool = False
     """Also show the answer, solution and verifier."""
+    sample: int | None = Field(default=None, ge=0)
+    """Of a run: which episode of the task; else the first."""
+    full: bool = False
+    """Of a run: show long texts whole."""
 
     def execute(self) -> None:
-        """Print the task, part by part."""
+        """Print the task or the episode, part by part."""
+        if (self.dataset / RUN_FILE).is_file():
+            from envgen.cli.show_run import show_run
+
+            write_json(self.figures, show_run(self.dataset, self.task, self.sample, self.full))
+            return
+        if self.sample is not None or self.full:
+            what = f"{str(self.dataset)!r} is no run: --sample and --full are for runs"
+            raise ConfigError(what, "give a run folder of `envgen rollout`, or leave them out")
         opened = self.opened()
         spec = find_task(opened, self.task)
         _prompt(opened, spec)

@@ -50,6 +50,18 @@ def submit_tool_spec(name: str = SUBMIT_TOOL) -> ToolSpec:
     )
 
 
+def code_submit_spec(name: str) -> ToolSpec:
+    """The tool that ends an episode in a repository."""
+    return ToolSpec(
+        name=name,
+        description=(
+            "End the task: all changes of the repository's files (those that git ignores left out) are "
+            "submitted. Call it once, at the end."
+        ),
+        parameters={"type": "object", "properties": {}, "additionalProperties": False},
+    )
+
+
 def sample_schema(
     schema: Mapping[str, Any] | bool, rng: random.Random, known: Known | None = None
 ) -> JsonValue:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from envgen.core.errors import StoreError
 from envgen.report.data import Curve, CurveGroup, Panel, ReportData, StageTime
+from envgen.store.run_folder import RUN_FILE
 from envgen.train.metrics import METRICS_FILE, read_metrics, tokens_per_second
 
 SETTINGS_FILE = "settings.json"
@@ -21,6 +22,13 @@ ALARM = 0.5
 """Of kept mass (below) and masked negatives (above)."""
 
 Lines = Sequence[Mapping[str, Any]]
+
+
+def _hint(run: Path) -> str:
+    if (run / RUN_FILE).is_file():
+        of = f"it is a run of `envgen rollout`: `envgen pass-at-k {run}` has its rates"
+        return f"{of}, `envgen show {run}` its episodes"
+    return "give a folder of `envgen train`"
 
 
 class _Plan(NamedTuple):
@@ -120,9 +128,7 @@ def read_run(run: Path) -> Lines:
         lines = read_metrics(run)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise StoreError(
-            f"can't read {str(run / METRICS_FILE)!r}: {why}", "give a folder of `envgen train`"
-        ) from error
+        raise StoreError(f"can't read {str(run / METRICS_FILE)!r}: {why}", _hint(run)) from error
     if not lines:
         raise StoreError(f"{str(run)!r} has no step yet", "wait for the run's first step")
     return lines

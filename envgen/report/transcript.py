@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from envgen.core.types import Message, Trajectory
@@ -26,13 +27,17 @@ class Step(NamedTuple):
     """Long: shown closed."""
 
 
-def steps_of(episode: Trajectory) -> list[Step]:
-    """The messages of an episode, ready to show."""
+def steps_of(episode: Trajectory, *, cut: bool = True) -> list[Step]:
+    """The messages of an episode, ready to show; ``cut``: very long texts end with a sign."""
     names = {call.id: call.name for message in episode.messages for call in message.tool_calls}
-    return [_step(i, message, names) for i, message in enumerate(episode.messages)]
+    return [
+        _step(i, message, names, _cut if cut else str) for i, message in enumerate(episode.messages)
+    ]
 
 
-def _step(number: int, message: Message, names: dict[str, str]) -> Step:
+def _step(
+    number: int, message: Message, names: dict[str, str], shorten: Callable[[str], str]
+) -> Step:
     tool = None
     text = message.content
     if message.role == "tool":
@@ -48,8 +53,8 @@ def _step(number: int, message: Message, names: dict[str, str]) -> Step:
         message.role in ("tool", "system") and text.count("\n") + len(text) // 100 > _FOLD_LINES
     )
     return Step(
-        number, message.role, tool, _cut(message.reasoning or ""), _cut(text),
-        [(name, _cut(arguments)) for name, arguments in calls], folded,
+        number, message.role, tool, shorten(message.reasoning or ""), shorten(text),
+        [(name, shorten(arguments)) for name, arguments in calls], folded,
     )  # fmt: skip
 
 

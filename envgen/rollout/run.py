@@ -166,9 +166,9 @@ class RolloutSummary(Record):
     errors: int
     mean_calls: float
     reached_verifier: float
-    """Share of this call's episodes whose answer the verifier judged."""
+    """Share of the episodes whose answer the verifier judged."""
     stops: dict[str, int]
-    """How this call's episodes ended."""
+    """How the episodes ended."""
     faults: dict[str, int] = Field(default_factory=dict)
     """What went wrong in this call's errored episodes, most frequent first; at most ten texts."""
     tool_faults: dict[str, int] = Field(default_factory=dict)
@@ -288,11 +288,10 @@ class _RolloutRun:
         self._cancel = _Linked(cancel)
         self._start = time.monotonic()
         self._ended: Literal["complete", "cost", "interrupted"] = "complete"
-        self._stops: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
         self._tool_faults: Counter[str] = Counter()
         self._misfits: Counter[str] = Counter()
-        self._calls = self._reached = self._new = self._spoiled = 0
+        self._new = self._spoiled = 0
         self._replies = self._replies_of_ended = self._most_replies = 0
         counts = store.counts().values()
         self._passed = sum(count.c for count in counts)
@@ -417,9 +416,6 @@ class _RolloutRun:
         trajectory = result.trajectory
         self._store.add(trajectory, result.tokens)
         self._new += 1
-        self._calls += trajectory.num_calls
-        self._reached += trajectory.reached_verifier
-        self._stops[str(trajectory.stop)] += 1
         self._tool_faults.update(fault[:500] for fault in trajectory.faults)
         if result.misfit is not None:
             self._misfits[result.misfit] += 1
@@ -477,19 +473,21 @@ class _RolloutRun:
                 self._cancel.set()  # what is under way would only fail, too
 
     def _summary(self, policy: str) -> RolloutSummary:
-        counts = self._store.counts()
+        counts, calls = self._store.counts(), self._store.totals()["num_calls"]
+        samples = sum(count.n + count.errors for count in counts.values())
+        stops, reached = self._store.endings()
         return RolloutSummary(
             policy=policy,
             tasks=len(self._task_ids),
-            samples=sum(count.n + count.errors for count in counts.values()),
+            samples=samples,
             wanted=self._wanted,
             new=self._new,
             spoiled=self._spoiled,
             passed=sum(count.c for count in counts.values()),
             errors=sum(count.errors for count in counts.values()),
-            mean_calls=self._calls / self._new if self._new else 0.0,
-            reached_verifier=self._reached / self._new if self._new else 0.0,
-            stops=dict(sorted(self._stops.items())),
+            mean_calls=calls / samples if samples else 0.0,
+            reached_verifier=reached / samples if samples else 0.0,
+            stops=stops,
             faults=dict(self._faults.most_common(10)),
             tool_faults=dict(self._tool_faults.most_common(10)),
             misfits=dict(self._misfits.most_common()),

@@ -62,7 +62,11 @@ def read_manifest(path: Path) -> Manifest:
         raise DatasetError(f"{str(path)!r} is no dataset: it has no {MANIFEST}{told_of(path)}")
     if file.stat().st_size > _MAX_MANIFEST:
         raise DatasetError(f"{file} is larger than {_MAX_MANIFEST} bytes")
-    content = _JSON.validate_json(file.read_bytes())
+    try:
+        content = _JSON.validate_json(file.read_bytes())
+    except (ValueError, RecursionError):
+        hint = "get the dataset again from where it came from"
+        raise DatasetError(f"{file} is corrupt: it is no whole JSON text", hint) from None
     version = content.get("format_version") if isinstance(content, dict) else None
     if type(version) is not int or version < 1:
         raise DatasetError(f"{file} names no format version")

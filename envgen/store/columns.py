@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.types import PublicTask
+from envgen.core.sampler import code_submit_spec, submit_tool_spec
+from envgen.core.types import EnvironmentSpec, TaskSpec, ToolSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,11 +50,18 @@ def task_schema() -> pa.Schema:
     )
 
 
-def public_row(task: PublicTask) -> dict[str, JsonValue]:
-    """A public task as JSON, its tools in OpenAI's form."""
-    row: dict[str, JsonValue] = task.model_dump(mode="json")
-    row["tools"] = [tool.openai() for tool in task.tools]
+def public_row(task: TaskSpec, environment: EnvironmentSpec) -> dict[str, JsonValue]:
+    """The public side of a task as JSON: tools in OpenAI's form, the submit tool last if it has one."""
+    public = task.public(environment)
+    row: dict[str, JsonValue] = public.model_dump(mode="json")
+    row["tools"] = [tool.openai() for tool in (*public.tools, *_submit(task, environment))]
     return row
+
+
+def _submit(task: TaskSpec, environment: EnvironmentSpec) -> tuple[ToolSpec, ...]:
+    if (name := environment.submit_tool) is None:
+        return ()
+    return (code_submit_spec(name) if task.family == "code" else submit_tool_spec(name),)
 
 
 def task_row(row: Mapping[str, Any]) -> dict[str, Any]:

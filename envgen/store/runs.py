@@ -219,6 +219,15 @@ class RunStore:
             row = connection.execute(query).one()
         return dict(zip(("episodes", *names), map(float, row), strict=True))
 
+    def endings(self) -> tuple[dict[str, int], int]:
+        """How many episodes ended in which way, and how many of all the verifier judged."""
+        columns = trajectories.c
+        reached = func.sum(case((columns.reached_verifier.is_(True), 1), else_=0))
+        query = select(columns.stop, func.count(), reached).where(self._mine())
+        with self._reading() as connection:
+            rows = connection.execute(query.group_by(columns.stop).order_by(columns.stop)).all()
+        return {row[0]: int(row[1]) for row in rows}, sum(int(row[2]) for row in rows)
+
     def tokens(self, reference: FileRef) -> dict[str, np.ndarray[Any, Any]]:
         """The token arrays of one turn.
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, StoreError
-from envgen.core.types import PassAt, PublicTask
+from envgen.core.types import PassAt
 from envgen.store.bundles import EnvironmentBundle
 from envgen.store.columns import public_row, task_row, task_schema, write_parquet
 from envgen.store.dataset import Dataset
@@ -87,13 +87,6 @@ def subset(
         )
 
 
-def public_tasks(dataset: Dataset) -> Iterator[PublicTask]:
-    """Return the public side of each task, by id."""
-    for task_id in sorted(dataset.tasks):
-        spec = dataset.tasks[task_id]
-        yield spec.public(dataset.environments[spec.environment_id])
-
-
 def export(
     dataset: Dataset,
     path: str | Path | None,
@@ -135,7 +128,8 @@ def export(
 def _rows(
     dataset: Dataset, progress: Callable[[int, int, str], None] | None
 ) -> Iterator[dict[str, JsonValue]]:
-    for done, task in enumerate(public_tasks(dataset)):
+    for done, task_id in enumerate(sorted(dataset.tasks)):
         if progress and done % _BATCH == 0:
             progress(done, len(dataset.tasks), "")
-        yield public_row(task)
+        task = dataset.tasks[task_id]
+        yield public_row(task, dataset.environments[task.environment_id])

@@ -316,15 +316,15 @@ class DatasetWriter:
     def _tables(self, tasks: Sequence[TaskSpec]) -> None:
         """Write the tasks' public side, one table a split; variants have none."""
         for split in sorted({task.split for task in tasks}):
-            public = (
-                task.public(self._environments[task.environment_id])
+            rows = (
+                task_row(public_row(task, self._environments[task.environment_id]))
                 for task in tasks
                 if task.split == split
             )
             name = f"{TABLES}/{split}.parquet"
             path = self._folder / name
             path.parent.mkdir(exist_ok=True)
-            write_parquet((task_row(public_row(task)) for task in public), path, task_schema())
+            write_parquet(rows, path, task_schema())
             self._members[name] = sha256(path.read_bytes())
 
     def _vouched(self) -> bool:

@@ -8,13 +8,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import gcd, lcm
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from envgen.core.canonical import content_hash, pretty, sha256
-from envgen.core.errors import ConfigError, PipelineError, ResumeError, TargetsMissedError
+from envgen.core.errors import (
+    ConfigError,
+    EnvgenError,
+    PipelineError,
+    ResumeError,
+    TargetsMissedError,
+)
 from envgen.core.executor import ItemOutcome
 from envgen.core.limits import Count, Label, Real, Seconds, Text, Whole
 from envgen.core.seeding import derive
@@ -28,6 +35,7 @@ from envgen.pipelines.general.synthesize import EnvironmentJob, Stage, Yield, sy
 from envgen.pipelines.general.targets import Achieved, Targets
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store import trust
+from envgen.store.checks import read_manifest
 from envgen.store.dataset import Dataset
 from envgen.store.splits import assign_splits
 from envgen.store.sqlite_files import inspect
@@ -106,18 +114,34 @@ class GenerateConfig(Targets):
         """How hard tasks must be."""
         return Targets(**{name: getattr(self, name) for name in Targets.model_fields})
 
-    def jobs(self, backend: WorkerBackend) -> list[EnvironmentJob]:
-        """One job per environment; levels and categories go round so that all pairs come up."""
+    @property
+    def sources(self) -> list[tuple[str, str]]:
+        """Domains in turn, each with its page, if it is none of the package's."""
         named = self.categories or (() if self.pages else tuple(CATEGORIES))
-        sources = [(_BY_NAME[name], "") for name in named]
-        sources += [(page.id, page.text) for page in self.pages]
-        levels = range(self.min_level, self.max_level + 1)
+        return [(_BY_NAME[name], "") for name in named] + [
+            (page.id, page.text) for page in self.pages
+        ]
+
+    @property
+    def levels(self) -> range:
+        """The levels asked for."""
+        return range(self.min_level, self.max_level + 1)
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Levels that no environment has, because there are fewer environments than levels."""
+        return tuple(self.levels[self.environments :])
+
+    def jobs(self, backend: WorkerBackend) -> list[EnvironmentJob]:
+        """One job per environment: levels and categories both go round, and all pairs come up."""
+        sources, levels = self.sources, self.levels
+        shared, round_ = gcd(len(sources), len(levels)), lcm(len(sources), len(levels))
         return [
             EnvironmentJob(
                 index=i,
                 domain=sources[i % len(sources)][0],
                 page=sources[i % len(sources)][1],
-                level=levels[(i // len(sources)) % len(levels)],
+                level=levels[(i + i // round_ % shared) % len(levels)],
                 tasks=self.tasks_per_environment,
                 seed=derive(self.seed, "environment", i),
                 backend=backend,
@@ -197,7 +221,7 @@ def generate(
     """
     out = Path(out)
     if out.exists():
-        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+        raise ConfigError(f"{str(out)!r} exists", _look(out, config))
     started = time.monotonic()
     for page in config.pages:
         for _ in tasks_from(page.text).rehearsed(config.seed):
@@ -243,6 +267,17 @@ def generate(
         tasks_per_second=len(dataset.tasks) / seconds if seconds else 0.0,
         resumed=resumed,
     )
+
+
+def _look(out: Path, config: GenerateConfig) -> str:
+    """What to do about a folder that exists: to look at it, if it is what was asked for."""
+    try:
+        held = read_manifest(out).config_hash
+    except EnvgenError:
+        held = ""
+    if held == content_hash(config):
+        return f"it is finished, by this very configuration: `envgen list {out}` shows its tasks"
+    return "choose another --out, or remove it"
 
 
 def _partial_folder(out: Path, config: GenerateConfig) -> Path:

@@ -40,6 +40,8 @@ DRAFTS, SIBLINGS = "drafts", "siblings"
 """The stages of the funnel."""
 MAX_ATTEMPTS = 8
 """Drafts tried for one environment, and siblings tried for one task, before giving up."""
+MAX_ENVIRONMENTS = 2
+"""First tasks whose siblings are tried, where those of the one before were too few; the fullest is kept."""
 
 
 class EnvironmentJob(Record):
@@ -101,17 +103,18 @@ def synthesize(job: EnvironmentJob) -> Yield:
         SandboxUnavailableError: nothing can be proven on this machine.
     """
     maker = _Maker(job, ProceduralAuthor(), shared_hosts(job.backend, not job.page))
+    made: list[_Made] = []
     for attempt in range(MAX_ATTEMPTS):
-        first = maker.first(attempt)
-        if first is None:
-            continue
-        environment = maker.tried("bundle", partial(environment_bundle, first.draft), DRAFTS)
-        if environment is None:
-            continue
-        kept = maker.agreeing(environment, (first.task, *maker.siblings(first)))
-        if kept:
-            return maker.result(environment, kept)
-    return maker.result(None, ())
+        found = maker.environment(attempt)
+        made += [found] if found else []
+        if len(made) == MAX_ENVIRONMENTS or (found and len(found.tasks) >= job.tasks):
+            break
+    return maker.result(made)
+
+
+class _Made(NamedTuple):
+    environment: EnvironmentBundle | None
+    tasks: tuple[TaskBundle, ...]
 
 
 class _Proven(NamedTuple):
@@ -132,19 +135,30 @@ class _Maker:
         self.nearest: Achieved | None = None
         self.proving_s = self.measuring_s = 0.0
 
+    def environment(self, attempt: int) -> _Made | None:
+        """An environment with its tasks, as many as the job asks for or its rows allow."""
+        first = self.first(attempt)
+        if first is None:
+            return None
+        environment = self.tried("bundle", partial(environment_bundle, first.draft), DRAFTS)
+        if environment is None:
+            return None
+        kept = self.agreeing(environment, (first.task, *self.siblings(first, attempt)))
+        return _Made(environment, kept) if kept else None
+
     def first(self, attempt: int) -> _Proven | None:
         """The task whose rows and tools become the environment."""
         request = DraftRequest(domain=self.job.domain, level=self.job.level, page=self.job.page)
         seed = derive(self.job.seed, "draft", attempt)
         return self._judge(DRAFTS, "draft", lambda: self.author.draft(request, seed))
 
-    def siblings(self, first: _Proven) -> list[TaskBundle]:
+    def siblings(self, first: _Proven, draft: int) -> list[TaskBundle]:
         """Other tasks over the same rows, as many as the job asks for or can be found."""
-        found = [first]
+        found, own = [first], (draft,) if draft else ()
         for attempt in range(MAX_ATTEMPTS * (self.job.tasks - 1)):
             if len(found) == self.job.tasks:
                 break
-            seed = derive(self.job.seed, "sibling", attempt)
+            seed = derive(self.job.seed, "sibling", *own, attempt)
             proven = self._judge(SIBLINGS, "sibling", partial(self._sibling, found, seed))
             if proven is not None:
                 found.append(proven)
@@ -220,12 +234,17 @@ class _Maker:
         self.rejected[stage][step] += 1
         self.reasons.append(f"{self.job.domain} level {self.job.level}: {step}: {reason}")
 
-    def result(self, environment: EnvironmentBundle | None, tasks: tuple[TaskBundle, ...]) -> Yield:
-        """The job's yield."""
+    def result(self, made: list[_Made]) -> Yield:
+        """The job's yield: of all environments the one with most tasks, the earliest of those."""
+        best = max(made, key=lambda one: len(one.tasks), default=_Made(None, ()))
+        for one in made:
+            for i in range(len(one.tasks) if one is not best else 0):
+                why = "another draft over other rows has more siblings"
+                self._count(SIBLINGS if i else DRAFTS, "fewer siblings", why)
         return Yield(
             index=self.job.index,
-            environment=environment,
-            tasks=tasks,
+            environment=best.environment,
+            tasks=best.tasks,
             domain=self.job.domain,
             drafts=self._stage(DRAFTS),
             siblings=self._stage(SIBLINGS),

@@ -36,6 +36,28 @@ def test_each_part_of_the_work_has_a_pace_of_its_own(
             assert task.time_remaining == left, now
 
 
+def test_no_time_is_left_to_tell_where_nothing_was_done_for_longer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four of five quick parts said "0:00:13 left" for all the minutes of the fifth."""
+    clock = [0.0]
+    monkeypatch.setattr(console.talk, "get_time", lambda: clock[0])
+    tasks: list[Task] = []
+    monkeypatch.setattr(console, "_tick", lambda task, ended: tasks.append(task))
+    with console.progress("working") as update:
+        for now in (10.0, 20.0, 30.0, 40.0):
+            clock[0] = now
+            update(round(now) // 10, 6, "")
+        (task,) = tasks
+        for now, left in ((40.0, 20.0), (52.0, 8.0), (60.5, None), (200.0, None)):
+            clock[0] = now
+            update(4, 6, "still the fifth")
+            assert console.time_left(task) == left, now
+        clock[0] = 210.0
+        update(5, 6, "")
+        assert console.time_left(task) == pytest.approx(50.0)
+
+
 def test_lines_come_while_the_first_step_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

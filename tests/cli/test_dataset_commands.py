@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from cli_runs import Cli
 
+from envgen.cli.console import out
 from envgen.cli.show import outline
 
 pytestmark = pytest.mark.bwrap
@@ -23,6 +25,17 @@ def test_list_has_a_row_for_each_task(cli: Cli, dataset: Path) -> None:
         "tiny-book", "tiny-cheapest", "tiny-count", "tiny-pair",
     ]  # fmt: skip
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_list_has_category_and_first_words_of_prompts(
+    cli: Cli, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = cli("list", dataset)
+    assert re.search(r"^tiny-count +quiz .*  How many hotels…$", said.out, re.M), said.out
+    monkeypatch.setattr(out, "_width", 200)
+    said = cli("list", dataset)
+    assert "  How many hotels are there in Hangzhou? Answer with the…\n" in said.out
+    assert all(len(line) <= 200 for line in said.out.splitlines())
 
 
 def test_list_writes_figures_as_json(cli: Cli, dataset: Path, tmp_path: Path) -> None:

@@ -212,6 +212,20 @@ def test_folders_of_another_kind_are_named(cli: Cli, dataset: Path) -> None:
     assert "write 1..5" in said.err
 
 
+def test_help_has_one_option_for_levels(cli: Cli) -> None:
+    said = cli("generate", "general", "--help")
+    assert "--level LEVELS" in said.out
+    assert "--min-level" not in said.out
+
+
+def test_levels_that_no_environment_has_are_named(cli: Cli) -> None:
+    said = cli(
+        "generate", "general", "--category", "room_lookup", "--environments", 1, "--level", "1..4",
+        "--tasks-per-environment", 1, "--workers", 1, "--backend", "inline", "--out", "ds",
+    )  # fmt: skip
+    assert "warning: 1 environment has level 1 of 1..4; --environments 4 has all" in said.err
+
+
 def test_targets_that_nothing_reaches_exit_with_1(cli: Cli, tmp_path: Path) -> None:
     said = cli(
         "generate", "general", "--category", "meeting_scheduling", "--environments", 1, "--level", 1,

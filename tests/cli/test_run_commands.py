@@ -48,9 +48,14 @@ def test_roll_out_estimate_and_filter(cli: Cli, dataset: Path) -> None:
 def test_the_same_rollout_again_adds_nothing(cli: Cli, dataset: Path) -> None:
     words = ("rollout", dataset, "--policy", "gold", "--n", 2, "--out", "runs/gold", "--json", "g")
     assert cli(*words).code == 0
-    assert json.loads(Path("g").read_text())["passed"] == 8
+    first = json.loads(Path("g").read_text())
+    assert first["passed"] == 8
     assert cli(*words).code == 0
-    assert json.loads(Path("g").read_text())["new"] == 0
+    again = json.loads(Path("g").read_text())
+    assert again["new"] == 0
+    for name in ("mean_calls", "reached_verifier", "stops"):  # those of the run, not of no episode
+        assert again[name] == first[name]
+        assert again[name]
 
 
 def test_another_rollout_into_the_same_folder_is_refused(cli: Cli, dataset: Path) -> None:

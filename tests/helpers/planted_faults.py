@@ -68,7 +68,7 @@ def mend(folder: Path) -> None:
     for path in folder.glob(f"{TABLES}/*.parquet"):
         specs = [dataset.tasks[name] for name in sorted(dataset.own_task_ids)]
         rows = [
-            task_row(public_row(spec.public(dataset.environments[spec.environment_id])))
+            task_row(public_row(spec, dataset.environments[spec.environment_id]))
             for spec in specs
             if spec.split == path.stem
         ]

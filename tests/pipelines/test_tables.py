@@ -71,6 +71,14 @@ def test_a_falsified_row_is_told(
     assert said in reason(folder)
 
 
+def test_tables_of_before_the_submit_tool_stood_in_them_still_hold(tmp_path: Path) -> None:
+    folder = small_dataset(tmp_path / "ds").path
+    rewritten(folder, lambda rows: [row["tools"].pop() for row in rows])
+    assert reason(folder) == ""
+    rewritten(folder, lambda rows: [row["tools"].pop() for row in rows])
+    assert "other tools" in reason(folder)
+
+
 def test_a_table_that_is_missing_strange_or_none_is_told(tmp_path: Path) -> None:
     folder = small_dataset(tmp_path / "ds").path
     good = (folder / TABLE).read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,9 +13,10 @@ from store_samples import environment, small_dataset, task
 from tiny_dataset import write_tiny_dataset
 
 from envgen.core.types import PublicRule, PublicTask
+from envgen.environments.toolbox import Toolbox
 from envgen.store.columns import json_field
 from envgen.store.hub_card import hub_licences
-from envgen.store.subset import export, public_tasks
+from envgen.store.subset import export
 from envgen.store.writer import DatasetWriter
 
 
@@ -97,10 +99,12 @@ def test_tables_have_nested_columns(tmp_path: Path) -> None:
     assert rule.field("value").metadata == json_field("value").metadata == {b"content": b"JSON"}
     assert own.column("id").to_pylist() == sorted(dataset.own_task_ids)
     assert exported.column("id").to_pylist() == sorted(dataset.tasks)
-    for row, public in zip(exported.to_pylist(), public_tasks(dataset), strict=True):
-        assert row["prompt"] == public.prompt
-        assert row["limits"] == public.limits.model_dump()
-        tools = [tool.openai() for tool in public.tools]
+    for row in exported.to_pylist():
+        task = dataset.tasks[row["id"]]
+        assert row["prompt"] == task.prompt
+        assert row["limits"] == task.limits.model_dump()
+        tools: list[Any] = Toolbox(dataset.environments[task.environment_id]).openai()
+        assert tools[-1]["function"]["name"] == "submit_result"  # the prompt orders that call
         for given, tool in zip(row["tools"], tools, strict=True):
             function = given["function"]
             parameters = json.loads(function.pop("parameters"))

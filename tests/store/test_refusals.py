@@ -269,3 +269,11 @@ def test_bytecode_of_an_installer_is_no_stranger(folder: Path) -> None:
     cache.mkdir()
     (cache / "tools.cpython-311.pyc").write_bytes(b"compiled")
     Dataset.open(folder)
+
+
+def test_a_cut_off_manifest_is_told_in_plain_words(tmp_path: Path) -> None:
+    folder = small_dataset(tmp_path / "ds").path
+    file = folder / "dataset.json"
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(DatasetError, match=r"dataset\.json is corrupt: it is no whole JSON text$"):
+        Dataset.open(folder)

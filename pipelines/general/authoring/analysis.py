@@ -17,6 +17,7 @@ from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Scalar
 from envgen.pipelines.general.authoring.draws import Drawing
+from envgen.pipelines.general.authoring.rows import MISTAKES
 from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.authoring.structure import unvaried
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
@@ -284,9 +285,19 @@ class OpenTask:
         return None
 
     def draw(self, name: str, params: Params) -> Scalar:
-        """A value of a parameter whose domain is a draw; earlier parameters may stand in it."""
+        """A value of a parameter whose domain is a draw; earlier parameters may stand in it.
+
+        Raises:
+            ConfigError: naming the parameter, if its draw has names or numbers that don't fit.
+        """
         domain = self.blueprint.domain
         known = {**domain.constants, **domain.lists, **params}
         drawing = Drawing(rng=self.rng, tables=self.tables, known=known)
-        value: Scalar = self.blueprint.draws.draw(self.analysis.domains[name].text)(drawing)
+        text = self.analysis.domains[name].text
+        try:
+            value: Scalar = self.blueprint.draws.draw(text)(drawing)
+        except MISTAKES as error:
+            what = f"domain {domain.id!r}, parameter {name!r}, draw {text!r:.80}"
+            hint = getattr(error, "hint", "") or "check its names and numbers"
+            raise ConfigError(f"{what}: {error}", hint) from None
         return value

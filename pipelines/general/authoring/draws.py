@@ -73,13 +73,39 @@ class NoRoomError(Exception):
 
 def _one(d: Drawing, key: str, values: Sequence[Any], weights: Sequence[int] = ()) -> Any:
     if not weights:
-        return d.rng.choice(values)
+        return d.rng.choice(_some(values))
     if len(weights) != len(values) or min(weights) < 0:
         raise ConfigError(f"{len(values)} values have the weights {weights}", "one >= 0 for each")
     return d.rng.choices(values, weights)[0]
 
 
-_date = date.fromisoformat
+def _some(values: Any) -> Any:
+    """``values``, of which there is one at least."""
+    if not values:
+        raise ConfigError("a draw from a list that is empty", "list at least one value")
+    return values
+
+
+def _ordered(low: Any, high: Any) -> None:
+    """Refuse what is no range of whole numbers."""
+    if not (isinstance(low, int) and isinstance(high, int)):
+        raise ConfigError(f"{low!r:.60} to {high!r:.60} is no range", "give two whole numbers")
+    if low > high:
+        raise ConfigError(f"no number is from {low} to {high}", "put the lower bound first")
+
+
+def _date(text: Any) -> date:
+    try:
+        return date.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{text!r:.60} is no date", "write it as 2026-03-31") from None
+
+
+def _ints(d: Drawing, key: str, low: int, high: int, step: int = 1) -> int:
+    _ordered(low, high)
+    if not (isinstance(step, int) and step > 0):
+        raise ConfigError(f"{step!r:.60} is no step of a range", "give a whole number above 0")
+    return d.rng.randrange(low, high + 1, step)
 
 
 def _pooled(d: Drawing, key: Any, values: Callable[[], list[Any]]) -> Any:
@@ -95,6 +121,7 @@ def _pooled(d: Drawing, key: Any, values: Callable[[], list[Any]]) -> Any:
 
 
 def _distinct_ints(d: Drawing, key: str, low: int, high: int) -> int:
+    _ordered(low, high)
     if high - low >= MAX_VALUES:
         raise ConfigError(f"a range of more than {MAX_VALUES} numbers", "draw from a smaller one")
     found: int = _pooled(d, key, lambda: list(range(low, high + 1)))
@@ -125,6 +152,7 @@ def _code(d: Drawing, key: str, prefix: str, digits: int) -> str:
 def _gap(d: Drawing, key: str, low: int, high: int, step: int, length: int, owner: Any) -> int:
     """A start such that ``length`` from it on touches no earlier interval of ``owner``."""
     taken = d.spans.setdefault((key, owner), [])
+    _ordered(low, high - 1)
     start = d.rng.randrange(low, high, step)
     if start + length > high or any(start + length > a and start < b for a, b in taken):
         raise NoRoomError
@@ -135,6 +163,8 @@ def _gap(d: Drawing, key: str, low: int, high: int, step: int, length: int, owne
 def _few(d: Drawing, key: str, values: Sequence[Any], count: int) -> Sequence[Any]:
     """The same few of the values for every row."""
     if key not in d.pools:
+        if not 0 <= count <= len(values):
+            raise ConfigError(f"{count} of {len(values)} values", "ask for no more than there are")
         d.pools[key] = d.rng.sample(list(values), count)
     return d.pools[key]
 
@@ -275,8 +305,7 @@ def _by_name(*runs: Callable[..., Any]) -> dict[str, DrawFunction]:
 REGISTERED = _by_name(_person, _city, _city_fact, _kilometres)
 """Those that need data of the package, each open to every page or not."""
 _SIMPLE: Mapping[str, Callable[..., Any]] = {
-    "ref": lambda d, key, rows: d.rng.choice(rows),
-    "ints": lambda d, key, low, high, step=1: d.rng.randrange(low, high + 1, step),
+    "ref": lambda d, key, rows: d.rng.choice(_some(rows)),
     "chance": lambda d, key, percent: d.rng.random() * 100 < percent,
     "distinct": lambda d, key, values, owner=None: _pooled(d, (key, owner), lambda: list(values)),
     # The value that the first row (of an owner) drew.
@@ -296,7 +325,18 @@ _SIMPLE: Mapping[str, Callable[..., Any]] = {
 DRAWS: Mapping[str, DrawFunction] = {
     **{name: _function(run) for name, run in _SIMPLE.items()},
     **_by_name(
-        _one, _distinct_ints, _member, _code, _gap, _few, _number, _deal, _fresh, _pairs, _reached
+        _one,
+        _ints,
+        _distinct_ints,
+        _member,
+        _code,
+        _gap,
+        _few,
+        _number,
+        _deal,
+        _fresh,
+        _pairs,
+        _reached,
     ),
 }
 """Function -> what it does."""

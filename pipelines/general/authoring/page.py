@@ -11,8 +11,9 @@ import builtins
 import keyword
 import re
 import unicodedata
+from difflib import get_close_matches
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +28,9 @@ from envgen.core.canonical import sha256
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Id
 from envgen.core.types import Record
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _WORD = r"^[a-z][a-z0-9_]{0,31}$"
 RESERVED = frozenset(
@@ -380,9 +384,24 @@ _MEND = {
 
 def page_error(error: ValidationError, page: Any) -> ConfigError:
     """Name what is wrong with ``page``, a mapping or its JSON: its domain, the field, and what to do."""
-    first = error.errors()[0]
+    every = error.errors()
+    first = next((one for one in every if one["type"] == "extra_forbidden"), every[0])
     place = ".".join(str(part) for part in first["loc"]) or "the page"
     found = re.search(r'"id": ?"([a-z0-9_-]{1,64})"', page) if isinstance(page, str) else None
     name = found[1] if found else page.get("id") if isinstance(page, dict) else None
+    if first["type"] == "extra_forbidden" and (near := _meant(first["loc"], every)):
+        told = f"{place}: there is no such part, did you mean {near!r}?"
+        return ConfigError(f"domain {name!r:.80}, {told}", f"write {near} = ...")
     hint = _MEND.get(first["type"], "write it as the pages of the package do")
     return ConfigError(f"domain {name!r:.80}, {place}: {first['msg']}", hint)
+
+
+def _meant(at: tuple[int | str, ...], every: list[ErrorDetails]) -> str | None:
+    """The part that an unknown one at ``at`` is near to: one that is missing there, or one of the page."""
+    lacking = [
+        str(one["loc"][-1])
+        for one in every
+        if one["type"] == "missing" and one["loc"][:-1] == at[:-1]
+    ]
+    known = [*lacking, *(Domain.model_fields if len(at) == 1 else ())]
+    return next(iter(get_close_matches(str(at[-1]), known, 1)), None)

@@ -232,7 +232,7 @@ def draw_table(
         d.per = dict(zip(table.per, choice, strict=True))
         try:
             count = max(int(number(d)), 0)
-        except _MISTAKES as error:
+        except MISTAKES as error:
             raise fail("rows", error) from None
         asked += count
         if asked > most:
@@ -247,7 +247,7 @@ def draw_table(
     return found
 
 
-_MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+MISTAKES = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """The exceptions of a draw whose names or numbers don't fit its functions."""
 _Fail = Callable[[str, Exception], ConfigError]
 _Cells = Sequence[tuple[str, Draw, Callable[[Any], bool]]]
@@ -278,7 +278,7 @@ def _draw_row(d: Drawing, cells: _Cells, fail: _Fail) -> Row | None:
                     raise ConfigError(f"{value!r:.60} is of another type", "draw what it says")
         except NoRoomError:
             continue
-        except _MISTAKES as error:
+        except MISTAKES as error:
             raise fail(column, error) from None
         return d.row
     return None

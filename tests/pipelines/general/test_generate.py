@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,12 @@ from envgen.pipelines.general.gates.dataset import (
     random_valid_agreement,
 )
 from envgen.pipelines.general.gates.prove import GATES
-from envgen.pipelines.general.generate import GenerateConfig, generate
+from envgen.pipelines.general.generate import CATEGORIES, GenerateConfig, generate
 from envgen.pipelines.general.stored import first_draft
+from envgen.pipelines.general.synthesize import EnvironmentJob, synthesize
 from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.pipelines.quickstart_records import QuickstartConfig
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
@@ -128,8 +131,12 @@ def test_partial_work_of_another_configuration_is_refused(tmp_path: Path) -> Non
 
 
 def test_an_existing_folder_is_not_overwritten(made: Path) -> None:
-    with pytest.raises(ConfigError, match="exists"):
+    with pytest.raises(ConfigError, match="exists") as told:
         generate(CONFIG, made)
+    assert "it is finished, by this very configuration: `envgen list" in told.value.hint
+    with pytest.raises(ConfigError, match="exists") as told:
+        generate(CONFIG.model_copy(update={"seed": 6}), made)
+    assert told.value.hint == "choose another --out, or remove it"
 
 
 @pytest.mark.parametrize(
@@ -142,6 +149,46 @@ def test_an_existing_folder_is_not_overwritten(made: Path) -> None:
 def test_bad_configurations(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GenerateConfig.model_validate(fields)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 4, 5, 6, 8, 10])
+@pytest.mark.parametrize("names", [(), ("trip_planning",), tuple(CATEGORIES)[:5]])
+def test_any_number_of_environments_has_all_levels_evenly(
+    levels: int, names: tuple[str, ...]
+) -> None:
+    sources = len(names or CATEGORIES)
+    config = GenerateConfig(categories=names, max_level=levels, environments=levels * sources)
+    pairs = [(job.domain, job.level) for job in config.jobs("inline")]
+    assert len(set(pairs)) == len(pairs)  # so all pairs have come up
+    for made in range(1, len(pairs)):
+        for part, of in ((0, sources), (1, levels)):
+            counts = Counter(pair[part] for pair in pairs[:made])
+            assert len(counts) == min(of, made)
+            assert max(counts.values()) - min(counts.values()) <= 1 + (made > levels) * part
+    assert not config.left_out
+
+
+def test_default_configurations_have_all_their_levels() -> None:
+    """Six environments of levels 1 to 5 had levels 1 and 2, for eight categories came first."""
+    assert {job.level for job in GenerateConfig().jobs("inline")} == {1, 2, 3, 4, 5}
+    quick = QuickstartConfig()
+    made = GenerateConfig(environments=quick.environments, max_level=quick.max_level)
+    assert Counter(job.level for job in made.jobs("inline")) == dict.fromkeys(range(1, 6), 3)
+    assert GenerateConfig(environments=3).left_out == (4, 5)
+
+
+def test_too_few_siblings_cost_one_more_draft_that_is_counted() -> None:
+    """A page whose level has two questions gives no third; other rows are tried before giving up."""
+    job = EnvironmentJob(
+        index=0, domain="meetings", level=1, tasks=3, seed=0, backend="inline", agreement_episodes=0
+    )
+    found = synthesize(job)
+    assert (len(found.tasks), found.drafts.tried) == (2, 2)
+    assert found.drafts.proven + found.siblings.proven == len(found.tasks)
+    assert found.drafts.rejected == {"fewer siblings": 1}
+    assert found == synthesize(job).model_copy(
+        update={"proving_s": found.proving_s, "measuring_s": found.measuring_s}
+    )
 
 
 def test_validation_by_another_seed_proves_it_again(made: Path) -> None:

@@ -239,6 +239,36 @@ def test_there_are_many_attacks() -> None:
     tasks_from(json.dumps(changed("title", "As it was, with macros that nobody calls")))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ints(9, 2)", "no number is from 9 to 2"),
+        ("ints('a', 2)", "'a' to 2 is no range"),
+        ("ints(1, 9, 0)", "0 is no step"),
+        ("distinct_ints(9, 2)", "no number is from 9 to 2"),
+        ("one([])", "a list that is empty"),
+        ("one(few([1, 2], 3))", "3 of 2 values"),
+        ("days('x', 'y')", "'y' is no date"),
+    ],
+)
+def test_draws_that_give_nothing_say_so_in_plain_words(text: str, told: str) -> None:
+    """In a column, and in [params], where the second gave a traceback."""
+    assert told in str(refused(FLOOR, f"int = {text}"))
+    page = load_tasks("meetings").domain.model_dump(mode="json", exclude_defaults=True)
+    page["id"], page["params"]["dear"] = "mine", text
+    with pytest.raises(ConfigError, match="'mine', parameter 'dear'") as caught:
+        list(tasks_from(json.dumps(page)).rehearsed())
+    assert told in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_part_that_is_written_wrong_is_named_with_what_was_meant() -> None:
+    page = source()
+    page["titel"] = page.pop("title")
+    with pytest.raises(ConfigError, match="titel: there is no such part, did you mean 'title'"):
+        tasks_from(json.dumps(page))
+
+
 STUMBLES = (
     ("viable.means", "all(allows(i) or not new(i.status) == 'sent' for i in samples)",
      "phrase 'viable': its means doesn't end with what must hold"),

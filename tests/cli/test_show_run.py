@@ -1,0 +1,66 @@
+"""A run, read by a person: its figures, and one episode turn by turn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import Cli
+
+from envgen.cli import show_run
+
+pytestmark = pytest.mark.bwrap
+
+
+@pytest.fixture
+def run(cli: Cli, dataset: Path) -> str:
+    words = ("--policy", "gold", "--n", 2, "--task", "tiny-pair", "--task", "tiny-count")
+    assert cli("rollout", dataset, *words, "--backend", "inline", "--out", "r").code == 0
+    return "r"
+
+
+def test_a_run_is_shown_with_its_figures(cli: Cli, run: str) -> None:
+    said = cli("show", run, "--json", "f.json")
+    assert said.code == 0, said
+    found = json.loads(Path("f.json").read_text())
+    assert (found["policy"], found["episodes"], found["passed"], found["errors"]) == (
+        "gold",
+        4,
+        4,
+        0,
+    )
+    assert "tiny-pair" in said.out
+    assert "envgen show r TASK --sample N" in said.err
+
+
+def test_an_episode_is_shown_turn_by_turn(
+    cli: Cli, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = cli("show", run, "tiny-p", "--sample", 1)
+    assert said.out.startswith("tiny-pair sample 1, policy gold\n")
+    parts = ("1. user", "calls list_hotels", "result of list_hotels", "score 1, passed")
+    assert [said.out.find(part) for part in parts] == sorted(map(said.out.index, parts))
+    monkeypatch.setattr(show_run, "MAX_CHARS", 20)
+    assert "more characters; --full shows them]" in cli("show", run, "tiny-pair").out
+    assert "more characters" not in cli("show", run, "tiny-pair", "--full").out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("tiny-pear",), "did you mean 'tiny-pair'"),
+        (("tiny-pair", "--sample", 7), "its samples are 0..1"),
+    ],
+)
+def test_episodes_that_are_not_there(
+    cli: Cli, run: str, words: tuple[object, ...], told: str
+) -> None:
+    said = cli("show", run, *words)
+    assert said.code == 2
+    assert told in said.err
+
+
+def test_what_is_no_run_says_what_to_use(cli: Cli, run: str, dataset: Path) -> None:
+    assert "`envgen pass-at-k r` has its rates" in cli("report", run).err
+    assert "--sample and --full are for runs" in cli("show", dataset, "--sample", 1).err
