@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "4095f06d68f8844caeb2b814c6c42235feb50882123d3febabeb2b0f1940507f",  # trip_planning
+        "71235e3d68fad01aef2724fef97a42afbaa5ff33e338cd9125f228090e5c2569",  # trip_planning
     }
 )
