@@ -19,7 +19,7 @@ CUT = "\N{HORIZONTAL ELLIPSIS}"
 """The sign of a cut; at the end of a column's name: its texts may be cut."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table: its texts, the name first."""
 
     name: str
@@ -55,8 +55,8 @@ def _least(word: Text) -> int:
 
 
 def columns_that_fit(
-    columns: Sequence[Column], spare: Sequence[str], width: int
-) -> tuple[list[Column], list[str]]:
+    columns: Sequence[TableColumn], spare: Sequence[str], width: int
+) -> tuple[list[TableColumn], list[str]]:
     """The columns that fit and the names of the others: ``spare`` ones first, then from the right.
 
     The first two always stay.
@@ -71,7 +71,7 @@ def columns_that_fit(
     return kept, [one.name for one in columns if one not in kept]
 
 
-def widths_of(columns: Sequence[Column], width: int) -> list[int]:
+def widths_of(columns: Sequence[TableColumn], width: int) -> list[int]:
     """Widths of columns that fit: what is left of ``width`` goes to the narrowest that wrap."""
     found = [column.least for column in columns]
     spare = width - sum(found) - GAP * (len(found) - 1)
@@ -84,7 +84,7 @@ def widths_of(columns: Sequence[Column], width: int) -> list[int]:
     return found
 
 
-def row_lines(columns: Sequence[Column], row: int, widths: Sequence[int]) -> Iterator[Text]:
+def row_lines(columns: Sequence[TableColumn], row: int, widths: Sequence[int]) -> Iterator[Text]:
     """The lines of one row, each cell wrapped or cut in its column."""
     cells = [
         _cell(column, column.texts[row], width)
@@ -101,7 +101,7 @@ def row_lines(columns: Sequence[Column], row: int, widths: Sequence[int]) -> Ite
         yield line
 
 
-def _cell(column: Column, text: Text, width: int) -> list[Text]:
+def _cell(column: TableColumn, text: Text, width: int) -> list[Text]:
     if column.cut:
         return [Text(first_words(text.plain, width), style=text.style)]
     lines = list(text.wrap(out, width, overflow="fold")) or [Text()]

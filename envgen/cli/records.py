@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 from rich.text import Text
 
-from envgen.cli.columns import CUT, Column, columns_that_fit, row_lines, widths_of
+from envgen.cli.columns import CUT, TableColumn, columns_that_fit, row_lines, widths_of
 from envgen.cli.console import STDOUT, heading, out, prose, remark, say
 from envgen.core.canonical import pretty
 
@@ -102,9 +102,9 @@ def show_rows(
         )
 
 
-def _column(name: str, i: int, texts: Sequence[Text]) -> Column:
+def _column(name: str, i: int, texts: Sequence[Text]) -> TableColumn:
     said, right, cut = name.rstrip(f" {CUT}"), name.endswith(" "), name.endswith(CUT)
-    return Column(said, (Text(said, style="bold"), *texts), right, cut, whole=i == 0 or right)
+    return TableColumn(said, (Text(said, style="bold"), *texts), right, cut, whole=i == 0 or right)
 
 
 def show_records(

@@ -285,9 +285,9 @@ class Http:
             return pool
 
 
+_WINDOW = re.compile(r"context.{0,3}(length|window|size|limit)", re.IGNORECASE)
 _OVERFLOW = re.compile(
-    r"context.{0,3}(length|window|size|limit)"
-    r"|maximum.{0,40}tokens|maximum (model|prompt|input|allowed|sequence) length|max length"
+    r"maximum.{0,40}tokens|maximum (model|prompt|input|allowed|sequence) length|max length"
     r"|(input|prompt|message)s?\b.{0,30} too long|longer than the (model|maximum)"
     r"|too many (input )?tokens|reduce the length of the|range of input length"
     r"|max_\w*tokens\W* must be at least 1, got -"  # what the window has left, on vLLM
@@ -316,7 +316,8 @@ def refuse_overflow(text: str) -> None:
     Raises:
         ContextOverflowError: if they do; the episode then ends at its token limit.
     """
-    if _OVERFLOW.search(text) and not _SETTING.search(text):
+    full = _OVERFLOW.search(text) and not _SETTING.search(text)
+    if full or _WINDOW.search(text):
         raise ContextOverflowError(f"the model server says: {text[:300]}")
 
 

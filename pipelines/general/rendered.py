@@ -12,14 +12,12 @@ from collections.abc import Iterable, Iterator
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.types import GateResult
-from envgen.pipelines.general.author import draft_of
 from envgen.pipelines.general.draft import Draft, as_stored
 from envgen.pipelines.general.gates.trial import not_applicable, outcome
 from envgen.pipelines.general.programs.task_code import TaskCompiler
 from envgen.pipelines.general.words.lexicon import lexicon
 from envgen.pipelines.general.words.prompt import prompt
 from envgen.pipelines.general.words.schema import public_rules, submit_schema
-from envgen.store.dataset import Dataset
 
 MOST = 6
 """Differences that are told; their number is told, too."""
@@ -70,14 +68,15 @@ def differences(draft: Draft, more: Iterable[str] = ()) -> GateResult:
         draft: the task, as it is read from the dataset.
         more: figures and facts that differ, beside the texts.
     """
-    found = [*_texts(draft), *more]
+    found = [*differing_texts(draft), *more]
     if not found:
         return outcome("differences", True, len(stored_texts(draft)))
     shown = "; ".join(found[:MOST]) + ("; ..." if len(found) > MOST else "")
     return not_applicable("differences", f"{len(found)} that nothing here vouches for: {shown}")
 
 
-def _texts(draft: Draft) -> Iterator[str]:
+def differing_texts(draft: Draft) -> Iterator[str]:
+    """Yield the texts of a task that are not those rendered here, each with its first change."""
     try:
         wanted = rendered(as_stored(draft))
     except (ConfigError, PipelineError) as error:
@@ -106,17 +105,3 @@ def _first_change(wanted: str, stored: str) -> str:
         start = max(0, same - 30)
         return f"{other[start : start + 90]!r} in place of {one[start : start + 90]!r}"
     return "line ends"
-
-
-def variant_texts(dataset: Dataset, task_id: str) -> GateResult:
-    """A variant asks what its parent asks, over other rows: its texts follow from its own parameters."""
-    of = dataset.tasks[task_id].variant_of
-    draft, parent = draft_of(dataset, task_id), draft_of(dataset, of) if of else None
-    if draft is None or parent is None or draft.problem is None or parent.problem is None:
-        return not_applicable("stored", "its parent has no constraint IR to render it from")
-    faults = list(_texts(draft))
-    bound: dict[str, object] = {"params": {}, "feasible": None, "id": ""}
-    if draft.problem.model_copy(update=bound) != parent.problem.model_copy(update=bound):
-        faults.append("its constraint IR is not its parent's")
-    reason = f"stored otherwise than derived: {'; '.join(faults[:MOST])}"
-    return outcome("stored", not faults, 1, reason=reason)

@@ -28,7 +28,7 @@ from envgen.core.types import (
 from envgen.core.version import VERSION
 from envgen.environments.runner import run_gold
 from envgen.pipelines.boundary import guarded
-from envgen.pipelines.general.author import ProceduralAuthor
+from envgen.pipelines.general.author import ProceduralAuthor, draft_of
 from envgen.pipelines.general.draft import (
     FEWEST_TOKENS,
     Draft,
@@ -47,7 +47,7 @@ from envgen.pipelines.general.gates.trial import (
     outcome,
     probe_submissions,
 )
-from envgen.pipelines.general.rendered import differences
+from envgen.pipelines.general.rendered import differences, differing_texts
 from envgen.pipelines.general.semantics.evaluate import evaluate
 from envgen.pipelines.general.semantics.tables import read_sqlite
 from envgen.pipelines.general.words.lexicon import lexicon
@@ -134,11 +134,18 @@ class StoredComparison:
         """Whether nobody says that it was proven: what a proof measures may then be missing."""
         return not self.task.spec.evidence
 
+    @property
+    def _unplayed(self) -> bool:
+        """Whether nobody says that gold was played: what follows from its calls is then not known."""
+        return self.unproven and self.task.gold is None
+
     def evidence(self) -> Iterator[GateResult]:
         """Compare each kind of thing that is stored, a gate for each."""
         if self.incomparable:
             yield guarded("differences", lambda: differences(self.draft, self._unjudged()))
         yield guarded("stored", self._stored)
+        if self._unplayed:
+            return
         yield guarded("recipe", self._recipe)
         yield guarded("form", self._form)
         yield guarded("probes", self._probes)
@@ -157,7 +164,7 @@ class StoredComparison:
             # Another version's IR may say less: fields that it lacks have their defaults.
             "constraints": bool(self.incomparable)
             or dumps(task.constraints) == dumps(derived.constraints),
-            "gold": task.gold == derived.gold,
+            "gold": self._unplayed or task.gold == derived.gold,
             "probes": self._probes_agree(task.probes, derived.probes),
             "density": (self.unproven and spec.difficulty.density is None)
             or _agree(spec.difficulty.density, other.difficulty.density, self.exact),
@@ -199,6 +206,8 @@ class StoredComparison:
         Of another seed the shortcuts play other re-seeds. An older format has no such fields.
         """
         skip = {"density"} | (set() if self.exact else {"shortcuts"})
+        if self._unplayed:
+            skip |= {"gold_calls", "distinct_tools"}
         if self.incomparable or self.unproven:
             skip |= {name for name in SINCE_3 if getattr(stored, name) is None}
         return _differing(stored, derived, skip=tuple(skip))
@@ -206,7 +215,8 @@ class StoredComparison:
     def _limits(self, stored: Limits, derived: Limits) -> list[str]:
         """Limits that differ. Up to format 2 of datasets every task had the same number of tokens."""
         old = self.incomparable and stored.tokens == FEWEST_TOKENS
-        return _differing(stored, derived, skip=("tokens",) if old else ())
+        skip = ("tokens", "turns") if self._unplayed else ("tokens",) if old else ()
+        return _differing(stored, derived, skip=skip)
 
     def _evidence(self, derived: Evidence) -> list[str]:
         """Gates whose stored result is not the derived one, or (of another seed or version) is missing."""
@@ -319,6 +329,20 @@ def replayed(dataset: Dataset, task_id: str, hosts: Hosts) -> Iterator[GateResul
         reason = "the solution gives another answer than gold.jsonl"
         yield outcome("gold", same, 1, reason=reason)
         yield probes_hold(dataset, task_id, tools, hosts)
+
+
+def variant_texts(dataset: Dataset, task_id: str) -> GateResult:
+    """A variant asks what its parent asks, over other rows: its texts follow from its own parameters."""
+    of = dataset.tasks[task_id].variant_of
+    draft, parent = draft_of(dataset, task_id), draft_of(dataset, of) if of else None
+    if draft is None or parent is None or draft.problem is None or parent.problem is None:
+        return not_applicable("stored", "its parent has no constraint IR to render it from")
+    faults = list(differing_texts(draft))
+    bound: dict[str, object] = {"params": {}, "feasible": None, "id": ""}
+    if draft.problem.model_copy(update=bound) != parent.problem.model_copy(update=bound):
+        faults.append("its constraint IR is not its parent's")
+    reason = f"stored otherwise than derived: {'; '.join(faults[:6])}"
+    return outcome("stored", not faults, 1, reason=reason)
 
 
 def probes_hold(

@@ -103,7 +103,7 @@ def synthesize(job: EnvironmentJob) -> Yield:
         SandboxUnavailableError: nothing can be proven on this machine.
     """
     maker = _Maker(job, ProceduralAuthor(), shared_hosts(job.backend, not job.page))
-    made: list[_Made] = []
+    made: list[_Attempt] = []
     for attempt in range(MAX_ATTEMPTS):
         found = maker.environment(attempt)
         made += [found] if found else []
@@ -112,7 +112,7 @@ def synthesize(job: EnvironmentJob) -> Yield:
     return maker.result(made)
 
 
-class _Made(NamedTuple):
+class _Attempt(NamedTuple):
     environment: EnvironmentBundle | None
     tasks: tuple[TaskBundle, ...]
 
@@ -135,7 +135,7 @@ class _Maker:
         self.nearest: Achieved | None = None
         self.proving_s = self.measuring_s = 0.0
 
-    def environment(self, attempt: int) -> _Made | None:
+    def environment(self, attempt: int) -> _Attempt | None:
         """An environment with its tasks, as many as the job asks for or its rows allow."""
         first = self.first(attempt)
         if first is None:
@@ -144,7 +144,7 @@ class _Maker:
         if environment is None:
             return None
         kept = self.agreeing(environment, (first.task, *self.siblings(first, attempt)))
-        return _Made(environment, kept) if kept else None
+        return _Attempt(environment, kept) if kept else None
 
     def first(self, attempt: int) -> _Proven | None:
         """The task whose rows and tools become the environment."""
@@ -234,9 +234,9 @@ class _Maker:
         self.rejected[stage][step] += 1
         self.reasons.append(f"{self.job.domain} level {self.job.level}: {step}: {reason}")
 
-    def result(self, made: list[_Made]) -> Yield:
+    def result(self, made: list[_Attempt]) -> Yield:
         """The job's yield: of all environments the one with most tasks, the earliest of those."""
-        best = max(made, key=lambda one: len(one.tasks), default=_Made(None, ()))
+        best = max(made, key=lambda one: len(one.tasks), default=_Attempt(None, ()))
         for one in made:
             for i in range(len(one.tasks) if one is not best else 0):
                 why = "another draft over other rows has more siblings"

@@ -17,8 +17,7 @@ from envgen.pipelines.general.draft import Draft, failure
 from envgen.pipelines.general.gates.dataset import Group, dataset_evidence
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts, not_applicable
-from envgen.pipelines.general.rendered import variant_texts
-from envgen.pipelines.general.stored import StoredComparison, incomparable, replayed
+from envgen.pipelines.general.stored import StoredComparison, incomparable, replayed, variant_texts
 from envgen.pipelines.packed.pack import PACKED, prove_again
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.zygote import WorkerBackend, choose

@@ -69,7 +69,7 @@ def test_a_pipe_gets_every_column_whole(dataset: Path, tmp_path: Path) -> None:
     run = tmp_path / "r"
     envgen("rollout", dataset, "--policy", "random-valid", "--n", 4, "--out", run)
     said = envgen("pass-at-k", run, "--k", "1,4,16")
-    assert "left out" not in said.err
+    assert "left out" not in said.err, said.err
     head = next(line for line in said.out.splitlines() if line.startswith("task "))
     assert head.split("  ")[-1].strip() == "pass@16 95%"
     assert all(re.search(r"(\d\.\d{3}\.\.\d\.\d{3}|-)$", line) for line in said.out.splitlines()

@@ -23,6 +23,7 @@ from envgen.pipelines.general.authoring.structure import unvaried
 from envgen.pipelines.general.semantics.evaluator import Compiler, Frame
 from envgen.pipelines.general.semantics.rewrite import (
     TRUE,
+    condition,
     conjuncts,
     free_names,
     is_joint,
@@ -169,14 +170,6 @@ def _without_plain(query: ir.Query) -> Iterator[ir.Query]:
         if not params_of(part):
             rest = [other for other in parts if other is not part]
             yield query.model_copy(update={"where": joined(rest)})
-
-
-def condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
-    """What a policy clause ``not done(row) or condition`` asks of a row that a call changed."""
-    body = clause.expr.body if isinstance(clause.expr, ir.All) else None
-    if not isinstance(body, ir.Or):
-        return ()
-    return tuple(conjuncts(body.items[-1]))
 
 
 def _edge(name: str, nodes: list[ir.Node]) -> ir.Cmp:

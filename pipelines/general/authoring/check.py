@@ -15,7 +15,7 @@ from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import rng
-from envgen.pipelines.general.authoring.analysis import Analysis, condition
+from envgen.pipelines.general.authoring.analysis import Analysis
 from envgen.pipelines.general.authoring.check_ways import check_sentences, check_ways
 from envgen.pipelines.general.authoring.draws import REGISTERED
 from envgen.pipelines.general.authoring.page import Domain, Scene, StepRule, free_name
@@ -25,6 +25,7 @@ from envgen.pipelines.general.authoring.structure import Structure
 from envgen.pipelines.general.programs.tools_source import tools_source
 from envgen.pipelines.general.semantics.evaluate import MAX_VALUES
 from envgen.pipelines.general.semantics.rewrite import (
+    condition,
     conjuncts,
     nodes_of,
     params_of,

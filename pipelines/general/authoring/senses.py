@@ -14,10 +14,9 @@ from typing import Any
 
 from envgen.core.errors import ConfigError
 from envgen.core.ir import AllDifferent, Before, Clause, Cmp, Const, Equals, Node, Param
-from envgen.pipelines.general.authoring.analysis import condition
 from envgen.pipelines.general.authoring.page import PhraseRule
 from envgen.pipelines.general.authoring.rules import parsed
-from envgen.pipelines.general.semantics.rewrite import conjuncts, truth
+from envgen.pipelines.general.semantics.rewrite import condition, conjuncts, truth
 
 _ABOVE = r"(?:at least|no (?:fewer|less) than|no earlier than|from) @(?! to\b)"
 _BELOW = r"(?:at most|no more than|no later than|up to and including) @"
@@ -180,7 +179,10 @@ def _asked(means: str) -> Iterator[str]:
 def _check_duty(what: str, said: str, rule: Clause) -> None:
     """A rule is no mere permission, and what must differ is not asked to be the same."""
     permits = _PERMITS.search(said)
-    if permits and not _OBLIGES.search(said):
+    bounded = (
+        "{param" in what
+    )  # which quotes the text: "may take {param:hours} hours or less" is a bound
+    if permits and not bounded and not _OBLIGES.search(said):
         raise ConfigError(
             f"{what} says {permits[0]!r} and permits something, but its rule demands something",
             "say what must be, or what may not be",

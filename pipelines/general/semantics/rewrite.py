@@ -199,6 +199,14 @@ def _conjuncts(expr: Node) -> tuple[Node, ...]:
     return (expr,) if expr != TRUE else ()
 
 
+def condition(clause: ir.Clause) -> tuple[ir.Node, ...]:
+    """What a policy clause ``not done(row) or condition`` asks of a row that a call changed."""
+    body = clause.expr.body if isinstance(clause.expr, ir.All) else None
+    if not isinstance(body, ir.Or):
+        return ()
+    return tuple(conjuncts(body.items[-1]))
+
+
 def compares_slots(expr: Node, fn: str) -> bool:
     """Whether ``expr`` compares two whole slots with ``fn``, nothing else."""
     if not isinstance(expr, ir.Cmp) or expr.fn != fn or len(slots_of(expr)) != 2:
