@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 
+os.environ.pop("COLUMNS", None)  # xdist sets it for its workers; pipes have no width
+
 import hypothesis
 import pytest
 

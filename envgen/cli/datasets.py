@@ -195,7 +195,8 @@ class Validate(Trusts):
         if hasattr(summary, "dataset_evidence"):
             say(summary.how)
             rows = [(t.task_id, t.method, *_judged(t.evidence, "holds")) for t in summary.tasks]
-            show_rows(("task", "method", "gates passed ", "result"), rows, title=self.dataset)
+            heads = ("task", "method", "gates passed ", "result")
+            show_rows(heads, rows, title=self.dataset, spare=("gates passed", "method"))
             for task in summary.tasks:
                 for one in task.evidence:
                     if one.gate == "differences" and one.reason:
