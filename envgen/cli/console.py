@@ -53,7 +53,8 @@ class _SafeConsole(Console):
 
 def _console(*, stderr: bool) -> Console:
     console = _SafeConsole(stderr=stderr, highlight=False, markup=False)
-    if not console.is_terminal and "COLUMNS" not in console._environ:
+    # Rich's log handler fills its lines to the width, so talk keeps the width of a terminal.
+    if not (stderr or console.is_terminal or "COLUMNS" in console._environ):
         console.width = max(console.width, PIPE_WIDTH)
     return console
 
