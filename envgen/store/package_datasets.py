@@ -4,6 +4,6 @@ from __future__ import annotations
 
 PACKAGE_DATASETS: frozenset[str] = frozenset(
     {
-        "71235e3d68fad01aef2724fef97a42afbaa5ff33e338cd9125f228090e5c2569",  # trip_planning
+        "ac55b145968c56c650ccc9134f6a7c913e983e278e2981af472c49181ea5fa19",  # trip_planning
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from itertools import combinations, islice
 from random import Random
@@ -45,6 +46,47 @@ def test_nobody_sits_in_two_meetings_at_once(level: int) -> None:
             at_once = one["start"] < two["end"] and two["start"] < one["end"]
             assert not (at_once and guests[0] & guests[1]), (draft.task_id, a, b)
     assert pairs >= 3
+
+
+BELOW = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """Every node of a dumped rule."""
+    if isinstance(value, dict):
+        if "op" in value:
+            yield value
+        for part in value.values():
+            yield from nodes(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from nodes(part)
+
+
+@pytest.mark.parametrize(
+    ("domain", "level"),
+    [("trip", 6), ("trip", 9)],
+)
+def test_a_bound_has_rows_on_both_sides(domain: str, level: int) -> None:
+    """No rule is about rows that don't exist: a hotel for less than the cheapest, say."""
+    compared = 0
+    for draft, _ in drafted(domain, level, range(1)):
+        rules = [rule.model_dump(mode="json") for rule in draft.problem.clauses]
+        for node in nodes(rules):
+            if node["op"] != "cmp" or node["fn"] not in BELOW:
+                continue
+            fn, column, bound = node["fn"], node["left"], node["right"]
+            if bound["op"] == "get":
+                fn, column, bound = TURNED[fn], bound, column
+            if column["op"] != "get" or bound["op"] not in ("const", "param"):
+                continue
+            rows = draft.tables[column["relation"]].values()
+            given = bound["value"] if "value" in bound else draft.problem.params[bound["name"]]
+            met = {BELOW[fn](row[column["column"]], given) for row in rows}
+            assert met == {True, False}, (draft.task_id, node)
+            compared += 1
+    assert compared
 
 
 def valid(tables: Any, student: str, course: str) -> bool:
