@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -30,9 +31,8 @@ READABLE_WIDTH = 100
 """Prose is not set wider than this."""
 FIRST_LINE_S, NEXT_LINES_S = 2.0, 10.0
 """Without a terminal, progress is a line now and then."""
-
-WHOLE_PART_S = 1e6
-"""Longer than any part of the work: all of it tells the pace."""
+RECENT_STEPS, RECENT_S = 10, 60.0
+"""The pace is that of the last so many steps, or of so many seconds where those hold more steps."""
 
 OnProgress = Callable[[int, int, str], None]
 _ACTING = dict.fromkeys(
@@ -90,14 +90,16 @@ def prose(text: str, *, indent: int = 0, style: str = "") -> None:
 
 
 def time_left(task: Task) -> float | None:
-    """Seconds that are left at the pace so far, less those since something was done.
+    """Seconds that are left at the pace of late, less those since something was done.
 
     None where nothing was done for longer than all that is left should take: the pace tells nothing then.
     """
-    left, at = task.time_remaining, task.fields["at"]
-    if not left or at is None:
-        return left
-    left -= talk.get_time() - at
+    if task.finished:
+        return 0.0
+    pace, at = task.fields["pace"], task.fields["at"]
+    if pace is None or task.remaining is None:
+        return None
+    left: float = pace * task.remaining - (talk.get_time() - at)
     return left if left > 0 else None
 
 
@@ -119,17 +121,26 @@ def progress(title: str) -> Iterator[OnProgress]:
         TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(),
         _TimeLeft(), TextColumn("[dim]{task.fields[what]}"),
     )  # fmt: skip
-    # The pace is that of a whole part: rich drops its samples where the total is another one. The first
-    # unit that a resumed part tells of is not counted, for what was done before says nothing of it.
-    bar = Progress(*columns, console=talk, transient=True, speed_estimate_period=WHOLE_PART_S)
-    task = bar.add_task(title, total=None, what="", at=None)
+    bar = Progress(*columns, console=talk, transient=True)
+    task = bar.add_task(title, total=None, what="", at=None, pace=None)
+    # Of this part of the work, (time, done). The first unit that it tells of is not counted, for what a
+    # resumed part had done before says nothing of its pace.
+    recent: deque[tuple[float, int]] = deque(maxlen=1000)
 
     def update(done: int, total: int, what: str = "") -> None:
         if done < bar.tasks[0].completed:
             bar.reset(task)
-        moved = done != bar.tasks[0].completed or bar.tasks[0].fields["at"] is None
-        at = talk.get_time() if moved else bar.tasks[0].fields["at"]
-        bar.update(task, completed=done, total=total, what=what, at=at)
+            recent.clear()
+        if total != bar.tasks[0].total:
+            recent.clear()
+        if not recent or done != recent[-1][1]:
+            recent.append((talk.get_time(), done))
+        at = recent[-1][0]
+        while len(recent) > RECENT_STEPS + 1 and recent[1][0] <= at - RECENT_S:
+            recent.popleft()
+        since, first = recent[0]
+        pace = (at - since) / (done - first) if done > first else None
+        bar.update(task, completed=done, total=total, what=what, at=at, pace=pace)
 
     if talk.is_terminal:
         with bar:

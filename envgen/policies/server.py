@@ -229,11 +229,9 @@ class _Front:
                 status=415,
                 code="unsupported_media_type",
             )
-        value = _json(await _read(request, self._service.config.max_body_bytes))
-        try:
-            return kind.model_validate(value)
-        except ValidationError as error:
-            raise invalid(error) from error
+        content = await _read(request, self._service.config.max_body_bytes)
+        # A long one takes seconds, in which the other clients are answered.
+        return await asyncio.to_thread(_checked, content, kind)
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -246,6 +244,21 @@ async def _read(request: Request, limit: int) -> bytes:
             )
         parts.append(part)
     return b"".join(parts)
+
+
+def _checked(content: bytes, kind: type[B]) -> B:
+    value = _json(content)
+    if len(value) > len(
+        kind.model_fields
+    ):  # a body has room for a million, and each would be told of
+        strange = next(name for name in value if name not in kind.model_fields)
+        raise ApiError(
+            f"Unknown parameter: {strange[:80]!r}.", code="unknown_parameter", param=strange[:80]
+        )
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise invalid(error) from error
 
 
 def _json(content: bytes) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from envgen.report.data import Panel, PassRow, ReportData
 from envgen.report.plots import density_plot, difficulty_plot, panel_plot, pass_plot
 from envgen.report.transcript import steps_of
 
+OPEN_PANELS = 6
+"""Of a run's curves are seen at once; the others are folded."""
+
 
 class PassCell(NamedTuple):
     """One estimate in the table."""
@@ -37,8 +40,6 @@ class PassLine(NamedTuple):
     """One row of the pass@k table."""
 
     policy: str
-    first: bool
-    """The policy's first row."""
     level: str
     num_tasks: int
     n: int
@@ -71,7 +72,9 @@ def render_report(data: ReportData) -> str:
         ],
         "curve_groups": _curve_groups(data),
         "ks": ks,
-        "pass_lines": _pass_lines(data.pass_at, ks),
+        "pass_lines": (lines := _pass_lines(data.pass_at, ks)),
+        "pass_totals": [line for line in lines if line.level == "all"] or lines,
+        "open_panels": OPEN_PANELS,
         "total_s": sum(time.seconds for time in data.timings),
         "longest_s": max([1e-9, *(time.seconds for time in data.timings)]),
         "transcripts": [(one, steps_of(one.episode)) for one in data.played],
@@ -125,8 +128,7 @@ def _pass_lines(rows: tuple[PassRow, ...], ks: list[int]) -> list[PassLine]:
         first = next(iter(found.values()))
         cells = [_cell(found[k]) if k in found else None for k in ks]
         name = "all" if level is None else str(level)
-        is_first = not lines or lines[-1].policy != policy
-        lines.append(PassLine(policy, is_first, name, first.num_tasks, first.n, cells))
+        lines.append(PassLine(policy, name, first.num_tasks, first.n, cells))
     return lines
 
 

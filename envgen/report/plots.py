@@ -6,14 +6,16 @@ Figures are drawn in stand-in colours, which are then replaced by CSS variables;
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from envgen.core.seeding import derive, rng
 from envgen.report.data import Panel, PassRow, TaskPoint
@@ -55,6 +57,10 @@ _MAX_SERIES = len(SERIES)
 _MAX_POINTS = 600
 _FEW_STEPS = 8
 """Up to so many are marked each: a line through two validations says nothing of the steps between."""
+_DECADES = 2.0
+"""Positive values that span so many powers of ten are drawn on a logarithmic axis."""
+_LEAST_SPAN = 0.1
+"""Of the largest value: an axis shows no less, so that the last digits of a constant are not blown up."""
 
 
 def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
@@ -67,8 +73,8 @@ def difficulty_plot(tasks: Sequence[TaskPoint]) -> str:
             axes, tasks, [t.distinct_tools for t in tasks], SERIES[1], "s", 0.13, "distinct tools"
         )
         axes.set_ylabel("gold run")
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylim(0, 1.05 * max(2, *(t.gold_calls for t in tasks)))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=3))
         _legend(axes)
         _levels(axes, [t.level for t in tasks])
 
@@ -82,16 +88,17 @@ def density_plot(tasks: Sequence[TaskPoint]) -> str:
         return ""
 
     def draw(axes: Axes) -> None:
+        ends = []
         for i, task in enumerate(known):
             value = task.density or 0.0
             low = value if not task.density_low else min(task.density_low, value)
             high = value if task.density_high is None else max(task.density_high, value)
+            ends += [low, high]
             x = task.level + _jitter(task.task_id)
             axes.plot([x, x], [low, high], color=SERIES[0], linewidth=1.2, alpha=0.55)
             label = "task (bar: its interval)" if i == 0 else None
             axes.plot([x], [value], "o", color=SERIES[0], markersize=5, alpha=0.75, label=label)
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0e}"))
+        _log_axis(axes, ends)
         axes.set_ylabel("share of answers accepted")
         _legend(axes)
         _levels(axes, [t.level for t in known])
@@ -144,20 +151,46 @@ def panel_plot(panel: Panel, number: int) -> str:
             )
         if panel.limit is not None:
             axes.axhline(panel.limit, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
-        if panel.log:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0e}"))
-            axes.minorticks_off()
-        elif panel.share:
-            axes.set_ylim(-0.02, 1.02)
-        elif min(value for curve in panel.curves for _, value in curve.points) >= 0:
-            axes.set_ylim(bottom=0)
+        values = [v for curve in panel.curves for _, v in curve.points if math.isfinite(v)] or [0.0]
+        low, high = min(values), max(values)
+        if low > 0 and (panel.log or (not panel.share and high >= 10**_DECADES * low)):
+            _log_axis(axes, values)
+        else:
+            _linear_axis(axes, low, high)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         axes.set_xlabel("step")
         if len(panel.curves) > 1:
             _legend(axes, columns=3)
 
-    return _svg(f"panel{number}", draw, panel.title, height=2.6)
+    return _svg(f"panel{number}", draw, panel.title, height=2.3)
+
+
+def _linear_axis(axes: Axes, low: float, high: float) -> None:
+    """Show what was measured, from 0 where that is near, with three ticks or more."""
+    least = _LEAST_SPAN * max(abs(low), abs(high)) or 1.0
+    if 0 <= low < (high - low) / 2:
+        low = 0.0
+    wider = max(0.0, least - (high - low)) / 2 + 0.04 * max(high - low, least)
+    axes.set_ylim(low - wider, high + wider)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
+    axes.ticklabel_format(axis="y", useOffset=False)
+
+
+def _log_axis(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis over these positive values, with three to seven powers of ten named."""
+    first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    while last - first < _DECADES:
+        first, last = first - (last >= 0), last + (last < 0)
+    axes.set_yscale("log")
+    axes.set_ylim(0.8 * 10.0**first, 1.25 * 10.0**last)
+    ticks = [10.0**power for power in range(first, last + 1, math.ceil((last - first) / 6))]
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.yaxis.set_major_formatter(FuncFormatter(_power))
+    axes.minorticks_off()
+
+
+def _power(value: float, _place: int | None) -> str:
+    return f"{value:g}" if 0.001 <= value <= 1000 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def running_mean(values: list[float]) -> list[float]:
@@ -223,12 +256,15 @@ def _levels(axes: Axes, levels: Sequence[int]) -> None:
 
 def _label(text: str) -> str:
     """A legend text: short, of characters the font has, and not hidden by a leading underscore."""
-    text = text.encode("ascii", "replace").decode()
-    text = "".join(c if c.isprintable() else "?" for c in text).lstrip("_") or "?"
+    text = _printable(text).lstrip("_") or "?"
     return text if len(text) <= 22 else text[:21] + "~"
 
 
-def _svg(name: str, draw: object, title: str, *, width: float = 4.6, height: float = 3.2) -> str:
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text.encode("ascii", "replace").decode())
+
+
+def _svg(name: str, draw: object, title: str, *, width: float = 4.2, height: float = 2.6) -> str:
     assert callable(draw)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -245,7 +281,5 @@ def _svg(name: str, draw: object, title: str, *, width: float = 4.6, height: flo
     for color, variable in _VARIABLES.items():
         text = text.replace(color, f"var({variable})")
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px; font-family: inherit", text)
-    text = re.sub(
-        r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{title}"', text, count=1
-    )
-    return text
+    named = f'role="img" aria-label="{escape(_printable(title))}"'
+    return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', lambda _: named, text, count=1)

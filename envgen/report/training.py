@@ -78,6 +78,11 @@ PLANS = (
     _Plan("Seconds of a step", "", {
         "time/sampling_s": "sampling", "time/update_s": "update", "time/assembly_s": "assembly"}),
 )  # fmt: skip
+NEEDED = {
+    "sft/loss": ("sft/tokens",),
+    "time/sampling_s": ("time/update_s", "time/model_tokens_per_s"),
+}
+"""Metric -> what stands in a line beside it."""
 STYLE = ("share", "limit", "log")
 ALWAYS_ZERO = (
     "policy/kl", "reward/length", "reward/language", "reward/format", "rollout/errored",
@@ -122,7 +127,7 @@ def read_run(run: Path) -> Lines:
     """The metrics of a run's steps.
 
     Raises:
-        StoreError: if it holds none.
+        StoreError: if it holds none, or one that lacks a field.
     """
     try:
         lines = read_metrics(run)
@@ -131,7 +136,23 @@ def read_run(run: Path) -> Lines:
         raise StoreError(f"can't read {str(run / METRICS_FILE)!r}: {why}", _hint(run)) from error
     if not lines:
         raise StoreError(f"{str(run)!r} has no step yet", "wait for the run's first step")
+    for number, line in enumerate(lines, 1):
+        if (name := _lacking(line)) is not None:
+            what = (
+                f"line {number} of {str(run / METRICS_FILE)!r} has no number in its field {name!r}"
+            )
+            raise StoreError(what, "give a run that `envgen train` wrote")
     return lines
+
+
+def _lacking(line: object) -> str | None:
+    """The first field of a step that is missing or no number; None if there is none."""
+    if not isinstance(line, dict) or type(line.get("step")) is not int:
+        return "step"
+    needed = [name for metric, names in NEEDED.items() if metric in line for name in names]
+    drawn = [metric for plan in PLANS for metric in plan.curves if line.get(metric) is not None]
+    every = ("seconds", *needed, *drawn)
+    return next((name for name in every if not isinstance(line.get(name), int | float)), None)
 
 
 def panels(lines: Lines) -> tuple[Panel, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from envgen.core.errors import DatasetError
+from envgen.core.limits import fault
 from envgen.store.folders import told_of
 from envgen.store.manifest import (
     FORMAT_VERSION,
@@ -18,6 +19,7 @@ from envgen.store.manifest import (
 )
 
 _MAX_MANIFEST = 512 * 1024 * 1024
+_AGAIN = "get the dataset again from where it came from"
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -43,10 +45,7 @@ def check_members(path: Path, manifest: Manifest) -> None:
         raise DatasetError(f"{path} holds {strangers[0]!r}, which dataset.json doesn't list")
     for name in sorted(listed):
         if _file_hash(path / name) != manifest.members[name]:
-            raise DatasetError(
-                f"{path / name} does not match its hash in dataset.json",
-                "get the dataset again from where it came from",
-            )
+            raise DatasetError(f"{path / name} does not match its hash in dataset.json", _AGAIN)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -65,8 +64,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         content = _JSON.validate_json(file.read_bytes())
     except (ValueError, RecursionError):
-        hint = "get the dataset again from where it came from"
-        raise DatasetError(f"{file} is corrupt: it is no whole JSON text", hint) from None
+        raise DatasetError(f"{file} is corrupt: it is no whole JSON text", _AGAIN) from None
     version = content.get("format_version") if isinstance(content, dict) else None
     if type(version) is not int or version < 1:
         raise DatasetError(f"{file} names no format version")
@@ -75,7 +73,10 @@ def read_manifest(path: Path) -> Manifest:
             f"{path} has dataset format {version}; this envgen reads up to {FORMAT_VERSION}",
             "upgrade envgen",
         )
-    return Manifest.model_validate(content)
+    try:
+        return Manifest.model_validate(content)
+    except ValidationError as error:
+        raise DatasetError(f"{file} is corrupt: {fault(error)}", _AGAIN) from None
 
 
 def _file_hash(path: Path) -> str:

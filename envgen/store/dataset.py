@@ -15,6 +15,7 @@ from uuid import uuid4
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from envgen.core.errors import DatasetError, StoreError
+from envgen.core.limits import fault
 from envgen.core.types import (
     EnvironmentSpec,
     Evidence,
@@ -139,7 +140,10 @@ class Dataset:
         except OSError as error:
             raise DatasetError(f"can't read the dataset in {str(path)!r}: {error}") from error
         except (ValidationError, ValueError, RecursionError) as error:
-            raise DatasetError(f"the dataset in {str(path)!r} is corrupt: {error}") from error
+            wrong = (
+                f"{error.title}, {fault(error)}" if isinstance(error, ValidationError) else error
+            )
+            raise DatasetError(f"the dataset in {str(path)!r} is corrupt: {wrong}") from error
 
     def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Path, bool, bool, str]]:
         return _reopen, (self.path, self._unproven, self._trust, self.manifest.content_hash)

@@ -33,7 +33,7 @@ def test_each_part_of_the_work_has_a_pace_of_its_own(
             clock[0] = now
             update(done, total, "")
             (task,) = tasks
-            assert task.time_remaining == left, now
+            assert console.time_left(task) == left, now
 
 
 def test_no_time_is_left_to_tell_where_nothing_was_done_for_longer(
@@ -56,6 +56,27 @@ def test_no_time_is_left_to_tell_where_nothing_was_done_for_longer(
         clock[0] = 210.0
         update(5, 6, "")
         assert console.time_left(task) == pytest.approx(50.0)
+
+
+def test_the_pace_is_that_of_late(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand quick steps said that a hundred slow ones take seconds; quick ones follow, too."""
+    clock = [0.0]
+    monkeypatch.setattr(console.talk, "get_time", lambda: clock[0])
+    tasks: list[Task] = []
+    monkeypatch.setattr(console, "_tick", lambda task, ended: tasks.append(task))
+    done, total = 0, 1_200
+    with console.progress("working") as update:
+        for steps, seconds, left in ((1_000, 0.1, 20.0), (10, 100.0, 19_000.0), (100, 1.0, 90.0)):
+            for _ in range(steps):
+                clock[0] += seconds
+                done += 1
+                update(done, total, "")
+            (task,) = tasks
+            assert console.time_left(task) == pytest.approx(left), done
+        clock[0] += 5.0
+        assert console.time_left(task) == pytest.approx(85.0)
 
 
 def test_lines_come_while_the_first_step_runs(

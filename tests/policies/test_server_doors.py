@@ -5,15 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from envgen.policies.server import PolicyServer, ServeConfig
 
-MODELS = "/v1/models"
+MODELS, CHAT = "/v1/models", "/v1/chat/completions"
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,39 @@ def test_text_beyond_any_window_is_never_tokenized(
         connection.close()
     assert (reply.status, error["code"]) == (400, "context_length_exceeded")
     assert sum(seen) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ('"messages": [' + "{}, " * 1_000_000 + "{}]", "invalid_value"),
+        ('"messages": [' + "1, " * 1_000_000 + "1]", "invalid_value"),
+        (", ".join(f'"k{i}": 1' for i in range(300_000)), "unknown_parameter"),
+    ],
+    ids=["messages without a role", "messages that are none", "parameters that are none"],
+)
+def test_others_are_answered_while_a_long_body_is_read(
+    noise: PolicyServer, body: str, code: str
+) -> None:
+    answered: list[dict[str, Any]] = []
+
+    def send() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", noise.port, timeout=60)
+        content = f'{{"model": "noise", {body}}}'
+        connection.request("POST", CHAT, content, {"Content-Type": "application/json"})
+        answered.append(json.load(connection.getresponse()))
+        connection.close()
+
+    sender = Thread(target=send)
+    began = time.monotonic()
+    sender.start()
+    waits = []
+    while sender.is_alive():
+        asked_at = time.monotonic()
+        assert asked(noise, "127.0.0.1")[0] == 200
+        waits.append(time.monotonic() - asked_at)
+    assert max(waits) < 0.5 * (time.monotonic() - began)
+    assert answered[0]["error"]["code"] == code
 
 
 class _Watched:

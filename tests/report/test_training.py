@@ -70,6 +70,28 @@ def test_without_steps_there_is_no_report(tmp_path: Path) -> None:
         training_report(write_run(tmp_path / "early", []))
 
 
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("[1]", "step"),
+        ('{"seconds": 1.0}', "step"),
+        ('{"step": "2", "seconds": 1.0}', "step"),
+        ('{"step": 2}', "seconds"),
+        ('{"step": 2, "seconds": 1.0, "sft/loss": 0.5}', "sft/tokens"),
+        ('{"step": 2, "seconds": 1.0, "time/sampling_s": 1, "time/update_s": 1}', "time/model_tokens_per_s"),
+        ('{"step": 2, "seconds": 1.0, "reward/pass_rate": "most"}', "reward/pass_rate"),
+    ],
+)  # fmt: skip
+def test_a_step_without_a_field_is_told_in_one_line(tmp_path: Path, line: str, field: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "seconds": 0.5}\n' + line + "\n")
+    with pytest.raises(StoreError) as caught:
+        training_report(tmp_path)
+    assert str(caught.value).splitlines()[0] == (
+        f"line 2 of {str(tmp_path / 'metrics.jsonl')!r} has no number in its field {field!r}"
+    )
+    assert caught.value.hint
+
+
 def test_running_means_keep_level_and_length() -> None:
     assert running_mean([1.0, 5.0]) == [1.0, 5.0]
     noisy = [0.5 + 0.4 * (-1) ** i for i in range(200)]

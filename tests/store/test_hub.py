@@ -13,8 +13,9 @@ from store_samples import environment, small_dataset, task
 from tiny_dataset import write_tiny_dataset
 
 from envgen.core.types import PublicRule, PublicTask
+from envgen.environments.code_tools import CODE_TOOLS, SUBMIT, SUBMIT_SPEC
 from envgen.environments.toolbox import Toolbox
-from envgen.store.columns import json_field
+from envgen.store.columns import json_field, tool_row
 from envgen.store.hub_card import hub_licences
 from envgen.store.subset import export
 from envgen.store.writer import DatasetWriter
@@ -109,6 +110,26 @@ def test_tables_have_nested_columns(tmp_path: Path) -> None:
             function = given["function"]
             parameters = json.loads(function.pop("parameters"))
             assert {**function, "parameters": parameters} == tool["function"]
+
+
+def test_tables_of_code_tasks_list_the_submit_tool(tmp_path: Path) -> None:
+    """As their agents see it: without an argument."""
+    with DatasetWriter(tmp_path / "code", name="code") as writer:
+        made, bundle = environment(), task()
+        changes: dict[str, Any] = {"category": "code", "tools": CODE_TOOLS, "submit_tool": SUBMIT}
+        spec = made.spec.model_copy(update=changes)
+        writer.add_environment(made.model_copy(update={"spec": spec}))
+        of_code = bundle.spec.model_copy(update={"family": "code"})
+        writer.add_task(bundle.model_copy(update={"spec": of_code}))
+        dataset = writer.finish()
+    export(dataset, tmp_path / "t.parquet", "parquet")
+    export(dataset, tmp_path / "t.jsonl", "jsonl")
+    offered: list[Any] = Toolbox(spec, SUBMIT_SPEC).openai()
+    assert offered[-1]["function"]["name"] == SUBMIT
+    assert json.loads((tmp_path / "t.jsonl").read_text())["tools"] == offered
+    for table in (dataset.path / "data" / "train.parquet", tmp_path / "t.parquet"):
+        (row,) = pq.read_table(table).to_pylist()
+        assert row["tools"] == [tool_row(tool) for tool in offered]
 
 
 @pytest.mark.slow

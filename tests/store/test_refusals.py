@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -277,3 +278,23 @@ def test_a_cut_off_manifest_is_told_in_plain_words(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(DatasetError, match=r"dataset\.json is corrupt: it is no whole JSON text$"):
         Dataset.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"seed": "many"}, r"seed: Input should be .* \(given 'many'\)"),
+        ({"counts": {"tasks": -1}}, r"counts\.tasks: Input should be greater than or equal to 0"),
+        ({"counts": 7}, r"counts: .*"),
+        ({"members": None}, r"members: Input should be a valid dictionary"),
+        ({"author": "me"}, r"author: Extra inputs are not permitted.*"),
+    ],
+)
+def test_a_wrong_field_of_a_manifest_is_named_in_one_line(
+    folder: Path, change: dict[str, Any], told: str
+) -> None:
+    change_manifest(folder, lambda x: x.update(change))
+    with pytest.raises(DatasetError) as caught:
+        Dataset.open(folder)
+    assert re.fullmatch(rf"\S*dataset\.json is corrupt: {told}", str(caught.value))
+    assert caught.value.hint

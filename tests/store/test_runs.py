@@ -67,6 +67,27 @@ def test_trajectories_come_back_as_they_were(tmp_path: Path, db_url: str | None)
         assert store.done() == {(x.task_id, x.sample) for x in added}
 
 
+def test_endings_are_counted_and_what_the_verifier_judged(
+    tmp_path: Path, db_url: str | None
+) -> None:
+    """Of this run alone, errors included."""
+    lost = trajectory("a-1", 8).model_copy(
+        update={"stop": StopReason.TURN_LIMIT, "reached_verifier": False}
+    )
+    with open_run(tmp_path / "run", db_url) as store:
+        assert store.endings() == ({}, 0)
+        judged = [trajectory("a-1", i, passed=i < 2) for i in range(3)]
+        broken = failed("a-1", 7).model_copy(update={"reached_verifier": False})
+        for one in (*judged, broken, lost):
+            store.add(one)
+        store.flush()
+        assert store.endings() == ({"error": 1, "submitted": 3, "turn_limit": 1}, 3)
+    with open_run(tmp_path / "other", db_url) as other:
+        other.add(trajectory("a-1", 0))
+        other.flush()
+        assert other.endings() == ({"submitted": 1}, 1)
+
+
 def test_counts_leave_errors_out(tmp_path: Path, db_url: str | None) -> None:
     with open_run(tmp_path, db_url) as store:
         store.add(trajectory("a", 0, passed=True))

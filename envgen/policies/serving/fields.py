@@ -6,7 +6,7 @@ those that change nothing (``user``, ``metadata``, ...).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -17,7 +17,10 @@ MAX_STOPS = 16
 MAX_STOP_CHARS = 256
 MAX_CHOICES = 128
 
-Ids = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+T = TypeVar("T")
+Many = Annotated[list[T], Field(fail_fast=True)]
+"""A list whose first fault ends the check: a body has room for millions, each of which costs."""
+Ids = Annotated[Many[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
 class Body(BaseModel):
@@ -129,8 +132,8 @@ class ChoiceFields(Draw):
 class ChatBody(Body, Captured, ChoiceFields):
     """``POST /v1/chat/completions``."""
 
-    messages: Annotated[list[dict[Label, Any]], Field(min_length=1)]
-    tools: list[dict[Label, Any]] | None = None
+    messages: Annotated[Many[dict[Label, Any]], Field(min_length=1)]
+    tools: Many[dict[Label, Any]] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     response_format: dict[Label, Any] | None = None
@@ -167,7 +170,7 @@ class ChatBody(Body, Captured, ChoiceFields):
 class CompletionBody(Body, Captured, ChoiceFields):
     """``POST /v1/completions``; the prompt is a text or token ids, or a list of either."""
 
-    prompt: Text | list[Text] | list[Whole] | list[list[Whole]]
+    prompt: Text | Many[Text] | Many[Whole] | Many[Many[Whole]]
     logprobs: Annotated[Whole, Field(ge=0, le=20)] | None = None
     echo: Literal[False] | None = None
     suffix: None = None
@@ -190,8 +193,8 @@ class GenerateBody(Body, Captured):
 class TokenizeBody(Body):
     """``POST /tokenize``: a conversation or a text."""
 
-    messages: list[dict[Label, Any]] | None = None
-    tools: list[dict[Label, Any]] | None = None
+    messages: Many[dict[Label, Any]] | None = None
+    tools: Many[dict[Label, Any]] | None = None
     add_generation_prompt: bool = True
     prompt: Text | None = None
     add_special_tokens: bool = True
@@ -207,4 +210,4 @@ class TokenizeBody(Body):
 class DetokenizeBody(Body):
     """``POST /detokenize``."""
 
-    tokens: list[Annotated[Whole, Field(ge=0)]]
+    tokens: Many[Annotated[Whole, Field(ge=0)]]

@@ -16,7 +16,7 @@ from typing import Any
 from envgen.core import ir
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Scalar
-from envgen.pipelines.general.authoring.draws import Drawing
+from envgen.pipelines.general.authoring.draws import Drawing, NoRoomError
 from envgen.pipelines.general.authoring.rows import MISTAKES
 from envgen.pipelines.general.authoring.statement import Blueprint
 from envgen.pipelines.general.authoring.structure import unvaried
@@ -289,8 +289,8 @@ class OpenTask:
         text = self.analysis.domains[name].text
         try:
             value: Scalar = self.blueprint.draws.draw(text)(drawing)
-        except MISTAKES as error:
+        except (NoRoomError, *MISTAKES) as error:
             what = f"domain {domain.id!r}, parameter {name!r}, draw {text!r:.80}"
             hint = getattr(error, "hint", "") or "check its names and numbers"
-            raise ConfigError(f"{what}: {error}", hint) from None
+            raise ConfigError(f"{what}: {str(error) or 'no value is left'}", hint) from None
         return value

@@ -254,12 +254,22 @@ def test_there_are_many_attacks() -> None:
 def test_draws_that_give_nothing_say_so_in_plain_words(text: str, told: str) -> None:
     """In a column, and in [params], where the second gave a traceback."""
     assert told in str(refused(FLOOR, f"int = {text}"))
+    assert told in refused_parameter(text)
+
+
+@pytest.mark.parametrize("text", ["distinct([])", "gap(0, 10, 1, 50, 'x')"])
+def test_a_parameter_that_never_has_a_value_says_so(text: str) -> None:
+    assert "no value is left" in refused_parameter(text)
+
+
+def refused_parameter(text: str) -> str:
+    """What is said of a page with a parameter of this draw."""
     page = load_tasks("meetings").domain.model_dump(mode="json", exclude_defaults=True)
     page["id"], page["params"]["dear"] = "mine", text
     with pytest.raises(ConfigError, match="'mine', parameter 'dear'") as caught:
         list(tasks_from(json.dumps(page)).rehearsed())
-    assert told in str(caught.value)
     assert caught.value.hint
+    return str(caught.value)
 
 
 def test_a_part_that_is_written_wrong_is_named_with_what_was_meant() -> None:
