@@ -26,6 +26,7 @@ from envgen.rollout.gold import GoldPolicy, make_policy
 from envgen.rollout.pass_at_k import run_report, task_pass
 from envgen.rollout.run import Progress, RolloutConfig, rollout
 from envgen.store.dataset import Dataset
+from envgen.store.recent import Recent
 from envgen.store.runs import RunStore
 from envgen.store.subset import subset
 
@@ -369,7 +370,8 @@ def limited(dataset: Dataset, **limits: Any) -> GeneralEnv:
     hosts = env._hosts()
     task = hosts.task("tiny-cheapest")
     public = task.public.model_copy(update={"limits": Limits(**limits)})
-    hosts._tasks["tiny-cheapest"] = task._replace(public=public)
+    changed = task._replace(public=public)
+    hosts._tasks = Recent(lambda _: changed, 1)
     return env
 
 
