@@ -11,8 +11,8 @@ from pathlib import Path
 ROOMS: dict[str, tuple[str, ...]] = {
     "core": ("types", "ir", "code_types", "errors", "registry", "seeding", "executor", "limits"),
     "store": ("dataset", "writer", "bundles", "subset", "trust"),
-    "environments": ("general", "code", "episodes", "hosts", "check", "checker", "runner"),
-    "verifiers": ("base", "general", "code", "check", "attacks", "mutants"),
+    "environments": ("general", "code", "episodes", "hosts", "checker", "runner"),
+    "verifiers": ("base", "general", "code", "attacks", "mutants"),
     "verifiers.runners": ("base",),
     "sandboxes": ("base", "check", "tools", "solution", "verifier"),
     "policies": ("base", "registry", "programs", "openai", "tokens_http", "dsa"),

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
-from training_study import cpu_s, told
 
+from envgen.core.canonical import pretty
 from envgen.pipelines.deciding_tokens import DecidingFirst
 from envgen.pipelines.demo_records import TrainingDemoConfig
 from envgen.pipelines.training_demo import (
@@ -32,6 +33,7 @@ from envgen.pipelines.training_demo import (
     play_teachers,
     train_tasks,
 )
+from envgen.rollout.bootstrap import Estimate
 from envgen.train.cold_start import train_sft
 from envgen.train.evaluate import EvalSummary, compare_runs, evaluate_model
 from envgen.train.grpo_run import train_grpo
@@ -112,6 +114,16 @@ def row(config: TrainingDemoConfig, out: Path) -> dict[str, Any]:
 
 def greedy(summary: EvalSummary) -> dict[str, Any] | None:
     return told(summary.temperatures[0.0].pass_at[1])
+
+
+def told(found: Estimate | None) -> dict[str, Any] | None:
+    return None if found is None else json.loads(pretty(found))
+
+
+def cpu_s() -> float:
+    """Processor seconds of this process and of children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def quiet(done: int, total: int, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,6 +18,7 @@ from envgen.environments.code_tools import SUBMIT_SPEC
 from envgen.environments.toolbox import Toolbox
 from envgen.sandboxes.workspace import Workspace, build_workspace
 from envgen.store.dataset import Dataset
+from envgen.store.recent import Recent
 from envgen.verifiers.code import CodeVerifier
 
 CodeBackend = Literal["auto", "bubblewrap", "docker"]
@@ -59,7 +59,7 @@ class CodeHosts:
         self._lock = threading.Lock()
         self._building: dict[str, threading.Lock] = {}
         self._workspaces: dict[str, Workspace] = {}
-        self._tasks: OrderedDict[str, CodeTask] = OrderedDict()
+        self._tasks = Recent(self._load, MAX_TASKS)
 
     def task(self, task_id: str) -> CodeTask:
         """A task, ready to be played.
@@ -68,12 +68,7 @@ class CodeHosts:
             ConfigError: if the dataset has no such task, or it is of another family.
             EnvError: if its files don't hold what a code task needs.
         """
-        with self._lock:
-            if task_id not in self._tasks:
-                self._tasks[task_id] = self._load(task_id)
-                if len(self._tasks) > MAX_TASKS:
-                    self._tasks.popitem(last=False)
-            return self._tasks[task_id]
+        return self._tasks(task_id)
 
     def workspace(self, environment_id: str) -> Workspace:
         """The built repository of an environment; the first one to ask waits for the build.

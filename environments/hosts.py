@@ -25,6 +25,7 @@ from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
 from envgen.sandboxes.zygote import Isolation, WorkerBackend, choose
 from envgen.store.dataset import Dataset
+from envgen.store.recent import Recent
 from envgen.verifiers.general import GeneralVerifier
 
 MAX_TOOL_HOSTS = 64
@@ -91,7 +92,7 @@ class DatasetHosts:
         self._usable: str | None = None
         """The backend that is really used, found out before the first episode."""
         self._toolboxes: dict[str, Toolbox] = {}
-        self._tasks: OrderedDict[str, Task] = OrderedDict()
+        self._tasks = Recent(self._load, MAX_TASKS)
 
     def toolbox(self, environment_id: str) -> Toolbox:
         """The compiled tools of an environment; starts nothing."""
@@ -111,11 +112,7 @@ class DatasetHosts:
         with self._lock:
             if self._usable is None:
                 self._usable = choose(self._backend, self._trusted, self._isolate)
-            if task_id not in self._tasks:
-                self._tasks[task_id] = self._load(task_id)
-                if len(self._tasks) > MAX_TASKS:
-                    self._tasks.popitem(last=False)
-            return self._tasks[task_id]
+        return self._tasks(task_id)
 
     def _load(self, task_id: str) -> Task:
         if task_id not in self.dataset.tasks:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from envgen.core.canonical import compact, dumps
-from envgen.core.types import Message, ToolSpec
+from envgen.core.types import Message
 
 
 def render_messages(messages: Sequence[Message]) -> str:
@@ -49,12 +49,6 @@ def message_dict(message: Message) -> dict[str, Any]:
             for call in message.tool_calls
         ]
     return value
-
-
-def render_tools(tools: Sequence[ToolSpec]) -> str:
-    """The tools with their parameters, one per line."""
-    lines = [f"- {tool.name}: {tool.description} {dumps(tool.parameters)}" for tool in tools]
-    return "\n".join(lines)
 
 
 def clip(text: str, limit: int) -> str:

@@ -16,7 +16,7 @@ from envgen.core.errors import DISTRIBUTION, install_hint
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = (
-    "alembic", "docker", "httpx", "matplotlib", "openai", "pyarrow", "ray", "rich", "scipy",
+    "docker", "httpx", "matplotlib", "openai", "pyarrow", "ray", "rich", "scipy",
     "sqlalchemy", "torch",
 )  # fmt: skip
 ROOMS = ("environments", "pipelines", "sandboxes", "verifiers")

@@ -98,7 +98,6 @@ Blob = Annotated[bytes, Field(max_length=1 << 32)]
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
 Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 Money = Annotated[float, Field(ge=0, le=1e12)]
 

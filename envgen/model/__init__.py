@@ -2,8 +2,8 @@
 
 Needs PyTorch: ``pip install 'envgen-gym[train]'``. Names load their module on first use.
 
-- The architecture: ``config.py``, ``modeling.py``, ``layer.py``, ``attention.py``, ``indexer.py`` and
-  ``selection.py`` (the lightning indexer and its top-k), ``sparse.py``, ``moe.py``, ``rope.py``, ``norm.py``.
+- The architecture: ``config.py``, ``modeling.py``, ``layer.py``, ``attention.py``,
+  ``indexer.py`` (the lightning indexer and its top-k), ``sparse.py``, ``moe.py``, ``rope.py``, ``norm.py``.
 - The engine: ``engine.py``, ``scheduler.py`` (who runs, who is preempted), ``runner.py`` (one step),
   ``paged.py`` and ``prefix.py`` (cache pages, and the records beside them), ``sampling.py``, ``decode*.py``.
 - What a reply keeps: ``batch.py``, ``requests.py``.

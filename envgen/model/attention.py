@@ -26,7 +26,6 @@ from envgen.model.config import DSAConfig
 from envgen.model.indexer import (
     Indexer,
     IndexQueries,
-    index_scores,
     select,
 )
 from envgen.model.indexer_loss import dense_index_loss, sparse_index_loss
@@ -266,26 +265,6 @@ class LatentAttention(nn.Module):
             q, k, v, attn_mask=mask, is_causal=causal, scale=self.config.softmax_scale
         )
         return out.transpose(1, 2)[..., :value_width]
-
-    @torch.no_grad()
-    def inspect(
-        self, x_BTD: Tensor, angles: Angles, span: Span, part: slice
-    ) -> tuple[Tensor, Tensor]:
-        """What some queries attend to densely, and what the indexer thinks of the same keys.
-
-        Returns:
-            Attention averaged over heads, and index scores (-inf where hidden): float32 [B, t, S] each.
-        """
-        queries, rows_BSW = self._queries(x_BTD, angles), self._rows(x_BTD, angles)
-        q_BtHW = self.absorbed(_at(queries, part))
-        hidden_BtS = ~span._replace(slots_BT=span.slots_BT[:, part]).visible()
-        scores_BHtS = widened(torch.einsum("bthw,bsw->bhts", q_BtHW, rows_BSW))
-        scores_BHtS *= self.config.softmax_scale
-        p_BHtS = scores_BHtS.masked_fill_(hidden_BtS.unsqueeze(1), float("-inf")).softmax(-1)
-        some = Angles(angles.cos[:, part], angles.sin[:, part])
-        asked = self.indexer.queries(x_BTD[:, part], queries.latent_BTQ[:, part], some)
-        wanted_BtS = index_scores(asked, self.indexer.keys(x_BTD, angles))
-        return p_BHtS.mean(1), wanted_BtS.masked_fill_(hidden_BtS, float("-inf"))
 
     def absorbed(self, queries: _Queries) -> Tensor:
         """Queries that score cached rows directly: [B, T, H, C + R]."""

@@ -67,8 +67,6 @@ class Output:
     """Per layer int32 [B, T, K]; only if asked for."""
     index_loss: Tensor | None = None
     """Sum over layers of eq. 3 or eq. 4, each a mean over valid tokens; only if asked for."""
-    hidden_states: tuple[Tensor, ...] | None = None
-    """Embedding and each layer's output; the last one normed."""
 
 
 class Trunk(nn.Module):
@@ -209,7 +207,6 @@ class DSAForCausalLM(nn.Module):
         dense: bool = False,
         index_loss: IndexLoss | None = None,
         capture_topk: bool = False,
-        capture_hidden: bool = False,
         keep: Tensor | slice | tuple[Tensor, Tensor] | None = None,
     ) -> Output:
         """Logits of the next token after each of ``input_ids``.
@@ -229,7 +226,6 @@ class DSAForCausalLM(nn.Module):
             dense: leave no key out.
             index_loss: also compute what trains the indexer, eq. 3 (``dense``) or eq. 4 (``sparse``).
             capture_topk: return the key sets.
-            capture_hidden: return hidden states.
             keep: positions along T whose logits are wanted, one axis; all by default. Or pairs of rows and
                 positions, [N] each: then logits are [N, V].
 
@@ -243,7 +239,7 @@ class DSAForCausalLM(nn.Module):
         angles = self.angles(span.slots_BT if position_ids is None else position_ids)
         common = Pass(angles, span, Ask(path, dense, index_loss, capture_topk))
         x_BTD = self.model.embed_tokens(input_ids)
-        hidden, kept, losses, routing = [x_BTD], [], [], []
+        kept, losses, routing = [], [], []
         for layer, given in zip(self.layers(), self._given(replay), strict=True):
             x_BTD, attended, experts_BTA = self._run(layer, x_BTD, common, given)
             if attended.kept_BTK is not None:
@@ -252,10 +248,7 @@ class DSAForCausalLM(nn.Module):
                 losses.append(attended.index_loss)
             if experts_BTA is not None:
                 routing.append(experts_BTA)
-            if capture_hidden:
-                hidden.append(x_BTD)
         normed = self.model.norm(x_BTD)
-        hidden[-1] = normed
         if keep is None:
             wanted = normed
         else:
@@ -269,7 +262,6 @@ class DSAForCausalLM(nn.Module):
             routing_BTXA=torch.stack(routing, 2) if routing else None,
             topk=tuple(kept) if capture_topk else None,
             index_loss=torch.stack(losses).sum() if losses else None,
-            hidden_states=tuple(hidden) if capture_hidden else None,
         )
 
     def _run(self, layer: DecoderLayer, x_BTD: Tensor, common: Pass, given: Given) -> LayerOutput:

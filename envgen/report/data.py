@@ -237,31 +237,3 @@ def gate_rows(
             GateRow(gate=name, meaning=meaning, lowest_figure=lowest, reason=common, **counts)
         )
     return tuple(result)
-
-
-def filter_rows(
-    levels: Mapping[str, int], outcomes: Mapping[str, str], *, kept: str = "kept"
-) -> tuple[FilterRow, ...]:
-    """Kept and dropped per level.
-
-    Args:
-        levels: task id -> level.
-        outcomes: task id -> ``kept``, ``undecided``, or the reason for which it was dropped.
-        kept: the outcome that means kept.
-    """
-    rows = []
-    for level in sorted(set(levels.values())):
-        found = Counter(
-            outcomes[name] for name in levels if levels[name] == level and name in outcomes
-        )
-        num_kept, undecided = found.pop(kept, 0), found.pop("undecided", 0)
-        rows.append(
-            FilterRow(
-                level=level,
-                kept=num_kept,
-                dropped=sum(found.values()),
-                undecided=undecided,
-                reasons=dict(sorted(found.items())),
-            )
-        )
-    return tuple(rows)

@@ -300,9 +300,3 @@ def _result(
         answered = stop in (StopReason.SUBMITTED, StopReason.ANSWERED)
         why = misfit(style, trajectory.messages, progress.tools, progress.submit, answered=answered)
     return EpisodeResult(trajectory, progress.tokens, why)
-
-
-def equal_but_times(first: Trajectory, second: Trajectory) -> bool:
-    """Whether two trajectories are the same, times aside."""
-    blank = {"started_at": 0.0, "wall_s": 0.0, "agent_s": 0.0}
-    return first.model_copy(update=blank) == second.model_copy(update=blank)

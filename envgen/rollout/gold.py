@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterator, Sequence
-from threading import Event, Lock
+from threading import Event
 from typing import Any
 
 from pydantic import JsonValue
@@ -22,6 +22,7 @@ from envgen.policies.greedy import GreedyPolicy
 from envgen.policies.programs import CALLS_PER_TURN, Call, call_message, submit_message
 from envgen.policies.registry import KINDS, PolicyConfig, parse_policy, refuse_options
 from envgen.store.dataset import Dataset
+from envgen.store.recent import Recent
 
 _KEPT = 64
 POLICY_KINDS = ("gold", "noisy-gold", "hasty", *KINDS)
@@ -76,8 +77,7 @@ class GoldPolicy:
         self.name = f"noisy-gold:{noise:g}" if noise else "gold"
         self._dataset = dataset
         self._noise = noise
-        self._runs: dict[str, GoldRun] = {}
-        self._lock = Lock()
+        self._gold = Recent(self._read, _KEPT)
 
     def respond(
         self,
@@ -110,16 +110,11 @@ class GoldPolicy:
             return PolicyReply(call_message(chunk, turn))
         return PolicyReply(submit_message(answer, tools, task, turn))
 
-    def _gold(self, task_id: str) -> GoldRun:
-        with self._lock:
-            if task_id not in self._runs:
-                gold = self._dataset.task_files(task_id).gold
-                if gold is None:
-                    raise PolicyError(f"task {task_id!r} has no gold run")
-                while len(self._runs) >= _KEPT:
-                    del self._runs[next(iter(self._runs))]
-                self._runs[task_id] = gold
-            return self._runs[task_id]
+    def _read(self, task_id: str) -> GoldRun:
+        gold = self._dataset.task_files(task_id).gold
+        if gold is None:
+            raise PolicyError(f"task {task_id!r} has no gold run")
+        return gold
 
     def _noisy_call(self, call: Call, calls: Sequence[Call], rng: random.Random) -> Iterator[Call]:
         if rng.random() >= self._noise:

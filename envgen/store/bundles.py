@@ -75,8 +75,8 @@ class TaskBundle(Record):
 class VariantRow(Record):
     """A proven task on other rows, with re-bound parameters; everything else is its parent's.
 
-    A field left None is the parent's. ``solution`` and ``verifier`` are whole texts (see
-    ``with_params``); the writer keeps only what differs from the parent.
+    A field left None is the parent's. ``solution`` and ``verifier`` are whole texts; the writer
+    keeps only what differs from the parent.
     """
 
     task_id: Id
@@ -118,20 +118,6 @@ def attachment_hashes(blueprint: JsonValue) -> dict[str, str]:
 
 
 PARAMS_PREFIX = "PARAMS = "
-
-
-def with_params(source: str, params_line: str) -> str:
-    """``source`` with its one top-level ``PARAMS = {...}`` line replaced by ``params_line``.
-
-    Raises:
-        DatasetError: if there is not exactly one such line.
-    """
-    lines = source.split("\n")
-    places = [i for i, line in enumerate(lines) if line.startswith(PARAMS_PREFIX)]
-    if len(places) != 1:
-        raise DatasetError(f"a source needs exactly one PARAMS line, this one has {len(places)}")
-    lines[places[0]] = params_line.rstrip("\n")
-    return "\n".join(lines)
 
 
 def gold_lines(gold: GoldRun) -> str:

@@ -46,7 +46,6 @@ from envgen.store.manifest import (
 )
 from envgen.store.pack import VariantPack
 from envgen.store.recent import Recent
-from envgen.store.splits import SplitUse, crossings
 from envgen.store.sqlite_files import DatabaseContent, Snapshot, build, inspect, snapshot
 from envgen.store.trust import cache_folder, source_kind
 from envgen.store.variants import unpack, unpack_tables
@@ -260,18 +259,6 @@ class Dataset:
         if task.pack is not None:
             return task.pack.entries[task_id].database
         return self._databases.get(task.environment_id, DatabaseContent("", "")).content
-
-    def split_crossings(self) -> list[str]:
-        """List what stands in more than one split (a database, a schema), as sentences."""
-        uses = []
-        for name, task in self._index.items():
-            if task.spec is not None:
-                schema = self._databases.get(task.environment_id, DatabaseContent("", "")).schema
-                uses.append(SplitUse(name, task.spec.split, self.database_hash(name), schema))
-            elif task.pack is not None:
-                entry = task.pack.entries[name]
-                uses.append(SplitUse(name, entry.split, entry.database, ""))
-        return crossings(uses)
 
     def packs(self) -> Mapping[str, VariantPack]:
         """The packed variants, by parent task id."""

@@ -22,17 +22,6 @@ MANIFEST = "dataset.json"
 CARD = "README.md"
 TABLES = "data"
 """Folder of the tasks' public side as Parquet, one file a split, for readers that know nothing of envgen."""
-ENVIRONMENT_FILES = ("environment.json", "database.sqlite", "tools.py", "blueprint.json")
-TASK_FILES = (
-    "task.json",
-    "prompt.md",
-    "solution.py",
-    "verifier.py",
-    "constraints.json",
-    "gold.jsonl",
-    "probes.jsonl",
-    "evidence.json",
-)
 
 
 class TaskFiles(NamedTuple):

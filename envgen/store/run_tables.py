@@ -1,8 +1,6 @@
-"""The tables of a run store, and how a database gets them: made at once, or migrated."""
+"""The tables of a run store, and how a database gets them."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from sqlalchemy import (
     Boolean,
@@ -23,8 +21,8 @@ from sqlalchemy import (
 
 from envgen.core.errors import StoreError
 
-HEAD = "0001"
-"""The newest migration; the tables below are what it leads to."""
+VERSION = "0001"
+"""Of the tables below; a database holds it in ``alembic_version``, a name from envgen's first versions."""
 
 _C = String(collation="C").with_variant(String(), "sqlite")
 
@@ -70,12 +68,10 @@ stages = Table(
 
 
 def prepare(engine: Engine) -> None:
-    """Give a database the tables: all at once if it is empty, by migrations if it is older.
-
-    Alembic is only loaded for an older database: it costs half a second.
+    """Give an empty database the tables.
 
     Raises:
-        StoreError: if a newer envgen made the database.
+        StoreError: if it has tables of another version, or of somebody else.
     """
     found = inspect(engine).get_table_names()
     if "alembic_version" not in found:
@@ -89,32 +85,14 @@ def prepare(engine: Engine) -> None:
                     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
                 )
             )
-            connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+            connection.execute(
+                text("INSERT INTO alembic_version VALUES (:version)"), {"version": VERSION}
+            )
         return
     with engine.connect() as connection:
         version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    if version != HEAD:
-        migrate(engine)
-
-
-def migrate(engine: Engine) -> None:
-    """Bring a database to the newest tables with Alembic.
-
-    Raises:
-        StoreError: if its version is unknown, so made by a newer envgen.
-    """
-    from alembic import command
-    from alembic.config import Config
-    from alembic.util import CommandError
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, "head")
-        except CommandError as error:
-            raise StoreError(
-                f"can't migrate the run database: {error}",
-                "a newer envgen made it; upgrade envgen",
-            ) from error
+    if version != VERSION:
+        raise StoreError(
+            f"the run database has tables of version {version!r}, this envgen reads {VERSION!r}",
+            "another envgen made it; read it with that one",
+        )

@@ -220,7 +220,7 @@ class GRPOConfig(Record):
     off_policy_delta: float = Field(default=0.1, gt=0)
     """delta of eq. 9, in nats per token. The divergence that it limits has two causes: updates since the
     rollout, and rounding between engine and trainer, which alone is ``policy/mismatch_p95``. The default
-    comes from ``benchmarks/delta_sweep.py``."""
+    was measured (Which delta, in ``docs/training.md``)."""
     keep_sampling_mask: bool = True
     """Renormalise over the tokens that top-p and top-k kept when the token was sampled."""
     keep_routing: bool = True

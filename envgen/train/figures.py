@@ -244,12 +244,6 @@ class TrainGRPOSummary(Record):
     assembly_seconds: float
     """Part of the two above: making batches from trajectories."""
 
-    @property
-    def assembly_share(self) -> float | None:
-        """Share of the steps' time spent on making batches; None if there was no step."""
-        spent = self.sampling_seconds + self.update_seconds
-        return self.assembly_seconds / spent if spent else None
-
 
 class RunTotals:
     """The cost of a run so far."""

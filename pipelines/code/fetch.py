@@ -128,7 +128,7 @@ A = TypeVar("A", bound=_Answered)
 
 
 class RepositoryFilter(Record):
-    """Which repositories are worth mining. The thresholds that SWE-bench-Live publishes are in ``LIVE``."""
+    """Which repositories are worth mining. SWE-bench-Live asks for 2,000 to 100,000 stars and 200 forks."""
 
     min_stars: int = Field(default=0, ge=0)
     max_stars: Count | None = None
@@ -154,10 +154,6 @@ class RepositoryFilter(Record):
             yield "a fork"
         if self.licences and facts.licence not in self.licences:
             yield f"licence {facts.licence or 'unknown'}"
-
-
-LIVE = RepositoryFilter(min_stars=2_000, max_stars=100_000, min_forks=200)
-"""SWE-bench-Live's bounds on stars and forks."""
 
 
 def repository_facts(client: GitHub, repo: str) -> RepositoryFacts:

@@ -22,7 +22,6 @@ _CLOSING = re.compile(
     rf"(?<![\w-])(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)\s*:?\s*(?<=[\s:]){_REFERENCE}",
     re.IGNORECASE,
 )
-_MENTION = re.compile(rf"(?<![\w/&]){_REFERENCE}", re.IGNORECASE)
 _FRAGMENT = re.compile(
     r"(?:^|/)(?:changelogs?|changes|newsfragments?|news|upcoming_changes|changelog_entries)"
     r"(?:\.d|/[\w-]+)?/(?:gh-)?(\d+)\.[a-z]+(?:\.\d+)?(?:\.(?:rst|md|txt))?$",
@@ -38,11 +37,6 @@ def closed_issues(texts: Iterable[str], repo: str) -> tuple[int, ...]:
         repo: ``owner/name``; references to other repositories don't count.
     """
     return _numbers(_CLOSING, texts, repo)
-
-
-def mentioned_issues(texts: Iterable[str], repo: str) -> tuple[int, ...]:
-    """Numbers of issues or pull requests of ``repo`` that a change names in any way."""
-    return _numbers(_MENTION, texts, repo)
 
 
 def fragment_issues(paths: Iterable[str]) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ from envgen.core.types import Density, FileRef
 
 WHOLE = ("envgen.core", "envgen.store", "envgen.policies.serving", "envgen.pipelines.packed")
 """Rooms of which every model counts as read: datasets, runs, requests, packs."""
-STANDALONE = (".migrations", ".programs", "worker_main", "__main__")
+STANDALONE = (".programs", "worker_main", "__main__")
 """Programs, which are run and not imported."""
 LIMITS = (
     "pattern", "max_length", "ge", "gt", "le", "lt", "multiple_of", "min_length", "allow_inf_nan",

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from env_check import JUNK, check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemas import json_values, wild_json, wild_text
@@ -11,7 +12,6 @@ from schemas import json_values, wild_json, wild_text
 from envgen.core.errors import ContractError
 from envgen.core.types import Message, ToolCall
 from envgen.environments.actions import MAX_ACTION_CHARS, encode_message, parse_action
-from envgen.environments.check import JUNK, check_env
 from envgen.environments.general import GeneralEnv
 from envgen.store.dataset import Dataset
 

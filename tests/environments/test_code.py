@@ -8,12 +8,12 @@ from typing import Any
 import gymnasium
 import pytest
 import toy_python
+from env_check import JUNK
 from gymnasium.error import ResetNeeded
 
 import envgen
 from envgen.core.errors import ConfigError, ToolsDiedError
 from envgen.core.types import Message, SourceKind, StopReason, ToolCall
-from envgen.environments.check import JUNK
 from envgen.environments.code import CodeEnv
 from envgen.environments.code_hosts import code_hosts_for
 from envgen.environments.families import make_env

@@ -15,7 +15,6 @@ from gymnasium.vector import AutoresetMode
 
 import envgen.environments.registration as registration
 from envgen.environments.general import GeneralEnv
-from envgen.environments.history import TextHistory
 from envgen.store.dataset import Dataset
 
 registration.register_envs()
@@ -38,14 +37,13 @@ def test_check_env_is_clean(tiny: Dataset) -> None:
         gymnasium_check_env(made.unwrapped)
 
 
-@pytest.mark.parametrize("history", [False, True])
-def test_check_env_is_clean_through_wrappers(tiny: Dataset, history: bool) -> None:
+def test_check_env_is_clean_through_wrappers(tiny: Dataset) -> None:
     env = gymnasium.make(registration.GENERAL_ID, dataset=str(tiny.path), backend="inline")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # gymnasium says so about every wrapper.
         warnings.filterwarnings("ignore", message=".*different from the unwrapped version")
-        gymnasium_check_env(TextHistory(env) if history else env)
+        gymnasium_check_env(env)
     env.close()
 
 
@@ -128,42 +126,6 @@ def test_vector_samples_are_calls_in_the_parent(tiny: Dataset) -> None:
             actions = envs.action_space.sample()
             assert actions in envs.action_space
             envs.step(actions)
-    finally:
-        envs.close()
-
-
-def test_history_is_the_conversation_so_far(tiny: Dataset) -> None:
-    env = TextHistory(GeneralEnv(tiny, backend="inline"))
-    text, _ = env.reset(options={"task_id": "tiny-cheapest"})
-    assert text.startswith("[tools]\n- list_hotels: ")
-    assert "[user]\nFind the cheapest hotel" in text
-    later = env.step(LIST)[0]
-    assert later.startswith(text)
-    assert later.endswith('{"name":"West Lake","price":420}]')
-    short = TextHistory(GeneralEnv(tiny, backend="inline"), max_length=300, tools=False)
-    short.reset(options={"task_id": "tiny-cheapest"})
-    for _ in range(5):
-        text = short.step(LIST)[0]
-        assert len(text) <= 300
-        assert text in short.observation_space
-    assert "characters cut" in text
-
-
-def test_history_works_in_vectors(tiny: Dataset) -> None:
-    envs: Any = gymnasium.make_vec(
-        registration.GENERAL_ID,
-        num_envs=2,
-        vectorization_mode="async",
-        wrappers=[TextHistory],
-        dataset=str(tiny.path),
-        backend="inline",
-    )
-    try:
-        envs.reset(seed=0, options={"task_id": "tiny-cheapest"})
-        second, *_ = envs.step((LIST, GET))
-        third, *_ = envs.step((GET, LIST))
-        assert all(later.startswith(earlier) for earlier, later in zip(second, third, strict=True))
-        assert '"price":420' in third[0]
     finally:
         envs.close()
 

@@ -26,7 +26,7 @@ from envgen.core.types import (
     Trajectory,
     Usage,
 )
-from envgen.store.bundles import EnvironmentBundle, TaskBundle, VariantRow, with_params
+from envgen.store.bundles import EnvironmentBundle, TaskBundle, VariantRow
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
 
@@ -181,8 +181,8 @@ def variant(number: int, parent: str = "trip-1-a") -> VariantRow:
         task_id=f"{parent}-v{number:05d}",
         seed=number,
         prompt=f"Find a hotel in Hangzhou for at most {budget} yuan.",
-        solution=with_params(SOLUTION, line),
-        verifier=with_params(VERIFIER, line),
+        solution=_with_params(SOLUTION, line),
+        verifier=_with_params(VERIFIER, line),
         constraints={"id": "p1", "params": {"budget": budget}},
         gold=GoldRun(calls=(call,), answer={"hotel": answer}),
         database=database(rows),
@@ -237,3 +237,10 @@ def trajectory(task_id: str = "trip-1-a", sample: int = 0, *, passed: bool = Tru
         reached_verifier=True,
         usage=Usage(prompt_tokens=100, completion_tokens=20),
     )
+
+
+def _with_params(source: str, line: str) -> str:
+    """``source`` with its one line ``PARAMS = {...}`` replaced."""
+    lines = source.split("\n")
+    (place,) = (i for i, text in enumerate(lines) if text.startswith("PARAMS = "))
+    return "\n".join([*lines[:place], line, *lines[place + 1 :]])

@@ -80,16 +80,13 @@ def test_checkpointed_layers_give_the_same_captures_losses_and_gradients(path: A
     for again in (False, True):
         model = small_model(num_hidden_layers=3).train()
         model.checkpoint_layers = again
-        out = model(
-            ids, mask, path=path, index_loss="sparse", capture_topk=True, capture_hidden=True
-        )
+        out = model(ids, mask, path=path, index_loss="sparse", capture_topk=True)
         (lm_loss(out, ids) + out.index_loss).backward()
         found.append((out, gradients(model), [g.load.clone() for g in model.gates()]))
     (one, grads, load), (two, grads_again, load_again) = found
     torch.testing.assert_close(one.logits, two.logits, atol=0, rtol=0)
     torch.testing.assert_close(one.index_loss, two.index_loss, atol=0, rtol=0)
     torch.testing.assert_close(one.routing_BTXA, two.routing_BTXA, atol=0, rtol=0)
-    torch.testing.assert_close(one.hidden_states, two.hidden_states, atol=0, rtol=0)
     assert [sets_of(k) for k in one.topk] == [sets_of(k) for k in two.topk]
     torch.testing.assert_close(grads, grads_again, atol=1e-7, rtol=0)
     torch.testing.assert_close(load, load_again, atol=0, rtol=0)
@@ -301,14 +298,6 @@ def test_a_model_can_be_trained_after_it_served() -> None:
     out = model(ids, index_loss="sparse")
     (lm_loss(out, ids) + out.index_loss).backward()
     assert all(p.grad is not None for p in model.parameters())
-
-
-def test_the_last_hidden_state_makes_the_logits() -> None:
-    model, ids = small_model(), tokens(2, 9)
-    out = model(ids, capture_hidden=True)
-    assert len(out.hidden_states) == 3
-    torch.testing.assert_close(model.lm_head(out.hidden_states[-1]), out.logits)
-    torch.testing.assert_close(out.hidden_states[0], model.model.embed_tokens(ids))
 
 
 def test_tied_embeddings_are_one_tensor() -> None:

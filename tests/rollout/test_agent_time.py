@@ -20,6 +20,7 @@ from envgen.environments.hosts import close_hosts, hosts_for
 from envgen.policies.scripted import ScriptedPolicy
 from envgen.rollout.episode import run_episode
 from envgen.store.dataset import Dataset
+from envgen.store.recent import Recent
 
 TASK = "tiny-cheapest"
 LIMIT_S = 0.5
@@ -69,7 +70,8 @@ def end(dataset: Dataset, backend: Any, plan: tuple[str, ...]) -> tuple[StopReas
     hosts = hosts_for(dataset, backend)
     task = hosts.task(TASK)
     limits = Limits(turns=8, seconds=LIMIT_S)
-    hosts._tasks[TASK] = task._replace(public=task.public.model_copy(update={"limits": limits}))
+    limited = task._replace(public=task.public.model_copy(update={"limits": limits}))
+    hosts._tasks = Recent(lambda _: limited, 1)
     calls = [ToolCall(id="c", name="get_hotel", arguments={"name": name}) for name in plan]
     answer = {"answer_text": '{"hotel": "Lotus Inn"}'}
     calls.append(ToolCall(id="s", name="submit_result", arguments=answer))

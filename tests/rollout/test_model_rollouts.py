@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from equal_episodes import equal_but_times
 from tiny_dataset import write_tiny_dataset
 from tiny_models import hotel_lessons, write_random_model, write_taught_model
 
@@ -17,7 +18,6 @@ from envgen.core.types import Sampling, Trajectory
 from envgen.policies.encoding import EncodingConfig
 from envgen.policies.registry import PolicyConfig
 from envgen.policies.server import PolicyServer, ServeConfig
-from envgen.rollout.episode import equal_but_times
 from envgen.rollout.run import Progress, RolloutConfig, RolloutSummary, policy_kind, rollout
 from envgen.store.runs import RunStore
 from envgen.store.token_files import read_tokens

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from equal_episodes import equal_but_times
 from model_server import END, Hang, ModelServer, Raw, chat, encode
 from tiny_dataset import write_tiny_dataset
 
@@ -19,12 +20,13 @@ from envgen.environments.general import GeneralEnv
 from envgen.policies import PolicyConfig, Price
 from envgen.policies.base import PolicyReply
 from envgen.policies.scripted import ScriptedPolicy
-from envgen.rollout.episode import equal_but_times, run_episode
+from envgen.rollout.episode import run_episode
 from envgen.rollout.filter import FilterConfig, filter, judge, reestimate, with_pass_rates
 from envgen.rollout.gold import GoldPolicy, make_policy
 from envgen.rollout.pass_at_k import run_report, task_pass
 from envgen.rollout.run import Progress, RolloutConfig, rollout
 from envgen.store.dataset import Dataset
+from envgen.store.recent import Recent
 from envgen.store.runs import RunStore
 from envgen.store.subset import subset
 
@@ -368,7 +370,8 @@ def limited(dataset: Dataset, **limits: Any) -> GeneralEnv:
     hosts = env._hosts()
     task = hosts.task("tiny-cheapest")
     public = task.public.model_copy(update={"limits": Limits(**limits)})
-    hosts._tasks["tiny-cheapest"] = task._replace(public=public)
+    changed = task._replace(public=public)
+    hosts._tasks = Recent(lambda _: changed, 1)
     return env
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from equal_episodes import equal_but_times
 from model_server import ModelServer
 from styled_replies import LIST, STYLES, SUBMIT, TASKS, good, prompt_of, says, scripted
 from tiny_dataset import write_tiny_dataset
@@ -16,7 +17,6 @@ from envgen.core.errors import ResumeError
 from envgen.core.types import Sampling, Style, Trajectory
 from envgen.policies.encoding import EncodingConfig, load_encoding
 from envgen.policies.registry import PolicyConfig
-from envgen.rollout.episode import equal_but_times
 from envgen.rollout.run import RolloutConfig, RolloutSummary, rollout
 from envgen.store.run_folder import load
 from envgen.store.runs import RunStore

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from equal_episodes import equal_but_times
 from tiny_dataset import write_tiny_dataset
 
 from envgen.core.errors import ConfigError, WorkerDiedError
 from envgen.core.executor import WorkerSpec
 from envgen.policies import PolicyConfig
-from envgen.rollout.episode import equal_but_times
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.scale.ray_executor import RayExecutor
 from envgen.store.runs import RunStore

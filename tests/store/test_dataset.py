@@ -5,11 +5,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-from store_samples import SOLUTION, environment, gold, small_dataset, task, variant
+from store_samples import environment, gold, small_dataset, task, variant
 
 from envgen.core.types import SourceKind
-from envgen.store.bundles import with_params
 from envgen.store.dataset import Dataset
 from envgen.store.manifest import task_hash
 from envgen.store.recent import Recent
@@ -108,13 +106,6 @@ def test_public_form_holds_no_secret(tmp_path: Path) -> None:
     text = public.model_dump_json()
     assert "solution" not in text
     assert "evidence" not in text
-
-
-def test_with_params_replaces_one_line_only() -> None:
-    changed = with_params(SOLUTION, 'PARAMS = {"budget": 5}')
-    assert changed.splitlines()[1:] == SOLUTION.splitlines()[1:]
-    with pytest.raises(Exception, match="exactly one PARAMS line"):
-        with_params("x = 1\n", "PARAMS = {}")
 
 
 def test_gold_is_kept_exactly(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The objective against TRL's trainer on what both have (``benchmarks/trl_loss.py`` wrote what TRL says)."""
+"""The objective against TRL's trainer on what both have (``ed6a918:benchmarks/trl_loss.py`` asked TRL)."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from tiny_dataset import (
     PAIR_SCHEMA,
     PAIR_VERIFIER,
 )
+from verifier_check import check_verifier
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import ContractError
 from envgen.core.types import Score, Submission
 from envgen.sandboxes.verifier import VerifierHost
 from envgen.verifiers.attacks import AttackReport, attack, battery
-from envgen.verifiers.check import check_verifier
 from envgen.verifiers.general import GeneralVerifier
 
 PAIR = [{"city": "Hangzhou", "hotel": "Lotus Inn"}, {"city": "Suzhou", "hotel": "Canal House"}]

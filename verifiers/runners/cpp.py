@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from envgen.verifiers.runners import base, scripts
 from envgen.verifiers.runners.ctest import BUILD_FOLDER
 
-TEST_SOURCE = re.compile(
-    r"(?:^|/)(?:tests?|unittests?)/.*\.(?:cc|cpp|cxx|c\+\+|c)$|[_-](?:unit)?tests?\.(?:cc|cpp|cxx|c)$"
-)
 ENDS_ODD = """
 static bool ends_odd(long long seed) {
     for (int step = 0; step < @steps@; step++) seed = seed * @factor@ % @modulus@;

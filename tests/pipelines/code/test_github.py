@@ -9,7 +9,7 @@ import pytest
 from github_server import Cut, GitHubServer, Reply, issue
 
 from envgen.core.errors import ConfigError
-from envgen.pipelines.code.fetch import LIVE, RepositoryFilter, repository_facts
+from envgen.pipelines.code.fetch import RepositoryFilter, repository_facts
 from envgen.pipelines.code.github import (
     ExhaustedError,
     GitHub,
@@ -148,7 +148,8 @@ def test_repositories_are_filtered_by_what_the_api_says(server: GitHubServer) ->
         facts = repository_facts(github, "ada/calc")
     assert (facts.full_name, facts.stargazers_count, facts.licence) == ("ada/calc", 3, "")
     assert list(RepositoryFilter().reasons(facts)) == []
-    assert list(LIVE.reasons(facts)) == ["under 2000 stars", "under 200 forks"]
+    popular = RepositoryFilter(min_stars=2_000, max_stars=100_000, min_forks=200)
+    assert list(popular.reasons(facts)) == ["under 2000 stars", "under 200 forks"]
     strict = RepositoryFilter(licences=("MIT",), max_stars=2, archived=False)
     changed = facts.model_copy(update={"archived": True, "fork": True})
     assert list(strict.reasons(changed)) == [

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from envgen.pipelines.code.links import closed_issues, fragment_issues, mentioned_issues
+from envgen.pipelines.code.links import closed_issues, fragment_issues
 
 REPO = "owner/name"
 
@@ -23,11 +23,6 @@ REPO = "owner/name"
 )
 def test_keywords_close_issues(text: str, numbers: tuple[int, ...]) -> None:
     assert closed_issues([text], REPO) == numbers
-
-
-def test_mentions_are_wider_than_closings() -> None:
-    text = "As #3 says; see other/name#4, owner/name#5, https://github.com/owner/name/issues/6"
-    assert mentioned_issues([text, "#3 again, not a&#39;b"], REPO) == (3, 5, 6)
 
 
 def test_news_fragments_name_issues() -> None:
