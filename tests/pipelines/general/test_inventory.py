@@ -91,7 +91,7 @@ def test_lots_are_picked_as_a_picker_reads_the_rules(level: int) -> None:
     assert calls == {"pick_lot": wanted}
 
 
-@pytest.mark.parametrize("level", [6, 8, 10])
+@pytest.mark.parametrize("level", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 10))])
 def test_cases_are_ordered_as_a_buyer_reads_the_rules(level: int) -> None:
     problem, tables, calls = drafted("buy", level)
     said, params = {clause.id for clause in problem.clauses}, dict[str, Any](problem.params)
