@@ -45,8 +45,8 @@ SERVICES: dict[str, Callable[[], str]] = {
 }
 
 
-ALONE = frozenset({"docker", "postgres", "ray", "browser", "gpu"})
-"""Markers of services that two tests at a time would fight over."""
+ALONE = ("postgres", "ray", "browser", "gpu")
+"""Markers of services that two tests at a time would fight over: one process runs all tests of each."""
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist's own hook reads the marks
@@ -70,10 +70,12 @@ def _group(item: pytest.Item) -> str:
     if named := item.get_closest_marker("xdist_group"):  # files that share a fixture
         return str(named.args[0])
     markers = {marker.name for marker in item.iter_markers()}
-    if markers & ALONE:
-        return "services"
+    for service in ALONE:
+        if service in markers:
+            return service
     file = item.nodeid.partition("::")[0]
-    return f"{file} slow" if "slow" in markers else file
+    apart = next((f" {name}" for name in ("slow", "docker") if name in markers), "")
+    return file + apart  # every sandbox is told apart by its owner's process: files don't meet
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = """
 import pytest
 
@@ -35,6 +37,7 @@ def places(folder: Path, mark: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^\[(gw\d)\].* PASSED test_(\w)\.py", done.stdout, re.MULTILINE))
 
 
+@pytest.mark.slow  # the next one sees that, too
 def test_a_group_s_tests_run_in_one_process(tmp_path: Path) -> None:
     """pytest-xdist 3.8 forgets groups, and says nothing, beside a pytest that it does not know."""
     assert len(places(tmp_path, '\n@pytest.mark.xdist_group("{group}")')) == 2

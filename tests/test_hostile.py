@@ -319,10 +319,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("how", "concurrency"),
     [
-        (signal.SIGINT, 1),
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow),
         (signal.SIGINT, 2),
         (signal.SIGTERM, 2),
-        (signal.SIGKILL, 1),
+        pytest.param(signal.SIGKILL, 1, marks=pytest.mark.slow),
         (signal.SIGKILL, 2),
     ],
 )

@@ -35,8 +35,7 @@ def test_mistakes_are_explained(cli: Cli, line: str, says: str, hint: str) -> No
 
 @pytest.mark.bwrap
 def test_a_dataset_of_code_tasks_by_command(cli: Cli, tmp_path: Path) -> None:
-    repo = toy_python.clone(tmp_path / "clones" / "toy" / "shop")
-    toy_python.generated(repo, tmp_path / "code")
+    toy_python.dataset(tmp_path)
     listed = cli("list", "code")
     assert listed.code == 0, listed.err
     assert "toy__shop-7" in listed.out

@@ -35,11 +35,7 @@ FILL = "for n in $(seq 20); do head -c 1G /dev/zero > /work/full$n; head -c 1G /
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder = tmp_path_factory.mktemp("code")
-    repo = toy_python.clone(folder / "clone")
-    summary = toy_python.generated(repo, folder / "code")
-    assert summary.tasks == 1
-    return Dataset.open(folder / "code")
+    return Dataset.open(toy_python.dataset(tmp_path_factory.mktemp("code")))
 
 
 @pytest.fixture

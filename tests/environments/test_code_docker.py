@@ -22,10 +22,7 @@ AT_ONCE = 6
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("code")
-    repo = toy_python.clone(folder / "clone")
-    assert toy_python.generated(repo, folder / "code").tasks == 1
-    return folder / "code"
+    return toy_python.dataset(tmp_path_factory.mktemp("code"))
 
 
 def made(dataset: Path) -> gymnasium.Env[Any, Any]:

@@ -76,7 +76,7 @@ def serve(wheels: list[Wheel]) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = False
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/simple"

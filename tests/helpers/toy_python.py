@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import toy_repository
+from shared import recalled, remember
 
 from envgen.core.code_types import Instance, Recipe
 from envgen.pipelines.code.clone import Clone
@@ -207,3 +208,19 @@ def generated(repo: Path, out: Path, *jobs: Job) -> CodeSummary:
         jobs=jobs or (Job(instance(repo), repo),),
         build=BuildConfig(backend="bubblewrap", mounts=mounts()),
     )
+
+
+def dataset(folder: Path) -> Path:
+    """The toy's one task, proven, at ``folder/code``: the processes of a run prove it once."""
+    out = folder / "code"
+    known: dict[str, bytes] | None = recalled("toy-python")
+    if known is None:
+        assert generated(clone(folder / "toy-clone"), out).tasks == 1
+        files = (path for path in out.rglob("*") if path.is_file())
+        remember("toy-python", {str(path.relative_to(out)): path.read_bytes() for path in files})
+        return out
+    for name, content in known.items():
+        place = out / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    return out

@@ -103,7 +103,11 @@ def load(burners: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["process", pytest.param("bubblewrap", marks=pytest.mark.bwrap)]
+    "backend",
+    [
+        pytest.param("process", marks=pytest.mark.slow),
+        pytest.param("bubblewrap", marks=pytest.mark.bwrap),
+    ],
 )
 def test_side_by_side_they_end_as_alone(busy: Dataset, backend: Any) -> None:
     assert tuple(end(busy, backend, plan) for plan in PLANS) == ENDS

@@ -13,7 +13,7 @@ import os, time
 for _ in range(4):
     if os.fork() == 0:
         hoard = bytearray(60 << 20)
-        time.sleep(3)
+        time.sleep(2)
         os._exit(0)
 print([os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(4)])
 """

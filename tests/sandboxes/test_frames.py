@@ -14,11 +14,6 @@ from envgen.sandboxes.frames import fault, odd
 from envgen.sandboxes.tools import ToolHost, tool_host
 from envgen.sandboxes.verifier import VerifierInput, verifier_host
 
-WORKERS = [
-    "process",
-    pytest.param("bubblewrap", marks=pytest.mark.bwrap),
-    pytest.param("docker", marks=pytest.mark.docker),
-]
 SEND = """
 import struct, sys
 frame = sys._getframe()
@@ -48,9 +43,15 @@ RAW = {
     "many levels": b"[0, " + b"[" * 900 + b"]" * 900 + b"]",
     "no UTF-8": b'[0, "\xff"]',
 }
+CASES = [
+    *(("process", name) for name in RAW),
+    *(pytest.param("bubblewrap", name, marks=pytest.mark.bwrap) for name in RAW),
+    pytest.param("docker", "half of a pair", marks=pytest.mark.docker),
+]
+"""This process reads the frames, wherever they come from: one of a container's stands for all."""
 
 
-@pytest.fixture(scope="module", params=WORKERS)
+@pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     database = make_database(tmp_path_factory.mktemp("frames") / "items.sqlite")
     made = tool_host(SOURCE, TOOLS, database, backend=request.param, trusted=True)
@@ -58,7 +59,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     made.close()
 
 
-@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize(("host", "name"), CASES, indirect=["host"])
 def test_a_frame_that_is_no_reply_is_the_environment_s_fault(host: ToolHost, name: str) -> None:
     session = host.open()
     with pytest.raises(ToolFaultError, match="nonsense"):

@@ -61,7 +61,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def port() -> Iterator[int]:
     """A server on every address of this machine."""
     server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield server.server_address[1]
     server.shutdown()
@@ -97,7 +97,7 @@ class Upstream(http.server.BaseHTTPRequestHandler):
 def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This machine has to ask a proxy for everything."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, f"http://me:p%40ss@127.0.0.1:{server.server_address[1]}")

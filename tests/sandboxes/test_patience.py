@@ -55,14 +55,14 @@ def test_the_kernel_counts_what_waits_for_a_processor() -> None:
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(1 + (os.cpu_count() or 1))
     ]
-    time.sleep(6)
+    time.sleep(3)
     for one in busy:
         one.kill()
         one.wait()
     after = stalled_s()
     assert before is not None
     assert after is not None
-    assert 2 < after - before < 8
+    assert 0.5 < after - before < 6  # the kernel sums up every other second
 
 
 @pytest.mark.bwrap
@@ -70,8 +70,8 @@ def test_a_sleeper_in_a_sandbox_buys_little() -> None:
     """Some percent of a processor bought 100 times the time."""
     with create(SandboxSpec(), "bubblewrap") as sandbox:
         before, began = stalled_s(), time.monotonic()
-        result = sandbox.exec([runtime.python(), "-c", SLEEPER], timeout_s=2.0)
+        result = sandbox.exec([runtime.python(), "-c", SLEEPER], timeout_s=1.0)
         lasted = time.monotonic() - began
     others = 1e9 if before is None else (stalled_s() or 0) - before
     assert result.timed_out
-    assert lasted < 2 + 2 + 4 + others + 7
+    assert lasted < 1 + 1 + 4 + others + 7

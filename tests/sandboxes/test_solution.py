@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +24,8 @@ BACKENDS = [
     pytest.param("docker", marks=pytest.mark.docker),
 ]
 TOOLS = (spec("get", "id"), spec("add", "left", "right"))
+over_local = pytest.mark.parametrize("host", BACKENDS[:2], indirect=True)
+"""For what the worker's program decides, which is the same in a container."""
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -59,6 +62,7 @@ return {'total': total, 'error': missing['error']}"""
     assert done.num_calls == 7
 
 
+@over_local
 def test_the_prelude(host: SolutionHost) -> None:
     body = """\
 return [
@@ -131,6 +135,7 @@ ATTACKS = [
 ]
 
 
+@over_local
 @pytest.mark.parametrize("body", ATTACKS)
 def test_attacks_are_refused_at_run_time(host: SolutionHost, body: str) -> None:
     done = run(host, body)
@@ -144,6 +149,19 @@ def test_attacks_are_refused_at_run_time(host: SolutionHost, body: str) -> None:
     [
         ("while True:\n    pass", "ended without an answer"),
         ("x = [0] * 1000000000\nreturn 1", "MemoryError"),
+        ("return globals()", "NameError|globals"),
+    ],
+)
+def test_limits(host: SolutionHost, body: str, text: str) -> None:
+    done = run(host, body)
+    assert done.answer is None
+    assert re.search(text, str(done.fault))
+
+
+@over_local
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
         ("return list(product(range(1000), range(1000), [1, 2]))", "more than 1000000 items"),
         ("return add(1, 2, 3)", "takes 2 arguments"),
         ("return add(1, left=2)", "two values"),
@@ -167,6 +185,7 @@ def test_calls_are_counted_and_limited(host: SolutionHost) -> None:
     assert "more than 50" in str(run(host, "while True:\n    get(1)", max_calls=50).fault)
 
 
+@over_local
 def test_a_solution_without_solve(host: SolutionHost) -> None:
     assert "lacks solve" in str(host.run("x = 1", answer_call, TOOLS).fault)
     assert "SyntaxError" in str(host.run("def solve(:", answer_call, TOOLS).fault)
@@ -219,6 +238,7 @@ def test_a_series_runs_re_seeds_in_one_fork_and_nothing_is_left_behind(
     assert forks(host) - before == 1 + 4
 
 
+@over_local
 def test_another_program_and_other_tools_get_another_fork(
     host: SolutionHost, series: SolutionSeries
 ) -> None:
@@ -229,6 +249,7 @@ def test_another_program_and_other_tools_get_another_fork(
     assert forks(host) - before == 3
 
 
+@over_local
 def test_a_series_begins_a_new_fork_after_many_runs(
     host: SolutionHost, series: SolutionSeries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +292,7 @@ return spent"""
     assert timed(3).answer == 3
 
 
+@over_local
 @pytest.mark.parametrize("body", ATTACKS)
 def test_attacks_are_refused_in_a_series_too(series: SolutionSeries, body: str) -> None:
     assert series.run(source(1, "return 1"), answer_call, TOOLS).answer == 1
@@ -279,6 +301,7 @@ def test_attacks_are_refused_in_a_series_too(series: SolutionSeries, body: str) 
     assert done.num_calls == 0
 
 
+@over_local
 @pytest.mark.parametrize(
     "line",
     [
@@ -300,12 +323,14 @@ def test_the_params_line_is_checked_like_the_rest(series: SolutionSeries, line: 
     assert series.run(good, answer_call, TOOLS).answer == 1
 
 
+@over_local
 def test_a_params_line_inside_something_else_is_compiled_with_it(series: SolutionSeries) -> None:
     text = 'TEXT = """\nPARAMS = {}\n"""\n\ndef solve():\n    return TEXT\n'
     for _ in range(2):
         assert series.run(text, answer_call, TOOLS).answer == "\nPARAMS = {}\n"
 
 
+@over_local
 def test_errors_of_the_tools_pass_through_a_series(series: SolutionSeries) -> None:
     def broken(name: str, arguments: dict[str, JsonValue]) -> JsonValue:
         raise EnvError("the tools broke")
@@ -337,6 +362,7 @@ def test_positional_order_is_the_required_list() -> None:
     assert parameter_order(tool) == ["to", "a", "speed"]
 
 
+@over_local
 @pytest.mark.parametrize(
     "value",
     ["combinations([1], 1)", "solve", "[solve]", "{1: (solve,)}", "{1: solve}.values()", "get"],
@@ -348,6 +374,7 @@ def test_what_is_no_data_has_no_text(host: SolutionHost, value: str, text: str) 
     assert "has no text" in str(done.fault)
 
 
+@over_local
 def test_data_has_its_text(host: SolutionHost) -> None:
     done = run(host, "a = {'b': (1, [None, 2.5])}\nreturn [f'x {a}', str(a), str(), f'{3}']")
     assert done.answer == ["x {'b': (1, [None, 2.5])}", "{'b': (1, [None, 2.5])}", "", "3"]

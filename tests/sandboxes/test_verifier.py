@@ -25,6 +25,9 @@ WORKERS = [
     pytest.param("bubblewrap", marks=pytest.mark.bwrap),
     pytest.param("docker", marks=pytest.mark.docker),
 ]
+over_local = pytest.mark.parametrize("host", ["inline", *WORKERS[:2]], indirect=True)
+over_local_workers = pytest.mark.parametrize("worker", WORKERS[:2], indirect=True)
+"""For what this process or the worker's program decides, which are the same beside a container."""
 COUNT = """
 import sqlite3
 
@@ -92,6 +95,7 @@ def test_a_database_that_changed_is_read_again(host: VerifierHost, database: Pat
     assert judge(host, COUNT, database, answer)[0].broken == ("initial", "final")
 
 
+@over_local
 @pytest.mark.parametrize(
     ("code", "text"),
     [
@@ -163,6 +167,7 @@ def test_an_innocent_input_after_a_leak_is_judged_alone(
     assert [reply.broken for reply in replies] == [(), ("fine",)]
 
 
+@over_local
 def test_inputs_share_no_globals(host: VerifierHost, database: Path) -> None:
     source = (
         "seen = []\ndef verify(a, i, f):\n    seen.append(1)\n    return ['x'] * (len(seen) - 1)"
@@ -189,12 +194,14 @@ def test_a_verifier_sees_only_its_databases(database: Path) -> None:
     host.close()
 
 
+@over_local
 def test_a_missing_database_is_an_error(host: VerifierHost, database: Path) -> None:
     gone = database.with_name("gone.sqlite")
     with pytest.raises(SandboxError, match=r"gone\.sqlite"):
         host.verify_many(RUN, [VerifierInput("result = []", database, gone)])
 
 
+@over_local
 def test_an_answer_shares_no_object_with_the_verifier(host: VerifierHost, database: Path) -> None:
     answer: JsonValue = {"seats": [1]}
     source = "def verify(a, i, f):\n    a['seats'].append(2)\n    return []"
@@ -227,6 +234,7 @@ def test_untrusted_verifiers_need_isolation(monkeypatch: pytest.MonkeyPatch) -> 
         verifier_host(backend="inline")
 
 
+@over_local_workers
 def test_a_full_disk_is_an_error_and_leaves_the_host_usable(
     worker: VerifierHost, database: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -272,6 +280,7 @@ def test_long_answers_and_long_replies_do_not_wait_for_each_other(
     assert time.monotonic() - started < 9  # of the 10 s that one answer may take
 
 
+@over_local_workers
 @pytest.mark.parametrize("ahead", [1, AHEAD])
 def test_what_cannot_be_sent_is_its_own_fault_only(
     worker: VerifierHost, database: Path, ahead: int, monkeypatch: pytest.MonkeyPatch
@@ -328,6 +337,7 @@ def long(old: str = "", new: str = "") -> str:
     return LONG.replace(old, new)
 
 
+@over_local_workers
 def test_versions_of_a_verifier_are_told_apart(
     worker: WorkerVerifierHost, database: Path, tmp_path: Path
 ) -> None:
@@ -378,6 +388,7 @@ def test_what_ends_the_worker_is_not_known_and_neither_is_what_comes_after(
     assert told == [True, None, None]
 
 
+@over_local_workers
 def test_nothing_is_known_where_the_verdicts_are_not_found_again(
     worker: WorkerVerifierHost, database: Path
 ) -> None:

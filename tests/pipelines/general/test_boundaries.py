@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from drafts import drafted
 
 from envgen.core.errors import PipelineError, SandboxUnavailableError
 from envgen.core.types import GateResult, GateStatus
@@ -18,7 +18,6 @@ from envgen.pipelines.general.author import ProceduralAuthor, draft_of
 from envgen.pipelines.general.domains import DOMAINS
 from envgen.pipelines.general.draft import (
     Draft,
-    DraftRequest,
     NoDraft,
     Proof,
     environment_bundle,
@@ -39,13 +38,6 @@ CONFIG = GenerateConfig(
 )
 UNPROVEN = Proof(())
 PASS = GateResult(gate="pass", status=GateStatus.PASSED, n=1)
-
-
-@cache
-def drafted(level: int, seed: int = 0, domain: str = "trip") -> Draft:
-    draft = ProceduralAuthor().draft(DraftRequest(domain=domain, level=level), seed)
-    assert isinstance(draft, Draft)
-    return draft
 
 
 def written(path: Path, *drafts: Draft, **constraints: Any) -> Dataset:
@@ -84,7 +76,18 @@ OF_SOME = ("infeasible", "certified")
 """Gates of tasks that may have no answer, or that ask for the best one."""
 
 
-@pytest.mark.parametrize("name", [name for name, _ in GATES if name not in OF_SOME])
+OFTEN = ("compiled", "gold", "tools", "difficulty")
+"""A gate is only named there: where it is called, all are called alike."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow)
+        for name, _ in GATES
+        if name not in OF_SOME
+    ],
+)
 def test_a_gate_that_raises_fails_its_task_and_validation_goes_on(
     name: str, two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,7 +306,7 @@ def make_variants(folder: Path, per_task: int) -> Any:
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("level", [6, 8, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("level", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 10))])
 def test_what_is_read_back_from_files_is_what_was_written(
     domain: str, level: int, tmp_path: Path
 ) -> None:
@@ -317,7 +320,7 @@ def test_what_is_read_back_from_files_is_what_was_written(
     assert again.problem == draft.problem
 
 
-@pytest.mark.parametrize("level", [6, 8, 10])
+@pytest.mark.parametrize("level", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (6, 10))])
 def test_hard_trips_have_variants(level: int, tmp_path: Path) -> None:
     written(tmp_path / "ds", drafted(level))
     assert make_variants(tmp_path, per_task=1).variants == 1

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from drafts import attempted
 
 from envgen.core.ir import Reach
-from envgen.pipelines.general.author import ProceduralAuthor
-from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.semantics.layout import CLAIM
 from envgen.pipelines.general.space.answers import solve
 
@@ -20,7 +20,7 @@ from envgen.pipelines.general.space.answers import solve
 def drafted(domain: str, level: int, seeds: range) -> Iterator[tuple[Any, Any]]:
     """Drafts with an answer each; those that have none are left out."""
     for seed in seeds:
-        draft = ProceduralAuthor().draft(DraftRequest(domain=domain, level=level), seed)
+        draft = attempted(domain, level, seed)
         assert isinstance(draft, Draft)
         assert draft.problem is not None
         for answer in islice(solve(draft.problem, draft.tables, Random(0)), 1):
@@ -99,7 +99,7 @@ def valid(tables: Any, student: str, course: str) -> bool:
     return any(not any(r["revoked_on"] > p["passed_on"] for r in revoked) for p in passed)
 
 
-@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("level", [4, pytest.param(5, marks=pytest.mark.slow)])
 def test_nobody_is_enrolled_in_what_is_passed_or_full_or_twice(level: int) -> None:
     places = 0
     for draft, answer in drafted("timetable", level, range(6)):

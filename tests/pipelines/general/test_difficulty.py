@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from desks import DESK, FILTERS, SUMS
+from drafts import attempted
 from ladders import ladder
 
 from envgen.core.ir import Equals, Reach
@@ -16,7 +17,6 @@ from envgen.core.seeding import rng
 from envgen.core.types import GoldRun, Shortcuts
 from envgen.environments.runner import run_gold
 from envgen.pipelines.general.audit import AuditConfig, AuditReport, TaskToAudit, _measured, audit
-from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.authoring.page_files import read_page
 from envgen.pipelines.general.authoring.tasks import Tasks, tasks_from
 from envgen.pipelines.general.difficulty.answers import AnswerGame
@@ -24,7 +24,7 @@ from envgen.pipelines.general.difficulty.facts import branch_depth, facts, fewes
 from envgen.pipelines.general.difficulty.measure import FITTED, shortcuts
 from envgen.pipelines.general.difficulty.plans import WorkflowGame
 from envgen.pipelines.general.domains import DOMAINS
-from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.semantics.evaluate import accepted
@@ -114,9 +114,7 @@ def gold(draft: Draft, folder: Path) -> GoldRun:
 
 
 def drafted(domain: str, level: int) -> Draft:
-    found = (
-        ProceduralAuthor().draft(DraftRequest(domain=domain, level=level), n) for n in range(9)
-    )
+    found = (attempted(domain, level, n) for n in range(9))
     return next(
         d for d in found if isinstance(d, Draft) and d.problem and d.problem.feasible is not False
     )

@@ -7,11 +7,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from drafts import attempted
 
 from envgen.core.ir import Problem
-from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.domains import load_tasks
-from envgen.pipelines.general.draft import Draft, DraftRequest
+from envgen.pipelines.general.draft import Draft
 from envgen.pipelines.general.space.answers import solve
 
 Row = dict[str, Any]
@@ -22,8 +22,7 @@ Calls = dict[str, dict[str, Any]]
 def drafted(scene: str, level: int) -> tuple[Problem, dict[str, dict[str, Row]], Calls]:
     """A workflow in which something is to be done, and the calls of an answer."""
     for seed in range(20):
-        request = DraftRequest(domain="inventory", level=level)
-        draft = ProceduralAuthor().draft(request, seed)
+        draft = attempted("inventory", level, seed)
         assert isinstance(draft, Draft)
         problem: Any = draft.problem
         if problem.fields["opening"].partition("~")[0].partition("/")[0] != scene:
@@ -59,7 +58,7 @@ def up_to(rows: list[Row], order: str, size: str, most: int) -> list[Row]:
     return taken
 
 
-@pytest.mark.parametrize("level", [4, 6, 9])
+@pytest.mark.parametrize("level", [4, 6, pytest.param(9, marks=pytest.mark.slow)])
 def test_lots_are_picked_as_a_picker_reads_the_rules(level: int) -> None:
     problem, tables, calls = drafted("pick", level)
     said, params = {clause.id for clause in problem.clauses}, dict[str, Any](problem.params)
@@ -92,7 +91,7 @@ def test_lots_are_picked_as_a_picker_reads_the_rules(level: int) -> None:
     assert calls == {"pick_lot": wanted}
 
 
-@pytest.mark.parametrize("level", [6, 8, 10])
+@pytest.mark.parametrize("level", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 10))])
 def test_cases_are_ordered_as_a_buyer_reads_the_rules(level: int) -> None:
     problem, tables, calls = drafted("buy", level)
     said, params = {clause.id for clause in problem.clauses}, dict[str, Any](problem.params)

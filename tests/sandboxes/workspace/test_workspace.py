@@ -23,6 +23,8 @@ BACKENDS = [
     pytest.param("bubblewrap", marks=pytest.mark.bwrap),
     pytest.param("docker", marks=pytest.mark.docker),
 ]
+over_local = pytest.mark.parametrize("built", BACKENDS[:1], indirect=True)
+"""For what git and this process decide, which are the same around a container."""
 LISTING = "rm -f noise.log; find . -path ./.git -prune -o -printf '%M %p %l\\n' | sort"
 RECIPE = Recipe(
     language="python",
@@ -66,6 +68,7 @@ def test_tests_run_against_the_tree(built: Workspace) -> None:
         assert place.shell("python -m unittest -q").exit_code == 0
 
 
+@over_local
 def test_pins_are_frozen(built: Workspace, tree: Path, tmp_path: Path) -> None:
     assert built.recipe.pins == ("dependency==1.0",)
     recipe = RECIPE.model_copy(
@@ -75,6 +78,7 @@ def test_pins_are_frozen(built: Workspace, tree: Path, tmp_path: Path) -> None:
     assert again.recipe.pins == ("dependency==1.0",)
 
 
+@over_local
 def test_a_workspace_is_built_once(built: Workspace, tree: Path) -> None:
     said: list[str] = []
     cache = built.folder.parent.parent
@@ -118,6 +122,7 @@ def test_a_diff_holds_what_was_changed_and_nothing_else(built: Workspace) -> Non
         assert fresh.shell(LISTING).text == after
 
 
+@over_local
 @pytest.mark.parametrize(
     "trick",
     [
@@ -139,6 +144,7 @@ def test_a_diff_can_not_be_bent(built: Workspace, trick: str) -> None:
         assert place.shell("ls /tmp/owned").exit_code != 0
 
 
+@over_local
 def test_restore_brings_back_what_was_there(built: Workspace) -> None:
     with built.open() as place:
         place.write("tests/test_adder.py", b"")
@@ -161,6 +167,7 @@ def test_restore_brings_back_what_was_there(built: Workspace) -> None:
         place.restore([])
 
 
+@over_local
 def test_more_paths_than_fit_into_a_command_line_are_restored(built: Workspace) -> None:
     """git is asked several times then, and may name a file in each answer."""
     with built.open() as place:
@@ -183,6 +190,7 @@ def test_temporary_files_may_lie_in_var(built: Workspace) -> None:
         assert place.shell("echo a > /var/tmp/b && cat /var/tmp/b").text == "a\n"
 
 
+@over_local
 def test_restore_brings_the_old_times_too(built: Workspace) -> None:
     """A build after it makes anew what was made from other files, and nothing else."""
     times = "stat -c '%n %Y' tests/test_adder.py run.sh adder.py"
@@ -197,6 +205,7 @@ def test_restore_brings_the_old_times_too(built: Workspace) -> None:
         assert after.splitlines()[2] != before.splitlines()[2]
 
 
+@over_local
 def test_restore_goes_through_no_link(built: Workspace) -> None:
     with built.open() as place:
         place.shell("mkdir /tmp/out; mv tests /tmp/out/tests; ln -s /tmp/out/tests tests")
@@ -207,12 +216,14 @@ def test_restore_goes_through_no_link(built: Workspace) -> None:
         assert place.diff() == b""
 
 
+@over_local
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", ":(exclude)x", "a/../../b"])
 def test_restore_stays_in_the_repository(built: Workspace, path: str) -> None:
     with built.open() as place, pytest.raises(WorkspaceError, match="no path in the repository"):
         place.restore([path])
 
 
+@over_local
 def test_a_patch_that_does_not_fit_is_refused_whole(built: Workspace) -> None:
     patch = b"--- a/adder.py\n+++ b/adder.py\n@@ -2 +2 @@\n-    return a - b\n+    return a + b\n"
     wrong = b"--- a/windows.txt\n+++ b/windows.txt\n@@ -1 +1 @@\n-three\n+four\n"
@@ -230,29 +241,48 @@ def test_a_patch_that_does_not_fit_is_refused_whole(built: Workspace) -> None:
         assert b"a + b" in place.read("adder.py")
 
 
+LIMITS: dict[str, dict[str, object]] = {
+    "stopped after": {"install": ("sleep 60",)},
+    "disk_bytes": {
+        "install": ("for i in `seq 40`; do head -c 9M /dev/zero >/env/$i; sleep .1; done",)
+    },
+    "No space left|File too large|write error": {
+        "install": ("head -c 90000000 /dev/zero > /work/x",)
+    },
+    "exit code|memory": {"install": ("python3 -c 'x=bytearray(3<<30)'",)},
+    "can't build": {"build": ("curl -sS http://192.0.2.1/",)},
+}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"install": ("echo tried; echo no such thing >&2; exit 3",)}, "exit code 3(.|\n)*no such thing"),
-        ({"install": ("sleep 60",)}, "stopped after"),
-        ({"install": ("for i in `seq 40`; do head -c 9M /dev/zero >/env/$i; sleep .1; done",)}, "disk_bytes"),
-        ({"install": ("head -c 90000000 /dev/zero > /work/x",)}, "No space left|File too large|write error"),
-        ({"install": ("python3 -c 'x=bytearray(3<<30)'",)}, "exit code|memory"),
-        ({"build": ("curl -sS http://192.0.2.1/",)}, "can't build"),
+        *((change, said) for said, change in LIMITS.items()),
         ({"version": "3.99"}, r"Python 3\.99 is not installed"),
         ({"layer": "nowhere"}, "no language layer 'nowhere'"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.bwrap
 def test_a_build_that_fails_says_why_and_leaves_nothing(
-    tree: Path, tmp_path: Path, backend: str, change: dict[str, object], said: str
+    tree: Path, tmp_path: Path, change: dict[str, object], said: str
 ) -> None:
+    fails(tree, tmp_path, "bubblewrap", change, said)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("said", LIMITS)
+def test_a_build_in_a_container_is_limited(tree: Path, tmp_path: Path, said: str) -> None:
+    fails(tree, tmp_path, "docker", LIMITS[said], said)
+
+
+def fails(tree: Path, cache: Path, backend: str, change: dict[str, object], said: str) -> None:
     recipe = RECIPE.model_copy(update=change)
-    limit = 3.0 if "stopped" in said else 120.0
+    limit = 1.0 if "stopped" in said else 120.0
     with pytest.raises(WorkspaceError, match=said) as error:
-        build_workspace(recipe, tree, backend=backend, cache_root=tmp_path, install_s=limit)
+        build_workspace(recipe, tree, backend=backend, cache_root=cache, install_s=limit)
     assert error.value.hint
-    assert [path for path in tmp_path.glob("code/*") if path.is_dir()] == []
+    assert [path for path in cache.glob("code/*") if path.is_dir()] == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -296,7 +326,9 @@ def test_downloads_are_kept_between_builds(tree: Path, tmp_path: Path, backend: 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_builds_at_once_share_downloads_in_turn(tree: Path, tmp_path: Path, backend: str) -> None:
     """As root, each install runs as its own user: a later build leaves the folder to the one under way."""
-    install = "for i in 1 2 3; do touch $npm_config_cache.$$.$i && sleep 1 || exit 1; done; echo {}"
+    install = (
+        "for i in 1 2 3; do touch $npm_config_cache.$$.$i && sleep .5 || exit 1; done; echo {}"
+    )
     recipes = [RECIPE.model_copy(update={"install": (install.format(i),)}) for i in range(2)]
 
     def build(recipe: Recipe) -> Workspace:
@@ -346,7 +378,7 @@ def test_a_halt_ends_its_own_workspaces_and_those_of_its_parts(
 
 @pytest.mark.bwrap
 def test_two_builds_at_once_build_once(tree: Path, tmp_path: Path) -> None:
-    recipe = RECIPE.model_copy(update={"install": ("sleep 1; date +%N > /env/when",)})
+    recipe = RECIPE.model_copy(update={"install": ("sleep .5; date +%N > /env/when",)})
     steps: list[str] = []
 
     def build(_: int) -> Workspace:
