@@ -36,8 +36,8 @@ $(VENV)/.dev: $(VENV)/.installed
 test: dev  ## all tests but the slow proofs; parts whose service is missing skip and say so
 	$(BIN)/python -P -m pytest $(PROCESSES) -m "not slow"
 
-test-slow: dev  ## the proofs that take longer
-	$(BIN)/python -P -m pytest $(PROCESSES) -m slow
+test-slow: dev  ## the proofs that take longer; SLOW='tests/store tests/train' names rooms
+	$(BIN)/python -P -m pytest $(PROCESSES) -m slow $(SLOW)
 
 readme: dev  ## the blocks of README and of the pages that teach, word for word, each page in an empty directory
 	$(BIN)/python -P .ci/readme.py README.md docs/tour.md docs/domains.md docs/runners.md docs/policies.md

@@ -1,6 +1,6 @@
 """Make, prove, step and filter reinforcement-learning environments for language-model agents.
 
-Importing envgen registers its Gymnasium environments (``envgen/General-v0``, ``envgen/TripPlanning-v0``).
+Importing envgen registers its Gymnasium environments (``envgen/General-v0``, ``envgen/Code-v0``, ...).
 Every verb of the command line is a function here, loaded on first use.
 """
 
@@ -14,13 +14,13 @@ from envgen.environments.registration import register_envs
 
 if TYPE_CHECKING:
     from envgen.environments.hosts import open_dataset as load
-    from envgen.pipelines.general.generate import generate
-    from envgen.pipelines.general.validate import validate
     from envgen.pipelines.general.variants import variants
+    from envgen.pipelines.generate import generate
+    from envgen.pipelines.validate import validate
     from envgen.rollout.filter import filter
     from envgen.rollout.pass_at_k import run_report as pass_at_k
     from envgen.rollout.run import rollout
-    from envgen.store.subset import export
+    from envgen.store.subset import export, merge
     from envgen.train import train
     from envgen.train.evaluate import evaluate_model as evaluate
 
@@ -33,6 +33,7 @@ __all__ = [
     "filter",
     "generate",
     "load",
+    "merge",
     "pass_at_k",
     "rollout",
     "train",
@@ -44,12 +45,13 @@ _VERBS = {
     "evaluate": "envgen.train.evaluate:evaluate_model",
     "export": "envgen.store.subset:export",
     "filter": "envgen.rollout.filter:filter",
-    "generate": "envgen.pipelines.general.generate:generate",
+    "generate": "envgen.pipelines.generate:generate",
     "load": "envgen.environments.hosts:open_dataset",
+    "merge": "envgen.store.subset:merge",
     "pass_at_k": "envgen.rollout.pass_at_k:run_report",
     "rollout": "envgen.rollout:",  # the room itself, which can be called: both have one name
     "train": "envgen.train:",  # the same
-    "validate": "envgen.pipelines.general.validate:validate",
+    "validate": "envgen.pipelines.validate:validate",
     "variants": "envgen.pipelines.general.variants:variants",
 }
 

@@ -16,7 +16,6 @@ from envgen.core.errors import (
     SandboxError,
     WorkspaceError,
 )
-from envgen.core.registry import near_names
 from envgen.core.surrogates import to_text
 from envgen.core.types import PublicTask, Schema, Score, Submission, ToolSpec
 from envgen.environments.code_hosts import CodeBackend, CodeHosts, CodeTask, code_hosts_for
@@ -40,6 +39,7 @@ class CodeEnv(EpisodeEnv):
     Args:
         dataset: a dataset folder, or an open ``Dataset``.
         backend: ``bubblewrap``, ``docker``, or ``auto``: the first that works here.
+        isolate: as other families have it; each episode has a sandbox of its own in any case.
         render_mode: ``ansi`` makes ``render()`` return the conversation.
         task_id: play this task only.
         task_ids: play these tasks only.
@@ -50,11 +50,14 @@ class CodeEnv(EpisodeEnv):
         patch: the diff that was submitted, once there is one.
     """
 
+    family = "code"
+
     def __init__(
         self,
         dataset: str | Path | Dataset,
         *,
         backend: CodeBackend = "auto",
+        isolate: str = "episode",
         render_mode: str | None = None,
         task_id: str | None = None,
         task_ids: Sequence[str] | None = None,
@@ -66,8 +69,8 @@ class CodeEnv(EpisodeEnv):
                 raise ConfigError("both task_id and task_ids", "give one of them")
             task_ids = (task_id,)
         if backend not in get_args(CodeBackend):
-            hint = near_names(str(backend), get_args(CodeBackend))
-            raise ConfigError(f"unknown backend {backend!r} for code environments{hint}")
+            what = f"code tasks don't run with backend {backend!r}"
+            raise ConfigError(what, "use bubblewrap or docker")
         self._backend: CodeBackend = backend
         self._task: CodeTask | None = None
         self._given = hosts

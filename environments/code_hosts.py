@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 from envgen.core.code_types import CodeTests, Recipe
 from envgen.core.environ import secret
-from envgen.core.errors import ConfigError, EnvError, WorkspaceError
-from envgen.core.registry import near_names
+from envgen.core.errors import EnvError, WorkspaceError
 from envgen.core.surrogates import from_json
 from envgen.core.types import PublicTask
 from envgen.environments.code_tools import SUBMIT_SPEC
+from envgen.environments.loading import load_task
 from envgen.environments.toolbox import Toolbox
 from envgen.sandboxes.workspace import Workspace, build_workspace
 from envgen.store.dataset import Dataset
@@ -89,12 +89,7 @@ class CodeHosts:
         return CodeVerifier(self.workspace(task.public.environment_id), task.tests)
 
     def _load(self, task_id: str) -> CodeTask:
-        if task_id not in self.dataset.tasks:
-            known = self.dataset.own_task_ids
-            raise ConfigError(f"unknown task {task_id!r}{near_names(task_id, known)}")
-        files = self.dataset.task_files(task_id)
-        if files.spec.family != "code":
-            raise ConfigError(f"task {task_id!r} is of family {files.spec.family!r}, not 'code'")
+        files = load_task(self.dataset, task_id, "code")
         environment = self.dataset.environments[files.spec.environment_id]
         try:
             tests = from_json(CodeTests, files.verifier)

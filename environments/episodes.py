@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 from gymnasium.error import ResetNeeded
@@ -98,6 +98,8 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}
+    family: ClassVar[str]
+    """Whose tasks it plays; those of other families in the dataset are passed over."""
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         # Whoever opened a Dataset has said already whether it may be unproven.
         self._unproven = unproven or isinstance(dataset, Dataset)
         self.dataset = open_dataset(dataset, unproven=unproven, trust=trust)
-        self.task_ids = _task_ids(self.dataset, task_ids)
+        self.task_ids = _task_ids(self.dataset, self.family, task_ids)
         self._actions = ToolCallText(MAX_ACTION_CHARS, self._catalogue())
         self.action_space = self._actions
         self.observation_space = UnicodeText(MAX_OBSERVATION_CHARS)
@@ -173,6 +175,13 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
     @abstractmethod
     def _gold_holds(self) -> bool:
         """Whether the verifier passes the gold run, so that it is not broken for every answer."""
+
+    def check(self) -> None:
+        """Refuse at once what would fail in every episode.
+
+        Raises:
+            SandboxUnavailableError: if the dataset's code can't be isolated here, or isn't trusted without.
+        """
 
     # ------------------------------------------------------------------ what a rollout reads
 
@@ -446,11 +455,12 @@ def _zero(reason: str) -> Score:
     return Score(value=0.0, passed=False, reasons=(reason,))
 
 
-def _task_ids(dataset: Dataset, wanted: Sequence[str] | None) -> tuple[str, ...]:
+def _task_ids(dataset: Dataset, family: str, wanted: Sequence[str] | None) -> tuple[str, ...]:
     if wanted is None:
-        known = tuple(dataset.tasks)
+        known = tuple(name for name in dataset.tasks if dataset.facts(name).family == family)
         if not known:
-            raise ConfigError(f"the dataset in {str(dataset.path)!r} has no tasks")
+            where = str(dataset.path)
+            raise ConfigError(f"the dataset in {where!r} has no tasks of family {family!r}")
         return known
     for task_id in wanted:
         if task_id not in dataset.tasks:

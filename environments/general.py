@@ -25,7 +25,7 @@ from envgen.environments.episodes import (
 )
 from envgen.environments.hosts import DatasetHosts, Lease, Task, hosts_for, open_dataset
 from envgen.environments.toolbox import Toolbox
-from envgen.sandboxes.zygote import Isolation, WorkerBackend
+from envgen.sandboxes.zygote import Isolation, WorkerBackend, choose
 from envgen.store.dataset import Dataset
 
 __all__ = ["MAX_OBSERVATION_CHARS", "MAX_RESULT_CHARS", "SUBMITTED_TEXT", "GeneralEnv"]
@@ -45,6 +45,8 @@ class GeneralEnv(EpisodeEnv):
         unproven: accept tasks without evidence.
         trust: you wrote or read the dataset's code, which so may run without isolation.
     """
+
+    family = "general"
 
     def __init__(
         self,
@@ -74,6 +76,10 @@ class GeneralEnv(EpisodeEnv):
             unproven=unproven,
             trust=trust,
         )
+
+    def check(self) -> None:
+        """See ``EpisodeEnv``."""
+        choose(self._backend, self.dataset.trusted, self._isolate)
 
     def _catalogue(self) -> Catalogue:
         return partial(_all_tools, self.dataset.path, self._unproven)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envgen.core.canonical import compact
-from envgen.core.errors import ConfigError, EnvError, EnvgenError
-from envgen.core.registry import near_names
+from envgen.core.errors import EnvError, EnvgenError
 from envgen.core.types import PublicTask, Score, Submission
+from envgen.environments.loading import load_task
 from envgen.environments.toolbox import Toolbox
 from envgen.sandboxes.tools import ToolHost, ToolSession, tool_host
 from envgen.sandboxes.verifier import VerifierHost, VerifierInput, VerifierReply, verifier_host
@@ -115,13 +115,8 @@ class DatasetHosts:
         return self._tasks(task_id)
 
     def _load(self, task_id: str) -> Task:
-        if task_id not in self.dataset.tasks:
-            known = self.dataset.own_task_ids
-            raise ConfigError(f"unknown task {task_id!r}{near_names(task_id, known)}")
-        files = self.dataset.task_files(task_id)
+        files = load_task(self.dataset, task_id, "general")
         spec = files.spec
-        if spec.family != "general":
-            raise ConfigError(f"task {task_id!r} is of family {spec.family!r}, not 'general'")
         database = self.dataset.database(task_id)
         if database is None:
             raise EnvError(f"environment {spec.environment_id!r} has no database")

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import gymnasium
 
-GENERAL_ID = "envgen/General-v0"
-CODE_ID = "envgen/Code-v0"
-NAMED = {"envgen/TripPlanning-v0": "package:trip_planning"}
-"""Ids that come with a dataset of their own."""
-_ENTRY_POINT = "envgen.environments.general:GeneralEnv"
-_CODE_ENTRY_POINT = "envgen.environments.code:CodeEnv"
+from envgen.core.families import family_names
+
+NAMED = {"envgen/TripPlanning-v0": ("general", "package:trip_planning")}
+"""Ids that come with a dataset of their own: id -> family and dataset."""
+_ENTRY_POINT = "envgen.environments.families:make_env"
+
+
+def gym_id(family: str) -> str:
+    """The id of a family's environment: ``envgen/General-v0`` of ``general``."""
+    return f"envgen/{''.join(word.capitalize() for word in family.split('_'))}-v0"
 
 
 def register_envs() -> None:
     """Register envgen's ids; harmless a second time.
 
     * ``envgen/General-v0``: ``gymnasium.make(id, dataset="folder")``
-    * ``envgen/Code-v0``: the same, for a dataset of code tasks
+    * ``envgen/Code-v0``: the same, for a dataset of code tasks; and so on for each family
     * ``envgen/TripPlanning-v0``: the trip-planning dataset that is shipped with envgen
     """
-    if GENERAL_ID not in gymnasium.registry:
-        gymnasium.register(GENERAL_ID, entry_point=_ENTRY_POINT)
-    if CODE_ID not in gymnasium.registry:
-        gymnasium.register(CODE_ID, entry_point=_CODE_ENTRY_POINT)
-    for name, dataset in NAMED.items():
-        if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=_ENTRY_POINT, kwargs={"dataset": dataset})
+    known = {gym_id(name): {"family": name} for name in family_names()}
+    named = {id_: {"family": name, "dataset": place} for id_, (name, place) in NAMED.items()}
+    for id_, fixed in (known | named).items():
+        if id_ not in gymnasium.registry:
+            gymnasium.register(id_, entry_point=_ENTRY_POINT, kwargs=fixed)

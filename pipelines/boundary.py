@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from envgen.core.errors import EnvgenError, SandboxUnavailableError
 from envgen.core.executor import ItemOutcome, LocalExecutor, WorkerSpec
-from envgen.core.types import GateResult, GateStatus
+from envgen.core.types import Evidence, GateResult, GateStatus
 from envgen.core.worker_process import attempt
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,12 @@ def broken(gate: str, error: BaseException) -> GateResult:
     if not isinstance(error, EnvgenError | OSError):
         logger.error("%s broke", gate, exc_info=error)
     return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=told(error))
+
+
+def failure(evidence: Evidence) -> GateResult | None:
+    """The first gate that failed or, with nothing to try, couldn't be run."""
+    bad = (GateStatus.FAILED, GateStatus.NOT_RUN)
+    return next((result for result in evidence if result.status in bad), None)
 
 
 def disk_is_full(error: BaseException | None) -> bool:

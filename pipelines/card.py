@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from envgen.core.families import find_family
 from envgen.core.types import GateResult, GateStatus
 from envgen.pipelines.boundary import guarded
 from envgen.store.card import data_card
@@ -57,8 +58,9 @@ def _funnel(dataset: Dataset) -> Iterator[str]:
 def _splits(dataset: Dataset) -> Iterator[str]:
     """Splits are dealt out by schema and seed, so whoever moves a task to another split shows."""
     own = [dataset.tasks[name] for name in dataset.own_task_ids]
-    if not own or {task.family for task in own} != {"general"} or dataset.manifest.counts.variants:
-        return  # code is dealt out by repository; variants by database, with a seed of their own
+    dealt = all(find_family(task.family).splits_by_schema for task in own)
+    if not own or not dealt or dataset.manifest.counts.variants:
+        return  # others are dealt out otherwise; variants by database, with a seed of their own
     schemas = {
         name: inspect(content, name).schema
         for name in dataset.environments

@@ -6,7 +6,7 @@ import errno
 import logging
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -17,6 +17,7 @@ from envgen.cli.command import LeafCommand, imported, told
 from envgen.cli.console import remark, talk
 from envgen.cli.settings import texts
 from envgen.core.errors import ConfigError, DatasetError, EnvgenError, StoreError
+from envgen.core.families import family_names, find_family
 from envgen.core.registry import near_names
 
 logger = logging.getLogger(__name__)
@@ -24,8 +25,7 @@ logger = logging.getLogger(__name__)
 COMMANDS = {
     "quickstart": "quickstart:Quickstart",
     "doctor": "machine:Doctor",
-    "generate general": "generate:General",
-    "generate code": "code:Code",
+    "generate": "",
     "page": "generate:PageCommand",
     "pack": "datasets:Pack",
     "try-tests": "code:TryTests",
@@ -35,6 +35,7 @@ COMMANDS = {
     "validate": "datasets:Validate",
     "audit": "datasets:Audit",
     "variants": "datasets:Variants",
+    "merge": "datasets:Merge",
     "export": "export:Export",
     "rollout": "rollouts:Rollout",
     "pass-at-k": "rollouts:PassAtK",
@@ -52,7 +53,8 @@ COMMANDS = {
     "images list": "machine:ListImages",
     "images clean": "machine:Clean",
 }
-"""Every command, as one uses them, and its class; the file is imported when the command is asked for."""
+"""Every command, as one uses them, and its class; the file is imported when the command is asked for.
+``generate`` has a command for each family."""
 GROUPS = {
     "": "Make, prove, step and filter reinforcement-learning environments for language-model agents.",
     "generate": "Generate environment datasets.",
@@ -90,7 +92,7 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names, as one uses them."""
-        below = (name for name in COMMANDS if name.startswith(self.prefix))
+        below = (name for name in commands_in(self.prefix) if name.startswith(self.prefix))
         return list(dict.fromkeys(name[len(self.prefix) :].split()[0] for name in below))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
@@ -98,11 +100,8 @@ class CommandGroup(click.Group):
         name = self.prefix + name
         if name in GROUPS:
             return CommandGroup(name)
-        return (
-            LeafCommand(name, imported(f"envgen.cli.{COMMANDS[name]}"))
-            if name in COMMANDS
-            else None
-        )
+        path = commands_in(self.prefix).get(name)
+        return LeafCommand(name, imported(path)) if path else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name near commands where there is none of this name."""
@@ -121,12 +120,23 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, summary(self.prefix + name)) for name in names])
 
 
+def commands_in(group: str) -> dict[str, str]:
+    """Commands and the paths of their classes; families are only asked for theirs below ``generate``."""
+    known = {name: path and f"envgen.cli.{path}" for name, path in COMMANDS.items()}
+    if group != "generate ":
+        return known
+    families = (find_family(name) for name in family_names())
+    return {f"generate {one.name}": one.command for one in families if one.command}
+
+
 def summary(name: str) -> str:
-    """One line about a command or group."""
+    """One line about a command or group, read from its file."""
     if name in GROUPS:
         return GROUPS[name]
-    module, _, cls = COMMANDS[name].partition(":")
-    doc = texts(str(Path(__file__).with_name(f"{module}.py")))[cls, ""]
+    group = name.rpartition(" ")[0]
+    module, _, cls = commands_in(f"{group} " if group else "")[name].partition(":")
+    found = find_spec(module)
+    doc = texts(str(found.origin))[cls, ""] if found is not None else ""
     return " ".join(doc.partition("\n\n")[0].split())
 
 

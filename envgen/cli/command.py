@@ -264,7 +264,13 @@ class LeafCommand(click.Command):
             p: shown for shown, p in kind.places.items()
         }
         arguments = [
-            click.Argument([path], required=False, metavar=shown, help=self.settings[path].text)
+            click.Argument(
+                [path],
+                required=False,
+                metavar=shown,
+                help=self.settings[path].text,
+                nargs=-1 if holds(self.settings[path].field.annotation, tuple) else 1,
+            )
             for path, shown in self.places.items()
         ]
         options = [field_option(*one) for one in sorted(self.options(), key=_order)]

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from envgen.cli.command import Makes, Parallel, ReadsDataset, Trusts
 from envgen.cli.console import fail, prose, remark, require, say
-from envgen.cli.records import few, percent, show_record, show_records, show_rows
+from envgen.cli.records import few, percent, show_records, show_rows
 from envgen.core.limits import Whole
-from envgen.core.types import Evidence, GateStatus
+from envgen.core.types import Evidence, GateStatus, Id
 from envgen.pipelines.canaries import CanaryConfig
 from envgen.pipelines.general.audit import AuditConfig
 from envgen.pipelines.general.variants import VariantsConfig
@@ -37,6 +37,34 @@ class Variants(Parallel, Trusts, VariantsConfig, ReadsDataset, Makes):
         why = f"can't be re-seeded: {skipped}; " if skipped else ""
         why += f"{summary.rejected} re-seeds were rejected"
         require(summary.variants, summary.asked, "variants made", why)
+
+
+class Merge(Makes):
+    """Make one dataset of several, of whatever families.
+
+    Tasks keep their splits and their proofs; what stands in several datasets, equal, is copied once. The
+    result is trusted on this machine if all of them are.
+    """
+
+    places = {"DATASETS...": "datasets"}
+    examples = (
+        "envgen merge trips/ code/ --out both/",
+        "envgen merge a/ b/ c/ --name everything --out all/",
+    )
+    verb = "envgen.store.subset:merge"
+
+    datasets: tuple[Path, ...]
+    """Dataset folders, two or more."""
+    name: Id = "merged"
+    """The new dataset's name."""
+    unproven: bool = False
+
+    def call(self, more: Any) -> Any:
+        """Merge; ``package:NAME`` is a dataset, too."""
+        from envgen.environments.hosts import open_dataset
+
+        opened = [open_dataset(one, unproven=self.unproven) for one in self.datasets]
+        return super().call({**more, "datasets": opened})
 
 
 class Audit(Parallel, AuditConfig, ReadsDataset):
@@ -142,7 +170,7 @@ def _packed(task: Any) -> Sequence[object]:
 
 def _judged(evidence: Evidence, good: str) -> tuple[str, Text]:
     """Gates passed of those that apply; ``good``, or the first that failed and why."""
-    from envgen.pipelines.general.draft import failure
+    from envgen.pipelines.boundary import failure
 
     applied = [one for one in evidence if one.status is not GateStatus.NOT_APPLICABLE]
     bad = failure(evidence)
@@ -166,7 +194,7 @@ class Validate(Trusts):
         "envgen validate theirs/ --by-evaluation",
         "envgen validate code/ --repeats 3",
     )
-    verb = "envgen.pipelines.general.validate:validate"
+    verb = "envgen.pipelines.validate:validate"
 
     dataset: Path
     seed: Whole = 0
@@ -178,33 +206,23 @@ class Validate(Trusts):
     """Runs of a code task's gold patch and of none."""
 
     def call(self, more: Any) -> Any:
-        """Prove; tasks over repositories are built anew."""
+        """Prove; ``package:NAME`` is a dataset, too."""
         from envgen.environments.hosts import open_dataset
 
-        opened = open_dataset(self.dataset, unproven=True)
-        if not opened.own_task_ids or any(one.family != "code" for one in opened.tasks.values()):
-            return super().call({**more, "path": opened.path})
-        from envgen.environments.families import code_backend
-        from envgen.pipelines.code.revalidate import revalidate
-
-        backend = code_backend(self.backend)
-        return revalidate(opened, repeats=self.repeats, backend=backend, **more)
+        return super().call({**more, "path": open_dataset(self.dataset, unproven=True).path})
 
     def tell(self, summary: Any) -> None:
         """Show a row for each task and what holds of the dataset; fail unless everything does."""
-        if hasattr(summary, "dataset_evidence"):
-            say(summary.how)
-            rows = [(t.task_id, t.method, *_judged(t.evidence, "holds")) for t in summary.tasks]
-            heads = ("task", "method", "gates passed ", "result")
-            show_rows(heads, rows, title=self.dataset, spare=("gates passed", "method"))
-            for task in summary.tasks:
-                for one in task.evidence:
-                    if one.gate == "differences" and one.reason:
-                        prose(f"{task.task_id}: {one.reason}", style="yellow")
-            if summary.dataset_evidence:
-                show_records(summary.dataset_evidence, title="whole dataset")
-        else:
-            show_record(summary)
+        say(summary.how)
+        rows = [(t.task_id, t.method, *_judged(t.evidence, "holds")) for t in summary.tasks]
+        heads = ("task", "method", "gates passed ", "result")
+        show_rows(heads, rows, title=self.dataset, spare=("gates passed", "method"))
+        for task in summary.tasks:
+            for one in task.evidence:
+                if one.gate == "differences" and one.reason:
+                    prose(f"{task.task_id}: {one.reason}", style="yellow")
+        if summary.dataset_evidence:
+            show_records(summary.dataset_evidence, title="whole dataset")
         tasks, failed = len(summary.tasks), sum(not task.passed for task in summary.tasks)
         say(f"{failed} of {tasks} fail" if failed else f"all {tasks} hold")
         require(tasks, None, "tasks to prove")

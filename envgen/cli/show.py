@@ -15,6 +15,7 @@ from envgen.cli.console import heading, out, prose, remark, require, say
 from envgen.cli.records import percent, show_record, show_records, show_rows, write_json
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError
+from envgen.core.families import find_family
 from envgen.core.limits import Label
 from envgen.core.registry import near_names
 from envgen.core.types import TaskSpec, ToolSpec
@@ -41,7 +42,8 @@ class List(ReadsDataset):
         what = ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in held.items())
         out.print(Text(f"{opened.manifest.name}: {what}", style="bold"), soft_wrap=True)
         tasks = [opened.tasks[task_id] for task_id in opened.own_task_ids]
-        code = any(task.family == "code" for task in tasks)
+        families = [find_family(name) for name in sorted({task.family for task in tasks})]
+        columns = {head: (x.name, show) for x in families for head, show in x.columns.items()}
         heads = ("task", "category", "split", *FIGURES)
         rows = [
             (
@@ -49,18 +51,16 @@ class List(ReadsDataset):
                 opened.environments[task.environment_id].category,
                 task.split,
                 *figures(task),
-                *((proof(task),) if code else ()),
+                *(show(task) if task.family == name else "-" for name, show in columns.values()),
                 task.prompt,
             )
             for task in sorted(tasks, key=lambda task: (task.difficulty.level, task.id))
         ]
-        proven = ("verdicts proven",) if code else ()
-        show_rows((*heads, *proven, f"prompt{CUT}"), rows, spare=SPARE)
+        show_rows((*heads, *columns, f"prompt{CUT}"), rows, spare=SPARE)
         say("calls, facts: upper bounds on what is needed; best: share of re-seeds that")
         say("the best simple player solves; killed: share of wrong verifiers told apart")
-        if code:
-            what = "fail-to-pass tests that only code which computes the answer passes"
-            say(f"verdicts proven: {what}, of all")
+        for line in (line for one in families for line in one.legend):
+            say(line)
         for line in funnel_lines(opened.manifest.funnel):
             say(line)
         write_json(self.figures, tasks)
@@ -98,18 +98,6 @@ def figures(task: TaskSpec) -> tuple[object, ...]:
     calls = how.gold_calls if how.calls_upper_bound is None else how.calls_upper_bound
     best = None if how.shortcuts is None else f"{how.shortcuts.best:.2f}"
     return how.level, density, calls, how.facts_upper_bound, best, percent(kill), rates
-
-
-def proof(task: TaskSpec) -> str:
-    """How many verdicts of a code task are proven, and the chance of a blind guess at one of them."""
-    if task.family != "code":
-        return "-"
-    gate = next((result for result in task.evidence if result.gate == "verdicts"), None)
-    if gate is None or not gate.figure:
-        return "none: report believed"
-    odds = gate.details.get("odds")
-    guess = f", odds <= 1/{1 / odds:.0f}" if isinstance(odds, float) and odds else ""
-    return f"{gate.figure:.0f} of {gate.n}{guess}"
 
 
 class Show(ReadsDataset):
@@ -244,9 +232,12 @@ def _secrets(dataset: Dataset, task_id: str) -> None:
     if files.gold is not None:
         heading("Gold answer")
         say("  " + dumps(files.gold.answer))
-    for title, source in (("solution.py", files.solution), ("verifier.py", files.verifier)):
+    family = find_family(files.spec.family)
+    parts = ((family.solution_file, files.solution), (family.verifier_file, files.verifier))
+    for title, source in parts:
         heading(title)
         if out.is_terminal:
-            out.print(Syntax(source, "python", theme="ansi_dark", background_color="default"))
+            lexer = Syntax.guess_lexer(title, source)
+            out.print(Syntax(source, lexer, theme="ansi_dark", background_color="default"))
         else:
             say(source)

@@ -38,7 +38,8 @@ from envgen.core.limits import Sha256 as Sha256
 Schema = dict[Label, Json]
 """A JSON Schema. Leaves may carry the public hints ``x-source`` and ``x-where`` (``docs/ir.md``)."""
 
-Family = Literal["general", "code", "search", "interpreter", "proof"]
+FamilyName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+"""Of a kind of tasks; ``envgen.core.families`` finds what there is to know of it."""
 Split = Literal["train", "validation", "test"]
 Style = Literal["reasoning", "agent", "thinking-agent"]
 """What a model was asked to do in an episode: to think, to call tools, or to call tools while it thinks."""
@@ -290,7 +291,7 @@ class PublicTask(Record):
 
     id: Id
     environment_id: Id
-    family: Family
+    family: FamilyName
     prompt: Text
     policy_text: Text = ""
     submit_schema: Schema | None = None
@@ -306,7 +307,7 @@ class TaskSpec(Record):
 
     id: Id
     environment_id: Id
-    family: Family = "general"
+    family: FamilyName = "general"
     prompt: Text
     submit_schema: Schema | None = None
     rules: tuple[PublicRule, ...] = ()

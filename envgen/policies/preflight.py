@@ -36,7 +36,7 @@ READY: Tool = {
     },
 }
 SKIP = "--no-preflight goes on without asking"
-_TASK = PublicTask(id="preflight", environment_id="preflight", family="general", prompt=QUESTION)
+_TASK = PublicTask(id="preflight", environment_id="preflight", family="preflight", prompt=QUESTION)
 _MAX_TOKENS = 256
 """Of the reply, where the run sets no limit; a reasoning model thinks before it says a word."""
 _RETRIES = 1

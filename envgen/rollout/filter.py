@@ -16,8 +16,9 @@ from pydantic import Field, JsonValue
 
 from envgen.core import seeding
 from envgen.core.errors import ConfigError, ResumeError
+from envgen.core.families import find_family
 from envgen.core.limits import Label
-from envgen.core.types import Evidence, PassAt, Record
+from envgen.core.types import PassAt, Record
 from envgen.environments.hosts import open_dataset
 from envgen.rollout.pass_at_k import (
     PassReport,
@@ -121,7 +122,8 @@ def filter(config: FilterConfig) -> FilterReport:
         level = dataset.facts(task_id).level
         task = task_pass(task_id, n, c, ks, errors=errors, level=level)
         verdict: Verdict = "kept" if config.rollouts is None else judge(task, config)
-        if config.proof == "strict" and not is_proven(dataset.tasks[task_id].evidence):
+        spec = dataset.tasks[task_id]
+        if config.proof == "strict" and not find_family(spec.family).is_proven(spec.evidence):
             verdict = "unproven"
         decisions.append(Filtered(task=task, verdict=verdict))
     report = FilterReport(
@@ -139,14 +141,6 @@ def filter(config: FilterConfig) -> FilterReport:
         raise ConfigError(f"no task is kept: {dict(sorted(verdicts.items()))}", hint)
     subset(dataset, report.kept, config.out, name=config.name, funnel={"filter": _funnel(report)})
     return report
-
-
-def is_proven(evidence: Evidence) -> bool:
-    """Whether every verdict of a code task is proven; tasks of other families have no such gate."""
-    gate = next((one for one in evidence if one.gate == "verdicts"), None)
-    if gate is None:
-        return all(one.gate != "fail_to_pass" for one in evidence)
-    return gate.figure == gate.n
 
 
 def _counts(config: FilterConfig, dataset: Dataset) -> tuple[dict[str, TaskCounts], str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from envgen.core.errors import ConfigError
+from envgen.core.families import find_family
 from envgen.core.types import StopReason, Style, Trajectory
-from envgen.environments.code_tools import SUBMIT_SPEC
 from envgen.environments.toolbox import Toolbox
 from envgen.policies.base import Tool
 from envgen.policies.styles import misfit, offered
@@ -46,6 +46,7 @@ class TaskTools:
         environment_id = facts.environment_id
         if environment_id not in self._known:
             spec = self._dataset.environment_files(environment_id).spec
-            submit = SUBMIT_SPEC if facts.family == "code" else None
+            name = spec.submit_tool
+            submit = None if name is None else find_family(facts.family).submit(name)
             self._known[environment_id] = Toolbox(spec, submit)
         return self._known[environment_id]

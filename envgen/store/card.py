@@ -9,6 +9,7 @@ from statistics import median
 
 from pydantic import JsonValue
 
+from envgen.core.families import find_family
 from envgen.core.types import EnvironmentSpec, GateResult, TaskSpec
 from envgen.store.hub_card import front_matter
 from envgen.store.manifest import TABLES, Manifest
@@ -17,20 +18,6 @@ _INTENDED_USE = """\
 Training and evaluating tool-using language-model agents by reinforcement learning. Each task comes
 with an executable verifier, and with evidence that a solution passes it and wrong answers don't. Do not put
 this dataset into pre-training text: search for the canary below to find out whether somebody did."""
-
-_ABOUT = {
-    "general": """\
-**General tasks.** The solution ran through the agent's tools only; the verifier was attacked and held. The
-rows are made up or taken from the sources named below; they are no source of facts about people, places
-or firms.""",
-    "code": """\
-**Code tasks.** Each is a real change of a public repository at a real commit: code, tests and gold patch are
-its authors', under the repository's licence (below; `unknown` where no licence file was recognised, so look
-before you pass it on). Statements are issues or pull requests as they were written, or written by a model
-where there were none. The verifier runs the repository's own tests, those that failed before the change and
-pass after it, and those that pass on both sides.""",
-}
-"""What there is to say of a family."""
 
 _PASS_KS = (1, 10, 100)
 
@@ -42,24 +29,25 @@ def data_card(
     variant_splits: Mapping[str, int],
 ) -> str:
     """The Markdown text of the card; the same dataset gives the same text."""
-    families = {task.family for task in tasks}
-    general = not tasks or families != {"code"}
+    families = [find_family(name) for name in sorted({task.family for task in tasks})]
+    measured = not tasks or any(family.measured for family in families)
+    by_schema = not tasks or any(family.splits_by_schema for family in families)
     parts = [
         front_matter(manifest, environments, tasks),
         f"# {_cell(manifest.name)} (version {manifest.version})",
         _INTENDED_USE,
-        *(_ABOUT[family] for family in sorted(families & _ABOUT.keys())),
+        *(family.about for family in families),
         _reading(tasks),
         "## What is in it\n\n" + _counts(manifest, tasks),
         "## Environments, authors, licences and sources\n\n" + _environments(environments),
         "## Splits\n\n"
         + "No database and no schema stands in two splits; variants are split by database.\n\n"
-        * general
+        * by_schema
         + _splits(tasks, variant_splits),
         "## Funnel\n\n" + _funnel(manifest.funnel),
         "## Difficulty\n\n" + _levels(tasks),
         "## Proof\n\n" + _gates(tasks),
-        *(_measured(tasks) if general else ()),
+        *(_measured(tasks) if measured else ()),
         "## pass@k by policy\n\n" + _pass_rates(tasks),
         "## Evidence about the dataset\n\n" + _dataset_gates(manifest),
         "## Identity\n\n"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from envgen.core.canonical import dumps
-from envgen.core.sampler import code_submit_spec, submit_tool_spec
+from envgen.core.families import find_family
 from envgen.core.types import EnvironmentSpec, TaskSpec, ToolSpec
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def public_row(task: TaskSpec, environment: EnvironmentSpec) -> dict[str, JsonVa
 def _submit(task: TaskSpec, environment: EnvironmentSpec) -> tuple[ToolSpec, ...]:
     if (name := environment.submit_tool) is None:
         return ()
-    return (code_submit_spec(name) if task.family == "code" else submit_tool_spec(name),)
+    return (find_family(task.family).submit(name),)
 
 
 def task_row(row: Mapping[str, Any]) -> dict[str, Any]:

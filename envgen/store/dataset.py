@@ -15,11 +15,12 @@ from uuid import uuid4
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from envgen.core.errors import DatasetError, StoreError
+from envgen.core.families import find_family
 from envgen.core.limits import fault
 from envgen.core.types import (
     EnvironmentSpec,
     Evidence,
-    Family,
+    FamilyName,
     PassAt,
     Record,
     SourceKind,
@@ -74,7 +75,7 @@ class TaskHeader(NamedTuple):
     """The facts of a task that need no spec."""
 
     environment_id: str
-    family: Family
+    family: FamilyName
     split: Split
     level: int
 
@@ -200,10 +201,11 @@ class Dataset:
         if task.spec is None:
             return self._unpacked(task_id)
         spec = task.spec
+        surrogates = find_family(spec.family).surrogates
         texts = {
             name: self._text(
                 f"{_task_folder(spec)}/{getattr(spec, name).path}",
-                "surrogateescape" if spec.family == "code" else "strict",  # patches may be binary
+                "surrogateescape" if surrogates else "strict",
             )
             for name in ("solution", "verifier", "constraints", "gold", "probes")
             if getattr(spec, name) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from envgen.core.families import find_family
 from envgen.core.types import EnvironmentSpec, TaskSpec
 from envgen.store.manifest import TABLES, Manifest
 
@@ -21,18 +22,14 @@ _KNOWN = frozenset(
 )
 """Licences that the Hub knows; others are ``other``."""
 _SPELLED = {"odbl-1.0": "odbl", "pddl-1.0": "pddl", "odc-by-1.0": "odc-by"}
-_TAGS = {
-    "general": ("agent", "synthetic", "tool-use"),
-    "code": ("agent", "code", "issue-resolution", "tool-use"),
-}
 
 
 def front_matter(
     manifest: Manifest, environments: Sequence[EnvironmentSpec], tasks: Sequence[TaskSpec]
 ) -> str:
     """The YAML block, with its fences. Strings are written as JSON, which YAML includes."""
-    families = sorted({task.family for task in tasks})
-    tags = {"envgen", *(tag for family in families for tag in _TAGS.get(family, ("agent",)))}
+    families = {task.family for task in tasks}
+    tags = {"envgen", *(tag for family in families for tag in find_family(family).tags)}
     licences = hub_licences(environment.licence for environment in environments)
     lines = ["---", f"pretty_name: {json.dumps(manifest.name)}"]
     lines += _listed("license", licences)

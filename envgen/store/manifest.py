@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field
 
@@ -22,20 +22,6 @@ MANIFEST = "dataset.json"
 CARD = "README.md"
 TABLES = "data"
 """Folder of the tasks' public side as Parquet, one file a split, for readers that know nothing of envgen."""
-
-
-class TaskFiles(NamedTuple):
-    """The file names of a family's solution and verifier."""
-
-    solution: Label
-    verifier: Label
-
-
-def task_files(family: str) -> TaskFiles:
-    """The names of a task's solution and verifier: programs, or of code tasks a patch and lists of tests."""
-    if family == "code":
-        return TaskFiles("gold.patch", "verifier.json")
-    return TaskFiles("solution.py", "verifier.py")
 
 
 _ID = "[a-z0-9][a-z0-9_-]{0,63}"

@@ -1,4 +1,4 @@
-"""Part of a dataset as a dataset of its own, and its public side as rows."""
+"""Parts of datasets as a dataset of its own, and a dataset's public side as rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from envgen.core.canonical import dumps
+from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import ConfigError, StoreError
-from envgen.core.types import PassAt
-from envgen.store.bundles import EnvironmentBundle
+from envgen.core.types import Id, PassAt, Record
 from envgen.store.columns import public_row, task_row, task_schema, write_parquet
 from envgen.store.dataset import Dataset
+from envgen.store.manifest import task_hash
 from envgen.store.one_file import one_file, text_lines
 from envgen.store.writer import DatasetWriter
 
@@ -62,19 +62,10 @@ def subset(
         version=manifest.version,
         config_hash=manifest.config_hash,
         seed=manifest.seed,
-        source=dataset,
+        sources=[dataset],
     ) as writer:
         for env_id in sorted(used):
-            files = dataset.environment_files(env_id)
-            writer.add_environment(
-                EnvironmentBundle(
-                    spec=files.spec,
-                    database=files.database and files.database.read_bytes(),
-                    tools_source=files.tools_source,
-                    blueprint=files.blueprint,
-                    attachments=files.attachments,
-                )
-            )
+            writer.add_environment(dataset.environment_files(env_id).bundle())
         for task_id in own:
             bundle = dataset.task_files(task_id)
             rates = (*bundle.spec.pass_at, *(pass_at or {}).get(task_id, ()))
@@ -85,6 +76,81 @@ def subset(
         return writer.finish(
             funnel={**manifest.funnel, **(funnel or {})}, dataset_evidence=manifest.evidence
         )
+
+
+class MergeSummary(Record):
+    """What a merged dataset holds."""
+
+    path: str
+    datasets: int
+    environments: int
+    tasks: int
+    variants: int
+    twice: int
+    """Tasks that more than one of the datasets held."""
+
+
+def merge(
+    datasets: Sequence[str | Path | Dataset],
+    out: str | Path,
+    *,
+    name: Id = "merged",
+    unproven: bool = False,
+) -> MergeSummary:
+    """Copy all tasks of several datasets, of whatever families, into one new folder.
+
+    Tasks keep their splits. What stands in several datasets, equal, is copied once. The result is trusted on
+    this machine if all of them are.
+
+    Args:
+        datasets: where from, in this order.
+        out: the new folder.
+        name: its id.
+        unproven: also accept tasks whose evidence is missing or negative.
+
+    Raises:
+        ConfigError: if there are fewer than two datasets.
+        StoreError: if two of them give one id to different things or one schema to different splits, ``out``
+            is taken, or the disk is full.
+    """
+    if len(datasets) < 2:
+        raise ConfigError("to merge takes two datasets or more", "envgen merge A B --out C")
+    sources = [
+        one if isinstance(one, Dataset) else Dataset.open(one, unproven=unproven)
+        for one in datasets
+    ]
+    hashes: dict[str, str] = {}
+    twice = 0
+    with DatasetWriter(out, name=name, sources=sources) as writer:
+        for source in sources:
+            for env_id in sorted(source.environments):
+                files = source.environment_files(env_id)
+                if _is_new(hashes, env_id, content_hash(files.spec), "environment"):
+                    writer.add_environment(files.bundle())
+            for task_id in source.own_task_ids:
+                if _is_new(hashes, task_id, task_hash(source.tasks[task_id]), "task"):
+                    writer.add_task(source.task_files(task_id))
+                else:
+                    twice += 1
+            for pack in source.packs().values():
+                new = [one for one in pack.entries if one not in hashes]
+                hashes |= dict.fromkeys(new, "")
+                twice += len(pack.entries) - len(new)
+                if new:
+                    writer.adopt_pack(pack, new)
+        merged = writer.finish(funnel={"merged": [one.manifest.content_hash for one in sources]})
+    counts = merged.manifest.counts
+    return MergeSummary(path=str(out), datasets=len(sources), twice=twice, **counts.model_dump())
+
+
+def _is_new(seen: dict[str, str], name: str, digest: str, what: str) -> bool:
+    """Whether an id is new; else it must stand for the same thing."""
+    if name not in seen:
+        seen[name] = digest
+        return True
+    if seen[name] != digest:
+        raise StoreError(f"two datasets hold a different {what} {name!r}", "leave one of them out")
+    return False
 
 
 def export(

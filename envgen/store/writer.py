@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import pretty, sha256
 from envgen.core.errors import StoreError
+from envgen.core.families import find_family
 from envgen.core.types import (
     EnvironmentSpec,
     Evidence,
@@ -57,7 +58,6 @@ from envgen.store.manifest import (
     canary_guid,
     dataset_hash,
     environment_hash,
-    task_files,
     task_hash,
 )
 from envgen.store.pack import CompressedRow, PackBase, VariantPack, compress_row, write_pack
@@ -86,8 +86,8 @@ class DatasetWriter:
         seed: the run seed.
         compiled: all code in it is compiled here from a domain in the package (or is of a dataset
             that is, changed by envgen alone): note the content hash, so that it is trusted here.
-        source: where the tools, solutions and verifiers are copied from. What is written is as
-            trusted as that dataset, if each of them is one of its own, ``PARAMS`` lines aside.
+        sources: where the tools, solutions and verifiers are copied from. What is written is as
+            trusted as these datasets, if each of them is one of theirs, ``PARAMS`` lines aside.
 
     Raises:
         StoreError: if ``path`` is taken, the disk is full, or content is refused.
@@ -102,12 +102,12 @@ class DatasetWriter:
         config_hash: str = "",
         seed: int = 0,
         compiled: bool = False,
-        source: Dataset | None = None,
+        sources: Sequence[Dataset] = (),
     ) -> None:
         self.path = Path(path)
         self._head = {"name": name, "version": version, "config_hash": config_hash, "seed": seed}
         self._compiled = compiled
-        self._source = source
+        self._sources = tuple(sources)
         self._code: set[str] = set()
         """Hashes of tools, solutions and verifiers, their ``PARAMS`` lines left out."""
         self._lock = threading.RLock()
@@ -201,11 +201,11 @@ class DatasetWriter:
                 )
             self._take(spec.id)
             gold = None if bundle.gold is None else gold_lines(bundle.gold)
-            names = task_files(spec.family)
+            family = find_family(spec.family)
             spec = spec.model_copy(
                 update={
-                    "solution": self._code_file(folder, names.solution, bundle.solution),
-                    "verifier": self._code_file(folder, names.verifier, bundle.verifier),
+                    "solution": self._code_file(folder, family.solution_file, bundle.solution),
+                    "verifier": self._code_file(folder, family.verifier_file, bundle.verifier),
                     "constraints": self._put(folder, "constraints.json", _json(bundle.constraints)),
                     "gold": self._put(folder, "gold.jsonl", gold),
                     "probes": self._put(folder, "probes.jsonl", probe_lines(bundle.probes) or None),
@@ -265,9 +265,9 @@ class DatasetWriter:
             if base.parent in self._rows and self._bases[base.parent].task != base.task:
                 raise StoreError(f"the dataset holds variants of another task {base.parent!r}")
             self._bases[base.parent] = base
-            own = None if self._source is None else self._source.packs().get(base.parent)
-            if own is None or own.identity() != pack.identity():
-                self._code.add(f"of the pack {pack.path}")  # not the source's
+            known = [one.packs().get(base.parent) for one in self._sources]
+            if not any(own and own.identity() == pack.identity() for own in known):
+                self._code.add(f"of the pack {pack.path}")  # no source's
             for item in packed:
                 self._take(item.entry.id)
                 self._rows.setdefault(base.parent, {})[item.entry.id] = item
@@ -328,9 +328,9 @@ class DatasetWriter:
             self._members[name] = sha256(path.read_bytes())
 
     def _vouched(self) -> bool:
-        if self._source is None or not self._source.vouched:
-            return self._compiled
-        return self._compiled or self._code <= code_of(self._source)
+        vouched = bool(self._sources) and all(source.vouched for source in self._sources)
+        known = (code_of(source) for source in self._sources if vouched and not self._compiled)
+        return self._compiled or (vouched and self._code <= frozenset().union(*known))
 
     def _manifest(self, funnel: dict[str, JsonValue], evidence: Evidence) -> Manifest:
         packs = {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
@@ -23,7 +24,7 @@ from envgen.core.types import Id, Record
 from envgen.pipelines.boundary import broken
 from envgen.pipelines.code.bundle import environment_bundle, environment_id, task_bundle, task_id
 from envgen.pipelines.code.mine import MineConfig, Rejected, count_reasons, mine_clone
-from envgen.pipelines.code.played import gold_fault
+from envgen.pipelines.code.played import gold_played
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
 from envgen.pipelines.code.validate import Log
@@ -43,6 +44,7 @@ Progress = Callable[[int, int, str], None]
 class CodeConfig(Record):
     """What to generate."""
 
+    family: ClassVar[str] = "code"
     mine: MineConfig | None = None
     """What to look for in the clone; None where instances are given."""
     validation: ValidateConfig = ValidateConfig()
@@ -257,7 +259,7 @@ class _GenerateRun:
                 with DatasetWriter(Path(folder) / "one", name="one") as writer:
                     self._add(writer, [(job.instance, outcome)])
                     dataset = writer.finish()
-                fault = gold_fault(dataset, task_id(job.instance.id), self.build)
+                fault = gold_played(dataset, task_id(job.instance.id), self.build).reason
             except Exception as error:  # the boundary: one instance falls, the run goes on
                 fault = broken("played", error).reason
         if not fault:

@@ -1,20 +1,17 @@
-"""The last proof of a code task: its gold patch is played from the written dataset, as an agent plays.
-
-What the dataset holds is read again and checked by its types, so no task is kept that can't be opened.
-"""
+"""The last proof of a code task: its gold patch is played from the written dataset, as an agent plays."""
 
 from __future__ import annotations
 
+from envgen.core.types import GateResult
 from envgen.environments.code import CodeEnv
 from envgen.environments.code_hosts import CodeHosts
 from envgen.pipelines.code.prove import BuildConfig
-from envgen.rollout.episode import run_episode
-from envgen.rollout.gold import GoldPolicy
+from envgen.pipelines.played import played
 from envgen.store.dataset import Dataset
 
 
-def gold_fault(dataset: Dataset, task_id: str, build: BuildConfig) -> str:
-    """Why the gold patch of a task, through the agent's own tools, does not score 1; empty if it does.
+def gold_played(dataset: Dataset, task_id: str, build: BuildConfig) -> GateResult:
+    """Whether the gold patch of a task, through the agent's own tools, scores 1.
 
     The workspace that proved it is opened again, not built anew.
     """
@@ -24,12 +21,6 @@ def gold_fault(dataset: Dataset, task_id: str, build: BuildConfig) -> str:
     }
     env = CodeEnv(dataset, backend=build.backend, hosts=CodeHosts(dataset, build.backend, access))
     try:
-        played = run_episode(env, GoldPolicy(dataset), task_id, sample=0, seed=0).trajectory
+        return played(env, task_id)
     finally:
         env.close()
-    if played.error is not None:
-        return f"{played.error.kind}: {played.error.text}"[:2_000]
-    if played.score is None or not played.score.passed:
-        reasons = played.score.reasons if played.score else ()
-        return f"it ended with {played.stop} and scored 0: {'; '.join(reasons[:3])}"[:2_000]
-    return ""

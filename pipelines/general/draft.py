@@ -18,8 +18,6 @@ from envgen.core.types import (
     Difficulty,
     EnvironmentSpec,
     Evidence,
-    GateResult,
-    GateStatus,
     GoldRun,
     Id,
     Limits,
@@ -31,6 +29,7 @@ from envgen.core.types import (
     TaskSpec,
     ToolSpec,
 )
+from envgen.pipelines.boundary import failure
 from envgen.pipelines.general.difficulty.figures import Measures, gold_tokens
 from envgen.pipelines.general.semantics.tables import Tables, in_file_order, write_sqlite
 from envgen.pipelines.general.words.lexicon import LEXICONS, lexicon
@@ -142,12 +141,6 @@ class Proof(NamedTuple):
     def passed(self) -> bool:
         """Whether no gate failed and none was left out for an earlier failure."""
         return failure(self.evidence) is None
-
-
-def failure(evidence: Evidence) -> GateResult | None:
-    """The first gate that failed or, with nothing to try, couldn't be run."""
-    bad = (GateStatus.FAILED, GateStatus.NOT_RUN)
-    return next((result for result in evidence if result.status in bad), None)
 
 
 def as_stored(draft: Draft) -> Draft:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd, lcm
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
@@ -73,6 +73,7 @@ Page = Annotated[Domain, BeforeValidator(_read)]
 class GenerateConfig(Targets):
     """A request to generate. The dataset's bytes follow from this and nothing else."""
 
+    family: ClassVar[str] = "general"
     categories: tuple[Label, ...] = ()
     """trip_planning, order_management, meeting_scheduling, course_timetable, menu_planning,
     it_operations, bank_reconciliation, inventory_management: in turn; empty: all of these.

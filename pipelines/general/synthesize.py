@@ -16,14 +16,13 @@ from pydantic import Field
 from envgen.core.limits import Count, Label, Seconds, Text
 from envgen.core.seeding import derive
 from envgen.core.types import GateResult, GateStatus, Id, Record
-from envgen.pipelines.boundary import broken
+from envgen.pipelines.boundary import broken, failure
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.draft import (
     Draft,
     DraftRequest,
     NoDraft,
     environment_bundle,
-    failure,
     task_bundle,
 )
 from envgen.pipelines.general.gates.dataset import random_valid_agreement

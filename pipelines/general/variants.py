@@ -204,7 +204,7 @@ def _writer(source: Dataset, out: Path, config: VariantsConfig) -> DatasetWriter
         version=manifest.version,
         config_hash=manifest.config_hash,
         seed=config.seed,
-        source=source,
+        sources=[source],
     )
     try:
         for environment_id in source.environments:

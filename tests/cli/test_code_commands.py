@@ -49,7 +49,7 @@ def test_a_dataset_of_code_tasks_by_command(cli: Cli, tmp_path: Path) -> None:
     assert "price * count" in cli("show", "code", "toy__shop-7", "--secrets").out
     valid = cli("validate", "code", "--repeats", 1, "--json", "v.json")
     assert valid.code == 0, valid.err
-    assert json.loads(Path("v.json").read_text())["tasks"][0]["gold"] == 1
+    assert json.loads(Path("v.json").read_text())["tasks"][0]["evidence"][0]["gate"] == "gold"
     assert cli("validate", "code", "--backend", "inline").code == 2
     exported = cli("export", "code", "--format", "swe-bench", "--out", "sb.jsonl")
     assert exported.code == 0, exported.err

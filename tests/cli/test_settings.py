@@ -53,6 +53,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "images bootstrap": {"name": "python"},
     "import code": {"file": "f", "clones": "c", "out": "o"},
     "list": {"dataset": "ds"},
+    "merge": {"datasets": ["a", "b"], "out": "o"},
     "model init": {"tokenizer": "ds", "out": "o", "preset": "tiny"},
     "pack": {"folder": "f", "out": "o"},
     "page": {"page": "p.toml"},

@@ -234,7 +234,7 @@ def test_turns_run_out(dataset: Dataset) -> None:
 
 
 def test_wrong_settings_are_refused(dataset: Dataset) -> None:
-    with pytest.raises(ConfigError, match="unknown backend 'inline'"):
+    with pytest.raises(ConfigError, match="don't run with backend 'inline'"):
         CodeEnv(dataset, backend="inline")  # type: ignore[arg-type]  # the point of the test
     env = CodeEnv(dataset)
     with pytest.raises(ConfigError, match="unknown task 'other'"):

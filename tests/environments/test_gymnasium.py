@@ -33,12 +33,14 @@ def test_check_env_is_clean(tiny: Dataset) -> None:
         warnings.simplefilter("error")
         # Other render modes need a spec: below.
         gymnasium_check_env(GeneralEnv(tiny, backend="inline"), skip_render_check=True)
-        made = gymnasium.make(registration.GENERAL_ID, dataset=str(tiny.path), backend="inline")
+        made = gymnasium.make(
+            registration.gym_id("general"), dataset=str(tiny.path), backend="inline"
+        )
         gymnasium_check_env(made.unwrapped)
 
 
 def test_check_env_is_clean_through_wrappers(tiny: Dataset) -> None:
-    env = gymnasium.make(registration.GENERAL_ID, dataset=str(tiny.path), backend="inline")
+    env = gymnasium.make(registration.gym_id("general"), dataset=str(tiny.path), backend="inline")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # gymnasium says so about every wrapper.
@@ -48,7 +50,7 @@ def test_check_env_is_clean_through_wrappers(tiny: Dataset) -> None:
 
 
 def test_spec_survives_json(tiny: Dataset) -> None:
-    env = gymnasium.make(registration.GENERAL_ID, dataset=str(tiny.path), backend="inline")
+    env = gymnasium.make(registration.gym_id("general"), dataset=str(tiny.path), backend="inline")
     assert env.spec is not None
     again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
     assert again.reset(seed=5)[0] == env.reset(seed=5)[0]
@@ -58,7 +60,7 @@ def test_spec_survives_json(tiny: Dataset) -> None:
 @pytest.mark.parametrize("backend", ["inline", "process"])
 def test_vector_observations_have_their_values(tiny: Dataset, mode: Any, backend: str) -> None:
     envs: Any = gymnasium.make_vec(
-        registration.GENERAL_ID,
+        registration.gym_id("general"),
         num_envs=2,
         vectorization_mode=mode,
         dataset=str(tiny.path),
@@ -91,7 +93,7 @@ def test_vector_observations_have_their_values(tiny: Dataset, mode: Any, backend
 
 def test_vectors_spawn_and_reset_by_mask(tiny: Dataset) -> None:
     envs: Any = gymnasium.make_vec(
-        registration.GENERAL_ID,
+        registration.gym_id("general"),
         num_envs=2,
         vectorization_mode="async",
         vector_kwargs={"context": "spawn", "autoreset_mode": AutoresetMode.DISABLED},
@@ -113,7 +115,7 @@ def test_vectors_spawn_and_reset_by_mask(tiny: Dataset) -> None:
 
 def test_vector_samples_are_calls_in_the_parent(tiny: Dataset) -> None:
     envs = gymnasium.make_vec(
-        registration.GENERAL_ID,
+        registration.gym_id("general"),
         num_envs=2,
         vectorization_mode="async",
         dataset=str(tiny.path),

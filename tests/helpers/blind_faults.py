@@ -14,7 +14,7 @@ from pathlib import Path
 from planted_faults import Fault, forget
 
 from envgen.pipelines.general.stored import SINCE_0_2
-from envgen.pipelines.general.validate import TaskValidation, validate
+from envgen.pipelines.validate import TaskValidation, validate
 
 DATA = Path(__file__).parents[1] / "data"
 ROWS = json.loads((DATA / "blind_faults.json").read_text("utf-8"))

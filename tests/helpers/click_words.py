@@ -10,9 +10,10 @@ import click
 @cache
 def commands() -> dict[str, click.Command]:
     """Every command and group by its words, e.g. ``generate general``."""
-    from envgen.cli.app import COMMANDS, GROUPS
+    from envgen.cli.app import COMMANDS, GROUPS, commands_in
 
-    return {words: _find(words.split())[0] for words in (*COMMANDS, *filter(None, GROUPS))}
+    known = dict.fromkeys((*COMMANDS, *filter(None, GROUPS), *commands_in("generate ")))
+    return {words: _find(words.split())[0] for words in known}
 
 
 def _find(words: list[str]) -> tuple[click.Command, list[str]]:

@@ -15,7 +15,7 @@ from envgen.core.types import GoldRun, Message, Probe, ToolCall, Trajectory
 from envgen.environments.general import GeneralEnv
 from envgen.pipelines import canaries as canaries_module
 from envgen.pipelines.canaries import CanaryConfig, CanarySummary, canary_id, make_canaries
-from envgen.pipelines.general.validate import validate
+from envgen.pipelines.validate import validate
 from envgen.policies.base import Policy
 from envgen.policies.scripted import ScriptedPolicy
 from envgen.rollout.bootstrap import BootstrapConfig

@@ -14,8 +14,8 @@ from store_samples import small_dataset
 
 from envgen.core.canonical import sha256
 from envgen.core.types import GateStatus
-from envgen.pipelines.general.validate import validate
 from envgen.pipelines.tables import tables
+from envgen.pipelines.validate import validate
 from envgen.store.columns import task_schema, write_parquet
 from envgen.store.dataset import Dataset
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from envgen.cli.show import proof
 from envgen.core.code_types import CodeTests, Verdict, VerdictKind
+from envgen.core.families import find_family
 from envgen.core.types import Difficulty, Evidence, GateResult, GateStatus, TaskSpec
+from envgen.pipelines.code.family import is_proven, proven_verdicts
 from envgen.pipelines.code.verdicts import verdict_gate
-from envgen.rollout.filter import is_proven
 
 OTHER = GateResult(gate="fail_to_pass", status=GateStatus.PASSED, n=2, figure=2.0)
 
@@ -50,10 +50,9 @@ def test_a_task_is_strictly_proven_if_every_verdict_is(kinds: str, kept: bool, t
         difficulty=Difficulty(level=1, gold_calls=1),
         evidence=found,
     )
-    assert proof(spec) == told
+    assert proven_verdicts(spec) == told
 
 
 def test_tasks_of_other_families_are_not_dropped_and_old_code_tasks_are() -> None:
-    assert is_proven(())
-    assert is_proven((GateResult(gate="mutants", status=GateStatus.PASSED, n=1),))
+    assert find_family("general").is_proven(())
     assert not is_proven((OTHER,))

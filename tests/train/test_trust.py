@@ -18,8 +18,8 @@ import envgen
 from envgen.core.errors import SandboxUnavailableError
 from envgen.core.types import SourceKind
 from envgen.pipelines.canaries import make_canaries
-from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.pipelines.validate import validate
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.sandboxes import bwrap
@@ -42,7 +42,7 @@ def marking(source: str, mark: Path) -> str:
 def written(parents: Path, out: Path, mark: Path) -> None:
     """What anyone can write on this machine with envgen's writer."""
     source = Dataset.open(parents)
-    with DatasetWriter(out, name="written", source=source) as writer:
+    with DatasetWriter(out, name="written", sources=[source]) as writer:
         for name in source.environments:
             files = source.environment_files(name)
             writer.add_environment(

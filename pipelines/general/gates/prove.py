@@ -11,8 +11,8 @@ from typing import Literal
 
 from envgen.core.ir import Optimise, Problem
 from envgen.core.types import CallRecord, GateResult, GateStatus, Probe
-from envgen.pipelines.boundary import broken, guarded
-from envgen.pipelines.general.draft import Author, Draft, Proof, as_stored, failure
+from envgen.pipelines.boundary import broken, failure, guarded
+from envgen.pipelines.general.draft import Author, Draft, Proof, as_stored
 from envgen.pipelines.general.gates import (
     difficulty,
     execution,

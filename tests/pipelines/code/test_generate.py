@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 import toy_python
 
-from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.errors import ConfigError, EnvError, PipelineError, ResumeError
 from envgen.core.surrogates import from_json, to_json
 from envgen.core.types import GateStatus, Message, ToolCall
+from envgen.pipelines import boundary
 from envgen.pipelines.code import generate as generate_module
 from envgen.pipelines.code.generate import (
     CodeConfig,
     generate_code,
     outcomes_path,
 )
-from envgen.pipelines.code.played import gold_fault
+from envgen.pipelines.code.played import gold_played
 from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
-from envgen.pipelines.code.revalidate import revalidate
 from envgen.pipelines.code.validation import Reason, ValidateConfig
+from envgen.pipelines.validate import validate
 from envgen.policies.scripted import ScriptedPolicy
 from envgen.sandboxes.workspace.packages import PROGRAMS
 from envgen.store.bundles import EnvironmentBundle
@@ -220,10 +221,10 @@ def test_what_this_machine_lacks_is_said_and_tried_again(
 
 
 def test_a_dataset_is_proven_again_from_its_files(made: Path, tmp_path: Path) -> None:
-    report = revalidate(Dataset.open(made), repeats=1, backend="bubblewrap")
-    assert report.passed, report.tasks
+    report = validate(made, repeats=1, backend="bubblewrap")
+    assert report.passed, report
     kept = subset(Dataset.open(made), ["toy__shop-7"], tmp_path / "kept")
-    assert revalidate(kept, repeats=1, backend="bubblewrap").passed
+    assert validate(kept.path, repeats=1, backend="bubblewrap").passed
 
 
 @pytest.mark.parametrize("gold", ["", "no diff"])
@@ -239,9 +240,10 @@ def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, go
         )
         writer.add_task(source.task_files(name).model_copy(update={"solution": gold}))
         bad = writer.finish()
-    report = revalidate(bad, repeats=1, backend="bubblewrap")
+    report = validate(bad.path, repeats=1, backend="bubblewrap")
     assert not report.passed
-    assert report.tasks[0].failure.startswith("gold: ")
+    assert report.tasks[0].failure is not None
+    assert report.tasks[0].failure.reason.startswith("gold: ")
 
 
 @pytest.mark.parametrize(
@@ -283,14 +285,20 @@ def test_a_task_that_does_not_play_from_its_dataset_is_told(
         )
         writer.add_task(task)
         dataset = writer.finish()
-    fault = gold_fault(dataset, name, BuildConfig(backend="bubblewrap", mounts=toy_python.mounts()))
+    fault = gold_played(
+        dataset, name, BuildConfig(backend="bubblewrap", mounts=toy_python.mounts())
+    ).reason
     assert re.match(words, fault) if words else fault == ""
 
 
 def test_what_does_not_play_is_not_kept(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generate_module, "gold_fault", lambda *_: "it can't be opened")
+    monkeypatch.setattr(
+        generate_module,
+        "gold_played",
+        lambda *_: boundary.broken("played", EnvError("it can't be opened")),
+    )
     with pytest.raises(PipelineError) as caught:
         toy_python.generated(repo, tmp_path / "code", Job(toy_python.instance(repo), repo))
     assert "1 played" in caught.value.hint
@@ -303,8 +311,9 @@ def test_a_task_that_breaks_its_judge_fails_and_validation_goes_on(
         raise OverflowError("date value out of range")
 
     monkeypatch.setattr(CodeVerifier, "verify_patch", breaks)
-    (task,) = revalidate(Dataset.open(made), repeats=1, backend="bubblewrap").tasks
-    assert task.failure == "OverflowError: date value out of range"
+    (task,) = validate(made, repeats=1, backend="bubblewrap").tasks
+    assert task.failure is not None
+    assert task.failure.reason == "OverflowError: date value out of range"
 
 
 def test_a_policy_finds_the_recipe_that_rules_did_not(repo: Path, tmp_path: Path) -> None:

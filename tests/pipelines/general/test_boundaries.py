@@ -28,8 +28,8 @@ from envgen.pipelines.general.gates import prove as proving
 from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.general.gates.trial import Trial
 from envgen.pipelines.general.generate import GenerateConfig, generate
-from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.pipelines.validate import validate
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
 

@@ -8,10 +8,11 @@ from random import Random
 import pytest
 from cli_runs import ROOT
 
+from envgen.pipelines.boundary import failure
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.domains import page_file
-from envgen.pipelines.general.draft import Draft, DraftRequest, failure
+from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.gates.perturb import perturbed
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts

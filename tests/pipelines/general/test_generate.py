@@ -27,9 +27,9 @@ from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.general.generate import CATEGORIES, GenerateConfig, generate
 from envgen.pipelines.general.stored import first_draft
 from envgen.pipelines.general.synthesize import EnvironmentJob, synthesize
-from envgen.pipelines.general.validate import validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
 from envgen.pipelines.quickstart_records import QuickstartConfig
+from envgen.pipelines.validate import validate
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.bundles import EnvironmentBundle, TaskBundle

@@ -12,7 +12,7 @@ import pytest
 from planted_faults import Fault
 
 from envgen.core.errors import DatasetError
-from envgen.pipelines.general.validate import TaskValidation, validate
+from envgen.pipelines.validate import TaskValidation, validate
 from envgen.store.dataset import Dataset
 from envgen.store.manifest import SINCE_3
 from envgen.store.subset import subset

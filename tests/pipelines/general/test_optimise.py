@@ -20,12 +20,13 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.seeding import rng
 from envgen.core.types import GateResult, GateStatus
+from envgen.pipelines.boundary import failure
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.authoring.page_files import read_page
 from envgen.pipelines.general.authoring.tasks import tasks_from
 from envgen.pipelines.general.difficulty.facts import facts
 from envgen.pipelines.general.domains import page_file
-from envgen.pipelines.general.draft import Draft, DraftRequest, failure
+from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.gates import execution, meaning, soundness
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts, Trial

@@ -22,8 +22,8 @@ from envgen.pipelines.general.draft import (
 )
 from envgen.pipelines.general.generate import GenerateConfig, generate
 from envgen.pipelines.general.stored import SINCE_0_2
-from envgen.pipelines.general.validate import TaskValidation, ValidationReport, validate
 from envgen.pipelines.general.variants import VariantsConfig, variants
+from envgen.pipelines.validate import TaskValidation, ValidationReport, validate
 from envgen.store.bundles import VariantRow
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter

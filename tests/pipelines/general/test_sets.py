@@ -15,13 +15,14 @@ from oracle import evaluate as judged
 from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem, Slot
 from envgen.core.seeding import rng
+from envgen.pipelines.boundary import failure
 from envgen.pipelines.general.author import ProceduralAuthor
 from envgen.pipelines.general.authoring.page import Domain
 from envgen.pipelines.general.authoring.tasks import Hardened, Tasks, tasks_from
 from envgen.pipelines.general.difficulty.answers import AnswerGame
 from envgen.pipelines.general.difficulty.recipes import fitted
 from envgen.pipelines.general.domains import page_file
-from envgen.pipelines.general.draft import Draft, DraftRequest, failure
+from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.gates.prove import prove
 from envgen.pipelines.general.gates.trial import Hosts
 from envgen.pipelines.general.semantics.evaluate import accepted

@@ -21,6 +21,7 @@ from envgen.core.errors import ConfigError
 from envgen.core.ir import Problem
 from envgen.core.schema import Validator
 from envgen.core.types import GateResult, GateStatus
+from envgen.pipelines.boundary import failure
 from envgen.pipelines.general.author import ProceduralAuthor, draft_of
 from envgen.pipelines.general.authoring.tasks import Tasks, tasks_from
 from envgen.pipelines.general.difficulty.facts import facts
@@ -32,7 +33,6 @@ from envgen.pipelines.general.draft import (
     Proof,
     as_read,
     environment_bundle,
-    failure,
     task_bundle,
 )
 from envgen.pipelines.general.gates import execution, infeasible, meaning, mutation, soundness

@@ -14,11 +14,11 @@ from cli_runs import ROOT
 from envgen.core.errors import ConfigError, EnvgenError, SandboxUnavailableError
 from envgen.core.types import GateStatus, SourceKind
 from envgen.pipelines.general.gates import prove
-from envgen.pipelines.general.validate import validate
 from envgen.pipelines.packed.folder import read_folder
 from envgen.pipelines.packed.gates import gate_names
 from envgen.pipelines.packed.pack import PackSummary, pack
 from envgen.pipelines.packed.specs import derived_specs
+from envgen.pipelines.validate import validate
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
 from envgen.store.dataset import Dataset

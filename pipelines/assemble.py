@@ -1,0 +1,149 @@
+"""From drafts to a dataset: each is written, proven by its family's own validator, and kept or counted."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import content_hash
+from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.families import find_family
+from envgen.core.types import Evidence, GateStatus, Id, Record
+from envgen.pipelines.boundary import failure
+from envgen.pipelines.validate import TaskValidator, ValidateOptions
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.bundles import EnvironmentBundle, TaskBundle
+from envgen.store.dataset import Dataset
+from envgen.store.splits import assign_splits
+from envgen.store.writer import DatasetWriter
+
+
+class TaskDraft(NamedTuple):
+    """A task that is still to be proven."""
+
+    environment: EnvironmentBundle
+    """Shared by tasks that give it the same id."""
+    task: TaskBundle
+    group: str
+    """What must not stand in two splits: tasks of one group share theirs."""
+
+
+class AssembleSummary(Record):
+    """The outcome of an assembly."""
+
+    path: str
+    environments: int
+    tasks: int
+    drafted: int
+    rejected: dict[str, int]
+    """Drafts by the gate that they failed."""
+    seconds: float
+
+
+def assemble(
+    config: Record,
+    out: str | Path,
+    drafts: Sequence[TaskDraft],
+    *,
+    name: Id,
+    seed: int = 0,
+    backend: WorkerBackend = "auto",
+    progress: Callable[[int, int, str], None] | None = None,
+) -> AssembleSummary:
+    """Prove drafts of one family from a dataset's files, and write those that hold as a dataset.
+
+    What is kept has passed the very gates that ``envgen validate`` runs, on the very bytes that are written;
+    their results are its evidence. Splits are dealt by group.
+
+    Args:
+        config: of the family's pipeline: the dataset notes its hash.
+        out: the dataset folder; it must not exist.
+        drafts: of one family.
+        name: the dataset's id.
+        seed: of the gates' random choices and the splits.
+        backend: where gates run generated code.
+        progress: called after each draft.
+
+    Raises:
+        ConfigError: if ``out`` exists, or drafts are of several families.
+        PipelineError: if no draft was proven; the hint tells why.
+    """
+    out, started = Path(out), time.monotonic()
+    if out.exists():
+        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+    families = {draft.task.spec.family for draft in drafts}
+    if len(families) != 1:
+        raise ConfigError(f"drafts of families {sorted(families)}", "assemble one family at a time")
+    scratch = out.with_name(f"{out.name}.drafts")
+    shutil.rmtree(scratch, ignore_errors=True)
+    dataset = _written(scratch, drafts, {}, name=name, seed=seed)
+    evidence: dict[str, Evidence] = {}
+    rejected: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    options = ValidateOptions(seed=seed, backend=backend)
+    validator: TaskValidator = find_family(families.pop()).load("validator")(dataset, options)
+    with validator:
+        for done, draft in enumerate(drafts, 1):
+            task_id = draft.task.spec.id
+            found = validator.validate(task_id)
+            if (failed := failure(found.evidence)) is not None:
+                rejected[failed.gate] += 1
+                reasons[f"{failed.gate}: {failed.reason}"] += 1
+            elif any(one.status is GateStatus.PASSED for one in found.evidence):
+                evidence[task_id] = found.evidence
+            else:
+                rejected["nothing proven"] += 1
+            if progress:
+                progress(done, len(drafts), f"{task_id}: {failed.gate if failed else 'kept'}")
+    shutil.rmtree(scratch)
+    kept = [draft for draft in drafts if draft.task.spec.id in evidence]
+    if not kept:
+        told = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
+        raise PipelineError("no task was proven", told or "there are no drafts")
+    numbers: dict[str, JsonValue] = {
+        "drafted": len(drafts),
+        "rejected": dict(sorted(rejected.items())),
+        "tasks": len(kept),
+        "environments": len({draft.environment.spec.id for draft in kept}),
+    }
+    dataset = _written(
+        out, kept, evidence, name=name, seed=seed, config_hash=content_hash(config), funnel=numbers
+    )
+    return AssembleSummary(
+        path=str(out),
+        environments=len(dataset.environments),
+        tasks=len(dataset.own_task_ids),
+        drafted=len(drafts),
+        rejected=dict(rejected),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _written(
+    path: Path,
+    drafts: Sequence[TaskDraft],
+    evidence: dict[str, Evidence],
+    *,
+    name: Id,
+    seed: int,
+    config_hash: str = "",
+    funnel: dict[str, JsonValue] | None = None,
+) -> Dataset:
+    """A dataset of the drafts, whether they are proven or not."""
+    splits = assign_splits({draft.task.spec.id: draft.group for draft in drafts}, seed=seed)
+    with DatasetWriter(path, name=name, seed=seed, config_hash=config_hash) as writer:
+        added = set()
+        for environment, task, _ in drafts:
+            if environment.spec.id not in added:
+                added.add(environment.spec.id)
+                writer.add_environment(environment)
+            own = {"split": splits[task.spec.id], "evidence": evidence.get(task.spec.id, ())}
+            writer.add_task(task.model_copy(update={"spec": task.spec.model_copy(update=own)}))
+        writer.finish(funnel=funnel or {})
+    return Dataset.open(path, unproven=True)

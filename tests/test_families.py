@@ -1,0 +1,157 @@
+"""Families of other packages, and datasets of several: the example package, installed, in every verb."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runs import ROOT, CommandResult, envgen
+from tiny_dataset import write_tiny_dataset
+
+from envgen.core.errors import ConfigError, StoreError
+from envgen.core.families import find_family
+from envgen.pipelines.validate import validate
+from envgen.store.dataset import Dataset
+from envgen.store.subset import merge
+from envgen.store.writer import DatasetWriter
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example family, installed as users install it."""
+    folder = tmp_path_factory.mktemp("site")
+    source = ROOT / "examples" / "arithmetic"
+    command = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [sys.executable, *command, "--target", str(folder), str(source)],
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def both(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of two families: six sums, and the tiny dataset's general tasks."""
+    place = tmp_path_factory.mktemp("families")
+    made = run(package, "generate", "arithmetic", "--tasks", 6, "--out", place / "sums")
+    assert made.code == 0, made.err
+    tiny = write_tiny_dataset(place / "tiny").path
+    merged = run(package, "merge", place / "sums", tiny, "--out", place / "both")
+    assert merged.code == 0, merged.err
+    return place / "both"
+
+
+def run(package: Path, *arguments: object) -> CommandResult:
+    return envgen(*arguments, PYTHONPATH=f"{ROOT}:{package}")
+
+
+def test_every_verb_takes_a_dataset_of_two_families(
+    package: Path, both: Path, tmp_path: Path
+) -> None:
+    listed = run(package, "list", both)
+    assert "sum-0" in listed.out
+    assert "tiny-cheapest" in listed.out
+    shown = run(package, "show", both, "sum-0", "--secrets").out
+    assert "steps.json" in shown
+    played = run(
+        package, "rollout", both, "--policy", "gold", "--n", 2, "--concurrency", 2,
+        "--backend", "process", "--trust", "--out", tmp_path / "run", "--json", tmp_path / "f.json",
+    )  # fmt: skip
+    assert played.code == 0, played.err
+    figures = json.loads((tmp_path / "f.json").read_text())
+    assert figures["errors"] == 0
+    assert figures["passed"] == figures["samples"] == 2 * len(Dataset.open(both).tasks)
+    kept = ("--rollouts", tmp_path / "run", "--pass-at", 1, "--out", tmp_path / "kept")
+    assert run(package, "filter", both, *kept).code == 0
+    assert run(package, "export", both, "--out", tmp_path / "x.jsonl").code == 0
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    assert {row["family"] for row in rows} == {"general", "arithmetic"}
+    sums = [row["tools"] for row in rows if row["family"] == "arithmetic"]
+    assert all(tools[-1]["function"]["name"] == "submit_result" for tools in sums)
+
+
+def test_validate_gives_each_task_to_its_family(package: Path, both: Path, tmp_path: Path) -> None:
+    validated = run(package, "validate", both, "--trust", "--json", tmp_path / "v.json")
+    report = json.loads((tmp_path / "v.json").read_text())
+    methods = {task["task_id"]: task["method"] for task in report["tasks"]}
+    assert methods["sum-3"] == "recomputed"
+    assert "recomputed from their steps" in validated.out.splitlines()[0]
+    sums = [task for task in report["tasks"] if task["task_id"].startswith("sum")]
+    assert len(sums) == 6
+    assert all(task["passed"] for task in sums)
+
+
+def test_a_wrong_result_is_found_by_the_family(package: Path, both: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, json\n"
+        "from envgen.store.dataset import Dataset\n"
+        "from envgen.store.writer import DatasetWriter\n"
+        "old = Dataset.open(sys.argv[1])\n"
+        "task = old.task_files('sum-1')\n"
+        "with DatasetWriter(sys.argv[2], name='bad') as writer:\n"
+        "    writer.add_environment(old.environment_files('desk').bundle())\n"
+        "    writer.add_task(task.model_copy(update={'verifier': '7'}))\n"
+        "    writer.finish()\n"
+    )
+    subprocess.run(
+        [sys.executable, "-P", "-c", code, str(both), str(tmp_path / "bad")],
+        env={"PYTHONPATH": f"{ROOT}:{package}", "HOME": str(tmp_path)},
+        check=True,
+    )
+    report = run(package, "validate", tmp_path / "bad")
+    assert report.code == 1
+    assert "recomputed" in report.out
+    assert "1 of 1 tasks fail" in report.out or "1 of 1 fail" in report.out
+
+
+def test_gym_ids_and_the_python_api_know_it(package: Path, both: Path) -> None:
+    code = (
+        "import sys, gymnasium, envgen\n"
+        "env = gymnasium.make('envgen/Arithmetic-v0', dataset=sys.argv[1])\n"
+        "text, info = env.reset(seed=1)\n"
+        "assert text.startswith('Work out'), text\n"
+        "assert env.unwrapped.task_ids == tuple(f'sum-{i}' for i in range(6))\n"
+        "report = envgen.validate(sys.argv[1], trust=True)\n"
+        "assert {task.method for task in report.tasks} >= {'recomputed'}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, str(both)],
+        env={"PYTHONPATH": f"{ROOT}:{package}", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_family_that_is_not_installed_is_named(both: Path) -> None:
+    said = envgen("rollout", both, "--policy", "gold", "--out", both.parent / "no")
+    assert said.code == 2
+    assert "unknown family 'arithmetic'" in said.err
+    assert "install the package that plays it" in said.err
+    with pytest.raises(ConfigError, match="unknown family 'x'"):
+        find_family("x")
+
+
+def test_merge_refuses_two_things_of_one_id_and_copies_equal_ones_once(tmp_path: Path) -> None:
+    one = write_tiny_dataset(tmp_path / "one")
+    again = merge([one, write_tiny_dataset(tmp_path / "two")], tmp_path / "same")
+    assert (again.tasks, again.twice) == (len(one.own_task_ids), len(one.own_task_ids))
+    assert validate(tmp_path / "same", trust=True).path == str(tmp_path / "same")
+    name = one.own_task_ids[0]
+    with DatasetWriter(tmp_path / "other", name="other") as writer:
+        for env_id in one.environments:
+            writer.add_environment(one.environment_files(env_id).bundle())
+        files = one.task_files(name)
+        spec = files.spec.model_copy(update={"prompt": "another"})
+        writer.add_task(files.model_copy(update={"spec": spec}))
+        other = writer.finish()
+    with pytest.raises(StoreError, match=f"a different task '{name}'"):
+        merge([one, other], tmp_path / "clash")
+    assert not (tmp_path / "clash").exists()
+    with pytest.raises(ConfigError, match="two datasets or more"):
+        merge([one], tmp_path / "alone")
