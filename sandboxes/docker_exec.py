@@ -28,6 +28,24 @@ def close_stream(stream: Any) -> None:
             part.close()
 
 
+def early_bytes(stream: Any, sock: socket.socket) -> bytes:
+    """The output that came in one packet with the answer's headers.
+
+    The HTTP client has read it into its own buffer, so the socket has it no more: without this, a program
+    that writes at once seems to write nothing, now and then, on a busy machine.
+    """
+    response = getattr(stream, "_response", None)
+    reader = getattr(getattr(getattr(response, "raw", None), "_fp", None), "fp", None)
+    if reader is None:
+        return b""
+    waits = sock.gettimeout()
+    sock.settimeout(0)  # an empty buffer would make it wait for the next packet
+    try:
+        return bytes(reader.peek())
+    finally:
+        sock.settimeout(waits)
+
+
 def signalled(code: int) -> int:
     """A shell's 128 + n for a program killed by signal n becomes -n."""
     return 128 - code if 128 < code <= 192 else code
@@ -56,7 +74,7 @@ class DockerExec:
         )["Id"]
         self._stream = api.exec_start(self._id, socket=True)
         self.sock: socket.socket = getattr(self._stream, "_sock", self._stream)
-        self._buffer = b""
+        self._buffer = early_bytes(self._stream, self.sock)
 
     def run(
         self, stdin: bytes, timeout_s: float, keep: int, cpu_s: Callable[[], float] | None = None

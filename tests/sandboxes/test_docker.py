@@ -7,15 +7,18 @@ import shutil
 import socket
 import subprocess
 import tarfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from envgen.core.errors import SandboxError, SandboxUnavailableError
 from envgen.sandboxes import cgroups, docker, runtime
 from envgen.sandboxes.base import SandboxSpec, create
-from envgen.sandboxes.docker_exec import signalled
+from envgen.sandboxes.docker_exec import DockerExec, signalled
 
 pytestmark = pytest.mark.docker
 IMAGE = "envgen-test-shell:1"
@@ -162,3 +165,54 @@ def test_processor_time_is_the_control_groups_and_else_what_the_engine_says() ->
         before = idle.cpu_s
         idle.exec([runtime.python(), "-c", "import time\nwhile time.process_time() < 1: pass"])
         assert idle.cpu_s > before + 1
+
+
+@contextmanager
+def relay(path: Path, engine: str) -> Iterator[None]:
+    """Pass connections on to the engine; what it answers goes out in one packet, 0.2 s later.
+
+    So a busy machine delivers headers and the first output together.
+    """
+    opened = [socket.socket(socket.AF_UNIX)]
+    opened[0].bind(str(path))
+    opened[0].listen()
+
+    def copy(source: socket.socket, sink: socket.socket, late: float) -> None:
+        with suppress(OSError):
+            while source.recv(1, socket.MSG_PEEK):
+                time.sleep(late)
+                sink.sendall(source.recv(1 << 16))
+            sink.shutdown(socket.SHUT_WR)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = opened[0].accept()
+                there = socket.socket(socket.AF_UNIX)
+                opened.extend((here, there))
+                there.connect(engine)
+                for ends in ((here, there, 0.0), (there, here, 0.2)):
+                    threading.Thread(target=copy, args=ends, daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield
+    finally:
+        for one in opened:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
+def test_output_that_comes_with_the_headers_is_not_lost(tmp_path: Path) -> None:
+    import docker as sdk
+
+    with (
+        relay(tmp_path / "late.sock", "/var/run/docker.sock"),
+        create(SandboxSpec(), "docker") as sandbox,
+        closing(sdk.APIClient(base_url=f"unix://{tmp_path}/late.sock", timeout=30)) as api,
+    ):
+        assert isinstance(sandbox, docker.DockerSandbox)
+        run = DockerExec(api, sandbox.container, ["/bin/sh", "-c", "echo a"], {}, "/", 65534)
+        result = run.run(b"", 20, 1_000)
+    assert (result.exit_code, result.stdout) == (0, b"a\n")
