@@ -10,6 +10,8 @@ import toy_repository
 from shared import recalled, remember
 
 from envgen.core.code_types import Instance, Recipe
+from envgen.environments.code_hosts import RECIPE as RECIPE_KEY
+from envgen.environments.code_hosts import TREE
 from envgen.pipelines.code.clone import Clone
 from envgen.pipelines.code.generate import CodeConfig, CodeSummary, generate_code
 from envgen.pipelines.code.prove import BuildConfig, Job
@@ -17,6 +19,7 @@ from envgen.pipelines.code.split import split_change
 from envgen.pipelines.code.validation import ValidateConfig
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, base_tree, build_workspace
+from envgen.store.dataset import Dataset
 
 CART = '''\
 """A shopping cart."""
@@ -223,4 +226,11 @@ def dataset(folder: Path) -> Path:
         place = out / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
+    kept = Dataset.open(out)
+    (name,) = kept.environments
+    files = kept.environment_files(name)
+    assert isinstance(files.blueprint, dict)
+    frozen = Recipe.model_validate(files.blueprint[RECIPE_KEY])
+    # Only the process that proved it has it built, and an install without the mount fails.
+    build_workspace(frozen, files.attachments[TREE], backend="bubblewrap", mounts=mounts())
     return out
