@@ -227,10 +227,9 @@ def dataset(folder: Path) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
     kept = Dataset.open(out)
-    (name,) = kept.environments
-    files = kept.environment_files(name)
-    assert isinstance(files.blueprint, dict)
-    frozen = Recipe.model_validate(files.blueprint[RECIPE_KEY])
+    (desk,) = map(kept.environment_files, kept.environments)
+    assert isinstance(desk.blueprint, dict)
+    frozen = Recipe.model_validate(desk.blueprint[RECIPE_KEY])
     # Only the process that proved it has it built, and an install without the mount fails.
-    build_workspace(frozen, files.attachments[TREE], backend="bubblewrap", mounts=mounts())
+    build_workspace(frozen, desk.attachments[TREE], backend="bubblewrap", mounts=mounts())
     return out

@@ -27,6 +27,7 @@ from envgen.pipelines.general.semantics.rewrite import (
     conjuncts,
     free_names,
     is_joint,
+    kept,
     nodes_of,
     pairwise,
     params_of,
@@ -184,12 +185,18 @@ def one_best(query: ir.Query, compiler: Compiler, frame: Frame | None = None) ->
     """Whether a query for the best row has one: two rows or more, none as good as the first."""
     if query.limit != 1 or not query.order:
         return True
-    by = query.order[0].by
-    every = query.model_copy(update={"limit": None, "order": (), "select": by})
-    values = compiler.compile(every)(frame or compiler.frame())
+    values = compiler.compile(_ranks(query))(frame or compiler.frame())
     known = [value for value in values or () if value is not None]
     best: Callable[..., Any] = max if query.order[0].descending else min
     return len(known) >= 2 and known.count(best(known)) == 1
+
+
+@kept
+def _ranks(query: ir.Node) -> ir.Query:
+    """What the rows of a query are ordered by; one node for each query, or it would be compiled again."""
+    assert isinstance(query, ir.Query)
+    by = query.order[0].by
+    return query.model_copy(update={"limit": None, "order": (), "select": by})
 
 
 def _weakened(query: ir.Query, keys: set[str]) -> Iterator[ir.Query]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
 from math import prod
+from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple
 
@@ -303,14 +304,16 @@ class _ItemBlock:
         self, frame: Frame, options: Iterable[tuple[tuple[Any, ...], str]], rule: _BlockRule
     ) -> Iterator[tuple[tuple[Any, ...], str]]:
         own = [at for at, slot in enumerate(self.scope) if slot in rule.scope]
-        verdicts: dict[tuple[Any, ...], Any] = {}  # of the slots that the rule reads
-        for cell, broken in options:
-            read = tuple([cell[at] for at in own])
-            if read not in verdicts:
-                verdicts[read] = self._at(frame, cell, rule.run)
-            if verdicts[read] is True:
-                yield cell, broken
-            elif not broken or broken == rule.id:
+        read = itemgetter(*own) if own else len
+        verdicts: dict[Any, Any] = {}  # of the slots that the rule reads
+        for option in options:  # millions of times: no tuple is made that is there already
+            cell, broken = option
+            known = read(cell)
+            if known not in verdicts:
+                verdicts[known] = self._at(frame, cell, rule.run)
+            if verdicts[known] is True or broken == rule.id:
+                yield option
+            elif not broken:
                 yield cell, rule.id
 
 

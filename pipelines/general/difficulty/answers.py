@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -57,6 +57,9 @@ class AnswerGame:
         self.about = [[part for part in self.parts if i in part.scope] for i in range(self.size)]
         self.costs = self._costs(rules)
         self._sets: dict[tuple[int, tuple[Any, ...]], list[Any]] = {}
+        self._about: dict[tuple[int, ...], list[bool]] = {}
+        self.orders: dict[Hashable, Sequence[Any]] = {}
+        """Rows as recipes order them (``recipes``)."""
         self.needs = [self._needs(slot) for slot in problem.slots]
         """By slot the slots that its domain reads."""
 
@@ -218,14 +221,28 @@ class AnswerGame:
             if not scope:
                 return None  # whatever the answer, this rule is broken
             i = rng.choice(scope)
-            dependents = (j for j in range(self.size) if i in self.needs[j])
-            changed = self._drawn(values, (i, *dependents), rng)
+            redrawn = (i, *(j for j in range(self.size) if i in self.needs[j]))
+            changed = self._drawn(values, redrawn, rng)
             if self.problem.slots[i].kind == "set" and rng.random() < _NEAR:
                 changed[i] = self._near(i, values, rng)
-            now = self.broken(changed)
+            now = self._broken_after(redrawn, changed, broken)
             if len(now) <= len(broken) or rng.random() < _WORSE:
                 values, broken = changed, now
         return None
+
+    def _broken_after(
+        self, redrawn: tuple[int, ...], values: Values, before: list[RulePart]
+    ) -> list[RulePart]:
+        """``broken(values)``, where only some slots are others than when ``before`` were broken."""
+        if redrawn not in self._about:
+            self._about[redrawn] = [not set(part.scope).isdisjoint(redrawn) for part in self.parts]
+        self.frame.slots[:] = values
+        still = set(map(id, before))
+        return [
+            part
+            for part, asked in zip(self.parts, self._about[redrawn], strict=True)
+            if (part.run(self.frame) is not True if asked else id(part) in still)
+        ]
 
     def _near(self, i: int, values: Values, rng: Random) -> Any:
         """The value of a set slot with one member dropped, added or swapped."""

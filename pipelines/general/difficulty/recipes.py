@@ -158,9 +158,16 @@ def _kept(choice: Pick, i: int, game: AnswerGame, values: Values) -> Sequence[An
 
 
 def _ordered(
-    choice: Pick, found: Sequence[Any], game: AnswerGame, domain: ir.Query
+    choice: Pick, found: tuple[Any, ...], game: AnswerGame, domain: ir.Query
 ) -> Sequence[Any]:
-    """The rows that a choice leaves, best first."""
+    """The rows that a choice leaves, best first; remembered, as the ascent asks again for each recipe."""
+    key = (domain.relation, choice.column, choice.descending, choice.filter, found)
+    if key not in game.orders:
+        game.orders[key] = _order(choice, found, game, domain)
+    return game.orders[key]
+
+
+def _order(choice: Pick, found: Sequence[Any], game: AnswerGame, domain: ir.Query) -> Sequence[Any]:
     relation, tables = game.problem.relation(domain.relation), game.tables
     rows = tables[relation.name]
     if choice.filter.path:

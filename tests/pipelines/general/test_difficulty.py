@@ -207,3 +207,20 @@ def figures(report: AuditReport) -> dict[str, Any]:
 
 def job(path: Path, task_id: str) -> TaskToAudit:
     return TaskToAudit(dataset=str(path), task_id=task_id, reseeds=None, seed=0, unproven=False)
+
+
+@pytest.mark.parametrize(("domain", "level"), [("timetable", 5), ("trip", 6), ("menu", 4)])
+def test_what_a_change_breaks_is_what_the_whole_answer_breaks(domain: str, level: int) -> None:
+    """Local search asks again only what reads the slots that it drew anew."""
+    draft = attempted(domain, level)
+    assert isinstance(draft, Draft)
+    assert draft.problem is not None
+    game, draws = AnswerGame(draft.problem, draft.tables), Random(1)
+    values = game._drawn([None] * game.size, range(game.size), draws)
+    broken = game.broken(values)
+    for _ in range(200):
+        i = draws.randrange(game.size)
+        redrawn = (i, *(j for j in range(game.size) if i in game.needs[j]))
+        values = game._drawn(values, redrawn, draws)
+        broken = game._broken_after(redrawn, values, broken)
+        assert broken == game.broken(values)
