@@ -66,6 +66,11 @@ class Merge(Makes):
         opened = [open_dataset(one, unproven=self.unproven) for one in self.datasets]
         return super().call({**more, "datasets": opened})
 
+    def tell(self, summary: Any) -> None:
+        """Fail where the datasets hold no tasks."""
+        super().tell(summary)
+        require(summary.tasks + summary.variants, None, "tasks to merge")
+
 
 class Audit(Parallel, AuditConfig, ReadsDataset):
     """Show or measure how hard tasks are.

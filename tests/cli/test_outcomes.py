@@ -116,6 +116,7 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "train sft": lambda cli, p: sft(cli, p, "sft"),
     "try-tests": lambda cli, p: cli("try-tests", p.empty),
     "validate": lambda cli, p: cli("validate", p.empty),
+    "merge": lambda cli, p: cli("merge", p.empty, p.empty, "--out", "m"),
     "audit": lambda cli, p: cli("audit", p.empty),
     "variants": lambda cli, p: cli("variants", p.dataset, "--out", "v"),
 }
