@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import ConfigError, StoreError
+from envgen.core.limits import Count, Label
 from envgen.core.types import Id, PassAt, Record
 from envgen.store.columns import public_row, task_row, task_schema, write_parquet
 from envgen.store.dataset import Dataset
@@ -81,12 +82,12 @@ def subset(
 class MergeSummary(Record):
     """What a merged dataset holds."""
 
-    path: str
-    datasets: int
-    environments: int
-    tasks: int
-    variants: int
-    twice: int
+    path: Label
+    datasets: Count
+    environments: Count
+    tasks: Count
+    variants: Count
+    twice: Count
     """Tasks that more than one of the datasets held."""
 
 

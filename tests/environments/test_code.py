@@ -120,7 +120,8 @@ def test_an_agent_that_fills_its_sandbox_to_death_scores_0(
     if not again:  # what comes next, the machine's other programs have brought about
         assert env._places._place is not None
         with pytest.raises(ToolsDiedError):
-            env._places._place.run("bash", {"command": FILL})
+            for _ in range(4):  # the kernel may first choose a program that fills
+                env._places._place.run("bash", {"command": FILL})
         assert bash(env, "echo alive") == "alive\n"
         assert (env.stop, env._places.deaths) == (None, 1)
         return
