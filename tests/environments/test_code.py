@@ -29,7 +29,7 @@ from envgen.store.dataset import Dataset
 pytestmark = pytest.mark.bwrap
 TASK = "toy__shop-7"
 FIX = "price * count"
-FILL = "for n in $(seq 20); do head -c 1G /dev/zero > /work/full$n; head -c 1G /dev/zero > /tmp/full$n; done"
+FILL = "for n in $(seq 60); do head -c 1G /dev/zero > /work/full$n; head -c 1G /dev/zero > /tmp/full$n; done"
 """Again and again: the kernel may end ``head`` first, and what it wrote stays."""
 
 
@@ -120,8 +120,7 @@ def test_an_agent_that_fills_its_sandbox_to_death_scores_0(
     if not again:  # what comes next, the machine's other programs have brought about
         assert env._places._place is not None
         with pytest.raises(ToolsDiedError):
-            for _ in range(4):  # the kernel may first choose a program that fills
-                env._places._place.run("bash", {"command": FILL})
+            env._places._place.run("bash", {"command": FILL})
         assert bash(env, "echo alive") == "alive\n"
         assert (env.stop, env._places.deaths) == (None, 1)
         return
