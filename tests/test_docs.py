@@ -9,6 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -18,6 +21,8 @@ from click_words import commands, parse
 from tiny_dataset import write_tiny_dataset
 
 import envgen
+from envgen.core import families
+from envgen.core.families import GROUP
 from envgen.core.types import Record
 from envgen.pipelines.general.authoring import draws, rules
 from envgen.pipelines.general.authoring import page as pages
@@ -65,7 +70,26 @@ def test_commands_in_pages_and_help_parse(
     for name in ("my.toml", "greenhouse.toml"):  # pages that commands read
         shutil.copy(ROOT / "examples/pages/greenhouse.toml", name)
     words = shlex.split(line.partition(" | ")[0], comments=True)
-    parse(words[1:])
+    with installed(tmp_path) if where == "families.md" else nullcontext():
+        parse(words[1:])
+
+
+@contextmanager
+def installed(folder: Path) -> Iterator[None]:
+    """The example family, as its installation leaves it."""
+    source = ROOT / "examples" / "arithmetic"
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    rows = "".join(f"{k} = {v}\n" for k, v in project["entry-points"][GROUP].items())
+    place = folder / f"{project['name']}-{project['version']}.dist-info"
+    place.mkdir()
+    place.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\n")
+    place.joinpath("entry_points.txt").write_text(f"[{GROUP}]\n{rows}")
+    with pytest.MonkeyPatch.context() as patch:
+        for path in (source, folder):
+            patch.syspath_prepend(path)
+        families._installed.cache_clear()
+        yield
+    families._installed.cache_clear()
 
 
 def test_pages_show_commands() -> None:
