@@ -54,7 +54,13 @@ def test_the_same_seed_gives_the_same_tasks(domain: str) -> None:
     assert ladder(domain, 11, 6) != ladder(domain, 12, 6)
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+DEAR = ("itops", "timetable")
+"""Domains whose ten levels take half a minute and more to draft."""
+
+
+@pytest.mark.parametrize(
+    "domain", [pytest.param(d, marks=pytest.mark.slow) if d in DEAR else d for d in DOMAINS]
+)
 def test_every_level_has_steps_to_the_next(domain: str) -> None:
     steps = load_tasks(domain).blueprint.operators
     assert all(steps(level) for level in range(1, 10))

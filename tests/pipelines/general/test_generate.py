@@ -207,6 +207,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow  # of two datasets; that figures are compared, planted faults show, too
 def test_validation_finds_the_very_figures_again(made: Path, orders: Path) -> None:
     """Whatever seed the dataset was made with."""
     for path in (made, orders):
