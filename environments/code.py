@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from pydantic import JsonValue
 
@@ -18,7 +17,13 @@ from envgen.core.errors import (
 )
 from envgen.core.surrogates import to_text
 from envgen.core.types import PublicTask, Schema, Score, Submission, ToolSpec
-from envgen.environments.code_hosts import CodeBackend, CodeHosts, CodeTask, code_hosts_for
+from envgen.environments.code_hosts import (
+    CodeBackend,
+    CodeHosts,
+    CodeTask,
+    code_backend,
+    code_hosts_for,
+)
 from envgen.environments.code_tools import CODE_TOOLS, SUBMIT_SPEC, CodePlace
 from envgen.environments.episodes import Catalogue, EpisodeEnv, ToolResult
 from envgen.environments.toolbox import Toolbox
@@ -68,10 +73,7 @@ class CodeEnv(EpisodeEnv):
             if task_ids is not None:
                 raise ConfigError("both task_id and task_ids", "give one of them")
             task_ids = (task_id,)
-        if backend not in get_args(CodeBackend):
-            what = f"code tasks don't run with backend {backend!r}"
-            raise ConfigError(what, "use bubblewrap or docker")
-        self._backend: CodeBackend = backend
+        self._backend = code_backend(backend)
         self._task: CodeTask | None = None
         self._given = hosts
         self.patch: bytes | None = None

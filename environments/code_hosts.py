@@ -6,11 +6,11 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from envgen.core.code_types import CodeTests, Recipe
 from envgen.core.environ import secret
-from envgen.core.errors import EnvError, WorkspaceError
+from envgen.core.errors import ConfigError, EnvError, WorkspaceError
 from envgen.core.surrogates import from_json
 from envgen.core.types import PublicTask
 from envgen.environments.code_tools import SUBMIT_SPEC
@@ -27,6 +27,19 @@ TREE = "tree.tar"
 RECIPE = "recipe"
 """Where the blueprint of an environment holds how to build it."""
 MAX_TASKS = 4_096
+
+
+def code_backend(name: str) -> CodeBackend:
+    """A backend that code tasks can use.
+
+    Raises:
+        ConfigError: if it is none of theirs.
+    """
+    found: CodeBackend | None = next((one for one in get_args(CodeBackend) if one == name), None)
+    if found is None:
+        what = f"code tasks don't run with backend {name!r}"
+        raise ConfigError(what, "use bubblewrap or docker")
+    return found
 
 
 class CodeTask(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from envgen.core.canonical import compact
+from envgen.core.errors import ToolFaultError, VerifierError
 from envgen.core.families import find_family
 from envgen.core.types import PublicTask, Schema, Score, ToolSpec
 from envgen.environments.episodes import Catalogue, EpisodeEnv, ToolResult
@@ -74,12 +75,20 @@ class HostEnv(EpisodeEnv):
 
     def _judge(self, answer: str, *, alone: bool) -> Score:
         assert self.files is not None
-        return self.judge(self.files, answer)
+        try:
+            return self.judge(self.files, answer)
+        except (
+            Exception
+        ) as error:  # the boundary: if gold is judged, it is the answer that breaks it
+            raise VerifierError(f"{type(error).__name__}: {error}"[:2_000]) from error
 
     def _gold_holds(self) -> bool:
         assert self.files is not None
         gold = self.files.gold
-        return gold is not None and self.judge(self.files, compact(gold.answer)).passed
+        try:
+            return gold is not None and self._judge(compact(gold.answer), alone=True).passed
+        except VerifierError:  # it is broken without the agent's answer, too
+            return False
 
 
 class _HostPlace:
@@ -88,8 +97,11 @@ class _HostPlace:
     cpu_s = 0.0
 
     def call(self, run: Any, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
-        """Run a tool."""
-        result: ToolResult = run(name, arguments)
+        """Run a tool; one that breaks is told to the agent, as everywhere."""
+        try:
+            result: ToolResult = run(name, arguments)
+        except Exception as error:  # the boundary: no action makes its episode vanish
+            raise ToolFaultError(f"{name}: {type(error).__name__}: {error}"[:2_000]) from error
         return result
 
     def close(self) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -16,7 +17,7 @@ from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.families import find_family
 from envgen.core.types import Evidence, GateStatus, Id, Record
 from envgen.pipelines.boundary import failure
-from envgen.pipelines.validate import TaskValidator, ValidateOptions
+from envgen.pipelines.validate import TaskValidator, ValidateOptions, validated
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
@@ -80,18 +81,20 @@ def assemble(
     families = {draft.task.spec.family for draft in drafts}
     if len(families) != 1:
         raise ConfigError(f"drafts of families {sorted(families)}", "assemble one family at a time")
-    scratch = out.with_name(f"{out.name}.drafts")
-    shutil.rmtree(scratch, ignore_errors=True)
-    dataset = _written(scratch, drafts, {}, name=name, seed=seed)
     evidence: dict[str, Evidence] = {}
     rejected: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     options = ValidateOptions(seed=seed, backend=backend)
-    validator: TaskValidator = find_family(families.pop()).load("validator")(dataset, options)
-    with validator:
+    make_validator = find_family(families.pop()).load("validator")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        scratch = TemporaryDirectory(prefix=f"{out.name}.drafts-", dir=out.parent)
+        place = Path(stack.enter_context(scratch)) / "drafts"
+        dataset = _written(place, drafts, {}, name=name, seed=seed)
+        validator: TaskValidator = stack.enter_context(make_validator(dataset, options))
         for done, draft in enumerate(drafts, 1):
             task_id = draft.task.spec.id
-            found = validator.validate(task_id)
+            found = validated(validator, task_id)
             if (failed := failure(found.evidence)) is not None:
                 rejected[failed.gate] += 1
                 reasons[f"{failed.gate}: {failed.reason}"] += 1
@@ -101,7 +104,6 @@ def assemble(
                 rejected["nothing proven"] += 1
             if progress:
                 progress(done, len(drafts), f"{task_id}: {failed.gate if failed else 'kept'}")
-    shutil.rmtree(scratch)
     kept = [draft for draft in drafts if draft.task.spec.id in evidence]
     if not kept:
         told = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))

@@ -14,7 +14,7 @@ from pydantic import Field
 from envgen.core.families import find_family
 from envgen.core.limits import Label, Text, Whole
 from envgen.core.types import Evidence, GateResult, GateStatus, Record, SourceKind, TaskSpec
-from envgen.pipelines.boundary import failure
+from envgen.pipelines.boundary import broken, failure
 from envgen.pipelines.card import said_of_itself, unchecked
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.zygote import WorkerBackend
@@ -98,11 +98,7 @@ class TaskValidator(ABC):
 
     @abstractmethod
     def validate(self, task_id: str) -> TaskValidation:
-        """Prove a task again. What breaks fails it; nothing but a lack of isolation is raised.
-
-        Raises:
-            SandboxUnavailableError: if nothing can be proven on this machine.
-        """
+        """Prove a task again; what it raises fails the task (``validated``)."""
 
     def dataset_evidence(self) -> Evidence:
         """Gates about the family's tasks as a whole."""
@@ -116,6 +112,20 @@ class TaskValidator(ABC):
             for method, words in self.methods.items()
             if numbers[method]
         ]
+
+
+def validated(validator: TaskValidator, task_id: str) -> TaskValidation:
+    """What a validator finds of a task. If it raises, the files are no task, and this one fails.
+
+    Raises:
+        SandboxUnavailableError: if nothing can be proven on this machine.
+    """
+    try:
+        return validator.validate(task_id)
+    except Exception as error:  # the boundary: one task fails, the run goes on
+        evidence = (broken("files", error),)
+        method = next(iter(validator.methods))
+        return TaskValidation(task_id=task_id, method=method, passed=False, evidence=evidence)
 
 
 def validate(
@@ -162,7 +172,7 @@ def validate(
         ]
         todo = [(one, task_id) for one in validators for task_id in one.task_ids()]
         for done, (validator, task_id) in enumerate(todo, 1):
-            results.append(validator.validate(task_id))
+            results.append(validated(validator, task_id))
             if progress:
                 progress(done, len(todo), task_id)
         for validator in validators:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,27 +86,72 @@ def test_validate_gives_each_task_to_its_family(package: Path, both: Path, tmp_p
     assert all(task["passed"] for task in sums)
 
 
-def test_a_wrong_result_is_found_by_the_family(package: Path, both: Path, tmp_path: Path) -> None:
+SPOILED = {
+    "result": "task = task.model_copy(update={'verifier': '7'})",
+    "prompt": "task = task.model_copy(update={'spec': spec.model_copy(update={'prompt': 'Say 7.'})})",
+    "steps": "task = task.model_copy(update={'solution': '{'})",
+    "tool": "desk = desk.model_copy(update={'spec': desk.spec.model_copy(update={'tools': ("
+    "desk.spec.tools[0].model_copy(update={'description': 'It is 7.'}),)})})",
+}
+"""What somebody writes into a copy of a dataset: statements over ``task``, its ``spec`` and ``desk``."""
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_what_somebody_changed_is_found_and_fails_that_task_alone(
+    package: Path, both: Path, tmp_path: Path, what: str
+) -> None:
     code = (
-        "import sys, json\n"
+        "import sys\n"
+        "from envgen.pipelines.validate import validate\n"
         "from envgen.store.dataset import Dataset\n"
         "from envgen.store.writer import DatasetWriter\n"
         "old = Dataset.open(sys.argv[1])\n"
-        "task = old.task_files('sum-1')\n"
+        "desk, task = old.environment_files('desk').bundle(), old.task_files('sum-1')\n"
+        "spec = task.spec\n"
+        f"{SPOILED[what]}\n"
         "with DatasetWriter(sys.argv[2], name='bad') as writer:\n"
-        "    writer.add_environment(old.environment_files('desk').bundle())\n"
-        "    writer.add_task(task.model_copy(update={'verifier': '7'}))\n"
+        "    writer.add_environment(desk)\n"
+        "    writer.add_task(task)\n"
+        "    writer.add_task(old.task_files('sum-2'))\n"
         "    writer.finish()\n"
+        "found = {one.task_id: one.passed for one in validate(sys.argv[2]).tasks}\n"
+        f"assert found == {{'sum-1': False, 'sum-2': {what != 'tool'}}}, found\n"
     )
-    subprocess.run(
-        [sys.executable, "-P", "-c", code, str(both), str(tmp_path / "bad")],
-        env={"PYTHONPATH": f"{ROOT}:{package}", "HOME": str(tmp_path)},
-        check=True,
+    in_python(package, code, both, tmp_path / "bad")
+
+
+def test_what_breaks_in_the_host_is_an_observation_or_scores_0(package: Path, both: Path) -> None:
+    """Whatever an agent sends, its episode ends as an episode."""
+    code = (
+        "import json, sys\n"
+        "from envgen_arithmetic.family import ArithmeticEnv\n"
+        "class Broken(ArithmeticEnv):\n"
+        "    def call(self, name, arguments):\n"
+        "        return 1 // 0\n"
+        "    def judge(self, files, answer):\n"
+        "        return 1 // 0 if answer == '0' else super().judge(files, answer)\n"
+        "env = Broken(sys.argv[1])\n"
+        "env.reset(options={'task_id': 'sum-0'})\n"
+        "def act(name, **arguments):\n"
+        "    return env.step(json.dumps({'tool_calls': [{'name': name, 'arguments': arguments}]}))\n"
+        "assert 'tool_failed' in act('calculate', left=1, sign='+', right=1)[0]\n"
+        "_, reward, terminated, _, info = act('submit_result', answer_text='0')\n"
+        "assert (reward, terminated) == (0.0, True)\n"
+        "assert 'verifier_broke: ZeroDivisionError' in info['reasons'][0], info['reasons']\n"
     )
-    report = run(package, "validate", tmp_path / "bad")
-    assert report.code == 1
-    assert "recomputed" in report.out
-    assert "1 of 1 tasks fail" in report.out or "1 of 1 fail" in report.out
+    in_python(package, code, both)
+
+
+def in_python(package: Path, code: str, *arguments: Path) -> None:
+    """Run code in a process that finds the package."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{package}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_gym_ids_and_the_python_api_know_it(package: Path, both: Path) -> None:
@@ -118,14 +164,7 @@ def test_gym_ids_and_the_python_api_know_it(package: Path, both: Path) -> None:
         "report = envgen.validate(sys.argv[1], trust=True)\n"
         "assert {task.method for task in report.tasks} >= {'recomputed'}\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code, str(both)],
-        env={"PYTHONPATH": f"{ROOT}:{package}", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    in_python(package, code, both)
 
 
 def test_a_family_that_is_not_installed_is_named(both: Path) -> None:

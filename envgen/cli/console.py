@@ -90,7 +90,7 @@ def prose(text: str, *, indent: int = 0, style: str = "") -> None:
 
 
 def time_left(task: Task) -> float | None:
-    """Seconds that are left at the pace of late, less those since something was done.
+    """Estimate the seconds left from the recent pace, less the time since the last step.
 
     None where nothing was done for longer than all that is left should take: the pace tells nothing then.
     """

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
-from envgen.core.errors import ConfigError
 from envgen.core.surrogates import to_bytes
 from envgen.core.types import GateResult, GateStatus
-from envgen.environments.code_hosts import CodeBackend, CodeHosts
+from envgen.environments.code_hosts import CodeHosts, code_backend
 from envgen.pipelines.boundary import broken, failure
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.store.dataset import Dataset
@@ -25,11 +22,7 @@ class CodeValidator(TaskValidator):
 
     def __init__(self, dataset: Dataset, options: ValidateOptions) -> None:
         super().__init__(dataset, options)
-        backend = next((name for name in get_args(CodeBackend) if name == options.backend), None)
-        if backend is None:
-            what = f"code tasks don't run with backend {options.backend!r}"
-            raise ConfigError(what, "use bubblewrap or docker")
-        self._hosts = CodeHosts(dataset, backend)
+        self._hosts = CodeHosts(dataset, code_backend(options.backend))
 
     def validate(self, task_id: str) -> TaskValidation:
         """See ``TaskValidator``."""

@@ -40,9 +40,7 @@ CALCULATOR = ToolSpec(
     description="Work out one step: left sign right.",
     parameters={"type": "object", "properties": ARGUMENTS, "required": list(ARGUMENTS)},
 )
-DESK = EnvironmentSpec(
-    id="desk", category="arithmetic", title="A desk with a calculator", tools=(CALCULATOR,)
-)
+DESK = EnvironmentSpec(id="desk", category="arithmetic", title="Calculator", tools=(CALCULATOR,))
 
 
 class ArithmeticConfig(Record):
@@ -85,7 +83,9 @@ class ArithmeticValidator(TaskValidator):
         """See ``TaskValidator``."""
         files = self.dataset.task_files(task_id)
         again = draft(json.loads(files.solution), task_id).task
-        same = (again.verifier, again.spec.prompt) == (files.verifier, files.spec.prompt)
+        told = again.spec.model_copy(update={"split": files.spec.split}).public(DESK)
+        stored = files.spec.public(self.dataset.environments[files.spec.environment_id])
+        same = (again.verifier, told) == (files.verifier, stored)
         near = ("", "zero", f"{files.verifier}0", str(int(again.verifier) + 1))
         refused = not any(self._env.judge(files, text).passed for text in near)
         evidence = (
@@ -93,10 +93,8 @@ class ArithmeticValidator(TaskValidator):
             played(self._env, task_id),
             gate("near_numbers", refused, len(near)),
         )
-        passed = failure(evidence) is None
-        return TaskValidation(
-            task_id=task_id, method="recomputed", passed=passed, evidence=evidence
-        )
+        holds = failure(evidence) is None
+        return TaskValidation(task_id=task_id, method="recomputed", passed=holds, evidence=evidence)
 
 
 def gate(name: str, holds: bool, n: int) -> GateResult:
