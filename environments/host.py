@@ -111,7 +111,8 @@ class _HostPlace:
 def _all_tools(path: Path, family: str, unproven: bool) -> tuple[Sequence[ToolSpec], Schema | None]:
     """All tools of a family's environments, for samples where no episode runs."""
     dataset = open_dataset(path, unproven=unproven)
-    own = {task.environment_id for task in dataset.tasks.values() if task.family == family}
+    headers = map(dataset.facts, dataset.tasks)
+    own = {one.environment_id for one in headers if one.family == family}
     submit = find_family(family).submit
     found: dict[str, ToolSpec] = {}
     for name in sorted(own):

@@ -14,10 +14,9 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError, PipelineError
-from envgen.core.families import find_family
 from envgen.core.types import Evidence, GateStatus, Id, Record
 from envgen.pipelines.boundary import failure
-from envgen.pipelines.validate import TaskValidator, ValidateOptions, validated
+from envgen.pipelines.validate import ProofItem, ValidateOptions, prove_all, validators
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
@@ -55,6 +54,7 @@ def assemble(
     name: Id,
     seed: int = 0,
     backend: WorkerBackend = "auto",
+    workers: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> AssembleSummary:
     """Prove drafts of one family from a dataset's files, and write those that hold as a dataset.
@@ -69,6 +69,7 @@ def assemble(
         name: the dataset's id.
         seed: of the gates' random choices and the splits.
         backend: where gates run generated code.
+        workers: processes that prove; default: one per core. The bytes don't depend on it.
         progress: called after each draft.
 
     Raises:
@@ -85,25 +86,22 @@ def assemble(
     rejected: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     options = ValidateOptions(seed=seed, backend=backend)
-    make_validator = find_family(families.pop()).load("validator")
+    family = families.pop()
     out.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         scratch = TemporaryDirectory(prefix=f"{out.name}.drafts-", dir=out.parent)
         place = Path(stack.enter_context(scratch)) / "drafts"
         dataset = _written(place, drafts, {}, name=name, seed=seed)
-        validator: TaskValidator = stack.enter_context(make_validator(dataset, options))
-        for done, draft in enumerate(drafts, 1):
-            task_id = draft.task.spec.id
-            found = validated(validator, task_id)
+        own = stack.enter_context(validators(dataset, options, [family]))
+        items = [ProofItem(family, draft.task.spec.id) for draft in drafts]
+        for found in prove_all(own, items, workers, progress):
             if (failed := failure(found.evidence)) is not None:
                 rejected[failed.gate] += 1
                 reasons[f"{failed.gate}: {failed.reason}"] += 1
             elif any(one.status is GateStatus.PASSED for one in found.evidence):
-                evidence[task_id] = found.evidence
+                evidence[found.task_id] = found.evidence
             else:
                 rejected["nothing proven"] += 1
-            if progress:
-                progress(done, len(drafts), f"{task_id}: {failed.gate if failed else 'kept'}")
     kept = [draft for draft in drafts if draft.task.spec.id in evidence]
     if not kept:
         told = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ def outcomes(
     workers: int | None,
     *,
     ahead: int = 0,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Item, ItemOutcome]]:
     """What comes of each item, as it comes: from worker processes, or with one worker from this one.
 
@@ -35,13 +36,14 @@ def outcomes(
         items: what to do.
         workers: processes; default: one per core.
         ahead: items that wait in a process besides the one under way.
+        kwargs: of ``worker``.
     """
     count = min(workers or os.cpu_count() or 1, len(items))
     if count <= 1:
         yield from ((item, attempt(work, item)) for item in items)
         return
     executor = LocalExecutor(count, ahead=ahead)
-    with closing(executor.run(WorkerSpec(worker), items)) as found:
+    with closing(executor.run(WorkerSpec(worker, dict(kwargs or {})), items)) as found:
         yield from ((outcome.item, outcome) for outcome in found)
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
 from envgen.core.families import find_family
 from envgen.core.limits import Label, Text, Whole
-from envgen.core.types import Evidence, GateResult, GateStatus, Record, SourceKind, TaskSpec
-from envgen.pipelines.boundary import broken, failure
+from envgen.core.types import Evidence, GateResult, GateStatus, Record, SourceKind
+from envgen.pipelines.boundary import broken, failure, outcomes
 from envgen.pipelines.card import said_of_itself, unchecked
 from envgen.pipelines.tables import tables
 from envgen.sandboxes.zygote import WorkerBackend
@@ -74,6 +76,8 @@ class TaskValidator(ABC):
     """
 
     family: ClassVar[str]
+    parallel: ClassVar[bool] = True
+    """Whether several processes may prove tasks of one dataset at once."""
     methods: ClassVar[Mapping[str, str]]
     """Each way to judge a task, and what ``how`` says of it; what must not be overlooked comes first."""
 
@@ -89,8 +93,8 @@ class TaskValidator(ABC):
     @property
     def own(self) -> list[str]:
         """The family's tasks, variants left out."""
-        tasks = self.dataset.tasks
-        return [name for name in self.dataset.own_task_ids if tasks[name].family == self.family]
+        facts = self.dataset.facts
+        return [name for name in self.dataset.own_task_ids if facts(name).family == self.family]
 
     def task_ids(self) -> list[str]:
         """The tasks to prove."""
@@ -123,9 +127,96 @@ def validated(validator: TaskValidator, task_id: str) -> TaskValidation:
     try:
         return validator.validate(task_id)
     except Exception as error:  # the boundary: one task fails, the run goes on
-        evidence = (broken("files", error),)
-        method = next(iter(validator.methods))
-        return TaskValidation(task_id=task_id, method=method, passed=False, evidence=evidence)
+        return _broken(validator, task_id, error)
+
+
+class ProofItem(NamedTuple):
+    """A task to prove, and whose it is."""
+
+    family: str
+    task_id: str
+
+
+@contextmanager
+def validators(
+    dataset: Dataset, options: ValidateOptions, families: Sequence[str]
+) -> Iterator[dict[str, TaskValidator]]:
+    """The validators of these families over one dataset, by name; closed at the end."""
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(find_family(name).load("validator")(dataset, options))
+            for name in families
+        }
+
+
+@contextmanager
+def worker(**kwargs: Any) -> Iterator[Callable[[ProofItem], TaskValidation]]:
+    """A worker process of ``prove_all``."""
+    with validators(**kwargs) as own:
+        yield lambda item: validated(own[item.family], item.task_id)
+
+
+def prove_all(
+    own: Mapping[str, TaskValidator],
+    items: Sequence[ProofItem],
+    workers: int | None,
+    progress: Callable[[int, int, str], None] | None,
+) -> list[TaskValidation]:
+    """Prove tasks, first in this process, and what is left after some seconds in worker processes.
+
+    Args:
+        own: the validators, by family.
+        items: what to prove.
+        workers: processes; default: one per core. The results don't depend on it.
+        progress: called after each task.
+
+    Returns:
+        The results, in the order of ``items``.
+    """
+    results: dict[ProofItem, TaskValidation] = {}
+
+    def note(item: ProofItem, found: TaskValidation) -> None:
+        results[item] = found
+        if progress:
+            progress(len(results), len(items), item.task_id)
+
+    started = time.monotonic()
+    left = []
+    for item in items:
+        late = time.monotonic() - started > _ALONE_S
+        if late and workers != 1 and own[item.family].parallel:
+            left.append(item)
+        else:
+            note(item, validated(own[item.family], item.task_id))
+    if left:
+        first = next(iter(own.values()))
+        kwargs = {
+            "dataset": first.dataset,
+            "options": first.options,
+            "families": sorted({item.family for item in left}),
+        }
+        alone = partial(_validated, own)
+        for item, outcome in outcomes(_WORKER, alone, left, workers, ahead=1, kwargs=kwargs):
+            if outcome.error is None:
+                note(item, outcome.value)
+            else:  # what fails a task comes as a value: a process died, or nothing can be proven here
+                note(item, _broken(own[item.family], item.task_id, outcome.error))
+    return [results[item] for item in items]
+
+
+_WORKER = f"{__name__}:worker"
+_ALONE_S = 2.0
+"""Seconds of proving, after which worker processes are worth their start."""
+
+
+def _validated(own: Mapping[str, TaskValidator], item: ProofItem) -> TaskValidation:
+    return validated(own[item.family], item.task_id)
+
+
+def _broken(validator: TaskValidator, task_id: str, error: BaseException) -> TaskValidation:
+    method = next(iter(validator.methods))
+    evidence = (broken("files", error),)
+    return TaskValidation(task_id=task_id, method=method, passed=False, evidence=evidence)
 
 
 def validate(
@@ -137,6 +228,7 @@ def validate(
     trust: bool = False,
     by_evaluation: bool = False,
     repeats: int = 3,
+    workers: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> ValidationReport:
     """Prove a dataset again. Hashes are checked on opening; code runs in a sandbox.
@@ -151,6 +243,7 @@ def validate(
             evaluated, programs and probes are played, and texts that differ from those rendered here are
             shown. No dataset can choose that for itself: without it every task is compared.
         repeats: runs of a code task's gold patch and of none.
+        workers: processes; default: one per core. Code tasks are proven one after the other.
         progress: called after each task.
 
     Raises:
@@ -162,29 +255,22 @@ def validate(
         seed=seed, backend=backend, variants=variants, by_evaluation=by_evaluation, repeats=repeats
     )
     dataset = Dataset.open(path, unproven=True, trust=trust)
-    families = [find_family(name) for name in sorted({t.family for t in _own(dataset)})]
-    results: list[TaskValidation] = []
+    names = sorted({dataset.facts(task_id).family for task_id in dataset.own_task_ids})
     how: list[str] = []
     gates: list[GateResult] = []
-    with ExitStack() as stack:
-        validators: list[TaskValidator] = [
-            stack.enter_context(family.load("validator")(dataset, chosen)) for family in families
-        ]
-        todo = [(one, task_id) for one in validators for task_id in one.task_ids()]
-        for done, (validator, task_id) in enumerate(todo, 1):
-            results.append(validated(validator, task_id))
-            if progress:
-                progress(done, len(todo), task_id)
-        for validator in validators:
-            mine = [r for r, (whose, _) in zip(results, todo, strict=True) if whose is validator]
+    with validators(dataset, chosen, names) as own:
+        items = [ProofItem(name, task_id) for name in names for task_id in own[name].task_ids()]
+        results = prove_all(own, items, workers, progress)
+        for name, validator in own.items():
+            mine = [r for r, item in zip(results, items, strict=True) if item.family == name]
             how += validator.how(mine, len(results))
             gates += validator.dataset_evidence()
-    own = set(dataset.own_task_ids)
+    plain = set(dataset.own_task_ids)
     return ValidationReport(
         path=str(path),
         how="; ".join(filter(None, (*how, unchecked(dataset)))),
         tasks=tuple(results),
-        variants_checked=sum(task.task_id not in own for task in results),
+        variants_checked=sum(task.task_id not in plain for task in results),
         dataset_evidence=(
             tables(dataset),
             said_of_itself(dataset),
@@ -192,7 +278,3 @@ def validate(
             *trusted_evidence(dataset.source is SourceKind.TRUSTED),
         ),
     )
-
-
-def _own(dataset: Dataset) -> list[TaskSpec]:
-    return [dataset.tasks[name] for name in dataset.own_task_ids]

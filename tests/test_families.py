@@ -12,6 +12,7 @@ import pytest
 from cli_runs import ROOT, CommandResult, envgen
 from tiny_dataset import write_tiny_dataset
 
+from envgen.core import families
 from envgen.core.errors import ConfigError, StoreError
 from envgen.core.families import find_family
 from envgen.pipelines.validate import validate
@@ -84,6 +85,23 @@ def test_validate_gives_each_task_to_its_family(package: Path, both: Path, tmp_p
     sums = [task for task in report["tasks"] if task["task_id"].startswith("sum")]
     assert len(sums) == 6
     assert all(task["passed"] for task in sums)
+
+
+def test_worker_processes_find_what_one_process_finds(
+    package: Path, both: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{package}")
+    monkeypatch.setattr("envgen.pipelines.validate._ALONE_S", 0.0)
+    find_family.cache_clear()
+    families._installed.cache_clear()
+    try:
+        alone = validate(both, trust=True, workers=1)
+        assert validate(both, trust=True, workers=2) == alone
+        assert (both / "environments" / "desk" / "tasks.pack").exists()
+    finally:
+        find_family.cache_clear()
+        families._installed.cache_clear()
 
 
 SPOILED = {

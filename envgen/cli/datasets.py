@@ -209,6 +209,8 @@ class Validate(Trusts):
     """Judge tasks of another version or author by what they do, not by comparing."""
     repeats: int = Field(default=3, ge=1)
     """Runs of a code task's gold patch and of none."""
+    workers: int | None = Field(default=None, ge=1)
+    """Processes; default: one per core."""
 
     def call(self, more: Any) -> Any:
         """Prove; ``package:NAME`` is a dataset, too."""

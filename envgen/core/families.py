@@ -63,6 +63,8 @@ class Family:
     """Whether its files may hold bytes that are no UTF-8 (patches), which are read as surrogates."""
     measured: bool = True
     """Whether its verifiers' kill rates and its tasks' densities stand in the dataset's card."""
+    packed: bool = False
+    """Whether its tasks are small and many: those of an environment then stand in one file of a dataset."""
     splits_by_schema: bool = False
     """Whether its tasks are dealt out to splits by the schema of their database and the dataset's seed."""
     columns: Mapping[str, Callable[[TaskSpec], str]] = field(default_factory=dict)

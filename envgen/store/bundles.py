@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import DatasetError
@@ -70,6 +71,43 @@ class TaskBundle(Record):
     constraints: Json = None
     gold: GoldRun | None = None
     probes: tuple[Probe, ...] = ()
+
+
+TEXTS = ("solution", "verifier", "constraints", "gold", "probes")
+"""The fields of a task that are texts of their own, each named by its hash."""
+
+
+def parse_bundle(spec: TaskSpec, texts: Mapping[str, str]) -> TaskBundle:
+    """A task of its record and its texts, by field.
+
+    Raises:
+        DatasetError: if a text is not of its form.
+    """
+    return TaskBundle(
+        spec=spec,
+        solution=texts.get("solution", ""),
+        verifier=texts.get("verifier", ""),
+        constraints=parse_json(texts["constraints"], "constraints.json")
+        if "constraints" in texts
+        else None,
+        gold=parse_gold(texts["gold"]) if "gold" in texts else None,
+        probes=parse_probes(texts["probes"]) if "probes" in texts else (),
+    )
+
+
+def parse_json(text: str, name: str) -> JsonValue:
+    """The JSON in a text of that name.
+
+    Raises:
+        DatasetError: if it is something else.
+    """
+    try:
+        return _JSON.validate_json(text)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{name} is not JSON: {error}") from error
+
+
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 class VariantRow(Record):

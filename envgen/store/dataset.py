@@ -30,11 +30,12 @@ from envgen.core.types import (
 from envgen.store.bundles import (
     PAGE,
     PAGES,
+    TEXTS,
     EnvironmentFiles,
     TaskBundle,
     attachment_hashes,
-    parse_gold,
-    parse_probes,
+    parse_bundle,
+    parse_json,
 )
 from envgen.store.checks import check_members, read_manifest
 from envgen.store.manifest import (
@@ -48,12 +49,13 @@ from envgen.store.manifest import (
 from envgen.store.pack import VariantPack
 from envgen.store.recent import Recent
 from envgen.store.sqlite_files import DatabaseContent, Snapshot, build, inspect, snapshot
+from envgen.store.task_pack import TASKS, TaskPack
 from envgen.store.trust import cache_folder, source_kind
 from envgen.store.variants import unpack, unpack_tables
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _RECENT = 256
-"""Variants kept unpacked: an episode asks for its own several times."""
+"""Tasks kept unpacked: an episode asks for its own several times."""
 
 
 class EvidenceFile(Record):
@@ -64,11 +66,12 @@ class EvidenceFile(Record):
 
 
 class _Task(NamedTuple):
-    """Where a task stands: its folder, or its pack."""
+    """Where a task stands: in its folder, as a variant in its parent's pack, or beside others in one file."""
 
     environment_id: str
-    spec: TaskSpec | None
-    pack: VariantPack | None
+    spec: TaskSpec | None = None
+    pack: VariantPack | None = None
+    tasks: TaskPack | None = None
 
 
 class TaskHeader(NamedTuple):
@@ -116,6 +119,7 @@ class Dataset:
         self._unpacked = Recent(self._unpack, _RECENT)
         self._pack_facts: dict[str, TaskHeader] = {}
         self._read_tasks()
+        self._read_task_packs()
         self._read_packs()
         self.tasks = _Tasks(list(self._index), self._spec)
         self._check_identity()
@@ -181,7 +185,7 @@ class Dataset:
         blueprint: JsonValue = None
         if spec.blueprint is not None:
             blueprint = self._with_page(
-                _parse(self._text(f"{folder}/{spec.blueprint.path}"), "blueprint.json")
+                parse_json(self._text(f"{folder}/{spec.blueprint.path}"), "blueprint.json")
             )
         return EnvironmentFiles(
             spec=spec,
@@ -207,25 +211,19 @@ class Dataset:
                 f"{_task_folder(spec)}/{getattr(spec, name).path}",
                 "surrogateescape" if surrogates else "strict",
             )
-            for name in ("solution", "verifier", "constraints", "gold", "probes")
+            for name in TEXTS
             if getattr(spec, name) is not None
         }
-        return TaskBundle(
-            spec=spec,
-            solution=texts.get("solution", ""),
-            verifier=texts.get("verifier", ""),
-            constraints=_parse(texts["constraints"], "constraints.json")
-            if "constraints" in texts
-            else None,
-            gold=parse_gold(texts["gold"]) if "gold" in texts else None,
-            probes=parse_probes(texts["probes"]) if "probes" in texts else (),
-        )
+        return parse_bundle(spec, texts)
 
     def facts(self, task_id: str) -> TaskHeader:
         """A task's environment, family, split and level; cheap for variants, too."""
         task = self._index[task_id]
         if task.spec is not None:
             return _facts(task.spec)
+        if task.tasks is not None:
+            entry = task.tasks.entries[task_id]
+            return TaskHeader(task.environment_id, entry.family, entry.split, entry.level)
         assert task.pack is not None
         parent = task.pack.base.parent
         if parent not in self._pack_facts:  # family and level are the parent's
@@ -271,9 +269,11 @@ class Dataset:
         return self.task_files(task_id).spec if task.spec is None else task.spec
 
     def _unpack(self, task_id: str) -> TaskBundle:
-        pack = self._index[task_id].pack
-        assert pack is not None
-        return unpack(pack.base, pack.read(task_id))
+        task = self._index[task_id]
+        if task.tasks is not None:
+            return task.tasks.read(task_id)
+        assert task.pack is not None
+        return unpack(task.pack.base, task.pack.read(task_id))
 
     def _snapshot(self, env_id: str, path: Path) -> Snapshot:
         with self._lock:
@@ -349,9 +349,22 @@ class Dataset:
             if spec.id != parts[3] or spec.environment_id != parts[1]:
                 raise DatasetError(f"{name} is about task {spec.id!r} of {spec.environment_id!r}")
             self._check_references(spec, folder)
-            self._add(spec.id, _Task(spec.environment_id, spec, None))
+            self._add(spec.id, _Task(spec.environment_id, spec))
             if not self._unproven:
                 check_proof(spec.id, spec.evidence)
+
+    def _read_task_packs(self) -> None:
+        for name in sorted(self.manifest.members):
+            parts = name.split("/")
+            if len(parts) != 3 or parts[2] != TASKS:
+                continue
+            pack = TaskPack(self.path / name)
+            if pack.environment_id != parts[1]:
+                raise DatasetError(f"{name} is about tasks of {pack.environment_id!r}")
+            for task_id in pack.entries:
+                self._add(task_id, _Task(parts[1], tasks=pack))
+            if not self._unproven:
+                pack.check_proofs()
 
     def _read_packs(self) -> None:
         for name in sorted(self.manifest.members):
@@ -363,7 +376,7 @@ class Dataset:
                 raise DatasetError(f"{name} is about the variants of {pack.base.parent!r}")
             self._packs[pack.base.parent] = pack
             for task_id in pack.entries:
-                self._add(task_id, _Task(parts[1], None, pack))
+                self._add(task_id, _Task(parts[1], pack=pack))
             if not self._unproven:
                 check_proof(pack.base.parent, pack.base.evidence)
 
@@ -392,11 +405,12 @@ class Dataset:
             name: environment_hash(spec, self._databases.get(name, DatabaseContent("", "")).content)
             for name, spec in self.environments.items()
         }
-        tasks = {
-            name: task_hash(task.spec, self.manifest.format_version)
-            for name, task in self._index.items()
-            if task.spec is not None
-        }
+        tasks = {}
+        for name, task in self._index.items():
+            if task.tasks is not None:
+                tasks[name] = task.tasks.entries[name].task
+            elif task.spec is not None:
+                tasks[name] = task_hash(task.spec, self.manifest.format_version)
         packs = {name: pack.identity() for name, pack in self._packs.items()}
         found = dataset_hash(environments, tasks, packs)
         if found != self.manifest.content_hash:
@@ -427,13 +441,6 @@ class _Tasks(Mapping[str, TaskSpec]):
 
 def _facts(spec: TaskSpec) -> TaskHeader:
     return TaskHeader(spec.environment_id, spec.family, spec.split, spec.difficulty.level)
-
-
-def _parse(text: str, name: str) -> JsonValue:
-    try:
-        return _JSON.validate_json(text)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{name} is no JSON: {error}") from error
 
 
 def _task_folder(spec: TaskSpec) -> str:

@@ -1,22 +1,12 @@
-r"""Variants of one task, packed in one file: quick to read one by one, small together.
+"""Variants of one task, packed in one file: quick to read one by one, small together.
 
-Layout (all lengths big-endian)::
-
-    "envgen-variants 1\n"
-    length (8 bytes), zlib(JSON base)      what the variants share, and the parent's texts
-    zlib(JSON row) ...                     one per variant, compressed with the base as dictionary
-    zlib(JSON index)                       one entry per variant, by task id
-    index offset (8), index length (8), "ENVGPACK"
-
+A ``row_file`` whose head is the base: what the variants share, and the parent's texts.
 A row holds only what differs from the base. Its hash is taken before compression, so the identity
 of a pack does not depend on the zlib that wrote it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -27,11 +17,9 @@ from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import DatasetError
 from envgen.core.limits import Count, Object
 from envgen.core.types import Evidence, Id, PassAt, Record, Sha256, Split
+from envgen.store.row_file import DICTIONARY_BYTES, FAULTS, RowFile, StoredRow, compress, write_rows
 
-_HEAD = b"envgen-variants 1\n"
-_TAIL = b"ENVGPACK"
-_MAX_PLAIN = 256 * 1024 * 1024
-_ZDICT = 32_000
+_KIND = b"envgen-variants 1\n"
 
 
 class PackEntry(Record):
@@ -59,7 +47,7 @@ class PackBase(NamedTuple):
 
     def dictionary(self) -> bytes:
         """The preset dictionary for the rows' compression."""
-        return dumps(self.task).encode()[-_ZDICT:]
+        return dumps(self.task).encode()[-DICTIONARY_BYTES:]
 
 
 class PackRow(NamedTuple):
@@ -82,11 +70,8 @@ class CompressedRow(NamedTuple):
 
 def compress_row(base: PackBase, dictionary: bytes, row: PackRow) -> CompressedRow:
     """One row, ready for ``write_pack`` (which sets its offset)."""
-    plain = dumps(
-        {"delta": row.delta, "evidence": [gate.model_dump(mode="json") for gate in row.evidence]}
-    ).encode()
-    packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS, zdict=dictionary)
-    blob = packer.compress(plain) + packer.flush()
+    gates: list[JsonValue] = [gate.model_dump(mode="json") for gate in row.evidence]
+    blob = compress({"delta": row.delta, "evidence": gates}, dictionary)
     entry = PackEntry(
         id=row.id,
         offset=0,
@@ -105,27 +90,14 @@ def write_pack(path: Path, base: PackBase, rows: Iterable[CompressedRow]) -> Non
     Raises:
         OSError: if the disk is full.
     """
-    head = zlib.compress(
-        dumps(
-            {
-                "parent": base.parent,
-                "environment_id": base.environment_id,
-                "task": base.task,
-                "evidence": [gate.model_dump(mode="json") for gate in base.evidence],
-            }
-        ).encode(),
-        6,
-    )
-    with path.open("xb") as file:
-        file.write(_HEAD + len(head).to_bytes(8, "big") + head)
-        entries = []
-        for entry, blob in sorted(rows, key=lambda row: row.entry.id):
-            changed = entry.model_copy(update={"offset": file.tell()})
-            entries.append(changed.model_dump(mode="json", exclude_defaults=True))
-            file.write(blob)
-        index = zlib.compress(dumps(entries).encode(), 6)
-        offset = file.tell()
-        file.write(index + offset.to_bytes(8, "big") + len(index).to_bytes(8, "big") + _TAIL)
+    head: dict[str, JsonValue] = {
+        "parent": base.parent,
+        "environment_id": base.environment_id,
+        "task": base.task,
+        "evidence": [gate.model_dump(mode="json") for gate in base.evidence],
+    }
+    dumped = ((entry.model_dump(mode="json", exclude_defaults=True), blob) for entry, blob in rows)
+    write_rows(path, _KIND, head, (StoredRow(entry, blob) for entry, blob in dumped))
 
 
 class VariantPack:
@@ -141,22 +113,11 @@ class VariantPack:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(0)
-                if file.read(len(_HEAD)) != _HEAD:
-                    raise DatasetError(f"{path} is no variant pack of a known version")
-                head = file.read(_bounded(int.from_bytes(file.read(8), "big"), size))
-                file.seek(max(0, size - 24))
-                tail = file.read(24)
-                if tail[16:] != _TAIL:
-                    raise DatasetError(f"{path} ends too early")
-                file.seek(_bounded(int.from_bytes(tail[:8], "big"), size))
-                index = file.read(_bounded(int.from_bytes(tail[8:16], "big"), size))
-            base = _Base.model_validate(json.loads(_inflate(head, b"")))
-            entries = _ENTRIES.validate_python(json.loads(_inflate(index, b"")))
+            self._rows = RowFile(path, _KIND)
+            base = _Base.model_validate(self._rows.head)
+            entries = _ENTRIES.validate_python(self._rows.index)
             self.base = PackBase(base.parent, base.environment_id, base.task, base.evidence)
-        except (OSError, ValueError, zlib.error, RecursionError) as error:
+        except FAULTS as error:
             raise DatasetError(f"{path} is a corrupt variant pack: {error}") from error
         self.entries = {entry.id: entry for entry in entries}
         if len(self.entries) != len(entries):
@@ -182,13 +143,11 @@ class VariantPack:
         """
         entry = self.entries[task_id]
         try:
-            with self.path.open("rb") as file:
-                file.seek(entry.offset)
-                plain = json.loads(_inflate(file.read(entry.length), self._dictionary))
+            plain = self._rows.read(entry.offset, entry.length, self._dictionary)
             row = _VariantRow.model_validate(plain)
             if content_hash(row.delta) != entry.row:
                 raise DatasetError(f"variant {task_id!r} in {self.path} does not match its hash")
-        except (OSError, ValueError, zlib.error, RecursionError) as error:
+        except FAULTS as error:
             raise DatasetError(f"variant {task_id!r} in {self.path} is corrupt: {error}") from error
         return PackRow(task_id, entry.database, entry.split, row.delta, row.evidence, entry.pass_at)
 
@@ -210,17 +169,3 @@ class _VariantRow(Record):
 
 
 _ENTRIES = TypeAdapter(tuple[PackEntry, ...])
-
-
-def _bounded(length: int, size: int) -> int:
-    if length > size:
-        raise ValueError("a length that is longer than the file")
-    return length
-
-
-def _inflate(blob: bytes, dictionary: bytes) -> bytes:
-    opened = zlib.decompressobj(zlib.MAX_WBITS, dictionary) if dictionary else zlib.decompressobj()
-    plain = opened.decompress(blob, _MAX_PLAIN)
-    if not opened.eof:
-        raise ValueError("a block that is cut short or larger than 256 MB")
-    return plain

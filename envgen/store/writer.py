@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from envgen.core.canonical import pretty, sha256
 from envgen.core.errors import StoreError
-from envgen.core.families import find_family
+from envgen.core.families import Family, find_family
 from envgen.core.types import (
     EnvironmentSpec,
     Evidence,
@@ -63,6 +63,7 @@ from envgen.store.manifest import (
 from envgen.store.pack import CompressedRow, PackBase, VariantPack, compress_row, write_pack
 from envgen.store.splits import SplitUse, crossings, draw_split
 from envgen.store.sqlite_files import DatabaseContent, Snapshot, inspect, snapshot
+from envgen.store.task_pack import TASKS, write_task_pack
 from envgen.store.variants import pack_base, pack_row, pack_tables
 
 logger = logging.getLogger(__name__)
@@ -117,6 +118,8 @@ class DatasetWriter:
         self._databases: dict[str, DatabaseContent] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._tasks: dict[str, TaskSpec] = {}
+        self._packed: dict[str, dict[str, dict[str, str]]] = {}
+        """Environment -> task -> field -> text, of families whose tasks stand in one file."""
         self._bases: dict[str, PackBase] = {}
         self._rows: dict[str, dict[str, CompressedRow]] = {}
         self._task_ids: set[str] = set()
@@ -200,21 +203,23 @@ class DatasetWriter:
                     f"task {spec.id!r} is of unknown environment {spec.environment_id!r}"
                 )
             self._take(spec.id)
-            gold = None if bundle.gold is None else gold_lines(bundle.gold)
             family = find_family(spec.family)
-            spec = spec.model_copy(
-                update={
-                    "solution": self._code_file(folder, family.solution_file, bundle.solution),
-                    "verifier": self._code_file(folder, family.verifier_file, bundle.verifier),
-                    "constraints": self._put(folder, "constraints.json", _json(bundle.constraints)),
-                    "gold": self._put(folder, "gold.jsonl", gold),
-                    "probes": self._put(folder, "probes.jsonl", probe_lines(bundle.probes) or None),
+            files = _files(bundle, family)
+            self._code |= {code_hash(text) for text in (bundle.solution, bundle.verifier) if text}
+            references = {
+                name: _reference(*file) if family.packed else self._put(folder, *file)
+                for name, file in files.items()
+            }
+            spec = spec.model_copy(update=references)
+            if family.packed:
+                self._packed.setdefault(spec.environment_id, {})[spec.id] = {
+                    name: str(text) for name, (_, text) in files.items() if text is not None
                 }
-            )
-            self._put(folder, "prompt.md", spec.prompt)
-            content = spec.model_dump(mode="json", exclude={"prompt", "evidence", "pass_at"})
-            self._put(folder, "task.json", pretty(content))
-            self._put(folder, "evidence.json", pretty(_evidence_file(spec)))
+            else:
+                self._put(folder, "prompt.md", spec.prompt)
+                content = spec.model_dump(mode="json", exclude={"prompt", "evidence", "pass_at"})
+                self._put(folder, "task.json", pretty(content))
+                self._put(folder, "evidence.json", pretty(_evidence_file(spec)))
             self._tasks[spec.id] = spec
             self._bases[spec.id] = pack_base(bundle.model_copy(update={"spec": spec}))
             return spec
@@ -295,6 +300,7 @@ class DatasetWriter:
             told = json.loads(pretty(dict(funnel or {})))  # in the file's order, for the card
             manifest = self._manifest(told, dataset_evidence)
             with disk_errors(self.path):
+                self._write_task_packs()
                 tasks = [self._tasks[name] for name in sorted(self._tasks)]
                 environments = [self._environments[name] for name in sorted(self._environments)]
                 card = data_card(manifest, environments, tasks, self._variant_splits())
@@ -312,6 +318,12 @@ class DatasetWriter:
             self._open = False
             os.close(self._handle)
         return Dataset.open(self.path, unproven=True)
+
+    def _write_task_packs(self) -> None:
+        for env_id, texts in sorted(self._packed.items()):
+            name = f"environments/{env_id}/{TASKS}"
+            write_task_pack(self._folder / name, [self._tasks[one] for one in texts], texts)
+            self._members[name] = sha256((self._folder / name).read_bytes())
 
     def _tables(self, tasks: Sequence[TaskSpec]) -> None:
         """Write the tasks' public side, one table a split; variants have none."""
@@ -448,6 +460,21 @@ class DatasetWriter:
             write_new(path, content)
         self._members[member] = sha256(content)
         return FileRef(path=name, sha256=self._members[member])
+
+
+def _reference(name: str, text: str | None) -> FileRef | None:
+    return None if text is None else FileRef(path=name, sha256=sha256(text))
+
+
+def _files(bundle: TaskBundle, family: Family) -> dict[str, tuple[str, str | None]]:
+    """The texts of a task, by the field that refers to them: their file's name and content."""
+    return {
+        "solution": (family.solution_file, bundle.solution or None),
+        "verifier": (family.verifier_file, bundle.verifier or None),
+        "constraints": ("constraints.json", _json(bundle.constraints)),
+        "gold": ("gold.jsonl", None if bundle.gold is None else gold_lines(bundle.gold)),
+        "probes": ("probes.jsonl", probe_lines(bundle.probes) or None),
+    }
 
 
 def _evidence_file(spec: TaskSpec) -> dict[str, Any]:

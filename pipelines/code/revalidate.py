@@ -18,6 +18,7 @@ class CodeValidator(TaskValidator):
     """
 
     family = "code"
+    parallel = False  # workspaces of one repository share a cache
     methods = {"built": "built anew, and their known patches judged"}
 
     def __init__(self, dataset: Dataset, options: ValidateOptions) -> None:

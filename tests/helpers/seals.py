@@ -12,6 +12,7 @@ from envgen.core.types import EnvironmentSpec, TaskSpec
 from envgen.store.manifest import canary_guid, dataset_hash, environment_hash, task_hash
 from envgen.store.pack import VariantPack
 from envgen.store.sqlite_files import inspect
+from envgen.store.task_pack import TaskPack
 
 
 def seal(folder: Path, packs: dict[str, str] | None = None) -> Path:
@@ -33,6 +34,8 @@ def seal(folder: Path, packs: dict[str, str] | None = None) -> Path:
         prompt = (path.parent / "prompt.md").read_text()
         task = TaskSpec.model_validate({**_mended(path), "prompt": prompt})
         tasks[task.id] = task_hash(task, manifest["format_version"])
+    for path in folder.glob("environments/*/tasks.pack"):
+        tasks |= {entry.id: entry.task for entry in TaskPack(path).entries.values()}
     if packs is None:
         found = map(VariantPack, folder.glob("environments/*/variants/*.pack"))
         packs = {pack.base.parent: pack.identity() for pack in found}

@@ -143,5 +143,6 @@ ARITHMETIC = Family(
     solution_file="steps.json",
     verifier_file="result.txt",
     measured=False,
+    packed=True,
     about="**Sums.** Recomputed from their steps; near numbers were refused.",
 )
