@@ -53,6 +53,7 @@ def assemble(
     *,
     name: Id,
     seed: int = 0,
+    most: int | None = None,
     backend: WorkerBackend = "auto",
     workers: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
@@ -68,6 +69,7 @@ def assemble(
         drafts: of one family.
         name: the dataset's id.
         seed: of the gates' random choices and the splits.
+        most: keep no more than so many, the first ones that hold.
         backend: where gates run generated code.
         workers: processes that prove; default: one per core. The bytes don't depend on it.
         progress: called after each draft.
@@ -102,7 +104,7 @@ def assemble(
                 evidence[found.task_id] = found.evidence
             else:
                 rejected["nothing proven"] += 1
-    kept = [draft for draft in drafts if draft.task.spec.id in evidence]
+    kept = [draft for draft in drafts if draft.task.spec.id in evidence][:most]
     if not kept:
         told = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
         raise PipelineError("no task was proven", told or "there are no drafts")

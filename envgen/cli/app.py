@@ -34,6 +34,9 @@ COMMANDS = {
     "show": "show:Show",
     "validate": "datasets:Validate",
     "audit": "datasets:Audit",
+    "corpus build": "search:BuildCorpus",
+    "corpus info": "search:CorpusInfo",
+    "corpus search": "search:CorpusSearch",
     "variants": "datasets:Variants",
     "merge": "datasets:Merge",
     "export": "export:Export",
@@ -58,6 +61,7 @@ COMMANDS = {
 GROUPS = {
     "": "Make, prove, step and filter reinforcement-learning environments for language-model agents.",
     "generate": "Generate environment datasets.",
+    "corpus": "Make, search and describe corpora of documents.",
     "import": "Rebuild published records, and compare what they claim with what happens.",
     "model": "Make models, and tell what they cost.",
     "train": "Train policies: a cold start from teachers, then GRPO in the environments.",

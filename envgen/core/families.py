@@ -25,6 +25,7 @@ GROUP = "envgen.families"
 OWN = {
     "general": "envgen.pipelines.general.family:GENERAL",
     "code": "envgen.pipelines.code.family:CODE",
+    "search": "envgen.pipelines.search.family:SEARCH",
 }
 """The families of envgen itself."""
 

@@ -24,6 +24,7 @@ from envgen.policies.answers import (
     where_of,
 )
 from envgen.policies.programs import Call, Program, ProgramPolicy, gather
+from envgen.policies.search_reader import guess, searches
 from envgen.policies.sources import Reader, Where, parameters
 
 
@@ -36,6 +37,8 @@ class RandomValidPolicy(ProgramPolicy):
         """List every leaf's domain through tools, draw, and return the submission."""
         if task.submit_schema is None:
             raise PolicyError(f"task {task.id!r} has no submit schema to draw answers from")
+        if searches(task):
+            return (yield from guess(task, rng))
         reader = Reader(task)
         walk = task.submit_schema.get("x-walk")
         if isinstance(walk, int):

@@ -14,7 +14,7 @@ from envgen.core.types import Record
 from envgen.policies.base import Policy
 from envgen.policies.budget import Budget, Price
 
-OFFLINE = ("random", "random-valid", "greedy")
+OFFLINE = ("random", "random-valid", "greedy", "bm25-reader")
 KINDS = (*OFFLINE, "dsa", "openai", "vllm", "sglang", "replay", "record", "scripted")
 
 
@@ -22,8 +22,8 @@ class PolicyConfig(Record):
     """A policy that can be made in any process."""
 
     spec: Line
-    """random, random-valid, greedy, gold, noisy-gold:P, hasty:P, replay:PATH, record:PATH:POLICY,
-    scripted:PATH, dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL."""
+    """random, random-valid, greedy, bm25-reader, gold, noisy-gold:P, hasty:P, replay:PATH,
+    record:PATH:POLICY, scripted:PATH, dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL."""
     options: dict[Label, Json] = Field(default_factory=dict)
     """Settings of the model's client, such as api_key_env=NAME, tool_mode=text, max_new_tokens=512."""
 
@@ -82,11 +82,13 @@ def _offline(kind: str) -> Policy:
     from envgen.policies.greedy import GreedyPolicy
     from envgen.policies.random_policy import RandomPolicy
     from envgen.policies.random_valid import RandomValidPolicy
+    from envgen.policies.search_reader import BM25ReaderPolicy
 
     made: dict[str, Policy] = {
         "random": RandomPolicy(),
         "random-valid": RandomValidPolicy(),
         "greedy": GreedyPolicy(),
+        "bm25-reader": BM25ReaderPolicy(),
     }
     return made[kind]
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from envgen.core.canonical import dumps, sha256
 from envgen.core.errors import DatasetError
-from envgen.core.limits import Count, Text
+from envgen.core.limits import Count, Json, Label, Text
 from envgen.core.types import Evidence, FamilyName, Id, PassAt, Record, Sha256, Split, TaskSpec
 from envgen.store.bundles import TEXTS, TaskBundle, parse_bundle
 from envgen.store.manifest import check_proof, task_hash
@@ -141,8 +141,8 @@ class _Head(Record):
 
 
 class _PackedTask(Record):
-    task: JsonValue
-    texts: dict[str, Text]
+    task: Json
+    texts: dict[Label, Text]
     evidence: Evidence
     pass_at: tuple[PassAt, ...]
 

@@ -1,0 +1,138 @@
+"""Corpora: build, search and describe them; and questions over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from envgen.cli.command import Command, Makes, Parallel
+from envgen.cli.console import require, say
+from envgen.cli.records import show_record, show_rows, write_json
+from envgen.core.limits import Label, Line
+from envgen.core.types import Id
+from envgen.pipelines.search.config import SearchConfig
+
+
+class SearchCommand(Parallel, SearchConfig, Makes):
+    """Ask questions that have one answer in a corpus, each proven by counting in it.
+
+    Needs no model. A question joins clues that only one entity fits, and none of them can be left out.
+    """
+
+    examples = (
+        "envgen generate search --corpus corpus/ --out qa/",
+        "envgen generate search --corpus corpus/ --questions 5000 --depth 1..4 --breadth 2..4 --out qa/",
+    )
+    verb = "envgen.pipelines.search.generate:generate_search"
+
+    def tell(self, summary: Any) -> None:
+        """Report when the corpus gave fewer questions than asked for."""
+        super().tell(summary)
+        require(
+            summary.tasks, self.questions, "questions made", "the corpus gives no more of this form"
+        )
+
+
+class BuildCorpus(Makes):
+    """Make a corpus of files: a row of a table is a document, and its columns are facts.
+
+    A CSV file is a class of things, one a row; its column title, name or label (or the first) names them.
+    A column whose values are titles of another file refers to it, so that questions can go through both. A
+    line of JSONL is a document with its own facts (docs/search.md).
+    """
+
+    places = {"SOURCES...": "sources"}
+    examples = (
+        "envgen corpus build films.csv directors.csv --title 'Films' --out corpus/",
+        "envgen corpus build docs.jsonl --schema corpus.toml --out corpus/",
+    )
+    verb = "envgen.pipelines.search.sources:build_corpus"
+
+    sources: tuple[Path, ...]
+    """CSV, TSV or JSONL files."""
+    name: Id = "corpus"
+    """The corpus's id."""
+    title: Label = ""
+    """What readers call it. Empty: its name."""
+    date: Label = ""
+    """As of when its documents speak."""
+    licence: Label = "unknown"
+    """Of its documents."""
+    corpus_schema: Path | None = None
+    """A TOML file with attributes, their phrases and sources."""
+
+    names = {"--schema FILE": "corpus_schema"}
+
+    def call(self, more: Any) -> Any:
+        """Build, and describe what was built."""
+        from envgen.pipelines.search.sources import describe
+
+        corpus = super().call({**more, "schema": self.corpus_schema})
+        return describe(corpus)
+
+    def tell(self, summary: Any) -> None:
+        """Show what the corpus holds."""
+        show_corpus(summary)
+
+
+class CorpusInfo(Command):
+    """Describe a corpus, and let this user's datasets find it."""
+
+    places = {"CORPUS": "corpus"}
+    examples = ("envgen corpus info corpus/",)
+
+    corpus: Path
+    """Its file or folder."""
+
+    def execute(self) -> None:
+        """Open it, which checks every byte; remember it; describe it."""
+        from envgen.pipelines.search.sources import describe
+        from envgen.store.corpus import Corpus
+
+        corpus = Corpus(self.corpus)
+        corpus.remember()
+        summary = describe(corpus)
+        write_json(self.figures, summary)
+        show_corpus(summary)
+
+
+class CorpusSearch(Command):
+    """Search a corpus as an agent does."""
+
+    places = {"CORPUS": "corpus", "QUERY": "query"}
+    names = {"-k --results": "k"}
+    examples = ('envgen corpus search corpus/ "directed by" -k 5',)
+
+    corpus: Path
+    """Its file or folder."""
+    query: Line
+    """What to search for."""
+    k: int = Field(default=5, ge=1, le=20)
+    """Results of a page."""
+    page: int = Field(default=1, ge=1, le=10)
+
+    def execute(self) -> None:
+        """Show the results."""
+        from envgen.environments.search import open_corpus, results
+        from envgen.store.corpus import Corpus
+
+        corpus = Corpus(self.corpus)
+        corpus.remember()
+        found = results(open_corpus(corpus.hash), self.query, self.k, self.page)
+        write_json(self.figures, found)
+        rows = [(one["id"], one["title"], one["snippet"]) for one in found if isinstance(one, dict)]
+        show_rows(("document", "title", "snippet"), rows, title=self.query)
+        if not rows:
+            say("nothing found")
+
+
+def show_corpus(summary: dict[str, Any]) -> None:
+    """Print what a corpus holds."""
+    show_record({name: one for name, one in summary.items() if name != "attributes"})
+    rows = [
+        (one["attribute"], one["kind"], one["facts"], one["values"])
+        for one in summary["attributes"]
+    ]
+    show_rows(("attribute", "kind", "facts ", "values "), rows)

@@ -1,0 +1,66 @@
+"""What search questions to generate."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from envgen.core.limits import Label, Whole
+from envgen.core.types import Record
+from envgen.pipelines.search.questions import MAX_DEPTH
+
+MAX_BREADTH = 6
+LANGUAGES = ("en", "zh")
+
+
+def bounds(text: str) -> range:
+    """``"2"`` or ``"1..4"`` as a range.
+
+    Raises:
+        ValueError: if it is neither.
+    """
+    found = re.fullmatch(r"([1-9])(?:\.\.([1-9]))?", text)
+    if found is None or int(found[1]) > int(found[2] or found[1]):
+        raise ValueError(f"write one number or a range such as 1..4, not {text[:40]!r}")
+    return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+def _depth(text: str) -> str:
+    if bounds(text)[-1] > MAX_DEPTH:
+        raise ValueError(f"questions are at most {MAX_DEPTH} deep")
+    return text
+
+
+def _breadth(text: str) -> str:
+    if not 2 <= bounds(text)[0] <= bounds(text)[-1] <= MAX_BREADTH:
+        raise ValueError(f"questions have 2 to {MAX_BREADTH} clues")
+    return text
+
+
+def _languages(text: str) -> str:
+    if unknown := [one for one in text.split(",") if one not in LANGUAGES]:
+        raise ValueError(
+            f"questions are worded in {' and '.join(LANGUAGES)}, not in {unknown[0][:20]!r}"
+        )
+    return text
+
+
+class SearchConfig(Record):
+    """Which questions, over which corpus."""
+
+    family: ClassVar[str] = "search"
+    corpus: Path | None = None
+    """A corpus of `envgen corpus build`: its file or folder. None: the one in the package."""
+    questions: int = Field(default=60, ge=1, le=100_000)
+    """How many."""
+    depth: Annotated[Label, AfterValidator(_depth)] = "1..3"
+    """Documents behind one another: a clue's value is replaced by clues that identify it."""
+    breadth: Annotated[Label, AfterValidator(_breadth)] = "2..4"
+    """Clues about what is asked for."""
+    language: Annotated[Label, AfterValidator(_languages)] = "en"
+    """Of the questions: en, zh or en,zh."""
+    seed: Whole = 0
+    """The same seed, corpus and options give the same questions."""

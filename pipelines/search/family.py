@@ -1,0 +1,20 @@
+"""The family of search tasks: a question whose answer stands in a corpus, and one answer."""
+
+from envgen.core.families import Family
+
+SEARCH = Family(
+    name="search",
+    env="envgen.environments.search:SearchEnv",
+    validator="envgen.pipelines.search.validate:SearchValidator",
+    generate="envgen.pipelines.search.generate:generate_search",
+    command="envgen.cli.search:SearchCommand",
+    tags=("agent", "search", "question-answering", "tool-use"),
+    solution_file="question.json",
+    verifier_file="answer.json",
+    measured=False,
+    packed=True,
+    about="""\
+**Search tasks.** Each question has exactly one answer in its corpus, and needs every clue: both were counted
+over all documents. No single search shows the answer of a question that takes several documents. Documents
+are their authors', under the licences named below; what no document states does not count.""",
+)

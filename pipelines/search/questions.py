@@ -1,0 +1,217 @@
+"""What a question asks, and which entities fit it.
+
+A query picks the entities of one class that every clause holds of; a clause may hold a query of its own about
+the entity that a value names. A clause holds only of entities that have a value of its attribute: what no
+document states counts neither for nor against.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
+
+from envgen.core.limits import Label, Language, Real, Whole
+from envgen.core.types import Id, Record
+from envgen.store.corpus import AttributeSpec, Corpus, CorpusDocument, CorpusHeader, Fact, Name
+
+Value = str | int | float
+MAX_DEPTH = 4
+TITLE = "title"
+"""What a question asks for that asks for no attribute."""
+
+
+class Clue(Record):
+    """One thing that holds of the entities that are meant."""
+
+    attribute: Name
+    op: Literal["is", "between", "entity"]
+    value: Label | Whole | Real | None = None
+    """Of ``is``."""
+    low: Whole | Real | None = None
+    high: Whole | Real | None = None
+    """Of ``between``; both bounds count."""
+    entity: EntityQuery | None = None
+    """Of ``entity``: the value names a document about such an entity."""
+
+
+class EntityQuery(Record):
+    """The entities of a class that all clauses hold of."""
+
+    kind: Name
+    clauses: tuple[Clue, ...] = Field(min_length=1, max_length=8)
+
+    @property
+    def depth(self) -> int:
+        """How deep its clauses are nested: 1 for none."""
+        inner = (one.entity.depth for one in self.clauses if one.entity is not None)
+        return 1 + max(inner, default=0)
+
+    def without(self) -> Iterator[EntityQuery]:
+        """The query with each of its clauses left out, and with each of those inside it."""
+        for i, clause in enumerate(self.clauses):
+            rest = self.clauses[:i] + self.clauses[i + 1 :]
+            if rest:
+                yield EntityQuery(kind=self.kind, clauses=rest)
+            if clause.entity is not None:
+                for inner in clause.entity.without():
+                    changed = clause.model_copy(update={"entity": inner})
+                    yield EntityQuery(
+                        kind=self.kind, clauses=(*self.clauses[:i], changed, *self.clauses[i + 1 :])
+                    )
+
+
+Clue.model_rebuild()
+
+
+class SearchQuestion(Record):
+    """A question with one answer, and what it was made of: the solution of a search task."""
+
+    shape: Literal["intersection", "chain"]
+    query: EntityQuery
+    ask: Name
+    """The attribute that is asked for, or ``title``."""
+    language: Language
+    wording: Whole
+    """Seeds the choice of words."""
+    target: Id
+    evidence: tuple[Id, ...]
+    """The documents that hold what is needed, in the order in which a reader finds them."""
+
+    @property
+    def level(self) -> int:
+        """How hard it is by its form, 1 to 10: three steps for each nesting, one for each clause more."""
+        return min(10, 3 * (self.query.depth - 1) + len(self.query.clauses) - 1)
+
+
+@dataclass
+class FactTable:
+    """The facts of a corpus, by attribute: which entities have which values."""
+
+    header: CorpusHeader
+    titles: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    members: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Class -> entities."""
+    facts: dict[str, dict[str, list[Fact]]] = field(default_factory=dict)
+    """Entity -> attribute -> facts."""
+    with_value: dict[tuple[str, str], dict[Value, set[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+    """(class, attribute) -> value -> entities."""
+    naming: dict[tuple[str, str], dict[str, set[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+    """(class, attribute) -> document named -> entities."""
+    languages: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, corpus: Corpus) -> FactTable:
+        """All facts of a corpus, in memory."""
+        table = cls(corpus.header)
+        for document in corpus.documents():
+            table.add(document)
+        return table
+
+    def add(self, document: CorpusDocument) -> None:
+        """Take in the facts of one document."""
+        name, kind = document.id, document.kind
+        self.titles[name], self.kinds[name] = document.title, kind
+        self.languages[name] = document.language
+        self.members[kind].append(name)
+        own = self.facts.setdefault(name, {})
+        for fact in document.facts:
+            own.setdefault(fact.attribute, []).append(fact)
+            self.with_value[kind, fact.attribute][fact.value].add(name)
+            if fact.ref is not None:
+                self.naming[kind, fact.attribute][fact.ref].add(name)
+
+    def spec(self, kind: str, attribute: str) -> AttributeSpec | None:
+        """What the corpus says of an attribute."""
+        return self.header.attributes.get(f"{kind}.{attribute}")
+
+    def matching(self, query: EntityQuery) -> set[str]:
+        """The entities that a query picks."""
+        found: set[str] | None = None
+        for clause in query.clauses:
+            holds = self.holding(query.kind, clause)
+            found = holds if found is None else found & holds
+            if not found:
+                break
+        return found or set()
+
+    def holding(self, kind: str, clause: Clue) -> set[str]:
+        """The entities of a class that one clause holds of."""
+        values = self.with_value.get((kind, clause.attribute), {})
+        if clause.op == "is":
+            assert clause.value is not None
+            return set(values.get(clause.value, ()))
+        if clause.op == "between":
+            assert clause.low is not None
+            assert clause.high is not None
+            inside = (
+                names
+                for value, names in values.items()
+                if not isinstance(value, str) and clause.low <= value <= clause.high
+            )
+            return set().union(*inside)
+        assert clause.entity is not None
+        named = self.naming.get((kind, clause.attribute), {})
+        return set().union(*(named.get(one, set()) for one in self.matching(clause.entity)))
+
+    def answers(self, target: str, ask: str) -> list[Value]:
+        """What is true of an entity, where it is asked for."""
+        if ask == TITLE:
+            return [self.titles[target]]
+        return [fact.value for fact in self.facts[target].get(ask, ())]
+
+    def share(self, kind: str, ask: str, answer: Value) -> float:
+        """How often a value is right: its share of the class's entities that have a value there."""
+        if ask == TITLE:
+            return 1 / max(1, len(self.members[kind]))
+        values = self.with_value[kind, ask]
+        known: set[str] = set().union(*values.values())
+        return len(values.get(answer, ())) / max(1, len(known))
+
+
+def count(query: EntityQuery, documents: Mapping[str, Sequence[CorpusDocument]]) -> list[str]:
+    """The entities that a query picks, found by looking at every document of the class.
+
+    The gates count with this; questions are drawn with ``FactTable``, which was written apart.
+
+    Args:
+        query: what is counted.
+        documents: by class.
+    """
+    inner = {
+        i: set(count(clause.entity, documents))
+        for i, clause in enumerate(query.clauses)
+        if clause.entity is not None
+    }
+    return [
+        document.id
+        for document in documents.get(query.kind, ())
+        if all(_holds(document, clause, inner.get(i)) for i, clause in enumerate(query.clauses))
+    ]
+
+
+def _holds(document: CorpusDocument, clause: Clue, inner: set[str] | None) -> bool:
+    for fact in document.facts:
+        if fact.attribute != clause.attribute:
+            continue
+        if inner is not None:
+            good = fact.ref in inner
+        elif clause.op == "is":
+            good = fact.value == clause.value and isinstance(fact.value, str) == isinstance(
+                clause.value, str
+            )
+        else:
+            low, high = clause.low, clause.high
+            number = not isinstance(fact.value, str) and low is not None and high is not None
+            good = number and low <= fact.value <= high  # type: ignore[operator]  # numbers all
+        if good:
+            return True
+    return False

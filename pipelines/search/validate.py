@@ -1,0 +1,233 @@
+"""``envgen validate`` on search tasks: count again, search again, play again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import ClassVar
+
+from envgen.core.errors import StoreError
+from envgen.core.types import GateResult, GateStatus
+from envgen.environments.search import CorpusNote, OpenCorpus, SearchEnv, open_corpus, results
+from envgen.pipelines.boundary import failure, guarded
+from envgen.pipelines.played import played
+from envgen.pipelines.search.draw import MAX_SHARE
+from envgen.pipelines.search.questions import TITLE, EntityQuery, FactTable, SearchQuestion, count
+from envgen.pipelines.search.tasks import answer_of, task_of
+from envgen.pipelines.search.wording import clue_texts
+from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
+from envgen.store.corpus import CorpusDocument
+from envgen.store.dataset import Dataset
+from envgen.verifiers.answers import ShortAnswer, accepts, fold
+
+TOP = 10
+"""Results of a single search that must not show the answer."""
+MAX_NEAR = 200
+"""Near answers tried, the first ones by id."""
+
+
+class CorpusFacts:
+    """A corpus as gates count in it."""
+
+    def __init__(self, opened: OpenCorpus) -> None:
+        self.opened = opened
+
+    @cached_property
+    def documents(self) -> dict[str, CorpusDocument]:
+        """All documents, by id."""
+        return {one.id: one for one in self.opened.corpus.documents()}
+
+    @cached_property
+    def by_class(self) -> dict[str, list[CorpusDocument]]:
+        """The documents of each class."""
+        found: dict[str, list[CorpusDocument]] = {}
+        for document in self.documents.values():
+            found.setdefault(document.kind, []).append(document)
+        return found
+
+    @cached_property
+    def table(self) -> FactTable:
+        """Their facts."""
+        table = FactTable(self.opened.corpus.header)
+        for document in self.documents.values():
+            table.add(document)
+        return table
+
+
+class SearchValidator(TaskValidator):
+    """Proves search questions again: by counting in the corpus, by searching it, and by playing gold."""
+
+    family = "search"
+    methods: ClassVar = {
+        "uncounted": "NOT COUNTED AGAIN: their corpus is not on this machine",
+        "counted": "counted again in their corpus, searched and played",
+    }
+
+    def __init__(self, dataset: Dataset, options: ValidateOptions) -> None:
+        super().__init__(dataset, options)
+        self._env = SearchEnv(dataset)
+        self._corpora: dict[str, CorpusFacts] = {}
+
+    def validate(self, task_id: str) -> TaskValidation:
+        """See ``TaskValidator``."""
+        env_id = self.dataset.facts(task_id).environment_id
+        try:
+            facts = self._corpus(env_id)
+        except StoreError as error:
+            reason = f"{error}: {error.hint}"
+            missing = GateResult(gate="unique", status=GateStatus.NOT_RUN, reason=reason)
+            return TaskValidation(
+                task_id=task_id, method="uncounted", passed=False, evidence=(missing,)
+            )
+        evidence = tuple(self._gates(task_id, facts))
+        holds = failure(evidence) is None
+        return TaskValidation(task_id=task_id, method="counted", passed=holds, evidence=evidence)
+
+    def _corpus(self, env_id: str) -> CorpusFacts:
+        if env_id not in self._corpora:
+            note = CorpusNote.model_validate(self.dataset.environment_files(env_id).blueprint)
+            self._corpora[env_id] = CorpusFacts(open_corpus(note.corpus))
+        return self._corpora[env_id]
+
+    def _gates(self, task_id: str, facts: CorpusFacts) -> Iterator[GateResult]:
+        files = self.dataset.task_files(task_id)
+        question = SearchQuestion.model_validate_json(files.solution)
+        stored = guarded("stored", lambda: self._stored(task_id, question, facts))
+        yield stored
+        if stored.status is GateStatus.FAILED:  # what follows would be about another question
+            return
+        yield guarded("unique", lambda: unique(question, facts))
+        yield guarded("minimal", lambda: minimal(question, facts))
+        yield guarded("near_answers", lambda: near_answers(question, facts))
+        yield guarded("leak", lambda: leak(question, facts, files.spec.prompt))
+        yield guarded("prior", lambda: prior(question, facts))
+        yield guarded("single_search", lambda: single_search(question, facts, files.spec.prompt))
+        yield played(self._env, task_id)
+
+    def _stored(self, task_id: str, question: SearchQuestion, facts: CorpusFacts) -> GateResult:
+        """Whether everything stored is what follows from the question and the corpus."""
+        files = self.dataset.task_files(task_id)
+        again = task_of(question, facts.table, facts.opened)
+        own = {
+            "split": files.spec.split,
+            "evidence": files.spec.evidence,
+            "pass_at": files.spec.pass_at,
+        }
+        names = ("solution", "verifier", "gold", "constraints", "probes")
+        own |= {name: getattr(files.spec, name) for name in names}
+        expected = again.task.model_copy(update={"spec": again.task.spec.model_copy(update=own)})
+        environment = self.dataset.environment_files(files.spec.environment_id).bundle()
+        references = {
+            name: getattr(environment.spec, name)
+            for name in ("blueprint", "tools_source", "database")
+        }
+        wanted = again.environment.model_copy(
+            update={"spec": again.environment.spec.model_copy(update=references)}
+        )
+        for name in type(files).model_fields:
+            if getattr(files, name) != getattr(expected, name):
+                return _failed("stored", f"its {name} is not what its question gives")
+        if environment != wanted or environment.spec.tools_source is not None:
+            return _failed("stored", "its environment is not that of its corpus")
+        return _passed("stored", 1)
+
+
+def unique(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
+    """Whether exactly the target fits, counted over all documents."""
+    found = count(question.query, facts.by_class)
+    if found != [question.target]:
+        return _failed("unique", f"{len(found)} entities fit, {found[:3]}")
+    return _passed("unique", len(facts.documents))
+
+
+def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
+    """Whether no clause can be left out, at any depth, and none is enough alone."""
+    kind = question.query.kind
+    smaller = [*question.query.without()]
+    smaller += [EntityQuery(kind=kind, clauses=(clause,)) for clause in question.query.clauses]
+    for query in smaller:
+        if len(count(query, facts.by_class)) < 2:
+            return _failed("minimal", f"{query.model_dump_json(exclude_none=True)[:500]} is enough")
+    return _passed("minimal", len(smaller))
+
+
+def near_answers(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
+    """Whether entities that all clauses but one fit have other answers, which are refused."""
+    answer = answer_of(question, facts.table)
+    near = {one for query in question.query.without() for one in count(query, facts.by_class)}
+    chosen = sorted(near - {question.target})[:MAX_NEAR]
+    given = [value for one in chosen for value in facts.table.answers(one, question.ask)]
+    accepted = sum(accepts(answer, str(value)) for value in given)
+    if not given:
+        return GateResult(
+            gate="near_answers", status=GateStatus.NOT_APPLICABLE, reason="there are none"
+        )
+    share = accepted / len(given)
+    if share > MAX_SHARE:
+        return _failed("near_answers", f"{accepted} of {len(given)} near answers are right, too")
+    return _passed("near_answers", len(given), share)
+
+
+def leak(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResult:
+    """Whether the answer stands neither in the question nor in ids, addresses and titles of evidence."""
+    answer = answer_of(question, facts.table)
+    shown = [("the question", prompt)]
+    for name in question.evidence:
+        document = facts.documents[name]
+        shown += [(f"the id {name}", name), (f"the address of {name}", document.url or "")]
+        if name != question.target or question.ask != TITLE:
+            shown.append((f"the title of {name}", document.title))
+    for what, text in shown:
+        if says(text, answer):
+            return _failed("leak", f"the answer stands in {what}")
+    return _passed("leak", len(shown))
+
+
+def prior(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
+    """Whether the answer is no better guess than one in three."""
+    answer = answer_of(question, facts.table)
+    value = answer.values[0]
+    assert isinstance(value, str | int | float)
+    share = facts.table.share(question.query.kind, question.ask, value)
+    if share > MAX_SHARE:
+        return _failed("prior", f"{share:.0%} of all answers of this kind are right")
+    return _passed("prior", len(facts.table.members[question.query.kind]), share)
+
+
+def single_search(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResult:
+    """Whether no single search shows the answer: the question whole, and each clause alone."""
+    if question.query.depth < 2:
+        reason = "asked of questions that take two documents or more"
+        return GateResult(gate="single_search", status=GateStatus.NOT_APPLICABLE, reason=reason)
+    answer = answer_of(question, facts.table)
+    queries = [prompt, *clue_texts(question, facts.table)]
+    for query in queries:
+        for hit in results(facts.opened, query, TOP, 1):
+            assert isinstance(hit, dict)
+            if says(f"{hit['title']}\n{hit['snippet']}", answer):
+                return _failed("single_search", f"{query[:200]!r} shows it in {hit['id']}")
+    return _passed("single_search", len(queries))
+
+
+def says(text: str, answer: ShortAnswer) -> bool:
+    """Whether a text holds an answer in one of its forms."""
+    folded = fold(text)
+    for value in answer.values:
+        if isinstance(value, str):
+            found = re.search(rf"(?<!\w){re.escape(fold(value))}(?!\w)", folded)
+            if found or (not value.isascii() and fold(value) in folded):
+                return True
+        else:
+            plain = re.escape(f"{value:,}") + "|" + re.escape(str(value))
+            if re.search(rf"(?<![\d.,])(?:{plain})(?![\d]|[.,]\d)", folded):
+                return True
+    return False
+
+
+def _passed(gate: str, n: int, figure: float | None = None) -> GateResult:
+    return GateResult(gate=gate, status=GateStatus.PASSED, n=n, figure=figure)
+
+
+def _failed(gate: str, reason: str) -> GateResult:
+    return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=reason)

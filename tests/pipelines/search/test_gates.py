@@ -1,0 +1,186 @@
+"""Every gate of search questions fails where it should: a question or its corpus is spoiled for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from films import films_corpus
+
+from envgen.core.types import GateResult, GateStatus
+from envgen.environments.search import OpenCorpus
+from envgen.pipelines.search.draw import draw_question
+from envgen.pipelines.search.questions import Clue, EntityQuery, SearchQuestion, count
+from envgen.pipelines.search.tasks import task_of
+from envgen.pipelines.search.validate import (
+    CorpusFacts,
+    leak,
+    minimal,
+    near_answers,
+    prior,
+    single_search,
+    unique,
+)
+from envgen.pipelines.search.wording import worded
+from envgen.store.corpus import CorpusDocument, Fact, write_corpus
+from envgen.store.corpus_index import FTS5Index
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> CorpusFacts:
+    corpus = films_corpus(tmp_path_factory.mktemp("films"))
+    return CorpusFacts(OpenCorpus(corpus, FTS5Index(corpus)))
+
+
+@pytest.fixture(scope="module")
+def questions(facts: CorpusFacts) -> list[SearchQuestion]:
+    forms = [(depth, breadth) for depth in (1, 2) for breadth in (2, 3, 4)] * 4
+    drawn = [
+        draw_question(facts.table, Random(i), depth=depth, breadth=breadth, language="en")
+        for i, (depth, breadth) in enumerate(forms)
+    ]
+    return [one for one in drawn if one is not None]
+
+
+def status(found: GateResult) -> GateStatus:
+    return found.status
+
+
+def test_the_two_ways_to_count_agree(facts: CorpusFacts, questions: list[SearchQuestion]) -> None:
+    for question in questions:
+        for query in (question.query, *question.query.without()):
+            assert set(count(query, facts.by_class)) == facts.table.matching(query)
+            assert question.target in facts.table.matching(query)
+
+
+def test_what_is_drawn_passes_almost_always(
+    facts: CorpusFacts, questions: list[SearchQuestion]
+) -> None:
+    assert len(questions) > 18
+    for question in questions:
+        assert status(unique(question, facts)) == GateStatus.PASSED
+        assert status(minimal(question, facts)) == GateStatus.PASSED
+        assert status(prior(question, facts)) == GateStatus.PASSED
+
+
+def spoiled(
+    facts: CorpusFacts, folder: Path, name: str, change: Callable[[CorpusDocument], CorpusDocument]
+) -> CorpusFacts:
+    """The corpus with one document changed, or one more."""
+    documents = dict(facts.documents)
+    changed = change(documents[name])
+    documents[changed.id] = changed
+    corpus = write_corpus(folder, facts.opened.corpus.header, documents.values())
+    return CorpusFacts(OpenCorpus(corpus, FTS5Index(corpus)))
+
+
+def test_a_twin_of_the_target_makes_a_question_ambiguous(
+    facts: CorpusFacts, questions: list[SearchQuestion], tmp_path: Path
+) -> None:
+    question = questions[0]
+
+    def twin(document: CorpusDocument) -> CorpusDocument:
+        return document.model_copy(update={"id": "a-twin", "title": "A Twin"})
+
+    found = unique(question, spoiled(facts, tmp_path, question.target, twin))
+    assert status(found) == GateStatus.FAILED
+    assert "2 entities fit" in found.reason
+
+
+def test_a_clause_that_could_be_left_out_is_found(
+    facts: CorpusFacts, questions: list[SearchQuestion]
+) -> None:
+    for question in questions:
+        wide = Clue(attribute="year", op="between", low=0, high=3000)
+        if question.query.kind == "directors":
+            wide = wide.model_copy(update={"attribute": "birth_year"})
+        query = EntityQuery(kind=question.query.kind, clauses=(*question.query.clauses, wide))
+        more = question.model_copy(update={"query": query})
+        assert status(unique(more, facts)) == GateStatus.PASSED
+        assert status(minimal(more, facts)) == GateStatus.FAILED
+
+
+def test_an_answer_in_the_question_or_in_what_leads_to_it_is_found(
+    facts: CorpusFacts, questions: list[SearchQuestion], tmp_path: Path
+) -> None:
+    question = next(one for one in questions if one.ask == "title" and one.query.depth == 2)
+    prompt = worded(question, facts.table)
+    assert status(leak(question, facts, prompt)) == GateStatus.PASSED
+    title = facts.documents[question.target].title
+    assert status(leak(question, facts, f"{prompt} {title.upper()}")) == GateStatus.FAILED
+    for place in ("title", "url"):
+
+        def tell(document: CorpusDocument, place: str = place) -> CorpusDocument:
+            return document.model_copy(update={place: f"on {title}"})
+
+        first = spoiled(facts, tmp_path / place, question.evidence[0], tell)
+        found = leak(question, first, prompt)
+        assert status(found) == GateStatus.FAILED
+        assert place.replace("url", "address") in found.reason
+
+
+def test_an_answer_that_most_others_share_is_a_guess(facts: CorpusFacts, tmp_path: Path) -> None:
+    question = SearchQuestion(
+        shape="intersection", ask="award", language="en", wording=0, target="directors-0",
+        query=EntityQuery(kind="directors", clauses=(Clue(attribute="city", op="is", value="x"),)),
+        evidence=("directors-0",),
+    )  # fmt: skip
+    documents = [
+        one.model_copy(update={"facts": tuple(_with(fact, award="Lion") for fact in one.facts)})
+        for one in facts.documents.values()
+    ]
+    corpus = write_corpus(tmp_path, facts.opened.corpus.header, documents)
+    same = CorpusFacts(OpenCorpus(corpus, FTS5Index(corpus)))
+    assert status(prior(question, same)) == GateStatus.FAILED
+
+
+def _with(fact: Fact, **values: str) -> Fact:
+    return fact.model_copy(update={"value": values.get(fact.attribute, fact.value)})
+
+
+def test_near_entities_with_the_same_answer_are_found(
+    facts: CorpusFacts, questions: list[SearchQuestion], tmp_path: Path
+) -> None:
+    question = next(one for one in questions if one.ask == "title" and one.query.depth == 1)
+    assert status(near_answers(question, facts)) == GateStatus.PASSED
+    title = facts.documents[question.target].title
+    documents = [one.model_copy(update={"title": title}) for one in facts.documents.values()]
+    corpus = write_corpus(tmp_path, facts.opened.corpus.header, documents)
+    same = CorpusFacts(OpenCorpus(corpus, FTS5Index(corpus)))
+    assert status(near_answers(question, same)) == GateStatus.FAILED
+
+
+def test_a_document_that_answers_the_question_in_one_search_is_found(
+    facts: CorpusFacts, questions: list[SearchQuestion], tmp_path: Path
+) -> None:
+    question = next(
+        one
+        for one in questions
+        if one.query.depth == 2
+        and status(single_search(one, facts, worded(one, facts.table))) == GateStatus.PASSED
+    )
+    prompt = worded(question, facts.table)
+    answer = facts.table.answers(question.target, question.ask)[0]
+
+    def tell(document: CorpusDocument) -> CorpusDocument:
+        text = f"{prompt} It is {answer}."
+        return document.model_copy(update={"id": "a-digest", "text": text, "facts": ()})
+
+    told = spoiled(facts, tmp_path, question.target, tell)
+    assert status(single_search(question, told, prompt)) == GateStatus.FAILED
+
+
+def test_a_question_is_worded_the_same_each_time_and_otherwise_by_another_seed(
+    facts: CorpusFacts, questions: list[SearchQuestion]
+) -> None:
+    texts = set()
+    for seed in range(12):
+        question = questions[1].model_copy(update={"wording": seed})
+        draft = task_of(question, facts.table, facts.opened)
+        assert (
+            draft.task.spec.prompt == task_of(question, facts.table, facts.opened).task.spec.prompt
+        )
+        texts.add(draft.task.spec.prompt)
+    assert len(texts) > 2

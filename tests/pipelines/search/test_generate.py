@@ -1,0 +1,182 @@
+"""Search questions from tables to played episodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from films import INJECTION, films_corpus
+
+from envgen.core.errors import ConfigError, DatasetError, PipelineError, StoreError
+from envgen.environments.search import SearchEnv, pages
+from envgen.pipelines.search.config import SearchConfig
+from envgen.pipelines.search.generate import generate_search
+from envgen.pipelines.validate import validate
+from envgen.policies.registry import PolicyConfig
+from envgen.rollout.run import RolloutConfig, RolloutSummary, rollout
+from envgen.store.corpus import Corpus, known_place
+from envgen.store.dataset import Dataset
+from envgen.store.writer import DatasetWriter
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return films_corpus(tmp_path_factory.mktemp("films"))
+
+
+@pytest.fixture
+def questions(corpus: Corpus, tmp_path: Path) -> Dataset:
+    """Twenty questions, with the corpus known to this test's user."""
+    config = SearchConfig(corpus=corpus.path, questions=20, depth="1..2", breadth="2..3")
+    summary = generate_search(config, tmp_path / "qa", workers=1)
+    assert summary.tasks == 20
+    return Dataset.open(tmp_path / "qa")
+
+
+def test_the_same_seed_gives_the_same_questions_with_any_number_of_processes(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envgen.pipelines.validate._ALONE_S", 0.0)
+    found = []
+    for workers, seed in ((1, 0), (2, 0), (1, 1)):
+        config = SearchConfig(corpus=corpus.path, questions=6, depth="1..2", seed=seed)
+        generate_search(config, tmp_path / f"{workers}{seed}", workers=workers)
+        found.append(Dataset.open(tmp_path / f"{workers}{seed}").manifest.content_hash)
+    assert found[0] == found[1] != found[2]
+
+
+def test_gold_scores_one_and_blind_players_little(questions: Dataset, tmp_path: Path) -> None:
+    passed = {}
+    for policy in ("gold", "random-valid", "bm25-reader"):
+        summary = play(questions, policy, tmp_path / policy)
+        assert summary.errors == 0
+        passed[policy] = summary.passed
+    assert passed["gold"] == 20
+    assert passed["random-valid"] <= 4
+    assert passed["bm25-reader"] < 20
+
+
+def test_an_agent_searches_opens_finds_and_answers(questions: Dataset) -> None:
+    with gymnasium.make("envgen/Search-v0", dataset=questions.path) as env:
+        task_id = next(one for one in questions.own_task_ids if questions.facts(one).level == 1)
+        env.reset(options={"task_id": task_id})
+        hits = step(env, "search", query="western Kenya", k=3)
+        assert len(hits) == 3
+        assert set(hits[0]) == {"id", "title", "url", "snippet"}
+        assert step(env, "search", query="western Kenya", k=3, page=2) != hits
+        page = step(env, "open", document=hits[0]["id"])
+        assert page["pages"] == 1
+        assert step(env, "find", document=hits[0]["id"], pattern="FILM  number")[0]["page"] == 1
+        assert step(env, "find", document=hits[0]["id"], pattern="(a+)+$") == []
+        assert step(env, "open", document="nowhere")["error"] == "unknown_document"
+        assert step(env, "open", document=hits[0]["id"], page=9)["error"] == "no_page"
+        assert step(env, "search", query=7)["error"] == "invalid_arguments"
+        gold = questions.task_files(task_id).gold
+        assert gold is not None
+        answer = json.dumps({"tool_calls": [call("submit_result", answer_text=str(gold.answer))]})
+        assert env.step(answer)[1] == 1.0
+
+
+def test_documents_are_data(questions: Dataset, corpus: Corpus) -> None:
+    env = SearchEnv(questions.path)
+    env.reset(seed=0)
+    spoken = step(env, "open", document="films-7")["text"]
+    assert INJECTION in spoken
+    assert env.stop is None
+
+
+def test_without_its_corpus_nothing_is_played_and_nothing_counted(
+    questions: Dataset, corpus: Corpus, tmp_path: Path
+) -> None:
+    known_place(corpus.hash).unlink()
+    from envgen.environments.search import open_corpus
+
+    open_corpus.cache_clear()
+    with pytest.raises(StoreError, match="not on this machine"):
+        play(questions, "gold", tmp_path / "run")
+    report = validate(questions.path)
+    assert not report.passed
+    assert report.how.startswith("20 of 20 tasks NOT COUNTED AGAIN")
+    assert {one.evidence[0].status for one in report.tasks} == {"not_run"}
+    corpus.remember()
+    assert validate(questions.path).passed
+
+
+CHANGES: dict[str, Any] = {
+    "prompt": lambda spec: {"prompt": "Which film is best?"},
+    "level": lambda spec: {"difficulty": spec.difficulty.model_copy(update={"level": 9})},
+    "limits": lambda spec: {"limits": spec.limits.model_copy(update={"turns": 1})},
+}
+
+
+@pytest.mark.parametrize("what", [*CHANGES, "verifier", "solution", "gold", "tools"])
+def test_what_somebody_changed_is_found(questions: Dataset, tmp_path: Path, what: str) -> None:
+    chosen = questions.own_task_ids[0]
+    with DatasetWriter(tmp_path / "forged", name="forged") as writer:
+        env_id = questions.facts(chosen).environment_id
+        environment = questions.environment_files(env_id).bundle()
+        if what == "tools":
+            tools = tuple(
+                one.model_copy(update={"description": "x"}) for one in environment.spec.tools
+            )
+            spec = environment.spec.model_copy(update={"tools": tools})
+            environment = environment.model_copy(update={"spec": spec})
+        writer.add_environment(environment)
+        for task_id in questions.own_task_ids:
+            files = questions.task_files(task_id)
+            if task_id == chosen and what != "tools":
+                files = _forged(files, what, questions.task_files(questions.own_task_ids[1]))
+            writer.add_task(files)
+        writer.finish()
+    report = validate(tmp_path / "forged")
+    failed = {one.task_id for one in report.tasks if not one.passed}
+    assert failed == (set(questions.own_task_ids) if what == "tools" else {chosen})
+
+
+def _forged(files: Any, what: str, other: Any) -> Any:
+    if what in CHANGES:
+        changed = files.spec.model_copy(update=CHANGES[what](files.spec))
+        return files.model_copy(update={"spec": changed})
+    return files.model_copy(update={what: getattr(other, what)})
+
+
+def test_questions_that_a_corpus_cannot_give_are_an_error(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="no such question"):
+        generate_search(SearchConfig(corpus=corpus.path, depth="4"), tmp_path / "a")
+    with pytest.raises(ConfigError, match="exists"):
+        generate_search(SearchConfig(corpus=corpus.path), tmp_path)
+    with pytest.raises(DatasetError, match="no corpus"):
+        generate_search(SearchConfig(corpus=tmp_path / "none"), tmp_path / "b")
+
+
+def test_pages_lose_nothing_and_end_at_words() -> None:
+    text = "word " * 3_000 + "x" * 9_000
+    borders = pages(text)
+    assert "".join(text[low:high] for low, high in borders) == text
+    assert all(text[high - 1] == " " for _, high in borders[:3])
+
+
+def play(dataset: Dataset, policy: str, out: Path) -> RolloutSummary:
+    """One episode of each task."""
+    return rollout(
+        RolloutConfig(
+            dataset=str(dataset.path),
+            out=str(out),
+            policy=PolicyConfig(spec=policy),
+            n=1,
+            concurrency=1,
+        )
+    )
+
+
+def call(name: str, **arguments: object) -> dict[str, object]:
+    return {"name": name, "arguments": arguments}
+
+
+def step(env: Any, name: str, **arguments: object) -> Any:
+    """The result of one tool call."""
+    observation = env.step(json.dumps({"tool_calls": [call(name, **arguments)]}))[0]
+    return json.loads(observation)
