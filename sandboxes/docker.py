@@ -341,8 +341,8 @@ class DockerSandbox:
     def _told_cpu_s(self) -> float:
         """Ask the engine, where the group is not this machine's. Older engines take a second."""
         with engine_errors("stats"):
-            told = client().api.stats(self.container, stream=False, one_shot=True)
-        return float(told["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
+            stats = client().api.stats(self.container, stream=False, one_shot=True)
+        return float(stats["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
 
     def exec(
         self,

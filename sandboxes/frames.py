@@ -41,7 +41,7 @@ def _is_text(value: str) -> bool:
     return value.isascii() or not any(0xD800 <= ord(letter) < 0xE000 for letter in value)
 
 
-def told(reply: Any) -> list[Any]:
+def require_reply(reply: Any) -> list[Any]:
     """Check a frame of ``[0, value]``, ``[1, code, message]`` or ``[2, text]``; ValueError for any other."""
     if isinstance(reply, list) and reply and type(reply[0]) is int:
         kind, *rest = reply

@@ -260,7 +260,7 @@ async def _by_proxy(proxy: SplitResult, wanted: ProxyRequest) -> tuple[Streams, 
         raise RefusedError(502, f"this machine's proxy {proxy.hostname} is no http:// one")
     user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
     secret = base64.b64encode(user.encode())
-    told = b"Proxy-Authorization: Basic " + secret + b"\r\n" if proxy.username else b""
+    credentials = b"Proxy-Authorization: Basic " + secret + b"\r\n" if proxy.username else b""
     place = f"[{wanted.name}]" if ":" in wanted.name else wanted.name
     authority = f"{place}:{wanted.port}".encode("latin-1", "replace")
     try:
@@ -269,16 +269,18 @@ async def _by_proxy(proxy: SplitResult, wanted: ProxyRequest) -> tuple[Streams, 
             line, _, rest = wanted.head.partition(b"\r\n")
             method, path, version = line.split(b" ")
             line = b"%s http://%s%s %s\r\n" % (method, authority, path, version)
-            return (far, out), line + told + rest
-        out.write(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (authority, authority, told))
+            return (far, out), line + credentials + rest
+        out.write(
+            b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (authority, authority, credentials)
+        )
         answer = await asyncio.wait_for(far.readuntil(b"\r\n\r\n"), _HEAD_S)
     except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
         raise RefusedError(502, f"this machine's proxy: {error}") from error
     status = answer.split(b" ", 2)[1:2]
     if status != [b"200"]:
         out.close()
-        said = answer.partition(b"\r\n")[0].decode("latin-1")
-        raise RefusedError(502, f"this machine's proxy: {said}")
+        status_line = answer.partition(b"\r\n")[0].decode("latin-1")
+        raise RefusedError(502, f"this machine's proxy: {status_line}")
     return (far, out), b""
 
 

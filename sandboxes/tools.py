@@ -27,7 +27,7 @@ from envgen.core.errors import (
     WorkerDiedError,
 )
 from envgen.core.types import ToolSpec
-from envgen.sandboxes.frames import fault, odd, told
+from envgen.sandboxes.frames import fault, odd, require_reply
 from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.zygote import Isolation, WorkerBackend, Zygote, choose
 
@@ -232,7 +232,7 @@ class WorkerToolSession:
             raise ToolsDiedError("the session is closed")
         try:
             self._channel.send(request)
-            reply = told(self._channel.recv())
+            reply = require_reply(self._channel.recv())
             if reply[0] == 2:
                 raise ToolFaultError(f"the environment failed: {reply[1]}")
             return reply

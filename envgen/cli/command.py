@@ -319,7 +319,7 @@ class LeafCommand(click.Command):
         for path, word in (pair(item, "-c KEY=VALUE") for item in ctx.params["_set"]):
             put(self.kind, values, path, [word])
         self.kind.settle(values)
-        with told(f"see `{ctx.command_path} --help`", self.kind, self._shown):
+        with readable_errors(f"see `{ctx.command_path} --help`", self.kind, self._shown):
             return self.kind.model_validate(complete(self.kind, values))
 
     def _file(self, name: str | None) -> Values:
@@ -376,7 +376,7 @@ class LeafCommand(click.Command):
 
 
 @contextmanager
-def told(
+def readable_errors(
     hint: str, kind: type[BaseModel] | None = None, shown: Callable[[str], str] = str
 ) -> Iterator[None]:
     """Make one line of what pydantic refuses in the settings of ``kind``; ``shown`` names one by its path.

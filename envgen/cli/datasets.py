@@ -179,8 +179,8 @@ def _judged(evidence: Evidence, good: str) -> tuple[str, Text]:
 
     applied = [one for one in evidence if one.status is not GateStatus.NOT_APPLICABLE]
     bad = failure(evidence)
-    said = Text.assemble((bad.gate, "red"), f": {bad.reason}") if bad else Text(good, "green")
-    return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}", said
+    verdict = Text.assemble((bad.gate, "red"), f": {bad.reason}") if bad else Text(good, "green")
+    return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}", verdict
 
 
 class Validate(Trusts):

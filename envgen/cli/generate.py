@@ -65,9 +65,9 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Warn where there are fewer environments than levels."""
         if self.left_out:
-            made, levels = self.environments, self.levels
-            have = f"{made} environment{'s have levels' if made > 1 else ' has level'}"
-            some, every = _range(levels[:made]), _range(levels)
+            count, levels = self.environments, self.levels
+            have = f"{count} environment{'s have levels' if count > 1 else ' has level'}"
+            some, every = _range(levels[:count]), _range(levels)
             remark(f"warning: {have} {some} of {every}; --environments {len(levels)} has all")
         return {}
 

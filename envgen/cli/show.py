@@ -82,9 +82,9 @@ def funnel_lines(funnel: Mapping[str, JsonValue]) -> list[str]:
                 rejected = stage.get("rejected")
                 reasons = rejected.items() if isinstance(rejected, dict) else ()
                 why = ", ".join(f"{reason} {n}" for reason, n in reasons)
-                told = f"; rejected: {why}" if why else ""
+                suffix = f"; rejected: {why}" if why else ""
                 found.append(
-                    f"{domain}: {stage.get('proven')} of {stage['tried']} {name} proven{told}"
+                    f"{domain}: {stage.get('proven')} of {stage['tried']} {name} proven{suffix}"
                 )
     return found
 

@@ -228,10 +228,10 @@ def _require_fit(
             if not _is_readable(name, stored[name])
         ],
     }
-    told = [f"{len(those)} {what}: {some(those)}" for what, those in found.items() if those]
-    if told:
+    faults = [f"{len(those)} {what}: {some(those)}" for what, those in found.items() if those]
+    if faults:
         raise CheckpointError(
-            f"the weights in {str(folder)!r} don't fit its {CONFIG_FILE}; tensors {'; '.join(told)}",
+            f"the weights in {str(folder)!r} don't fit its {CONFIG_FILE}; tensors {'; '.join(faults)}",
             "the weights are of another model, or a shard was not copied whole",
         )
 

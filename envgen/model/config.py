@@ -220,7 +220,9 @@ class DSAConfig(Record):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise ConfigError(_told(error), "compare config.json with the weights") from error
+            raise ConfigError(
+                _first_error(error), "compare config.json with the weights"
+            ) from error
 
     def to_hf(self) -> dict[str, Any]:
         """The content of a Hugging Face ``config.json`` (``rope_parameters`` style)."""
@@ -292,7 +294,7 @@ def _rope_of(raw: Mapping[str, Any]) -> RopeConfig:
     try:
         return RopeConfig(rope_type=kind, **known)
     except ValidationError as error:
-        raise ConfigError(_told(error), "see rope_parameters in config.json") from error
+        raise ConfigError(_first_error(error), "see rope_parameters in config.json") from error
 
 
 def _rope_parameters(rope: RopeConfig) -> dict[str, Any]:
@@ -312,7 +314,7 @@ def _leading_dense(kinds: object) -> int:
     return dense
 
 
-def _told(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or "config"
     return f"{where}: {first['msg']}"
@@ -444,4 +446,4 @@ def preset(name: str, **changes: Any) -> DSAConfig:
     try:
         return DSAConfig(**{**PRESETS[name].model_dump(), **changes})
     except ValidationError as error:
-        raise ConfigError(f"preset {name!r} changed: {_told(error)}") from error
+        raise ConfigError(f"preset {name!r} changed: {_first_error(error)}") from error

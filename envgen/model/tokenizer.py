@@ -142,10 +142,10 @@ class Tokenizer:
         No token stands for more bytes than the longest one, so that no prompt which fits is refused.
         ``encode`` and ``encode_plain`` raise ``TextTooLongError`` once all their texts together are too long.
         """
-        made = object.__new__(Tokenizer)
-        made.__dict__.update(self.__dict__)
-        made._bytes_left = max_tokens * self._longest
-        return made
+        bounded = object.__new__(Tokenizer)
+        bounded.__dict__.update(self.__dict__)
+        bounded._bytes_left = max_tokens * self._longest
+        return bounded
 
     @classmethod
     def load(cls, folder: str | Path) -> Tokenizer:

@@ -259,15 +259,15 @@ class Http:
         body = b"".join(itertools.islice(response.iter_stream(), 16))[:2_000]
         text = self._without_key(body.decode("utf-8", "replace").strip())
         headers = {name.lower(): value for name, value in response.headers}
-        said = f"HTTP {response.status}: {text[:300]}"
+        message = f"HTTP {response.status}: {text[:300]}"
         if response.status in (400, 413, 422, 500):
             refuse_overflow(text)
         if response.status in _RETRIED:
-            raise TransientError(said, _retry_after(headers))
+            raise TransientError(message, _retry_after(headers))
         hint = _HINTS.get(response.status, "see the reply")
         if response.status in (301, 302, 303, 307, 308):
             hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
-        raise PolicyError(f"{self._url(path)}: {said}", hint, response.status)
+        raise PolicyError(f"{self._url(path)}: {message}", hint, response.status)
 
     def _without_key(self, text: str) -> str:
         """A server's words, which are logged and stored, without the key that it may quote."""
@@ -382,9 +382,9 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TransientError("the reply is no JSON object")
     if isinstance(value.get("error"), dict | str) and value["error"]:
-        said = str(value["error"])[:2_000]
-        refuse_overflow(said)  # a stream has begun with status 200 before the prompt was counted
-        raise TransientError(f"the server reports: {said[:300]}")
+        message = str(value["error"])[:2_000]
+        refuse_overflow(message)  # a stream has begun with status 200 before the prompt was counted
+        raise TransientError(f"the server reports: {message[:300]}")
     return value
 
 

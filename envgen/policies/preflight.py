@@ -148,8 +148,8 @@ def _wrong_place(error: PolicyError, config: OpenAIConfig) -> ConfigError | None
         http.close()
     if models and config.model not in models and (error.status == 404 or "model" in str(error)):
         shown = ", ".join(models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")
-        told = near_names(config.model, models).partition("; did")
-        near = told[1] + told[2]
+        hint = near_names(config.model, models).partition("; did")
+        near = hint[1] + hint[2]
         return ConfigError(
             f"the server at {config.base_url} has no model {config.model!r}{near}",
             f"it has {shown}",

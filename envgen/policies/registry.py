@@ -51,8 +51,8 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
         from envgen.policies.replay import RecordPolicy
 
         path, _, inner = rest.partition(":")
-        made = parse_policy(config.model_copy(update={"spec": inner}), budget=budget)
-        return RecordPolicy(made, Path(path))
+        inner_policy = parse_policy(config.model_copy(update={"spec": inner}), budget=budget)
+        return RecordPolicy(inner_policy, Path(path))
     raise unknown_policy(config.spec)
 
 
@@ -83,12 +83,12 @@ def _offline(kind: str) -> Policy:
     from envgen.policies.random_policy import RandomPolicy
     from envgen.policies.random_valid import RandomValidPolicy
 
-    made: dict[str, Policy] = {
+    policies: dict[str, Policy] = {
         "random": RandomPolicy(),
         "random-valid": RandomValidPolicy(),
         "greedy": GreedyPolicy(),
     }
-    return made[kind]
+    return policies[kind]
 
 
 def _from_file(kind: str, path: Path) -> Policy:

@@ -261,11 +261,11 @@ class TokenPolicy:
     ) -> list[int]:
         """The ids from the end of ``reply`` to the opening of the next one."""
         asked = Message(role="user", content="x")
-        said = reply.model_copy(update={"content": "y", "reasoning": None})
-        plain = said.model_copy(update={"reasoning": "w", "tool_calls": ()})
+        answer = reply.model_copy(update={"content": "y", "reasoning": None})
+        plain = answer.model_copy(update={"reasoning": "w", "tool_calls": ()})
         other = plain.model_copy(update={"content": "z"})
-        before = self._renderer.render([asked, said], tools, generate=False)
-        after = self._renderer.render([asked, said, *new], tools, generate=True)
+        before = self._renderer.render([asked, answer], tools, generate=False)
+        after = self._renderer.render([asked, answer, *new], tools, generate=True)
         if after[: len(before)] != before:
             raise PolicyError(
                 "the chat template changes earlier turns when messages follow, so ids can't be extended",

@@ -46,15 +46,15 @@ class Candidate:
     @property
     def title(self) -> str:
         """The change's title without its number."""
-        return re.sub(r"\s*\(#\d+\)\s*$", "", self._told[0]).strip()
+        return re.sub(r"\s*\(#\d+\)\s*$", "", self._message[0]).strip()
 
     @property
     def body(self) -> str:
         """What is said below the title: by the landing commit, or by the only one that it merges."""
-        return self._told[1]
+        return self._message[1]
 
     @property
-    def _told(self) -> tuple[str, str]:
+    def _message(self) -> tuple[str, str]:
         landed = self.landed
         if len(landed.parents) < 2 or not re.match(r"(Auto m|M)erge\b", landed.subject):
             return landed.subject, landed.body

@@ -110,8 +110,8 @@ class Clone:
         if late:
             raise PipelineError(f"git {_verb(args)} took over {self.timeout_s:g} s in {self.path}")
         if process.returncode:
-            said = err.decode("utf-8", "replace").strip()[-400:]
-            raise PipelineError(f"git {_verb(args)} failed in {self.path}: {said}")
+            message = err.decode("utf-8", "replace").strip()[-400:]
+            raise PipelineError(f"git {_verb(args)} failed in {self.path}: {message}")
         return out
 
     def text(self, *args: str) -> str:

@@ -24,15 +24,15 @@ FIGURES = set(NAMES) - GROUPS
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_teaches(cli: Cli, name: str) -> None:
-    said = cli(*name.split(), "--help")
-    assert said.code == 0
-    assert said.out.startswith(f"Usage: envgen {name}")
-    assert "…" not in said.out
+    result = cli(*name.split(), "--help")
+    assert result.code == 0
+    assert result.out.startswith(f"Usage: envgen {name}")
+    assert "…" not in result.out
     for option in commands()[name].params:
         assert getattr(option, "help", None), f"{name}: {option.name} has no help"
     if name not in GROUPS:
-        assert f"Examples:\n  envgen {name}" in said.out
-    assert all(len(line) <= 80 for line in said.out.splitlines())
+        assert f"Examples:\n  envgen {name}" in result.out
+    assert all(len(line) <= 80 for line in result.out.splitlines())
 
 
 HEAVY = {"torch", "transformers", "matplotlib", "scipy", "pyarrow", "docker"}
@@ -54,10 +54,12 @@ print(json.dumps(loaded))
 def test_help_loads_neither_pytorch_nor_what_the_command_runs() -> None:
     """It takes less than a second of processor time; torch alone takes two."""
     command = [sys.executable, "-P", "-c", HELP, *sorted(FIGURES)]
-    said = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    completed = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True
+    )
     verbs = {name: commands()[name].kind.verb.partition(":")[0] for name in FIGURES}  # type: ignore[attr-defined]
     never = HEAVY | {verb for name, verb in verbs.items() if name.startswith("train")}
-    loaded = {name: never.intersection(more) for name, more in json.loads(said.stdout).items()}
+    loaded = {name: never.intersection(more) for name, more in json.loads(completed.stdout).items()}
     assert loaded == {name: set() for name in FIGURES}
 
 
@@ -68,11 +70,11 @@ def test_figures_can_be_had_as_json(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unknown_options_are_told(cli: Cli, name: str) -> None:
-    said = cli(*name.split(), "--frobnicate")
-    assert said.code == 2
-    assert said.out == ""
-    assert "error: No such option" in said.err
-    assert f"see `envgen {name} --help`" in said.err
+    result = cli(*name.split(), "--frobnicate")
+    assert result.code == 2
+    assert result.out == ""
+    assert "error: No such option" in result.err
+    assert f"see `envgen {name} --help`" in result.err
 
 
 @pytest.mark.parametrize(
@@ -113,13 +115,13 @@ def test_unknown_options_are_told(cli: Cli, name: str) -> None:
 )
 def test_wrong_arguments(cli: Cli, words: str, error: str, hint: str) -> None:
     Path("somebody's.txt").write_text("keep")
-    said = cli(*words.split())
-    assert said.code == 2
-    assert said.out == ""
-    assert error in said.err
-    assert not hint or "hint: " in said.err
-    assert hint in said.err
-    assert "Traceback" not in said.err
+    result = cli(*words.split())
+    assert result.code == 2
+    assert result.out == ""
+    assert error in result.err
+    assert not hint or "hint: " in result.err
+    assert hint in result.err
+    assert "Traceback" not in result.err
     assert Path("somebody's.txt").read_text() == "keep"
 
 
@@ -128,10 +130,10 @@ def test_wrong_arguments(cli: Cli, words: str, error: str, hint: str) -> None:
     ["nobody", "noisy-gold:x", "noisy-gold:2", "replay:nowhere", "openai", "dsa:", "dsa:nowhere"],
 )
 def test_wrong_policies(cli: Cli, dataset: Path, policy: str) -> None:
-    said = cli("rollout", dataset, "--policy", policy, "--out", "r")
-    assert said.code == 2, said
-    assert "error: " in said.err
-    assert "hint: " in said.err
+    result = cli("rollout", dataset, "--policy", policy, "--out", "r")
+    assert result.code == 2, result
+    assert "error: " in result.err
+    assert "hint: " in result.err
 
 
 @pytest.mark.parametrize(("text", "levels"), [("3", (3, 3)), ("1..5", (1, 5)), ("10", (10, 10))])
@@ -147,12 +149,12 @@ def test_what_is_no_level(text: str) -> None:
 
 def test_paths_that_cant_be_written(cli: Cli, dataset: Path) -> None:
     Path("file").write_text("")
-    said = cli("list", dataset, "--json", "file/x.json")
-    assert said.code == 2
-    assert "hint: " in said.err
-    said = cli("rollout", dataset, "--policy", "gold", "--out", "file/x")
-    assert said.code == 2
-    assert "hint: " in said.err
+    result = cli("list", dataset, "--json", "file/x.json")
+    assert result.code == 2
+    assert "hint: " in result.err
+    result = cli("rollout", dataset, "--policy", "gold", "--out", "file/x")
+    assert result.code == 2
+    assert "hint: " in result.err
 
 
 def test_an_error_after_a_signal_is_its_doing(
@@ -169,25 +171,25 @@ def test_an_error_after_a_signal_is_its_doing(
 
 
 def test_no_arguments_give_help(cli: Cli) -> None:
-    said = cli()
-    assert said.code == 2
-    assert "error" not in said.err
-    assert "quickstart" in said.err
+    result = cli()
+    assert result.code == 2
+    assert "error" not in result.err
+    assert "quickstart" in result.err
 
 
 def test_processes_agree_on_the_version() -> None:
-    said = envgen("--version")
-    assert (said.code, said.out, said.err) == (0, f"envgen {package.__version__}\n", "")
+    result = envgen("--version")
+    assert (result.code, result.out, result.err) == (0, f"envgen {package.__version__}\n", "")
 
 
 def test_a_pipe_gets_plain_text_and_whole_ids(dataset: Path) -> None:
-    said = envgen("list", dataset, COLUMNS="70", NO_COLOR="1", TERM="xterm-256color")
-    assert "\x1b" not in said.out
-    assert "tiny-cheapest " in said.out
+    result = envgen("list", dataset, COLUMNS="70", NO_COLOR="1", TERM="xterm-256color")
+    assert "\x1b" not in result.out
+    assert "tiny-cheapest " in result.out
 
 
 def test_errors_of_processes_are_two_lines(tmp_path: Path) -> None:
-    said = envgen("list", tmp_path / "nowhere")
-    assert said.code == 2
-    assert said.out == ""
-    assert [line.partition(" ")[0] for line in said.err.splitlines()] == ["error:", "hint:"]
+    result = envgen("list", tmp_path / "nowhere")
+    assert result.code == 2
+    assert result.out == ""
+    assert [line.partition(" ")[0] for line in result.err.splitlines()] == ["error:", "hint:"]

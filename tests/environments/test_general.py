@@ -16,8 +16,8 @@ def call(name: str, /, **arguments: Any) -> str:
 
 
 def calls(*pairs: tuple[str, Any]) -> str:
-    made = [{"name": name, "arguments": arguments} for name, arguments in pairs]
-    return json.dumps({"content": "", "tool_calls": made})
+    listed = [{"name": name, "arguments": arguments} for name, arguments in pairs]
+    return json.dumps({"content": "", "tool_calls": listed})
 
 
 def submit(answer: Any) -> str:

@@ -216,14 +216,14 @@ def child(code: str, *arguments: object) -> str:
 @pytest.mark.parametrize("limit", [10**9, 50_000])
 def test_a_full_disk_leaves_the_old_model_whole(folder: Path, limit: int) -> None:
     before = {path.name for path in folder.iterdir()}
-    said = child(FULL_DISK, folder, limit)
+    output = child(FULL_DISK, folder, limit)
     if limit > 60_000:
-        assert "can't write the model" in said
-        assert "unharmed" in said
+        assert "can't write the model" in output
+        assert "unharmed" in output
         assert same(DSAForCausalLM.from_pretrained(folder), random_model(seed=1))
         assert {path.name for path in folder.iterdir()} == before
     else:  # the sabotage's control: files below the limit are written
-        assert said == ""
+        assert output == ""
         assert same(DSAForCausalLM.from_pretrained(folder), random_model(seed=2))
 
 
@@ -343,14 +343,14 @@ def _as_fp8(folder: Path, block: int, *, fused: bool = False) -> dict[str, Tenso
 
 
 @pytest.mark.parametrize(
-    ("block", "told"), [(16, [16, 16]), (128, None), (7, [7, 7])], ids=["16", "default", "7"]
+    ("block", "scales"), [(16, [16, 16]), (128, None), (7, [7, 7])], ids=["16", "default", "7"]
 )
-def test_fp8_is_made_wide_block_by_block(folder: Path, block: int, told: Any) -> None:
+def test_fp8_is_made_wide_block_by_block(folder: Path, block: int, scales: Any) -> None:
     expected = _as_fp8(folder, block)
-    if told:
+    if scales:
         edit_json(
             folder / "config.json",
-            quantization_config={"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": told},
+            quantization_config={"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": scales},
         )
     loaded = DSAForCausalLM.from_pretrained(folder)
     loaded.save_pretrained(folder / "wide")

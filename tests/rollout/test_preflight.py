@@ -66,7 +66,7 @@ def test_a_server_that_is_down_is_told_at_once(dataset: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("entry", "models", "options", "told", "hint"),
+    ("entry", "models", "options", "message", "hint"),
     [
         (UNKNOWN, ["big", "mm"], {}, "no model 'm'; did you mean 'mm'?", "it has big, mm"),
         (UNKNOWN, ["x"], {}, "no model 'm'", "it has x"),
@@ -89,14 +89,14 @@ def test_a_server_that_is_down_is_told_at_once(dataset: Path, tmp_path: Path) ->
 )
 def test_what_is_wrong_is_told_and_no_run_is_left(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    entry: Any, models: list[str] | None, options: dict[str, Any], told: str, hint: str,
+    entry: Any, models: list[str] | None, options: dict[str, Any], message: str, hint: str,
 ) -> None:  # fmt: skip
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("K", "s3cret")
     with ModelServer([entry], models=models) as server:
         with pytest.raises(ConfigError) as caught:
             play(dataset, tmp_path / "r", f"openai:m@{server.url}", options)
-        assert told in str(caught.value)
+        assert message in str(caught.value)
         assert hint in caught.value.hint
         assert "s3cret" not in f"{caught.value} {caught.value.hint}"
         assert not (tmp_path / "r").exists()

@@ -36,9 +36,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hosts(database: Path) -> Iterator[dict[str, ToolHost]]:
-    made: dict[str, ToolHost] = {}
-    yield made
-    for host in made.values():
+    started: dict[str, ToolHost] = {}
+    yield started
+    for host in started.values():
         host.close()
 
 

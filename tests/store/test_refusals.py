@@ -281,7 +281,7 @@ def test_a_cut_off_manifest_is_told_in_plain_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"seed": "many"}, r"seed: Input should be .* \(given 'many'\)"),
         ({"counts": {"tasks": -1}}, r"counts\.tasks: Input should be greater than or equal to 0"),
@@ -291,10 +291,10 @@ def test_a_cut_off_manifest_is_told_in_plain_words(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_field_of_a_manifest_is_named_in_one_line(
-    folder: Path, change: dict[str, Any], told: str
+    folder: Path, change: dict[str, Any], message: str
 ) -> None:
     change_manifest(folder, lambda x: x.update(change))
     with pytest.raises(DatasetError) as caught:
         Dataset.open(folder)
-    assert re.fullmatch(rf"\S*dataset\.json is corrupt: {told}", str(caught.value))
+    assert re.fullmatch(rf"\S*dataset\.json is corrupt: {message}", str(caught.value))
     assert caught.value.hint

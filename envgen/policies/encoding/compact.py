@@ -154,8 +154,8 @@ class CompactEncoding:
         arguments: dict[str, JsonValue] = {}
         for text in written:
             key, *value = self._value.split(text)
-            said = "".join([key, *value[1:]])
-            found = self._codec.stray(said) or unsafe_text(said, len(said))
+            argument = "".join([key, *value[1:]])
+            found = self._codec.stray(argument) or unsafe_text(argument, len(argument))
             if len(value) != 2 or found:
                 raise EncodingError(f"an argument {found or 'has no value'}")
             if key in arguments:

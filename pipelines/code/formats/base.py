@@ -60,7 +60,7 @@ class RecordFormat(Protocol):
         ...
 
 
-def made(name: str, fields: Mapping[str, Any]) -> Instance:
+def build_instance(name: str, fields: Mapping[str, Any]) -> Instance:
     """The instance that a record's fields describe, once its types have checked them.
 
     Raises:

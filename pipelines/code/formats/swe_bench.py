@@ -62,7 +62,7 @@ class SweBench:
             "expected_pass_to_pass": base.names(row, "PASS_TO_PASS"),
             "extra": base.rest(row, _READ),
         }
-        return base.made(name, fields)
+        return base.build_instance(name, fields)
 
     def write(
         self, instance: Instance, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]

@@ -390,8 +390,8 @@ def page_error(error: ValidationError, page: Any) -> ConfigError:
     found = re.search(r'"id": ?"([a-z0-9_-]{1,64})"', page) if isinstance(page, str) else None
     name = found[1] if found else page.get("id") if isinstance(page, dict) else None
     if first["type"] == "extra_forbidden" and (near := _meant(first["loc"], every)):
-        told = f"{place}: there is no such part, did you mean {near!r}?"
-        return ConfigError(f"domain {name!r:.80}, {told}", f"write {near} = ...")
+        message = f"{place}: there is no such part, did you mean {near!r}?"
+        return ConfigError(f"domain {name!r:.80}, {message}", f"write {near} = ...")
     hint = _MEND.get(first["type"], "write it as the pages of the package do")
     return ConfigError(f"domain {name!r:.80}, {place}: {first['msg']}", hint)
 

@@ -82,8 +82,8 @@ class Blueprint(Structures):
         if ESCALATION in structure.fields:
             fields[ESCALATION] = structure.fields[ESCALATION]
         fields["opening"] = opening
-        asked = lexicon.request(fields, structure.said, dict(params or {}))
-        names = [self.domain.id, structure.scene, *(said.phrase for said in structure.said)]
+        asked = lexicon.request(fields, structure.sentences, dict(params or {}))
+        names = [self.domain.id, structure.scene, *(s.phrase for s in structure.sentences)]
         shapes = {ir.Equals: "B", ir.Reach: "C", ir.Optimise: "D"}
         kinds = {slot.kind for slot in asked.slots}
         other = "F" if "set" in kinds else "E" if "interval" in kinds else "A"
@@ -117,8 +117,8 @@ class Blueprint(Structures):
     def access_of(self, structure: Structure) -> tuple[Access, ...]:
         """The tools of a task."""
         fields = {**structure.fields}
-        for said in structure.said:
-            fields |= {} if "k" in said.fields or "a" in said.fields else said.fields
+        for sentence in structure.sentences:
+            fields |= {} if "k" in sentence.fields or "a" in sentence.fields else sentence.fields
         names = self.names(fields, structure)
         tools = [tool for key in self.scene(structure).tools for tool in self.tools[key]]
         return tuple(self._access(tool, names) for tool in tools if constant(tool.when, names))
@@ -246,12 +246,12 @@ class Blueprint(Structures):
 
         Inside one of those rules it is all that the ones before that rule on the page say.
         """
-        names, said = self.names(fields), fields.get("rules", [])
-        if not isinstance(said, list):
-            raise ConfigError(f"no list of rules: {said!r}")
+        names, rules = self.names(fields), fields.get("rules", [])
+        if not isinstance(rules, list):
+            raise ConfigError(f"no list of rules: {rules!r}")
         macros, conditions = dict(names.macros), list[str]()
         for key, rule in self.domain.phrases.items():
-            if rule.word in said and rule.allows is not None:
+            if rule.word in rules and rule.allows is not None:
                 earlier, own = f"Allowed_{key}", f"Allows_{key}"  # no page can call its macros so
                 macros[earlier] = (("row",), " and ".join(conditions) or "True")
                 macros[own] = (("row",), _renamed(rule.allows, "allowed", earlier))

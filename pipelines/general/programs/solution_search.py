@@ -442,11 +442,11 @@ class SearchWriter:
     def _rule_lines(self, rules: Iterable[_Rule]) -> tuple[list[str], list[str]]:
         """Functions that are given parameters, and ``RULES``: sentences, each with its rules."""
         factories: list[str] = []
-        lines, told = ["RULES = ["], set[str]()
+        lines, written = ["RULES = ["], set[str]()
         for arguments, uses in self._functions(rules):
-            for clause in dict.fromkeys(use.clause for use in uses if use.clause not in told):
+            for clause in dict.fromkeys(use.clause for use in uses if use.clause not in written):
                 lines += self._sentence(clause, 4)
-                told.add(clause)
+                written.add(clause)
             by_params: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
             for use in uses:
                 by_params.setdefault(use.params, []).append(use.slots)

@@ -16,9 +16,9 @@ from envgen.sandboxes.workspace import tree as tree_module
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    made = History(tmp_path / "r")
-    made.commit("First\n\nSaid more.", {"a.txt": "a\n" * 5, "LICENSE.md": "MIT"})
-    return made
+    repository = History(tmp_path / "r")
+    repository.commit("First\n\nSaid more.", {"a.txt": "a\n" * 5, "LICENSE.md": "MIT"})
+    return repository
 
 
 def test_a_checkout_and_a_bare_clone_read_alike(history: History, tmp_path: Path) -> None:

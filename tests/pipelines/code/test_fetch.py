@@ -24,8 +24,8 @@ def fetched(server: GitHubServer, folder: Path, since: str | None = None) -> lis
 
 def test_issues_pulls_and_comments_come_together(tmp_path: Path) -> None:
     issues = [issue(1, 5, body="It breaks"), issue(2, 9, pull=True, body="Fixes #1")]
-    said = [comment(7, 1, 6, "me too"), comment(8, 1, 7, "and me"), comment(9, 99, 8, "lost")]
-    with GitHubServer(issues, said) as server:
+    comments = [comment(7, 1, 6, "me too"), comment(8, 1, 7, "and me"), comment(9, 99, 8, "lost")]
+    with GitHubServer(issues, comments) as server:
         assert fetched(server, tmp_path) == [1, 2]
     texts = Texts.load(tmp_path / "issues.jsonl")
     assert [c.body for c in texts.issues[1].comments] == ["me too", "and me"]

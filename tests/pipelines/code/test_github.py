@@ -21,8 +21,8 @@ from envgen.pipelines.code.github import (
 
 @pytest.fixture
 def server() -> Iterator[GitHubServer]:
-    with GitHubServer([issue(n, n) for n in range(1, 251)]) as made:
-        yield made
+    with GitHubServer([issue(n, n) for n in range(1, 251)]) as started:
+        yield started
 
 
 def client(server: GitHubServer, token: str | None = None, **config: float) -> GitHub:

@@ -23,9 +23,11 @@ CONFIG = MineConfig(repo="ada/calc")
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    made = History(tmp_path / "calc")
-    made.commit("Start the calculator", {"calc.py": CODE, "LICENSE": "MIT", "tests/x.txt": "x\n"})
-    return made
+    repository = History(tmp_path / "calc")
+    repository.commit(
+        "Start the calculator", {"calc.py": CODE, "LICENSE": "MIT", "tests/x.txt": "x\n"}
+    )
+    return repository
 
 
 def mined(
@@ -201,8 +203,8 @@ def test_a_users_settings_do_not_change_a_patch(history: History) -> None:
     signed = history.git("cat-file", "commit", "HEAD").replace(
         "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----\n\n", 1
     )
-    made = history.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=signed.encode())
-    history.git("update-ref", "refs/heads/main", made)
+    commit = history.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=signed.encode())
+    history.git("update-ref", "refs/heads/main", commit)
     before = mined(history)
     assert len(before) == 1
     marker = history.folder / "ran"
@@ -241,7 +243,7 @@ def test_a_configuration_is_written_alike_in_every_process() -> None:
         "from envgen.pipelines.code.mine import MineConfig;"
         "print(MineConfig(repo='a/b').model_dump_json())"
     )
-    said = {
+    expected = {
         subprocess.run(
             [sys.executable, "-P", "-c", code],
             env={**os.environ, "PYTHONHASHSEED": str(seed)},
@@ -251,5 +253,5 @@ def test_a_configuration_is_written_alike_in_every_process() -> None:
         ).stdout
         for seed in range(3)
     }
-    assert len(said) == 1
-    assert MineConfig.model_validate_json(said.pop()) == MineConfig(repo="a/b")
+    assert len(expected) == 1
+    assert MineConfig.model_validate_json(expected.pop()) == MineConfig(repo="a/b")

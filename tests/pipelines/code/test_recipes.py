@@ -69,16 +69,16 @@ def test_python_reads_every_place_that_names_test_dependencies(tmp_path: Path) -
         },
         "2023-06-01",
     )
-    said = "\n".join(found.install)
+    commands = "\n".join(found.install)
     for wanted in (
         "'.[testing]'",
         "--group test",
         "-r requirements/test.txt",
         "'freezegun>=1' mock",
     ):
-        assert wanted in said
+        assert wanted in commands
     for unwanted in ("docs", "furo", "flake8", "other.txt"):
-        assert unwanted not in said
+        assert unwanted not in commands
     pips = [line for line in found.install if "pip install" in line]
     assert all("--exclude-newer 2023-06-01" in line and "-e ." in line for line in pips)
     assert "||" in pips[0]
@@ -90,7 +90,7 @@ def test_a_frozen_python_recipe_takes_the_pins_as_they_are(tmp_path: Path) -> No
     """Pins of groups that were resolved one by one contradict each other: no resolver may see them all."""
     files = {"pyproject.toml": "[project]\nname='a'\n", "requirements-test.txt": "freezegun\n"}
     found = _recipe(tmp_path, "python", files)
-    said: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     for pins in ("", "a==1\n"):
         (tmp_path / "constraints.txt").write_text(pins)
         (tmp_path / "uv").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n')
@@ -100,10 +100,10 @@ def test_a_frozen_python_recipe_takes_the_pins_as_they_are(tmp_path: Path) -> No
                 line = line.replace("/env/constraints.txt", f"{tmp_path}/constraints.txt")
                 path = f"{tmp_path}:/usr/bin:/bin"
                 subprocess.run(["sh", "-ec", line], env={"PATH": path}, check=True)
-        said[pins] = (tmp_path / "said").read_text().splitlines()
+        commands[pins] = (tmp_path / "said").read_text().splitlines()
         (tmp_path / "said").unlink()
-    assert [line for line in said[""] if "requirements-test.txt" in line]
-    assert said["a==1\n"] == [
+    assert [line for line in commands[""] if "requirements-test.txt" in line]
+    assert commands["a==1\n"] == [
         f"pip install -q --no-deps -r {tmp_path}/constraints.txt",
         "pip install -q --no-deps -e .",
     ]

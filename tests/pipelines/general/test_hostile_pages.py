@@ -240,7 +240,7 @@ def test_there_are_many_attacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("ints(9, 2)", "no number is from 9 to 2"),
         ("ints('a', 2)", "'a' to 2 is no range"),
@@ -251,10 +251,10 @@ def test_there_are_many_attacks() -> None:
         ("days('x', 'y')", "'y' is no date"),
     ],
 )
-def test_draws_that_give_nothing_say_so_in_plain_words(text: str, told: str) -> None:
+def test_draws_that_give_nothing_say_so_in_plain_words(text: str, message: str) -> None:
     """In a column, and in [params], where the second gave a traceback."""
-    assert told in str(refused(FLOOR, f"int = {text}"))
-    assert told in refused_parameter(text)
+    assert message in str(refused(FLOOR, f"int = {text}"))
+    assert message in refused_parameter(text)
 
 
 @pytest.mark.parametrize("text", ["distinct([])", "gap(0, 10, 1, 50, 'x')"])

@@ -131,12 +131,12 @@ def test_a_text_that_is_read_back_otherwise_is_refused() -> None:
     """A list of rules holds an "and" of its own: the hole before "and" would end there."""
     page = (ROOT / "examples/pages/seedbank.toml").read_text()
     for joint in ("for", "and"):
-        said = f"""[phrases]\nsend = "Send what is open under {{rules:list}} {joint} {{param:request}}."\n"""
+        words = f"""[phrases]\nsend = "Send what is open under {{rules:list}} {joint} {{param:request}}."\n"""
         if joint == "for":
-            assert tasks_from(read_page(page, said).text)
+            assert tasks_from(read_page(page, words).text)
             continue
         with pytest.raises(ConfigError, match=r"'send'.*not read back as it was written") as error:
-            tasks_from(read_page(page, said).text)
+            tasks_from(read_page(page, words).text)
         assert "words between its holes" in error.value.hint
 
 

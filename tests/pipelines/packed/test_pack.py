@@ -47,7 +47,7 @@ def packed(folder: Path) -> PackSummary:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def proven(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example, packed."""
     out = tmp_path_factory.mktemp("packed") / "ds"
     summary = pack(EXAMPLE, out, backend="inline", trust=True)
@@ -55,8 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_example_is_proven(made: Path) -> None:
-    dataset = Dataset.open(made)
+def test_the_example_is_proven(proven: Path) -> None:
+    dataset = Dataset.open(proven)
     assert dataset.source is SourceKind.FOREIGN  # it lies here, and nobody compiled it
     assert set(dataset.tasks) == {READS, WRITES}
     for task in dataset.tasks.values():
@@ -72,11 +72,11 @@ def test_the_example_is_proven(made: Path) -> None:
     assert {error.code for error in lend.errors} == {"unknown_card", "unknown_book"}
 
 
-def test_the_example_validates_and_plays(made: Path, tmp_path: Path) -> None:
-    report = validate(made, backend="inline", trust=True)
+def test_the_example_validates_and_plays(proven: Path, tmp_path: Path) -> None:
+    report = validate(proven, backend="inline", trust=True)
     assert report.passed, report
     config = RolloutConfig(
-        dataset=str(made),
+        dataset=str(proven),
         policy=PolicyConfig(spec="gold"),
         out=str(tmp_path / "gold"),
         backend="inline",
@@ -89,10 +89,10 @@ def test_the_example_validates_and_plays(made: Path, tmp_path: Path) -> None:
         rollout(untold)
 
 
-def test_validation_notices_another_verifier(made: Path, tmp_path: Path) -> None:
+def test_validation_notices_another_verifier(proven: Path, tmp_path: Path) -> None:
     from seals import seal
 
-    folder = Path(shutil.copytree(made, tmp_path / "ds"))
+    folder = Path(shutil.copytree(proven, tmp_path / "ds"))
     path = folder / "environments/library_loans/tasks" / READS / "verifier.py"
     path.write_text("def verify(answer, initial, final):\n    return []\n")
     report = validate(seal(folder), backend="inline", trust=True)
@@ -103,8 +103,8 @@ def test_validation_notices_another_verifier(made: Path, tmp_path: Path) -> None
     assert failure.gate == "empty"
 
 
-def test_only_what_changed_is_proven_again(made: Path, folder: Path) -> None:
-    before = Dataset.open(shutil.copytree(made, folder.parent / "ds"))
+def test_only_what_changed_is_proven_again(proven: Path, folder: Path) -> None:
+    before = Dataset.open(shutil.copytree(proven, folder.parent / "ds"))
     prompt = folder / "tasks" / READS / "prompt.md"
     prompt.write_text(prompt.read_text() + "\nCount only what is not returned.\n")
     second = packed(folder)

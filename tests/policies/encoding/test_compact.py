@@ -35,7 +35,7 @@ def test_a_conversation_in_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tools", "told"),
+    ("tools", "expected"),
     [
         ("none", ""),
         (
@@ -51,8 +51,8 @@ def test_a_conversation_in_full() -> None:
         ),
     ],
 )
-def test_tools_are_told_as_asked_for(tools: str, told: str) -> None:
-    assert rendered(tools=tools, system=False).startswith(f"{told}<|user|>Which hotel?")
+def test_tools_are_told_as_asked_for(tools: str, expected: str) -> None:
+    assert rendered(tools=tools, system=False).startswith(f"{expected}<|user|>Which hotel?")
 
 
 def test_results_as_tables() -> None:

@@ -107,11 +107,11 @@ def test_a_cut_reply_is_refused_strictly_and_goes_on_leniently(
         assert kept.arguments is None or dumps(kept) == dumps(original)
     if read.tool_calls:
         assert len(read.tool_calls) <= len(message.tool_calls)
-        told = [USER, read, *results(read, *["error"] * len(read.tool_calls))]
-        ids = encoding.extension(told, TOOLS, 2, closed=False)
+        conversation = [USER, read, *results(read, *["error"] * len(read.tool_calls))]
+        ids = encoding.extension(conversation, TOOLS, 2, closed=False)
         assert ids[0] in encoding.stop_ids
-        assert ids[1:] == encoding.extension(told, TOOLS, 2)
-        assert encoding.prompt(told, TOOLS)[-len(ids) :] == ids
+        assert ids[1:] == encoding.extension(conversation, TOOLS, 2)
+        assert encoding.prompt(conversation, TOOLS)[-len(ids) :] == ids
 
 
 @every
@@ -174,10 +174,10 @@ def test_replies_that_are_not_canonical_keep_their_ids(
         text = tokenizer.token_bytes(token)
         ids += [token] if token in control else [single[bytes([b])] for b in text]
     assert dumps(encoding.parse(ids, TOOLS, 0)) == dumps(message)
-    told = [USER, message, *results(message, *["x"] * len(message.tool_calls))]
-    canonical = encoding.prompt(told, TOOLS)
-    before = encoding.prompt(told[:1], TOOLS)
-    assert [*before, *ids, *encoding.extension(told, TOOLS, 2)][: len(before)] == canonical[
+    conversation = [USER, message, *results(message, *["x"] * len(message.tool_calls))]
+    canonical = encoding.prompt(conversation, TOOLS)
+    before = encoding.prompt(conversation[:1], TOOLS)
+    assert [*before, *ids, *encoding.extension(conversation, TOOLS, 2)][: len(before)] == canonical[
         : len(before)
     ]
 

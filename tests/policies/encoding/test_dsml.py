@@ -179,9 +179,9 @@ def test_tags_are_cheap_with_the_tokenizer_made_for_them() -> None:
     config = EncodingConfig(kind="dsml")
     message = reply("", call("list_hotels", city="Suzhou"))
     bare = TokenizerConfig(vocab_size=400, control_tokens=control_tokens(config))
-    made = tokenizer_config(config, ["list_hotels", "city", "name"], vocab_size=400)
+    config_file = tokenizer_config(config, ["list_hotels", "city", "name"], vocab_size=400)
     costs = []
-    for settings in (bare, made):
+    for settings in (bare, config_file):
         tokenizer = train_tokenizer(["in Suzhou, in Suzhou"], settings)
         costs.append(len(make_encoding(config, tokenizer).completion(message)))
     assert costs[1] < costs[0] / 2

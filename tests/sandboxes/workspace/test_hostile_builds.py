@@ -151,5 +151,5 @@ def test_a_recipe_gets_no_more_memory_than_the_machine_can_spare() -> None:
     with parts.Box(layers.layer(), "bubblewrap", wanted) as box:
         assert box.sandbox.spec.memory_bytes <= has * 3 // 4
         assert box.sandbox.spec.disk_bytes <= has // 2
-        told = box.sandbox.exec(["df", "--output=size", "-B1", "/work"]).text
-    assert int(told.split()[-1]) <= has // 2 + (1 << 20)
+        output = box.sandbox.exec(["df", "--output=size", "-B1", "/work"]).text
+    assert int(output.split()[-1]) <= has // 2 + (1 << 20)

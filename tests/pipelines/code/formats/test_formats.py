@@ -139,7 +139,7 @@ def test_dates_come_in_many_forms(value: object, iso: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         *(
             ({"patch": ""}, "no patch"),
@@ -152,8 +152,8 @@ def test_dates_come_in_many_forms(value: object, iso: str) -> None:
         *(({"repo": 3}, "is int, not text"), ({"patch": "--- a\n+++ b\n"}, "no 'diff --git'")),
     ],
 )
-def test_a_broken_record_is_named(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_broken_record_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         FORMATS["swe-bench"].read({**SAMPLES["swe-bench"], **change})
 
 
