@@ -228,6 +228,7 @@ def paper(
         blocks[question.file, question.start, question.end].append(copy)
     files = {file: sources[file] for file, _, _ in blocks}
     for (file, start, end), block in sorted(blocks.items(), reverse=True):
+        # Copies come with the true one first: in that order, code under test could tell it by counting.
         draw.shuffle(block)
         replacement = b"\n\n\n".join(copy.text for copy in block)
         files[file] = files[file][:start] + replacement + files[file][end:]

@@ -47,6 +47,10 @@ SLOT = '''def slot(choices, *reads):
     """The number of a new slot; ``choices`` gives its values from those of the slots it reads."""
     SLOTS.append((choices, reads))
     return len(SLOTS) - 1'''
+# ``search`` remembers its failures by the earlier slots that matter to the open ones, with the sums spent:
+# with as much or more spent it must fail again. So items that don't touch each other are not searched anew
+# for every choice of the others. This stays true while ``solve`` asks for better answers, as it only lowers
+# the bound.
 SEARCH = '''USES = [(tuple(reads), holds) for uses, holds in RULES for reads in uses]
 COSTS = [[(tuple(i), cost) for uses, cost in costs for i in uses] for costs, bound in BOUNDS]
 READS = [reads for reads, holds in USES] + [SLOTS[i][1] + (i,) for i in range(len(SLOTS))]

@@ -201,6 +201,9 @@ class Judge:
 
     def _atom_holds(self, i: int, diff: Diff, state: Tables) -> bool:
         """Whether an atom is true: known where rows that it read were the same."""
+        # An atom is evaluated step by step, so what it reads next follows from what it has read: in a state
+        # that changes these rows alike it reads the same ones and comes to the same verdict, whatever else
+        # changed. Many orders of calls lead to states that differ elsewhere only.
         known = self._known.setdefault(i, {})
         for reads, verdicts in known.items():
             found = verdicts.get(among(diff, reads))
