@@ -403,7 +403,7 @@ def _fault(one: ErrorDetails, kind: type[BaseModel] | None, shown: Callable[[str
         called = shown(path)
         return f"Missing {'option' if called.startswith('-') else 'argument'} {called!r}"
     if one["type"] == "extra_forbidden" and kind and (known := field_names(kind, table)):
-        return f"there is no setting {path!r}{near_names(name, known)} --settings prints all"
+        return f"unknown setting {path!r}{near_names(name, known)} --settings prints all"
     got = str(public(one["input"], name))[:80]
     if one["type"] == "model_type":
         return f"{path!r} is a table, not {got!r}: write -c {path}.NAME=VALUE"

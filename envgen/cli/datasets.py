@@ -157,7 +157,7 @@ class Pack(Trusts, Makes):
         for gate in dict.fromkeys(one.gate for one in every if one.status is GateStatus.FAILED):
             remark(f"{gate}: {HINTS[gate]}")
         if not summary.passed:
-            say("nothing was written; mend the tasks that fail and run the command again")
+            say("nothing was written; fix the tasks that fail and run the command again")
             fail()
         then = f"envgen show {self.out}; envgen rollout {self.out} --policy gold --out runs/gold"
         say(f"next: {then}")

@@ -29,7 +29,7 @@ def parse_levels(text: str) -> tuple[int, int]:
         raise ConfigError(f"{text!r} is a range that runs backwards", f"write {high}..{low}")
     if not 1 <= levels[0] <= levels[1] <= 10:
         hint = "levels are 1 (easy) to 10: write --level 3 or --level 1..5"
-        raise ConfigError(f"{text!r} is no level", hint)
+        raise ConfigError(f"{text!r} is not a level", hint)
     return levels
 
 

@@ -144,7 +144,7 @@ def destinations(model: Stateful, fused: Collection[str] = ()) -> dict[str, Tens
 def _raw_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not path.is_file():
-        what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is no folder"
+        what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is not a folder"
         raise CheckpointError(
             f"the model {str(folder)!r} {what}{told_of(folder)}",
             "give a model folder; `envgen model init` makes one",

@@ -279,7 +279,9 @@ def _rope_of(raw: Mapping[str, Any]) -> RopeConfig:
     """Either style, as one."""
     given = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if not isinstance(given, Mapping):
-        raise ConfigError("config.json: the rotary embedding is no object", "see rope_parameters")
+        raise ConfigError(
+            "config.json: the rotary embedding must be an object", "see rope_parameters"
+        )
     found = dict(given)
     found.setdefault("rope_theta", raw.get("rope_theta", 10_000.0))
     kind = found.pop("rope_type", None) or found.pop("type", None) or "default"
@@ -305,7 +307,9 @@ def _rope_parameters(rope: RopeConfig) -> dict[str, Any]:
 
 def _leading_dense(kinds: object) -> int:
     if not isinstance(kinds, list) or len(kinds) > MOST_PARTS:
-        raise ConfigError("config.json: mlp_layer_types is no list of layers", "see the release's")
+        raise ConfigError(
+            "config.json: mlp_layer_types must be a list of layers", "see the release's"
+        )
     dense = next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
     if any(kind != "sparse" for kind in kinds[dense:]):
         raise ConfigError(
@@ -442,7 +446,7 @@ def preset(name: str, **changes: Any) -> DSAConfig:
         ConfigError: if there is no such preset or the changed fields don't fit together.
     """
     if name not in PRESETS:
-        raise ConfigError(f"no preset {name!r}", f"presets: {', '.join(PRESETS)}")
+        raise ConfigError(f"unknown preset {name!r}", f"presets: {', '.join(PRESETS)}")
     try:
         return DSAConfig(**{**PRESETS[name].model_dump(), **changes})
     except ValidationError as error:

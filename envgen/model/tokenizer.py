@@ -192,7 +192,7 @@ class Tokenizer:
         try:
             ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         except TypeError as error:
-            raise ConfigError(f"{text[:40]!a} holds a lone surrogate, or is no text") from error
+            raise ConfigError(f"{text[:40]!a} must be text without lone surrogates") from error
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -284,7 +284,7 @@ def _build(text: str) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises bare Exception
-        raise ConfigError(f"this is no tokenizer.json: {error}") from error
+        raise ConfigError(f"the tokenizer.json can't be read: {error}") from error
 
 
 def _is_word(added: dict[str, Any]) -> bool:
@@ -295,7 +295,7 @@ def _require_byte_level(description: dict[str, Any]) -> None:
     model = description["model"].get("type", "BPE")
     if model != "BPE" or '"ByteLevel"' not in json.dumps(description.get("decoder")):
         raise ConfigError(
-            f"this tokenizer.json holds no byte-level BPE but {model!r}",
+            f"the model in tokenizer.json must be a byte-level BPE, got {model!r}",
             "give a tokenizer whose decoder is ByteLevel, such as DeepSeek's",
         )
 

@@ -100,7 +100,7 @@ class Waiter:
             if select.select([sock], [], [], _SLICE_S)[0]:
                 return
             if time.monotonic() >= end:
-                raise httpcore.ReadTimeout(f"no byte for {self.silence_s:g} s")
+                raise httpcore.ReadTimeout(f"nothing was received for {self.silence_s:g} s")
 
 
 _current = threading.local()
@@ -148,7 +148,7 @@ class Http:
         parts = urllib.parse.urlsplit(config.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
-                f"{config.base_url!r} is no http(s) URL", "write it as http://host:port/v1"
+                f"{config.base_url!r} is not an http(s) URL", "write it as http://host:port/v1"
             )
         self._config = config
         self._base = config.base_url.rstrip("/")
@@ -378,9 +378,9 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
         value = json.loads(body)
     except (ValueError, RecursionError):
         start = body[:80].decode("utf-8", "replace")
-        raise TransientError(f"the reply is no JSON: {start!r}") from None
+        raise TransientError(f"the reply is not valid JSON: {start!r}") from None
     if not isinstance(value, dict):
-        raise TransientError("the reply is no JSON object")
+        raise TransientError("the reply is not a JSON object")
     if isinstance(value.get("error"), dict | str) and value["error"]:
         message = str(value["error"])[:2_000]
         refuse_overflow(message)  # a stream has begun with status 200 before the prompt was counted
@@ -402,7 +402,7 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             if field != b"data":
                 if line.lstrip()[:1] in (b"<", b"{"):
                     raise TransientError(
-                        f"no event stream: {line[:80].decode('utf-8', 'replace')!r}"
+                        f"the reply is not an event stream: {line[:80].decode('utf-8', 'replace')!r}"
                     )
                 continue
             if value.strip() == b"[DONE]":

@@ -102,7 +102,7 @@ def _local(folder: str, config: PolicyConfig) -> Policy:
     from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
 
     if not folder:
-        raise ConfigError(f"policy {config.spec!r} names no model folder", "write dsa:FOLDER")
+        raise ConfigError(f"policy {config.spec!r} is missing a model folder", "write dsa:FOLDER")
     fields: dict[str, Any] = {**config.options, "model": folder}
     try:
         settings = DSAPolicyConfig(**fields)
@@ -119,7 +119,7 @@ def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) ->
     model, at, url = rest.rpartition("@") if "@" in rest else (rest, "", "")
     if not model or (kind != "openai" and not url):
         raise ConfigError(
-            f"policy {config.spec!r} names no model or server", f"write {kind}:MODEL@URL"
+            f"policy {config.spec!r} is missing a model or a server", f"write {kind}:MODEL@URL"
         )
     fields: dict[str, Any] = {**config.options, "model": model}
     if at:
@@ -140,4 +140,4 @@ def _refused(error: ValidationError, config: type[Record]) -> ConfigError:
     known = Price.model_fields if first["loc"][:-1] == ("price",) else config.model_fields
     near = difflib.get_close_matches(str(first["loc"][-1]), known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    return ConfigError(f"there is no policy option {where!r}", hint)
+    return ConfigError(f"unknown policy option {where!r}", hint)

@@ -267,12 +267,12 @@ def _json(content: bytes) -> dict[str, Any]:
     except (JsonError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(f"The body {_json_fault(error)}.", code="invalid_json") from error
     if not isinstance(value, dict):
-        raise ApiError("The body is no JSON object.", code="invalid_json")
+        raise ApiError("The body is not a JSON object.", code="invalid_json")
     return value
 
 
 def _json_fault(error: Exception) -> str:
-    return str(error) if isinstance(error, JsonError) else f"is no JSON: {error}"
+    return str(error) if isinstance(error, JsonError) else f"is not valid JSON: {error}"
 
 
 async def _events(work: Chat | Text, generation: Generation) -> AsyncIterator[bytes]:

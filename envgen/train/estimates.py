@@ -266,7 +266,7 @@ class _Played:
 
 def _one_policy(trajectories: Sequence[Trajectory], facts: Mapping[str, TaskFacts]) -> str:
     if not trajectories:
-        raise ConfigError("there are no rollouts to evaluate", "roll the policy out first")
+        raise ConfigError("the run has no rollouts to evaluate", "roll the policy out first")
     for one in trajectories:
         if one.task_id not in facts:
             raise ConfigError(

@@ -82,20 +82,20 @@ def test_unknown_options_are_told(cli: Cli, name: str) -> None:
     [
         ("frobnicate", "No such command", "see `envgen --help`"),
         ("list", "Missing argument", "envgen list --help"),
-        ("list nowhere", "there is no dataset folder", "envgen generate"),
+        ("list nowhere", "no such dataset folder", "envgen generate"),
         ("list .", "has no dataset.json", "envgen generate"),
-        ("show nowhere x", "there is no dataset folder", "envgen generate"),
-        ("validate nowhere", "there is no dataset folder", "envgen generate"),
-        ("variants nowhere --out x", "there is no dataset folder", "envgen generate"),
-        ("export nowhere", "there is no dataset folder", "envgen generate"),
-        ("rollout nowhere --policy gold --out x", "there is no dataset", "envgen generate"),
+        ("show nowhere x", "no such dataset folder", "envgen generate"),
+        ("validate nowhere", "no such dataset folder", "envgen generate"),
+        ("variants nowhere --out x", "no such dataset folder", "envgen generate"),
+        ("export nowhere", "no such dataset folder", "envgen generate"),
+        ("rollout nowhere --policy gold --out x", "no such dataset", "envgen generate"),
         ("rollout nowhere --out x", "Missing option '--policy'", "envgen rollout --help"),
         ("pass-at-k nowhere", "there is no run", "envgen rollout"),
         ("pass-at-k . --k 0", "--k: Input should be greater", "pass-at-k --help"),
-        ("filter nowhere --rollouts x --out y", "there is no dataset", "envgen generate"),
+        ("filter nowhere --rollouts x --out y", "no such dataset", "envgen generate"),
         ("generate", "Usage: envgen generate", ""),
         ("generate general", "Missing option '--out'", "envgen generate general --help"),
-        ("generate general --level 0 --out x", "is no level", "1..5"),
+        ("generate general --level 0 --out x", "is not a level", "1..5"),
         ("generate general --level 5..1 --out x", "runs backwards", "1..5"),
         ("generate general --category x --out x", "unknown category 'x'", "trip_planning"),
         ("generate general --environments 0 --out x", "--environments", "--help"),
@@ -103,14 +103,18 @@ def test_unknown_options_are_told(cli: Cli, name: str) -> None:
         ("generate general --backend podman --out x", "--backend", "--help"),
         ("model", "Usage: envgen model", ""),
         ("model init --preset tiny --out m", "Missing option '--tokenizer'", "init --help"),
-        ("model init --preset tiny --tokenizer nowhere --out m", "no dataset folder", "generate"),
-        ("model init --preset huge --tokenizer . --out m", "no preset 'huge'", "tiny, small"),
+        (
+            "model init --preset tiny --tokenizer nowhere --out m",
+            "no such dataset folder",
+            "generate",
+        ),
+        ("model init --preset huge --tokenizer . --out m", "unknown preset 'huge'", "tiny, small"),
         ("model info", "name one model", "--preset NAME"),
         ("model info m --preset tiny", "name one model", "--preset NAME"),
-        ("model info --preset huge", "no preset 'huge'", "tiny, small"),
-        ("model info nowhere", "is no folder", "envgen model init"),
+        ("model info --preset huge", "unknown preset 'huge'", "tiny, small"),
+        ("model info nowhere", "is not a folder", "envgen model init"),
         ("model info .", "has no config.json", "envgen model init"),
-        ("quickstart --out .", "no quickstart folder", "--out"),
+        ("quickstart --out .", "not a quickstart folder", "--out"),
     ],
 )
 def test_wrong_arguments(cli: Cli, words: str, error: str, hint: str) -> None:
@@ -143,7 +147,7 @@ def test_levels(text: str, levels: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "..", "1..", "..5", "0", "11", "a"])
 def test_what_is_no_level(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no level"):
+    with pytest.raises(ConfigError, match="is not a level"):
         parse_levels(text)
 
 

@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_refused(cli: Cli, played: Played, tmp_path: Path) 
         assert result.code == 2, result
         assert message in result.err
     result = cli("export", played.dataset, "--passed-only")
-    assert (result.code, "is no run" in result.err) == (2, True)
+    assert (result.code, "is not a run" in result.err) == (2, True)
     assert cli("export", played.run, "--out", "x").code == 0
     result = cli("export", played.run, "--out", "x")
     assert (result.code, "'x' exists" in result.err) == (2, True)

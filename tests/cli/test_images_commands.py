@@ -63,7 +63,7 @@ def test_workspaces_are_listed_and_removed(cli: Cli, built: Workspace) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("cobol",), "no plan for a layer 'cobol'; there are python, node"),
+        (("cobol",), "unknown layer 'cobol'; there are python, node"),
         (
             ("python", "--for", "podman"),
             "--for: Input should be 'bubblewrap' or 'docker', got 'podman'",

@@ -171,7 +171,7 @@ def test_ctrl_c_ends_it_and_its_streams_in_order(folders: Path, tmp_path: Path) 
 def test_what_cant_be_served_is_told(cli: Cli, folders: Path, noise: Served) -> None:
     model = folders / "noise"
     for words, error, hint in (
-        (("nowhere",), "is no folder", "envgen model init"),
+        (("nowhere",), "is not a folder", "envgen model init"),
         ((folders / "ds",), "has no config.json", "envgen model init"),
         ((model, "--port", noise.card["port"]), "can't listen on", "choose another --port"),
         ((model, "--host", "256.0.0.1"), "can't listen on 256.0.0.1:0", "--host"),

@@ -286,7 +286,7 @@ def test_the_line_stands_over_the_file_and_the_file_over_the_defaults(
     ("text", "error", "hint"),
     [
         ("n = ", "run.toml' can't be read", "--settings"),
-        ("polcy = 1", "no setting 'polcy'; did you mean 'policy'?", "--settings"),
+        ("polcy = 1", "unknown setting 'polcy'; did you mean 'policy'?", "--settings"),
         ("[sampling]\ntemprature = 1", "did you mean 'temperature'?", "rollout --help"),
         ("sampling = 3", "'sampling' is a table, not '3'", "-c sampling.NAME=VALUE"),
         ("n = 0", "--n: Input should be greater than or equal to 1, got '0'", "rollout --help"),

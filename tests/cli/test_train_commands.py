@@ -139,8 +139,8 @@ def test_progress_is_shown_before_pytorch_is_imported(
     ("item", "message"),
     [
         ("steps", "sets nothing"),
-        ("stepz=3", "no setting 'stepz'; did you mean 'steps'?"),
-        ("objective.clip=1", "no setting 'objective.clip'"),
+        ("stepz=3", "unknown setting 'stepz'; did you mean 'steps'?"),
+        ("objective.clip=1", "unknown setting 'objective.clip'"),
         ("steps.more=1", "--steps: Input should be a valid integer"),
         ("steps=none", "--steps: Input should be a valid integer"),
         ("objective=3", "'objective' is a table"),

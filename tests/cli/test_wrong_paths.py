@@ -71,7 +71,7 @@ def test_an_absent_device_is_told_before_the_teachers_play(
     cli: Cli, dataset: Path, tmp_path: Path, device: str
 ) -> None:
     result = cli("train", "sft", dataset, "--model", "m", "--out", "s", "--device", device)
-    refused(result, f"no device {device!r}", "--device cpu")
+    refused(result, f"device {device!r} is not available", "--device cpu")
     assert not Path("s").exists()
 
 
@@ -95,6 +95,14 @@ def test_reports_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
 
 def test_missing_files_of_code_and_images(cli: Cli) -> None:
     refused(cli("generate", "code", "--repos", "none", "--out", "c"), "'none' can't be read")
-    refused(cli("images", "bootstrap", "python", "--sources", "none"), "no 'none'", "--sources")
-    refused(cli("images", "bootstrap", "python", "--copy", "none"), "no 'none'", "--copy")
+    refused(
+        cli("images", "bootstrap", "python", "--sources", "none"),
+        "no such file or folder: 'none'",
+        "--sources",
+    )
+    refused(
+        cli("images", "bootstrap", "python", "--copy", "none"),
+        "no such file or folder: 'none'",
+        "--copy",
+    )
     refused(cli("images", "clean", "--older-than", "-1", "--dry-run"), "--older-than")

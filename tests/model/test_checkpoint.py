@@ -469,8 +469,8 @@ def test_a_cut_file_is_told(folder: Path, keep: int) -> None:
         ('{"model_type": "llama"}', "model_type 'llama'"),
         ('{"model_type": "deepseek_v32", "vocab_size": -1}', "vocab_size"),
         ('{"model_type": "deepseek_v32", "rope_scaling": {"type": "ntk"}}', "embedding 'ntk'"),
-        ('{"model_type": "deepseek_v32", "rope_scaling": ["yarn"]}', "is no object"),
-        ('{"model_type": "deepseek_v32", "mlp_layer_types": 3}', "no list of layers"),
+        ('{"model_type": "deepseek_v32", "rope_scaling": ["yarn"]}', "must be an object"),
+        ('{"model_type": "deepseek_v32", "mlp_layer_types": 3}', "must be a list of layers"),
         ('{"model_type": "deepseek_v32", "num_hidden_layers": 1000000000}', "num_hidden_layers"),
         ('{"model_type": "deepseek_v32", "vocab_size": 1000000000000}', "vocab_size"),
         ('{"model_type": "deepseek_v32", "routed_scaling_factor": NaN}', "routed_scaling_factor"),
@@ -485,7 +485,7 @@ def test_a_wrong_config_is_told(folder: Path, text: str, message: str) -> None:
 
 
 def test_missing_parts_are_told(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no folder"):
+    with pytest.raises(CheckpointError, match="is not a folder"):
         DSAForCausalLM.from_pretrained(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match=r"has no config\.json"):
         DSAForCausalLM.from_pretrained(tmp_path)

@@ -174,12 +174,12 @@ def test_options_are_checked(random_model: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             make(random_model, **options)
-    with pytest.raises(ConfigError, match="no policy option 'thinkin'") as missed:
+    with pytest.raises(ConfigError, match="unknown policy option 'thinkin'") as missed:
         make(random_model, thinkin=True)
     assert missed.value.hint == "did you mean 'thinking'?"
-    with pytest.raises(ConfigError, match="names no model folder"):
+    with pytest.raises(ConfigError, match="is missing a model folder"):
         parse_policy("dsa:")
-    with pytest.raises(CheckpointError, match="is no folder"):
+    with pytest.raises(CheckpointError, match="is not a folder"):
         make(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="unknown policy 'dsaa:m'") as caught:
         parse_policy("dsaa:m")

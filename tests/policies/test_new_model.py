@@ -102,7 +102,7 @@ def test_a_copied_tokenizer_must_fit(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "nobody"}, "no preset 'nobody'"),
+        ({"preset": "nobody"}, "unknown preset 'nobody'"),
         ({"model": {"index_topk": 0}}, "index_topk"),
         ({"model": {"index_topk": "many"}}, "index_topk"),
         ({"model": {"rope": {"rope_type": "yarn"}}}, "yarn needs"),

@@ -179,7 +179,7 @@ def broken(**changes: Any) -> Callable[[dict[str, Any]], Any]:
         ({"logprobs": {"content": []}}, "log-probabilities"),
         ({"logprobs": {"token_logprobs": ["a", "b", "c"]}}, "numbers"),
         ({"sampling_mask": [[1]]}, "mask"),
-        ({"sampling_mask": [[1], [1], [1]]}, "lacks the sampled id"),
+        ({"sampling_mask": [[1], [1], [1]]}, "is missing the sampled id"),
         ({"routed_experts": "!!"}, "routed experts"),
         ({"routed_experts": npy(np.zeros((2, 3, 2)))}, "does not fit"),
         ({"routed_experts": npy(np.array([{}], dtype=object))}, "routed experts"),

@@ -110,7 +110,7 @@ class DsmlReader:
             if not tail:
                 raise EncodingError("it is cut")
             if not name or self._codec.stray(name) or unsafe_text(name):
-                raise EncodingError(f"there is no tool name but {self._codec.unmarked(name)!r}")
+                raise EncodingError(f"expected a tool name, got {self._codec.unmarked(name)!r}")
             return called(turn, number, name, self._read_parameters(body), None)
         except EncodingError as error:
             problems.append(f"call {number} is malformed: {error}")
@@ -123,13 +123,15 @@ class DsmlReader:
         while at < len(body):
             found = self._parameter.match(body, at)
             if found is None or body[found.end() : found.end() + 1] not in ("", "\n"):
-                raise EncodingError(f"{self._codec.unmarked(body[at : at + 60])!r} is no parameter")
+                raise EncodingError(
+                    f"expected a parameter, got {self._codec.unmarked(body[at : at + 60])!r}"
+                )
             key, kind, value = found.groups()
             wrong = self._codec.stray(key + value) or unsafe_text(key + value, len(key + value))
             if wrong:
                 raise EncodingError(f"an argument {wrong}")
             if key in arguments:
-                raise EncodingError(f"the argument {key!r} stands twice")
+                raise EncodingError(f"the argument {key!r} is given twice")
             arguments[key] = value if kind == "true" else load_json(value)
             at = found.end() + 1
         if body.endswith("\n"):
