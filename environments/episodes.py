@@ -255,7 +255,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
             ResetNeeded: if there is no running episode.
         """
         if self._public is None or self.stop is not None:
-            raise ResetNeeded("there is no running episode: call reset()")
+            raise ResetNeeded("no episode is running: call reset()")
         self._turns += 1
         parsed = parse_action(action, self._turns)
         self._say(parsed.message)

@@ -431,7 +431,7 @@ class DockerSandbox:
     def _file(self, path: str, script: str, content: bytes, keep: int) -> bytes:
         pure = PurePosixPath(WORK) / os.fspath(path)
         if ".." in pure.parts or pure.parts[:2] != ("/", WORK[1:]) or "\0" in str(pure):
-            raise SandboxError(f"{path!r} is no path below {WORK}")
+            raise SandboxError(f"{path!r} is not a path below {WORK}")
         chain = [str(pure), *map(str, list(pure.parents)[:-2])]
         guard = 'for p in "$@"; do [ -L "$p" ] && { echo "$p: a link" >&2; exit 1; }; done; '
         words = [SH, "-c", guard + script, *([chain[0], *chain])]

@@ -212,7 +212,7 @@ class Gateway:
             head = await asyncio.wait_for(near.readuntil(b"\r\n\r\n"), _HEAD_S)
             wanted = request(head)
         except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError) as error:
-            raise RefusedError(400, "this is no request to a proxy") from error
+            raise RefusedError(400, "this is not a request to a proxy") from error
         (far, out), head = await self._connect(wanted)
         try:
             if head:
@@ -257,7 +257,7 @@ async def _opened(address: str, port: int) -> Streams:
 async def _by_proxy(proxy: SplitResult, wanted: ProxyRequest) -> tuple[Streams, bytes]:
     """A connection by this machine's own proxy: a tunnel, or the page's whole address in the request."""
     if proxy.scheme != "http" or not proxy.hostname:
-        raise RefusedError(502, f"this machine's proxy {proxy.hostname} is no http:// one")
+        raise RefusedError(502, f"this machine's proxy {proxy.hostname} is not an http:// one")
     user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
     secret = base64.b64encode(user.encode())
     credentials = b"Proxy-Authorization: Basic " + secret + b"\r\n" if proxy.username else b""
@@ -291,11 +291,11 @@ def request(head: bytes) -> ProxyRequest:
     if method == "CONNECT":
         wanted = host(target)
         if not wanted.port:
-            raise ValueError("no port")
+            raise ValueError("the port is missing")
         return ProxyRequest(wanted.name, wanted.port, b"")
     parts = urlsplit(target)
     if parts.scheme != "http" or not parts.hostname:
-        raise ValueError("no address of a page")
+        raise ValueError("this is not the address of a page")
     # the server is to close: what comes next on this connection may be for another
     kept = [field for field in fields if field.partition(":")[0].strip().lower() not in _OF_ONE_HOP]
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))

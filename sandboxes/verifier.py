@@ -343,11 +343,11 @@ def read_reply(reply: Any) -> VerifierReply:
     """Read the worker's answer. Raises ValueError when it means nothing."""
     kind, value, *_ = require_reply(reply)
     if kind == 1:
-        raise ValueError("no verdict")
+        raise ValueError("the verdict is missing")
     if kind == 2:
         return VerifierReply(None, value[:4000])
     if not isinstance(value, list) or not all(isinstance(rule, str) for rule in value):
-        raise ValueError("no list of rules")
+        raise ValueError("the rules must be a list")
     return VerifierReply(tuple(value), None)
 
 
@@ -389,7 +389,7 @@ def _judged(code: Any, item: VerifierInput) -> VerifierReply:
     try:
         answer = wire.decode(wire.encode(item.answer))
     except (TypeError, ValueError, RecursionError) as error:
-        return VerifierReply(None, f"the answer is no JSON: {error}")
+        return VerifierReply(None, f"the answer is not valid JSON: {error}")
     with ExitStack() as stack:
         initial = _file(item.initial, stack)
         final = initial if item.final is item.initial else _file(item.final, stack)
@@ -404,5 +404,5 @@ def _file(database: Path | bytes, stack: ExitStack) -> str:
         file.flush()
         return file.name
     if not database.is_file():
-        raise SandboxError(f"can't hand {database} to the verifier: there is no such file")
+        raise SandboxError(f"no such database: {database}")
     return str(database)

@@ -53,7 +53,7 @@ def choose(backend: WorkerBackend, trusted: bool, isolate: Isolation = "environm
     chosen = _choose(backend, trusted)
     if isolate == "episode" and chosen in ("process", "inline"):
         raise SandboxUnavailableError(
-            f"isolate='episode' wants a sandbox for each episode, and backend {chosen!r} is none",
+            f"isolate='episode' requires a sandbox for each episode; backend {chosen!r} has none",
             "use backend='bubblewrap' or 'docker', or leave isolate='environment'",
         )
     return chosen

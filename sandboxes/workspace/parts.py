@@ -63,7 +63,7 @@ def choose_backend(wanted: str, layer: Layer) -> str:
     reasons = []
     for name in names:
         if name not in able:
-            raise WorkspaceError(f"workspaces have no backend {name!r}", "bubblewrap or docker")
+            raise WorkspaceError(f"unknown backend of workspaces {name!r}", "bubblewrap or docker")
         if not able[name]:
             reasons.append(f"layer {layer.name!r} was not made for {name}")
         elif reason := str(base.backend_module(name).unavailable()):

@@ -247,7 +247,7 @@ def test_the_machines_own_proxy_is_asked_in_turn(port: int) -> None:
 def test_a_proxy_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
     with sandbox() as place:
-        assert "is no http:// one" in place.exec([*CURL, "http://index.invalid/"]).text
+        assert "is not an http:// one" in place.exec([*CURL, "http://index.invalid/"]).text
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with sandbox() as place:
         assert "this machine's proxy" in place.exec([*CURL, "http://index.invalid/"]).text

@@ -187,7 +187,7 @@ def test_calls_are_counted_and_limited(host: SolutionHost) -> None:
 
 @over_local
 def test_a_solution_without_solve(host: SolutionHost) -> None:
-    assert "lacks solve" in str(host.run("x = 1", answer_call, TOOLS).fault)
+    assert "is missing solve" in str(host.run("x = 1", answer_call, TOOLS).fault)
     assert "SyntaxError" in str(host.run("def solve(:", answer_call, TOOLS).fault)
 
 

@@ -231,7 +231,7 @@ def test_a_place_beyond_the_file_changes_nothing_outside_the_test() -> None:
     question = Question(
         file=FILE, start=0, end=len(text), name="test_x", name_at=4, tests=("t",), sites=(site,)
     )
-    with pytest.raises(ValueError, match="no literal"):
+    with pytest.raises(ValueError, match="not a literal"):
         variants(question, site, PYTHON, text, 16, random.Random(1))
 
 

@@ -341,10 +341,10 @@ def _value(text: str, rules: LanguageRules) -> Value:
         return text == "true"
     if text[:1] == "`":
         if "\\" in text or "${" in text:
-            raise ValueError(f"{text!r} is no plain text")
+            raise ValueError(f"{text!r} is not plain text")
         return text[1:-1]
     if text[:1] in "\"'":
         if not _PLAIN.fullmatch(text) or (rules.dollars and text[0] == '"' and "$" in text):
-            raise ValueError(f"{text!r} is no plain text")
+            raise ValueError(f"{text!r} is not plain text")
         return str(ast.literal_eval(text))
     return float(text) if "." in text else int(text)

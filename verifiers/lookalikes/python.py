@@ -76,7 +76,7 @@ class Python:
         if isinstance(value, bytes):
             return Known(value.decode("latin-1"))
         if not isinstance(value, str | int | float):
-            raise ValueError(f"{text!r} is no literal")
+            raise ValueError(f"{text!r} is not a literal")
         return Known(value, leaf.kind == "pattern")
 
     def spell(self, value: Value, text: str) -> str:

@@ -219,7 +219,7 @@ def test_restore_goes_through_no_link(built: Workspace) -> None:
 @over_local
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", ":(exclude)x", "a/../../b"])
 def test_restore_stays_in_the_repository(built: Workspace, path: str) -> None:
-    with built.open() as place, pytest.raises(WorkspaceError, match="no path in the repository"):
+    with built.open() as place, pytest.raises(WorkspaceError, match="not a path in the repository"):
         place.restore([path])
 
 
@@ -260,7 +260,7 @@ LIMITS: dict[str, dict[str, object]] = {
         ({"install": ("echo tried; echo no such thing >&2; exit 3",)}, "exit code 3(.|\n)*no such thing"),
         *((change, message) for message, change in LIMITS.items()),
         ({"version": "3.99"}, r"Python 3\.99 is not installed"),
-        ({"layer": "nowhere"}, "no language layer 'nowhere'"),
+        ({"layer": "nowhere"}, "unknown language layer 'nowhere'"),
     ],
 )  # fmt: skip
 @pytest.mark.bwrap
@@ -400,7 +400,7 @@ def test_a_build_that_was_killed_is_made_again(tree: Path, tmp_path: Path) -> No
     part = built.folder.with_name(f".{built.key}.part")
     built.folder.rename(part)  # as a kill before the last step leaves it
     (part / "workspace.json").unlink()
-    with pytest.raises(WorkspaceError, match="holds no workspace"):
+    with pytest.raises(WorkspaceError, match="is not a workspace"):
         load(part)
     again = build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=tmp_path)
     assert again.baseline == built.baseline
