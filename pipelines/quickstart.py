@@ -103,7 +103,7 @@ def quickstart(
 def _prepare(out: Path, config: QuickstartConfig) -> None:
     stamp = out / "config.json"
     if out.exists() and not stamp.exists() and any(out.iterdir()):
-        raise ConfigError(f"{str(out)!r} is no quickstart folder", "choose another --out")
+        raise ConfigError(f"{str(out)!r} is not a quickstart folder", "choose another --out")
     same = stamp.exists() and stamp.read_text() == pretty(config)
     if out.exists() and (not same or (out / "summary.json").exists()):
         shutil.rmtree(out)

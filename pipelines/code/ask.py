@@ -101,7 +101,7 @@ def _parsed(reply: PolicyReply, form: type[T]) -> T:
     for call in reply.message.tool_calls:
         if call.name == _name(form):
             if call.arguments is None:
-                raise ValueError("the call's arguments are no JSON object")
+                raise ValueError("the call's arguments must be a JSON object")
             return form.model_validate(call.arguments)
     text = reply.message.content
     fenced = _FENCED.findall(text)

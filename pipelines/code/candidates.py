@@ -173,5 +173,5 @@ def _seconds(date: str | None, default: float) -> float:
     try:
         when = datetime.fromisoformat(date)
     except ValueError:
-        raise ConfigError(f"{date!r} is no date", "write it like 2023-01-31") from None
+        raise ConfigError(f"{date!r} is not a date", "write it like 2023-01-31") from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

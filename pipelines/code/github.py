@@ -101,7 +101,7 @@ class GitHub:
         self._base = urllib.parse.urlsplit(self.config.api)
         if self._base.scheme not in ("http", "https") or not self._base.hostname:
             raise ConfigError(
-                f"{self.config.api!r} is no http(s) URL", "write it like https://HOST/api/v3"
+                f"{self.config.api!r} is not an http(s) URL", "write it like https://HOST/api/v3"
             )
         self._pool = _new_pool(self._base)
         self._blocked_until = 0.0

@@ -30,7 +30,7 @@ def mirror(url: str, folder: Path, *, token: str | None = None, timeout_s: float
     """
     if url.startswith("-") or not url.startswith(tuple(f"{p}://" for p in _PROTOCOLS.split(":"))):
         raise ConfigError(
-            f"{url!r} is no address of a repository", "write it like https://HOST/owner/name"
+            f"{url!r} is not the address of a repository", "write it like https://HOST/owner/name"
         )
     environment = _environment(url, token)
     if (folder / "HEAD").is_file():

@@ -163,4 +163,4 @@ def _discussion(line: str, where: str) -> Discussion:
         return Discussion.model_validate(row)
     except (ValueError, ValidationError) as error:
         hint = 'a line is like {"number": 12, "title": "...", "body": "..."}'
-        raise ConfigError(f"{where} is no issue: {error}", hint) from None
+        raise ConfigError(f"{where} is not an issue: {error}", hint) from None

@@ -125,7 +125,7 @@ def variants(
     parents = list(config.task_ids or source.own_task_ids)
     unknown = [task_id for task_id in parents if task_id not in source.tasks]
     if unknown:
-        raise ConfigError(f"no task {unknown[0]!r} in {str(dataset)!r}", "see `envgen list`")
+        raise ConfigError(f"{str(dataset)!r} has no task {unknown[0]!r}", "see `envgen list`")
     started = time.monotonic()
     skipped = tuple(task_id for task_id in parents if not _can_reseed(source, task_id))
     chunks = [

@@ -106,7 +106,7 @@ def unwrapped(row: Row) -> Row:
         try:
             inner = json.loads(inner)
         except ValueError as error:
-            raise ConfigError(f"instance_dict is no JSON: {error}") from None
+            raise ConfigError(f"instance_dict is not valid JSON: {error}") from None
     return inner if isinstance(inner, Mapping) else row
 
 

@@ -37,7 +37,7 @@ def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) ->
     fit = [version for version in here if version in RELEASED and allowed(version, requires(text))]
     if not fit:
         raise WorkspaceError(
-            f"the project wants Python {requires(text)!r}; here are {', '.join(here)}",
+            f"the project requires Python {requires(text)!r}; available are {', '.join(here)}",
             "install one that fits (pyenv install ...)",
         )
     fit = [version for version in fit if version != _NOT_EDITABLE] or fit

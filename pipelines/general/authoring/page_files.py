@@ -78,7 +78,7 @@ def _toml(text: str, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{what} is no TOML: {error}", "mend that line") from None
+        raise ConfigError(f"{what} is not valid TOML: {error}", "fix that line") from None
 
 
 def _with_lexicon(domain: Domain, text: str) -> Domain:

@@ -191,6 +191,6 @@ def _check_duty(what: str, sentence: str, rule: Clause) -> None:
     only_different = all(isinstance(part, AllDifferent) for part in conjuncts(truth(rule)))
     if same and only_different and not _TURNS.search(sentence):
         raise ConfigError(
-            f"{what} says 'same', but its rule wants them to be different",
+            f"{what} says 'same', but its rule requires them to be different",
             "say that no two may be the same, or write == into the rule",
         )

@@ -113,7 +113,7 @@ def _param_domain(text: str, relations: Mapping[str, Relation]) -> ParamDomain:
         relation = relations[ast.unparse(node.value)]
         known = {column.name: column.type for column in relation.columns}
         if node.attr not in known:
-            raise ConfigError(f"there is no column {text!r}", f"there are: {', '.join(known)}")
+            raise ConfigError(f"unknown column {text!r}", f"there are: {', '.join(known)}")
         return ParamDomain("column", text, known[node.attr], relation.name, node.attr)
     if text.partition("(")[0] != "edge":
         return ParamDomain("draw", text)

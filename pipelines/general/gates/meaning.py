@@ -134,7 +134,7 @@ def certified(trial: Trial) -> GateResult:
         return not_applicable("certified", "nothing is to be best")
     bound = problem.params.get(goal.bound.name)
     if type(bound) is not int or goal.eps:
-        return outcome("certified", False, 1, reason=f"{bound!r} is no optimum")
+        return outcome("certified", False, 1, reason=f"{bound!r} is not an optimum")
     better = bound - 1 if goal.sense == "min" else bound + 1
     reached, beaten = (
         count(

@@ -195,7 +195,7 @@ def parse(
     try:
         found = lexicon.request(fields, sentences, params)
     except (KeyError, TypeError, ValueError) as error:
-        raise PipelineError(f"the text of {fields!r} makes no sense: {error}") from error
+        raise PipelineError(f"the text of {fields!r} can't be read: {error}") from error
     # This also refuses what stands in the wrong place: a rule of the policy in the prompt, a second goal.
     again = _render(found, relations, lexicon)
     if (again.text, again.policy_text) != (text, policy_text):

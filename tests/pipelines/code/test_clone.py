@@ -41,7 +41,7 @@ def test_what_git_can_not_do_is_told(history: History) -> None:
     clone = Clone(history.folder)
     with pytest.raises(PipelineError, match="git cat-file failed"):
         clone.read("HEAD", "missing")
-    with pytest.raises(PipelineError, match="'--output=/tmp/x' is no commit") as caught:
+    with pytest.raises(PipelineError, match="'--output=/tmp/x' is not a commit") as caught:
         clone.tip("--output=/tmp/x")
     assert "no such branch" in caught.value.hint
     start = time.monotonic()

@@ -77,7 +77,7 @@ def test_a_row_that_is_no_issue_is_refused_and_nothing_of_it_kept(
 ) -> None:
     with (
         GitHubServer([{**issue(1, 5), **change}]) as server,
-        pytest.raises(GitHubError, match=f"no issue or comment: {next(iter(change))}"),
+        pytest.raises(GitHubError, match=f"not a valid issue or comment: {next(iter(change))}"),
     ):
         fetched(server, tmp_path)
     assert (tmp_path / "items.jsonl").read_bytes() == b""

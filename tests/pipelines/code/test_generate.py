@@ -255,7 +255,7 @@ def test_a_gold_patch_that_does_not_hold_is_found(
     [
         ("pins", r"(?s)EnvError: .*can.t be built: .*pins"),
         ("gold", "it ended with submitted and scored 0"),
-        ("tests", ".*is no list of tests"),
+        ("tests", ".*must be a list of tests"),
         ("nothing", ""),
     ],
 )

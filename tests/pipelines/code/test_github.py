@@ -139,7 +139,7 @@ def test_refusals_say_what_to_do(server: GitHubServer) -> None:
         server.script = [Reply(403, '{"message": "Resource protected by SSO"}')]
         with pytest.raises(GitHubError, match="SSO"):
             github.get(ISSUES)
-    with pytest.raises(ConfigError, match="no http"):
+    with pytest.raises(ConfigError, match="not an http"):
         GitHub(GitHubConfig(api="ftp://x"))
 
 

@@ -40,7 +40,7 @@ def test_a_tar_and_a_folder_are_read_alike(tmp_path: Path) -> None:
     assert tar.text("nothing") == ""
     assert tar.tags == ("v1.2.0",)
     assert tar.json("adder.py") == tar.toml("adder.py") == {}
-    with pytest.raises(WorkspaceError, match="no tree"):
+    with pytest.raises(WorkspaceError, match="no such tree"):
         TreeFiles(tmp_path / "nowhere")
 
 
@@ -145,7 +145,7 @@ def test_python_version_is_read_and_dated(tmp_path: Path) -> None:
     newest = next(iter(pythons()))
     found = _recipe(tmp_path, "python", {"setup.py": "", "a.py": ""}, "2100-01-01")
     assert found.version == newest
-    with pytest.raises(WorkspaceError, match=r"wants Python '>=3\.99'"):
+    with pytest.raises(WorkspaceError, match=r"requires Python '>=3\.99'"):
         _recipe(tmp_path, "python", {"setup.py": "setup(python_requires='>=3.99')"})
     (tmp_path / "setup.py").write_text("Programming Language :: Python :: 3.6")
     old = TreeFiles(tmp_path)
@@ -350,7 +350,7 @@ def test_java_goes_without_maven_where_the_layer_has_every_jar(tmp_path: Path) -
     assert _recipe(tmp_path / "3", "java", gradle).runner == "gradle"
     below = {"core/src/test/java/BTest.java": "", "core/src/test/java/CTest.java": "", **test}
     assert "core/src/main/java" in _recipe(tmp_path / "4", "java", below).build[0]
-    with pytest.raises(WorkspaceError, match="is no XML"):
+    with pytest.raises(WorkspaceError, match="is not valid XML"):
         _recipe(tmp_path / "5", "java", {**test, "pom.xml": "<"})
     with pytest.raises(WorkspaceError, match="src/test/java"):
         _recipe(tmp_path / "6", "java", {"A.java": ""})

@@ -48,7 +48,7 @@ def test_instances_survive_their_file(tmp_path: Path) -> None:
     assert write_instances(path, instances) == 2
     assert list(read_instances(path)) == instances
     path.write_text('{"id": "x"}\n')
-    with pytest.raises(ConfigError, match=r"instances\.jsonl:1 is no instance: repo"):
+    with pytest.raises(ConfigError, match=r"instances\.jsonl:1 is not an instance: repo"):
         list(read_instances(path))
 
 
@@ -88,8 +88,11 @@ def test_a_record_that_would_lead_elsewhere_is_rejected(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        *(("a.jsonl", b"{", "a.jsonl:1 is no JSON"), ("a.json", b"[1]", r"a.json\[0\] is a int")),
-        *(("a.csv", b"", "no file of records"), ("a.parquet", b"PAR1", "can't be read")),
+        *(
+            ("a.jsonl", b"{", "a.jsonl:1 is not valid JSON"),
+            ("a.json", b"[1]", r"a.json\[0\] is a int"),
+        ),
+        *(("a.csv", b"", "not a file of records"), ("a.parquet", b"PAR1", "can't be read")),
         *(("a.jsonl.gz", b"\x1f\x8b\x08", "can't be read"), ("a.jsonl", b"\xff", "can't be read")),
     ],
 )

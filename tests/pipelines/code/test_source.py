@@ -64,7 +64,7 @@ def test_a_mirror_that_fails_leaves_nothing(tmp_path: Path) -> None:
         mirror(f"file://{tmp_path}/nothing", tmp_path / "m/clone.git")
     assert list((tmp_path / "m").iterdir()) == []
     for hostile in ("ext::sh -c touch% x", "--upload-pack=touch x", str(tmp_path)):
-        with pytest.raises(ConfigError, match="no address"):
+        with pytest.raises(ConfigError, match="not the address"):
             mirror(hostile, tmp_path / "m/clone.git")
 
 
@@ -105,7 +105,7 @@ def test_repositories_that_are_not_worth_it_are_refused(
         server.script = [Reply(200, json.dumps({"full_name": "../.."}))]
         (bad,) = fetch_sources(client, ["ada/calc"], tmp_path)
         assert isinstance(bad, Refused)
-        assert "no repository: full_name" in bad.reason
+        assert "not a valid repository: full_name" in bad.reason
     server.token = "right"
     with github(server, "wrong") as client, pytest.raises(TokenError):
         list(fetch_sources(client, ["ada/calc"], tmp_path))

@@ -79,7 +79,7 @@ HOSTILE = {
     "a unit that the page lacks": ("[units]\nlumens = 'x'", "'lumens'", "hours"),
     "an unknown frame": ("[frames]\ngreeting = 'x'", "frames.greeting", "[frames]"),
     "an unknown section": ("[sentences]\nrank = 'x'", "sentences", "[phrases]"),
-    "no TOML": ("[phrases", "no TOML", "line"),
+    "no TOML": ("[phrases", "not valid TOML", "line"),
     "a number for a text": ("[phrases]\nwarm = 7", "phrases.warm", "a list"),
     "no texts": ("[phrases]\nwarm = []", "phrases.warm", "a list"),
     "too many texts": (f"[phrases]\nwarm = {['x'] * 9}", "phrases.warm", "a list"),

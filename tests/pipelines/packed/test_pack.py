@@ -164,25 +164,28 @@ TASK = f"tasks/{READS}"
 UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link out of the folder": (link, "links are refused"),
     "a link to a task": (linked_task, "links are refused"),
-    "a pipe": (pipe, "no regular file"),
+    "a pipe": (pipe, "not a regular file"),
     "no database": (lambda f: (f / "database.sql").unlink(), "no database"),
     "two databases": (write("database.sqlite", "x"), "two databases"),
     "a path in a name": (write("environment.json", '{"id": "../../x"}'), "environment.json: id"),
-    "a task's name": (lambda f: (f / TASK).rename(f / "tasks" / "My task"), "'My task' is no name"),
+    "a task's name": (
+        lambda f: (f / TASK).rename(f / "tasks" / "My task"),
+        "'My task' is not named",
+    ),
     "an unknown setting": (write("environment.json", '{"root": "/"}'), "root"),
     "a strange file": (write("secrets.env", "x"), "'secrets.env' has no place"),
     "a misspelt file": (write(f"{TASK}/solutions.py", "x"), "has no place"),
     "no tools": (lambda f: (f / "tools.py").unlink(), "tools.py is missing"),
     "no verifier": (lambda f: (f / TASK / "verifier.py").unlink(), "verifier.py is missing"),
     "no prompt": (write(f"{TASK}/prompt.md", " \n"), "prompt.md is empty"),
-    "no schema": (write(f"{TASK}/submit.json", '{"type": "objct"}'), "no JSON Schema"),
-    "no JSON": (write(f"{TASK}/submit.json", "{"), "is no JSON"),
+    "no schema": (write(f"{TASK}/submit.json", '{"type": "objct"}'), "not a JSON Schema"),
+    "no JSON": (write(f"{TASK}/submit.json", "{"), "is not valid JSON"),
     "NaN": (write(f"{TASK}/answers.json", '{"wrong": [NaN]}'), "NaN"),
-    "no UTF-8": (lambda f: (f / TASK / "prompt.md").write_bytes(b"\xff"), "no UTF-8"),
+    "no UTF-8": (lambda f: (f / TASK / "prompt.md").write_bytes(b"\xff"), "not UTF-8"),
     "no task": (lambda f: shutil.rmtree(f / "tasks"), "holds no task"),
     "a level": (write(f"{TASK}/task.json", '{"level": 11}'), "level"),
     "no SQL": (write("database.sql", "CREATE TABEL x"), "database.sql fails"),
-    "no table": (write("database.sql", "SELECT 1;"), "makes no table"),
+    "no table": (write("database.sql", "SELECT 1;"), "creates no table"),
 }
 
 
@@ -229,7 +232,7 @@ TOOLS: dict[str, tuple[str, str]] = {
         'def submit_result(db):\n    """F."""\n',
         "can't be called 'submit_result'",
     ),
-    "no Python": ("def f(:\n", "no Python"),
+    "no Python": ("def f(:\n", "not valid Python"),
     "nothing": ("x = 1\n", "holds no tool"),
 }
 
