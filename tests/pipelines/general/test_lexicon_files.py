@@ -96,17 +96,17 @@ HOSTILE = {
     "a hole of another style": (
         "[phrases]\nwarm = 'Plant {k} needs {param:warm_{k}|tenths} degrees.'", "'warm'", "holes"
     ),
-    "a stray brace": ("[phrases]\nwarm = 'Plant {k'", "stray brace", "mend"),
+    "a stray brace": ("[phrases]\nwarm = 'Plant {k'", "stray brace", "fix"),
     "a text of another phrase": (
         "[phrases]\nfits = 'The bench of plant {k} must get at least as much light as the plant needs.'",
-        "also reads", "mend",
+        "also reads", "fix",
     ),
     "its own text again": (
         "[phrases]\nfits = 'The bench of plant {k} must have room for all of its pots.'",
-        "also reads", "mend",
+        "also reads", "fix",
     ),
     "a text that reads another phrase": (
-        "[phrases]\nrank = 'Among {sense} which {attribute:word}?'", "also reads", "mend",
+        "[phrases]\nrank = 'Among {sense} which {attribute:word}?'", "also reads", "fix",
     ),
     "an opening with other holes": (
         "[openings]\nplace = 'Find benches.'", "opening 'place-2'.*plant_1", "holes"
