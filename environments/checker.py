@@ -64,7 +64,7 @@ def check_solution(
     try:
         tree = ast.parse(source, "solution.py")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return [f"the source is no Python: {type(error).__name__}: {error}"]
+        return [f"the source is not valid Python: {type(error).__name__}: {error}"]
     try:
         return list(dict.fromkeys(_Checker(tree, tools, prompt, submit_schema).violations()))
     except RecursionError:

@@ -107,7 +107,9 @@ class CodeHosts:
         try:
             tests = from_json(CodeTests, files.verifier)
         except ValueError as error:
-            raise EnvError(f"the verifier of {task_id!r} is no list of tests: {error}") from error
+            raise EnvError(
+                f"the verifier of {task_id!r} must be a list of tests: {error}"
+            ) from error
         return CodeTask(
             files.spec.public(environment),
             Toolbox(environment, SUBMIT_SPEC),

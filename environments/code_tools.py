@@ -217,7 +217,7 @@ class CodeTools:
         try:
             return self._sandbox.read_file(path, MAX_FILE_BYTES).decode()
         except UnicodeDecodeError:
-            return ToolResult(error="no_file", message=f"{path} is no UTF-8 text; use bash")
+            return ToolResult(error="no_file", message=f"{path} is not UTF-8 text; use bash")
         except SandboxError as error:
             return self._refused(error)
 

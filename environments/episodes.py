@@ -255,7 +255,7 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
             ResetNeeded: if there is no running episode.
         """
         if self._public is None or self.stop is not None:
-            raise ResetNeeded("there is no running episode: call reset()")
+            raise ResetNeeded("no episode is running: call reset()")
         self._turns += 1
         parsed = parse_action(action, self._turns)
         self._say(parsed.message)
@@ -271,11 +271,11 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
                 logger.warning("%s", also)
             if isinstance(error, EnvError | VerifierError | SandboxUnavailableError):
                 raise
-            told = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
             if isinstance(error, EnvgenError | OSError):
-                raise EnvError(told) from error
+                raise EnvError(message) from error
             logger.exception("task %s: a step broke", self._public.id)
-            raise BrokenStepError(f"a step broke: {told}") from error
+            raise BrokenStepError(f"a step broke: {message}") from error
         observation = clip("\n".join(texts), MAX_OBSERVATION_CHARS)
         ended = self.stop is not None
         terminated = self.stop in _TERMINAL

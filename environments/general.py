@@ -127,8 +127,8 @@ class GeneralEnv(EpisodeEnv):
     def _hosts(self) -> DatasetHosts:
         if self._pid != os.getpid():  # forked: read the dataset anew, start workers of our own
             self._pid = os.getpid()
-            said = self.dataset.source is SourceKind.TRUSTED
-            self.dataset = open_dataset(self.dataset.path, unproven=self._unproven, trust=said)
+            trusted = self.dataset.source is SourceKind.TRUSTED
+            self.dataset = open_dataset(self.dataset.path, unproven=self._unproven, trust=trusted)
         return hosts_for(self.dataset, self._backend, self._isolate)
 
 

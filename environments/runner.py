@@ -154,4 +154,4 @@ def toolbox_of(tools: Sequence[ToolSpec]) -> Toolbox:
             )
         )
     except ValueError as error:
-        raise EnvError(f"a tool's parameters are no usable schema: {error}") from error
+        raise EnvError(f"a tool's parameters must be a usable schema: {error}") from error

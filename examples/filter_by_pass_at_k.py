@@ -17,11 +17,11 @@ from envgen.rollout.run import RolloutConfig
 
 def main(folder: Path) -> None:
     """Everything below ``folder``."""
-    made = envgen.generate(
+    summary = envgen.generate(
         GenerateConfig(categories=("meeting_scheduling",), environments=1, max_level=2, seed=1),
         folder / "ds",
     )
-    print(f"{made.tasks} proven tasks")
+    print(f"{summary.tasks} proven tasks")
 
     runs = folder / "runs"
     config = RolloutConfig(

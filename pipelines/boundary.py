@@ -69,7 +69,7 @@ def broken(gate: str, error: BaseException) -> GateResult:
         raise error
     if not isinstance(error, EnvgenError | OSError):
         logger.error("%s broke", gate, exc_info=error)
-    return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=told(error))
+    return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=one_line(error))
 
 
 def failure(evidence: Evidence) -> GateResult | None:
@@ -87,7 +87,7 @@ def disk_is_full(error: BaseException | None) -> bool:
     return False
 
 
-def told(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error in one line: envgen's message, or the type and message of any other exception."""
     text = str(error) if isinstance(error, EnvgenError) else f"{type(error).__name__}: {error}"
     return " ".join((text or type(error).__name__).split())[:500]

@@ -108,29 +108,29 @@ def make_canaries(
         raise StoreError(f"{str(out)!r} exists", "choose another folder or remove it")
     source = Dataset.open(dataset, unproven=unproven, trust=trust)
     parents = _parents(source, config)
-    made: dict[str, list[_MadeCanary]] = {}
+    canaries: dict[str, list[_MadeCanary]] = {}
     failed: dict[str, str] = {}
     with Hosts(backend=backend, trusted=source.trusted) as hosts:
         for done, task_id in enumerate(parents):
             if progress:
                 progress(done, len(parents), task_id)
             try:
-                made[task_id] = list(_canaries(source, task_id, config, hosts))
+                canaries[task_id] = list(_canaries(source, task_id, config, hosts))
             except Exception as error:  # the boundary: one parent fails, the run goes on
                 failed[task_id] = broken(CANARY_GATE, error).reason
-    everything = [one for group in made.values() for one in group]
+    everything = [one for group in canaries.values() for one in group]
     if not everything and failed:
         raise PipelineError("no canary could be proven", "; ".join(list(failed.values())[:3]))
     if not everything:
         raise ConfigError("no canary can be made of these tasks", "name other tasks or holes")
-    num_variants = _write(source, made, Path(out), config)
+    num_variants = _write(source, canaries, Path(out), config)
     names = [one.hole.name for one in everything if one.hole is not None]
     return CanarySummary(
         path=str(out),
         holes={name: names.count(name) for name in sorted(set(names))},
         unsolvable=len(everything) - len(names),
         variants=num_variants,
-        without_hole=tuple(t for t in made if all(one.hole is None for one in made[t])),
+        without_hole=tuple(t for t in canaries if all(one.hole is None for one in canaries[t])),
         failed=failed,
     )
 
@@ -184,8 +184,8 @@ def _canaries(
             raise PipelineError(f"gold of task {task_id!r} fails", "run `envgen validate` on it")
         parent = _Parent(task, probes, submissions, passed, str(database))
         for name in config.holes:
-            if (made := _with_hole(parent, HOLES[name], hosts)) is not None:
-                yield made
+            if (canary := _with_hole(parent, HOLES[name], hosts)) is not None:
+                yield canary
         if config.unsolvable:
             yield _unsolvable(parent, hosts)
 
@@ -208,9 +208,9 @@ def _with_hole(parent: _Parent, hole: Hole, hosts: Hosts) -> _MadeCanary | None:
     shut = [i for i, probe in enumerate(parent.probes) if not hole.opened(probe.answer)]
     if 0 not in shut:  # gold itself goes through the hole
         return None
-    told = judge(verifier, [*(parent.submissions[i] for i in shut), *tries], hosts)
+    scores = judge(verifier, [*(parent.submissions[i] for i in shut), *tries], hosts)
     expected = [*(parent.passed[i] for i in shut), *[True] * len(tries)]
-    _require(task.spec.id, hole.name, [score.passed for score in told], expected)
+    _require(task.spec.id, hole.name, [score.passed for score in scores], expected)
     cheats = [
         Probe(answer=one.answer, calls=(), expected=True, origin="attack", clause=hole.name)
         for one in tries
@@ -223,11 +223,11 @@ def _unsolvable(parent: _Parent, hosts: Hosts) -> _MadeCanary:
     """The twin that asks for one thing more: that something be wrong. Its gold is the parent's, and fails."""
     task = parent.task
     verifier = contradict(task.verifier)
-    told = [score.passed for score in judge(verifier, parent.submissions, hosts)]
-    _require(task.spec.id, UNSOLVABLE, told, [False] * len(told))
+    passed = [score.passed for score in judge(verifier, parent.submissions, hosts)]
+    _require(task.spec.id, UNSOLVABLE, passed, [False] * len(passed))
     refused = tuple(p.model_copy(update={"expected": False}) for p in parent.probes)
     bundle = _bundle(task, UNSOLVABLE, verifier, refused)
-    spec = bundle.spec.model_copy(update={"prompt": _told(bundle.spec.prompt)})
+    spec = bundle.spec.model_copy(update={"prompt": _with_rule(bundle.spec.prompt)})
     return _MadeCanary(bundle.model_copy(update={"spec": spec}), None)
 
 
@@ -257,7 +257,7 @@ def canary_id(task_id: str, mark: str) -> str:
     return f"{task_id[: 63 - len(mark)]}-{mark}"
 
 
-def _told(prompt: str) -> str:
+def _with_rule(prompt: str) -> str:
     return f"{prompt.rstrip()}\n\n{UNSOLVABLE_RULE}\n"
 
 
@@ -271,11 +271,11 @@ def _require(task_id: str, mark: str, passed: Sequence[bool], expected: Sequence
 
 
 def _write(
-    source: Dataset, made: dict[str, list[_MadeCanary]], out: Path, config: CanaryConfig
+    source: Dataset, canaries: dict[str, list[_MadeCanary]], out: Path, config: CanaryConfig
 ) -> int:
     """Write the dataset; returns the number of variants."""
     total = 0
-    used = {one.bundle.spec.environment_id for group in made.values() for one in group}
+    used = {one.bundle.spec.environment_id for group in canaries.values() for one in group}
     with DatasetWriter(
         out,
         name="canaries",
@@ -292,7 +292,7 @@ def _write(
                     blueprint=files.blueprint,
                 )
             )
-        for task_id, group in made.items():
+        for task_id, group in canaries.items():
             rows = _variants(source, task_id, config.variants) if group else []
             for one in group:
                 writer.add_task(one.bundle)
@@ -323,7 +323,7 @@ def _variant(row: tuple[TaskBundle, bytes], hole: Hole | None) -> VariantRow:
     return VariantRow(
         task_id=canary_id(task.spec.id, mark),
         seed=0,
-        prompt=_told(task.spec.prompt) if hole is None else task.spec.prompt,
+        prompt=_with_rule(task.spec.prompt) if hole is None else task.spec.prompt,
         solution=task.solution,
         verifier=contradict(task.verifier) if hole is None else plant(task.verifier, hole),
         submit_schema=task.spec.submit_schema,

@@ -43,12 +43,12 @@ def _licences(dataset: Dataset) -> Iterator[str]:
 
 def _funnel(dataset: Dataset) -> Iterator[str]:
     """The numbers of what was kept; what was rejected is in no file, and a subset keeps its source's."""
-    tasks, told = len(dataset.own_task_ids), dataset.manifest.funnel
+    tasks, funnel = len(dataset.own_task_ids), dataset.manifest.funnel
     for name, found in (("tasks", tasks), ("environments", len(dataset.environments))):
-        number = told.get(name, found)
+        number = funnel.get(name, found)
         if type(number) is not int or number < found:
             yield f"the funnel says {number!r} {name}; there are {found}"
-    drafted, rejected = told.get("drafted"), told.get("rejected")
+    drafted, rejected = funnel.get("drafted"), funnel.get("rejected")
     if isinstance(drafted, int) and isinstance(rejected, dict):
         numbers = [number for number in rejected.values() if isinstance(number, int)]
         if drafted < tasks or drafted < sum(numbers):
@@ -76,8 +76,8 @@ def _splits(dataset: Dataset) -> Iterator[str]:
 
 def _is_whole(dataset: Dataset) -> bool:
     """Whether nothing was taken out since splits were dealt."""
-    told = dataset.manifest.funnel
-    return told.get("environments") == len(dataset.environments)
+    funnel = dataset.manifest.funnel
+    return funnel.get("environments") == len(dataset.environments)
 
 
 def _card(dataset: Dataset) -> Iterator[str]:
@@ -101,7 +101,7 @@ def unchecked(dataset: Dataset) -> str:
     policies = sorted(
         {p.policy for name in dataset.own_task_ids for p in dataset.tasks[name].pass_at}
     )
-    told = ", ".join(policies[:4])
+    names = ", ".join(policies[:4])
     return (
-        f"pass rates of {told}: as they were written down; roll out to check them" if told else ""
+        f"pass rates of {names}: as they were written down; roll out to check them" if names else ""
     )

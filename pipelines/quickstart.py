@@ -62,7 +62,7 @@ def quickstart(
     _prepare(out, config)
     stages = Stages(out / "quickstart_stages.json", len(STAGES), progress, ended)
     with stages.stage("generate") as say:
-        made = _generate(config, out, workers, backend, say)
+        generated = _generate(config, out, workers, backend, say)
     dataset = Dataset.open(out / "dataset")
     with stages.stage("rollouts") as say:
         selection = _rollout_config(config, out, "random-valid", config.samples, backend)
@@ -89,7 +89,7 @@ def quickstart(
         notes = _notes(dataset, backend)
         if failed:
             notes = (*notes, f"{failed}; the same command tries it again")
-        summary = _summary(config, dataset, made, filtered, reports, stages.seconds, notes)
+        summary = _summary(config, dataset, generated, filtered, reports, stages.seconds, notes)
         summary = summary.model_copy(update={"training": trained})
         write_report(out / "report.html", quickstart_report(dataset, summary, out))
     summary = summary.model_copy(
@@ -103,7 +103,7 @@ def quickstart(
 def _prepare(out: Path, config: QuickstartConfig) -> None:
     stamp = out / "config.json"
     if out.exists() and not stamp.exists() and any(out.iterdir()):
-        raise ConfigError(f"{str(out)!r} is no quickstart folder", "choose another --out")
+        raise ConfigError(f"{str(out)!r} is not a quickstart folder", "choose another --out")
     same = stamp.exists() and stamp.read_text() == pretty(config)
     if out.exists() and (not same or (out / "summary.json").exists()):
         shutil.rmtree(out)
@@ -121,7 +121,7 @@ def _generate(
     record = out / "generate.json"
     if (out / "dataset").exists() and record.exists():
         return GenerateSummary.model_validate_json(record.read_text())
-    made = generate(
+    generated = generate(
         GenerateConfig(
             environments=config.environments,
             tasks_per_environment=config.tasks_per_environment,
@@ -134,8 +134,8 @@ def _generate(
         backend=backend,
         progress=lambda done, total, what: say(done, total, f"environments: {what}"),
     )
-    record.write_text(pretty(made))
-    return made
+    record.write_text(pretty(generated))
+    return generated
 
 
 def _rollout_config(
@@ -229,7 +229,7 @@ def _pass_rows(reports: dict[str, PassReport]) -> tuple[PassRow, ...]:
 def _summary(
     config: QuickstartConfig,
     dataset: Dataset,
-    made: GenerateSummary,
+    generated: GenerateSummary,
     filtered: FilterReport,
     reports: dict[str, PassReport],
     seconds: Mapping[str, float],
@@ -255,10 +255,10 @@ def _summary(
     return QuickstartSummary(
         seed=config.seed,
         versions=versions,
-        environments=made.environments,
-        tasks=made.tasks,
-        drafted=made.drafted,
-        rejected=made.rejected,
+        environments=generated.environments,
+        tasks=generated.tasks,
+        drafted=generated.drafted,
+        rejected=generated.rejected,
         episodes=config.samples * len(dataset.own_task_ids)
         + sum(t.n + t.errors for report in reports.values() for t in report.tasks),
         kept=filtered.kept,

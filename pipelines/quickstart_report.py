@@ -184,14 +184,14 @@ def _headline(found: TrainingDemoSummary) -> str:
         f"{one.greedy.value:.2f}" for one in (found.ceiling, found.before, found.after)
     )
     lift = found.greedy_lift
-    told = f"from {before} to {after} of held-out tasks"
+    change = f"from {before} to {after} of held-out tasks"
     if lift.low is None or lift.high is None or lift.low <= 0 <= lift.high:
-        said = f"No effect of GRPO was measured: {told}."
+        effect = f"No effect of GRPO was measured: {change}."
     elif lift.high < 0:
-        said = f"GRPO took a policy that was taught a bias down {told}."
+        effect = f"GRPO took a policy that was taught a bias down {change}."
     else:
-        said = f"GRPO takes a policy that was taught a bias {told}."
-    return f"{said} Without the bias, the cold start alone reaches {ceiling}."
+        effect = f"GRPO takes a policy that was taught a bias {change}."
+    return f"{effect} Without the bias, the cold start alone reaches {ceiling}."
 
 
 def _ends(estimate: Estimate) -> tuple[float, float, float]:

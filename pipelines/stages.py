@@ -36,9 +36,9 @@ class Stages:
         ended: OnEnd | None = None,
     ) -> None:
         self._path, self._total, self._progress, self._ended = path, total, progress, ended
-        told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self._finished: list[str] = told.get("finished", [])
-        seconds: dict[str, float] = told.get("seconds", {})
+        state = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self._finished: list[str] = state.get("finished", [])
+        seconds: dict[str, float] = state.get("seconds", {})
         self.seconds = {name: seconds[name] for name in self._finished} | seconds
         """Of the stages that were begun, in their order."""
         self._done = 0
@@ -70,5 +70,5 @@ class Stages:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         if ended:
             self._finished.append(name)
-        told = {"seconds": self.seconds, "finished": self._finished}
-        self._path.write_text(pretty(told), encoding="utf-8")
+        state = {"seconds": self.seconds, "finished": self._finished}
+        self._path.write_text(pretty(state), encoding="utf-8")

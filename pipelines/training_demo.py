@@ -133,10 +133,10 @@ def _claim(out: Path, config: TrainingDemoConfig) -> None:
 
 def make_tasks(config: TrainingDemoConfig, out: Path, say: Progress) -> Path:
     """Proven tasks of one kind, and their variants; a twentieth of the databases is the test split."""
-    made, data = out / "tasks" / "proven", out / "tasks" / "variants"
+    proven, data = out / "tasks" / "proven", out / "tasks" / "variants"
     if data.exists():
         return data
-    shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(proven, ignore_errors=True)
     generate(
         GenerateConfig(
             categories=("room_lookup",),
@@ -147,12 +147,12 @@ def make_tasks(config: TrainingDemoConfig, out: Path, say: Progress) -> Path:
             seed=derive(config.seed, "tasks") % 2**31,
             name="rooms",
         ),
-        made,
+        proven,
         progress=say,
     )
-    require_one_question(Dataset.open(made))
+    require_one_question(Dataset.open(proven))
     settings = VariantsConfig(per_task=config.variants, seed=config.seed)
-    variants(settings, made, data, progress=say)
+    variants(settings, proven, data, progress=say)
     return data
 
 

@@ -212,7 +212,7 @@ def backend_module(backend: str) -> ModuleType:
         if error.name != name:
             raise
         known = ", ".join(BACKENDS)
-        raise SandboxUnavailableError(f"no backend {backend!r}; there are {known}") from None
+        raise SandboxUnavailableError(f"unknown backend {backend!r}; there are {known}") from None
 
 
 def _refusal(spec: SandboxSpec, backend: str, trust: bool) -> str:

@@ -165,8 +165,8 @@ def _check_refusals(backend: str, declared: frozenset[Guarantee]) -> None:
 def _check_basics(backend: str) -> None:
     with _make(backend) as sandbox:
         result = sandbox.exec(["sh", "-c", "cat; echo oops >&2; exit 3"], stdin=b"hello")
-        told = (result.exit_code, result.stdout, result.stderr)
-        _require(told == (3, b"hello", b"oops\n"), f"exec: {told}")
+        outcome = (result.exit_code, result.stdout, result.stderr)
+        _require(outcome == (3, b"hello", b"oops\n"), f"exec: {outcome}")
         _require(not result.timed_out and not result.truncated, "exec: wrong flags")
         _require(sandbox.exec(["no-such-program"]).exit_code == 127, "a missing program is not 127")
         result = sandbox.exec(["sh", "-c", 'echo "$A"; pwd'], env={"A": "b c"}, cwd="/tmp")
@@ -337,11 +337,11 @@ def _parent_death(backend: str) -> None:
 
 def _orphan(backend: str, token: str) -> None:
     """The process that is killed: its sandbox was made by a thread that has ended."""
-    made: list[Sandbox] = []
-    thread = threading.Thread(target=lambda: made.append(_make(backend)))
+    boxes: list[Sandbox] = []
+    thread = threading.Thread(target=lambda: boxes.append(_make(backend)))
     thread.start()
     thread.join()
-    process = made[0].spawn(_python(_FAMILY.replace("SECONDS", "300"), token))
+    process = boxes[0].spawn(_python(_FAMILY.replace("SECONDS", "300"), token))
     assert process.stdout.read(6) == b"ready\n"
     time.sleep(0.3)
     _require(bool(_alive(token)), "the probe is not seen in /proc")

@@ -341,8 +341,8 @@ class DockerSandbox:
     def _told_cpu_s(self) -> float:
         """Ask the engine, where the group is not this machine's. Older engines take a second."""
         with engine_errors("stats"):
-            told = client().api.stats(self.container, stream=False, one_shot=True)
-        return float(told["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
+            stats = client().api.stats(self.container, stream=False, one_shot=True)
+        return float(stats["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
 
     def exec(
         self,
@@ -431,7 +431,7 @@ class DockerSandbox:
     def _file(self, path: str, script: str, content: bytes, keep: int) -> bytes:
         pure = PurePosixPath(WORK) / os.fspath(path)
         if ".." in pure.parts or pure.parts[:2] != ("/", WORK[1:]) or "\0" in str(pure):
-            raise SandboxError(f"{path!r} is no path below {WORK}")
+            raise SandboxError(f"{path!r} is not a path below {WORK}")
         chain = [str(pure), *map(str, list(pure.parents)[:-2])]
         guard = 'for p in "$@"; do [ -L "$p" ] && { echo "$p: a link" >&2; exit 1; }; done; '
         words = [SH, "-c", guard + script, *([chain[0], *chain])]

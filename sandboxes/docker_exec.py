@@ -136,6 +136,8 @@ class DockerExec:
         if head is None:
             return None
         kind, self._left = _HEADER.unpack(head)
+        # The rest of a piece is read without the deadline: if it were left here, the next call would read the
+        # middle of the output as a header, and mix up the streams from there on.
         data = b""
         while len(data) < self._left:
             part = self._take(self._left - len(data), None, whole=False)

@@ -41,7 +41,7 @@ def _is_text(value: str) -> bool:
     return value.isascii() or not any(0xD800 <= ord(letter) < 0xE000 for letter in value)
 
 
-def told(reply: Any) -> list[Any]:
+def require_reply(reply: Any) -> list[Any]:
     """Check a frame of ``[0, value]``, ``[1, code, message]`` or ``[2, text]``; ValueError for any other."""
     if isinstance(reply, list) and reply and type(reply[0]) is int:
         kind, *rest = reply
@@ -50,7 +50,7 @@ def told(reply: Any) -> list[Any]:
         texts = all(isinstance(part, str) for part in rest)
         if texts and (kind, len(rest)) in ((1, 2), (2, 1)):
             return reply
-    raise ValueError(f"no reply: {reply!r:.200}")
+    raise ValueError(f"not a reply: {reply!r:.200}")
 
 
 def called(reply: Any) -> tuple[str, dict[str, Any]] | None:
@@ -58,5 +58,5 @@ def called(reply: Any) -> tuple[str, dict[str, Any]] | None:
     if not isinstance(reply, list) or reply[:1] != [1]:
         return None
     if len(reply) != 3 or not isinstance(reply[1], str) or not isinstance(reply[2], dict):
-        raise ValueError(f"no call: {reply!r:.200}")
+        raise ValueError(f"not a call: {reply!r:.200}")
     return reply[1], reply[2]

@@ -212,7 +212,7 @@ class Gateway:
             head = await asyncio.wait_for(near.readuntil(b"\r\n\r\n"), _HEAD_S)
             wanted = request(head)
         except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError) as error:
-            raise RefusedError(400, "this is no request to a proxy") from error
+            raise RefusedError(400, "this is not a request to a proxy") from error
         (far, out), head = await self._connect(wanted)
         try:
             if head:
@@ -257,10 +257,10 @@ async def _opened(address: str, port: int) -> Streams:
 async def _by_proxy(proxy: SplitResult, wanted: ProxyRequest) -> tuple[Streams, bytes]:
     """A connection by this machine's own proxy: a tunnel, or the page's whole address in the request."""
     if proxy.scheme != "http" or not proxy.hostname:
-        raise RefusedError(502, f"this machine's proxy {proxy.hostname} is no http:// one")
+        raise RefusedError(502, f"this machine's proxy {proxy.hostname} is not an http:// one")
     user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
     secret = base64.b64encode(user.encode())
-    told = b"Proxy-Authorization: Basic " + secret + b"\r\n" if proxy.username else b""
+    credentials = b"Proxy-Authorization: Basic " + secret + b"\r\n" if proxy.username else b""
     place = f"[{wanted.name}]" if ":" in wanted.name else wanted.name
     authority = f"{place}:{wanted.port}".encode("latin-1", "replace")
     try:
@@ -269,16 +269,18 @@ async def _by_proxy(proxy: SplitResult, wanted: ProxyRequest) -> tuple[Streams, 
             line, _, rest = wanted.head.partition(b"\r\n")
             method, path, version = line.split(b" ")
             line = b"%s http://%s%s %s\r\n" % (method, authority, path, version)
-            return (far, out), line + told + rest
-        out.write(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (authority, authority, told))
+            return (far, out), line + credentials + rest
+        out.write(
+            b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (authority, authority, credentials)
+        )
         answer = await asyncio.wait_for(far.readuntil(b"\r\n\r\n"), _HEAD_S)
     except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
         raise RefusedError(502, f"this machine's proxy: {error}") from error
     status = answer.split(b" ", 2)[1:2]
     if status != [b"200"]:
         out.close()
-        said = answer.partition(b"\r\n")[0].decode("latin-1")
-        raise RefusedError(502, f"this machine's proxy: {said}")
+        status_line = answer.partition(b"\r\n")[0].decode("latin-1")
+        raise RefusedError(502, f"this machine's proxy: {status_line}")
     return (far, out), b""
 
 
@@ -289,11 +291,11 @@ def request(head: bytes) -> ProxyRequest:
     if method == "CONNECT":
         wanted = host(target)
         if not wanted.port:
-            raise ValueError("no port")
+            raise ValueError("the port is missing")
         return ProxyRequest(wanted.name, wanted.port, b"")
     parts = urlsplit(target)
     if parts.scheme != "http" or not parts.hostname:
-        raise ValueError("no address of a page")
+        raise ValueError("this is not the address of a page")
     # the server is to close: what comes next on this connection may be for another
     kept = [field for field in fields if field.partition(":")[0].strip().lower() not in _OF_ONE_HOP]
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))

@@ -19,7 +19,7 @@ from envgen.sandboxes.base import WORK, ExecResult, SandboxSpec
 from envgen.sandboxes.bwrap import Layout
 from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.folders import PrivateFolder
-from envgen.sandboxes.frames import told
+from envgen.sandboxes.frames import require_reply
 from envgen.sandboxes.patience import Patience, tree_cpu_s
 from envgen.sandboxes.zygote import Zygote
 
@@ -163,7 +163,7 @@ class ShellSandbox:
                 channel.sock.sendall(content)
             except (BrokenPipeError, ConnectionResetError):
                 pass  # refused before it was read: the reply says why
-            kind, value = told(channel.recv())
+            kind, value = require_reply(channel.recv())
             if kind != 0:
                 raise SandboxError(value)
             if request["kind"] != "read":
@@ -327,7 +327,7 @@ class _Program:
         """Take the supervisor's word for how it ended."""
         self.ended = True
         try:
-            kind, value = told(self.channel.recv())
+            kind, value = require_reply(self.channel.recv())
             if kind == 0 and value is not None and type(value) is not int:
                 raise ValueError(f"an exit code of {value!r:.40}")
         except WorkerDiedError:

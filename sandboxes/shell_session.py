@@ -116,10 +116,10 @@ class ShellSession:
         process = self._sandbox.spawn(["bash", "--noprofile", "--norc"], self._env, self._cwd)
         self._process = process
         self._send(_START)
-        told = self.run("echo $$", 30.0)
-        if self._process is None or told.exit_code != 0:
-            raise SandboxError(f"bash does not start: {told.output[-300:]!r}")
-        self._pid = told.output.decode(errors="replace").strip()
+        started = self.run("echo $$", 30.0)
+        if self._process is None or started.exit_code != 0:
+            raise SandboxError(f"bash does not start: {started.output[-300:]!r}")
+        self._pid = started.output.decode(errors="replace").strip()
         return process
 
     def _send(self, line: bytes) -> bool:

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedError
 from envgen.core.types import ToolSpec
 from envgen.sandboxes.channel import Channel
-from envgen.sandboxes.frames import called, told
+from envgen.sandboxes.frames import called, require_reply
 from envgen.sandboxes.programs.params import split
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
 
@@ -147,7 +147,7 @@ class SolutionWorker:
     def run(self, source: str, call: ToolCaller, max_calls: int) -> SolutionRun:
         """Run ``solve()``; after a fault or an exception of ``call`` the worker is of no more use."""
         started = time.perf_counter()
-        made = 0
+        calls = 0
         answer: JsonValue = None
         fault: str | None = None
         try:
@@ -157,23 +157,23 @@ class SolutionWorker:
                 wanted = called(reply)
                 if wanted is None:
                     break
-                if made >= max_calls:
+                if calls >= max_calls:
                     fault = f"more than {max_calls} tool calls"
                     break
                 name, arguments = wanted
                 if name not in self._orders:
                     raise ValueError(f"a call of {name!r}")
-                made += 1
+                calls += 1
                 self._channel.send(call(name, arguments))
             if fault is None:
-                kind, value = told(reply)
+                kind, value = require_reply(reply)
                 answer, fault = (value, None) if kind == 0 else (None, value[:4000])
         except (SandboxTimeoutError, WorkerDiedError) as error:
             limits = f"{self._cpu_s:g} s of CPU and {MEMORY_BYTES >> 20} MB"
             fault = f"{error} (the limits are {limits})"
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             fault = f"the worker answered nonsense: {error}"
-        return SolutionRun(answer, made, time.perf_counter() - started, fault)
+        return SolutionRun(answer, calls, time.perf_counter() - started, fault)
 
     def close(self) -> None:
         """Kill the process."""

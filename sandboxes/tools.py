@@ -27,7 +27,7 @@ from envgen.core.errors import (
     WorkerDiedError,
 )
 from envgen.core.types import ToolSpec
-from envgen.sandboxes.frames import fault, odd, told
+from envgen.sandboxes.frames import fault, odd, require_reply
 from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.zygote import Isolation, WorkerBackend, Zygote, choose
 
@@ -166,7 +166,7 @@ class WorkerToolHost:
             except WorkerDiedError as error:
                 zygote.close()
                 if attempt == 2:
-                    raise EnvError(f"no worker: {error}") from error
+                    raise EnvError(f"the worker can't be started: {error}") from error
         raise AssertionError("unreachable")
 
     def _open_alone(self, database: Path | None) -> WorkerToolSession:
@@ -176,7 +176,7 @@ class WorkerToolHost:
             return WorkerToolSession(self, zygote, database, owns_zygote=True)
         except WorkerDiedError as error:
             zygote.close()
-            raise EnvError(f"no worker: {error}") from error
+            raise EnvError(f"the worker can't be started: {error}") from error
         except BaseException:
             zygote.close()
             raise
@@ -219,7 +219,7 @@ class WorkerToolSession:
     def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolReply:
         """Call a tool. Any failure but a documented error closes the session."""
         if name not in self._mutates:
-            raise EnvError(f"there is no tool {name!r}")
+            raise EnvError(f"unknown tool {name!r}")
         reply = self._ask(name, [name, arguments])
         if reply[0] == 0:
             self.changed = self.changed or self._mutates[name]
@@ -232,7 +232,7 @@ class WorkerToolSession:
             raise ToolsDiedError("the session is closed")
         try:
             self._channel.send(request)
-            reply = told(self._channel.recv())
+            reply = require_reply(self._channel.recv())
             if reply[0] == 2:
                 raise ToolFaultError(f"the environment failed: {reply[1]}")
             return reply
@@ -332,7 +332,7 @@ class InlineToolSession:
         if self._db is None:
             raise ToolsDiedError("the session is closed")
         if name not in self._mutates:
-            raise EnvError(f"there is no tool {name!r}")
+            raise EnvError(f"unknown tool {name!r}")
         began = time.thread_time()
         try:
             kind, *rest = self._call(self._db, name, arguments)

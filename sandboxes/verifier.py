@@ -20,7 +20,7 @@ from envgen.core.errors import SandboxError, SandboxTimeoutError, WorkerDiedErro
 from envgen.sandboxes.bwrap import Layout
 from envgen.sandboxes.channel import Channel
 from envgen.sandboxes.folders import PrivateFolder, overwrite
-from envgen.sandboxes.frames import told as told_of
+from envgen.sandboxes.frames import require_reply
 from envgen.sandboxes.programs import toolbox, wire
 from envgen.sandboxes.runtime import INSIDE
 from envgen.sandboxes.zygote import WorkerBackend, Zygote, choose
@@ -109,7 +109,7 @@ class WorkerVerifierHost:
         self._inside = Path(INSIDE) / "scratch" if backend != "process" else self._scratch
         self._names = itertools.count()
         self._known: dict[tuple[str, int, int, int, int], str] = {}
-        self._told: set[str] = set()
+        self._sent: set[str] = set()
         self._pairs = itertools.count()
         self._free: list[_Pair] = []
         self._closed = False
@@ -120,7 +120,7 @@ class WorkerVerifierHost:
             raise
 
     def _start(self) -> Zygote:
-        self._told.clear()
+        self._sent.clear()
         layout = Layout(scratch=self._scratch)
         return Zygote("verifier", backend=self.backend, layout=layout)
 
@@ -224,22 +224,22 @@ class WorkerVerifierHost:
         """
         request = {"probes": len(judged), "cpu_s": 3600}
         zygote, number, channel = self._forked(timeout_s, request)
-        told: list[bool | None] = []
+        apart: list[bool | None] = []
         try:
             for item, verdict in judged:
                 shown = self._shown(item, _Pair("", ""))
                 channel.send([*shown, None if verdict is None else sorted(verdict)])
             for version in versions:
                 channel.send(version)
-                told.append(told_of(channel.recv())[1] is True)
-                if told == [True]:
+                apart.append(require_reply(channel.recv())[1] is True)
+                if apart == [True]:
                     break
         except FAILURES as error:
             logger.info("versions of a verifier are judged one by one: %s", _explained(error))
         finally:
             channel.close()
             zygote.kill(number)
-        known = told[1:] if told[:1] == [False] else []
+        known = apart[1:] if apart[:1] == [False] else []
         return [*known, *[None] * (len(versions) - 1 - len(known))]
 
     def _fork(self, source: str, timeout_s: float) -> tuple[Zygote, int, Channel]:
@@ -257,11 +257,11 @@ class WorkerVerifierHost:
                 try:
                     if not self._zygote.alive:
                         raise WorkerDiedError("the zygote is gone")
-                    if source is not None and request["key"] not in self._told:
-                        if len(self._told) >= self.SOURCES:
-                            self._told.clear()
+                    if source is not None and request["key"] not in self._sent:
+                        if len(self._sent) >= self.SOURCES:
+                            self._sent.clear()
                         self._zygote.tell({"op": "source", **request, "source": source})
-                        self._told.add(request["key"])
+                        self._sent.add(request["key"])
                     number, channel = self._zygote.fork(timeout_s, request)
                     return self._zygote, number, channel
                 except WorkerDiedError:
@@ -341,13 +341,13 @@ def _explained(error: Exception) -> str:
 
 def read_reply(reply: Any) -> VerifierReply:
     """Read the worker's answer. Raises ValueError when it means nothing."""
-    kind, value, *_ = told_of(reply)
+    kind, value, *_ = require_reply(reply)
     if kind == 1:
-        raise ValueError("no verdict")
+        raise ValueError("the verdict is missing")
     if kind == 2:
         return VerifierReply(None, value[:4000])
     if not isinstance(value, list) or not all(isinstance(rule, str) for rule in value):
-        raise ValueError("no list of rules")
+        raise ValueError("the rules must be a list")
     return VerifierReply(tuple(value), None)
 
 
@@ -389,7 +389,7 @@ def _judged(code: Any, item: VerifierInput) -> VerifierReply:
     try:
         answer = wire.decode(wire.encode(item.answer))
     except (TypeError, ValueError, RecursionError) as error:
-        return VerifierReply(None, f"the answer is no JSON: {error}")
+        return VerifierReply(None, f"the answer is not valid JSON: {error}")
     with ExitStack() as stack:
         initial = _file(item.initial, stack)
         final = initial if item.final is item.initial else _file(item.final, stack)
@@ -404,5 +404,5 @@ def _file(database: Path | bytes, stack: ExitStack) -> str:
         file.flush()
         return file.name
     if not database.is_file():
-        raise SandboxError(f"can't hand {database} to the verifier: there is no such file")
+        raise SandboxError(f"no such database: {database}")
     return str(database)

@@ -20,7 +20,7 @@ from envgen.core.errors import (
 from envgen.sandboxes import bwrap, cgroups, runtime, worker_filter
 from envgen.sandboxes.channel import Channel, socket_pair
 from envgen.sandboxes.folders import PrivateFolder
-from envgen.sandboxes.frames import told
+from envgen.sandboxes.frames import require_reply
 from envgen.sandboxes.launcher import launch
 from envgen.sandboxes.programs.wire import pack
 
@@ -53,7 +53,7 @@ def choose(backend: WorkerBackend, trusted: bool, isolate: Isolation = "environm
     chosen = _choose(backend, trusted)
     if isolate == "episode" and chosen in ("process", "inline"):
         raise SandboxUnavailableError(
-            f"isolate='episode' wants a sandbox for each episode, and backend {chosen!r} is none",
+            f"isolate='episode' requires a sandbox for each episode; backend {chosen!r} has none",
             "use backend='bubblewrap' or 'docker', or leave isolate='environment'",
         )
     return chosen
@@ -214,7 +214,7 @@ class Zygote:
             raise SandboxError(
                 f"the sandbox did not start: {error}; {self._complaint()}"
             ) from error
-        if told(reply)[0] != 0:
+        if require_reply(reply)[0] != 0:
             raise ValueError(reply[1])
 
     def _complaint(self) -> str:

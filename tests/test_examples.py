@@ -30,16 +30,16 @@ def run(name: str, *arguments: object) -> str:
 
 def test_step_by_hand(tmp_path: Path) -> None:
     dataset = write_tiny_dataset(tmp_path / "ds")
-    said = run("step_by_hand.py", dataset.path, "tiny-pair")
-    assert "no_such_tool" in said
-    assert "reward 0.0, terminated True" in said
+    output = run("step_by_hand.py", dataset.path, "tiny-pair")
+    assert "no_such_tool" in output
+    assert "reward 0.0, terminated True" in output
 
 
 @pytest.mark.slow
 def test_filter_by_pass_at_k(tmp_path: Path) -> None:
-    said = run("filter_by_pass_at_k.py", tmp_path)
-    assert "proven tasks" in said
-    assert "kept: " in said
+    output = run("filter_by_pass_at_k.py", tmp_path)
+    assert "proven tasks" in output
+    assert "kept: " in output
 
 
 @pytest.mark.slow
@@ -61,17 +61,17 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
         optimizer=OptimizerConfig(lr=4e-3, warmup_steps=5),
     )
     train_sft(config, tmp_path / "student")
-    said = run(
+    output = run(
         "grpo_in_one_page.py",
         *("--data", taught.dataset, "--model", tmp_path / "student" / "last"),
         *("--out", tmp_path / "page", "--steps", 28, "--groups", 4, "--held-out", 4),
         *("--group-size", 8, "--max-turns", 3, "--warmup", 1),
         *("--beta", 0.01, "--mini-batches", 2, "--max-tokens", 400),
     )
-    rewards = [float(text) for text in re.findall(r"step \d+: reward (\S+)", said)]
+    rewards = [float(text) for text in re.findall(r"step \d+: reward (\S+)", output)]
     assert len(rewards) == 28
     assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1, str(rewards)
-    assert re.search(r"after: held-out pass@1 \d", said)
+    assert re.search(r"after: held-out pass@1 \d", output)
     assert (tmp_path / "page" / "model.safetensors").exists()
 
 

@@ -39,8 +39,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def both(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of two families: six sums, and the tiny dataset's general tasks."""
     place = tmp_path_factory.mktemp("families")
-    made = run(package, "generate", "arithmetic", "--tasks", 6, "--out", place / "sums")
-    assert made.code == 0, made.err
+    result = run(package, "generate", "arithmetic", "--tasks", 6, "--out", place / "sums")
+    assert result.code == 0, result.err
     tiny = write_tiny_dataset(place / "tiny").path
     merged = run(package, "merge", place / "sums", tiny, "--out", place / "both")
     assert merged.code == 0, merged.err
@@ -186,10 +186,10 @@ def test_gym_ids_and_the_python_api_know_it(package: Path, both: Path) -> None:
 
 
 def test_a_family_that_is_not_installed_is_named(both: Path) -> None:
-    said = envgen("rollout", both, "--policy", "gold", "--out", both.parent / "no")
-    assert said.code == 2
-    assert "unknown family 'arithmetic'" in said.err
-    assert "install the package that plays it" in said.err
+    result = envgen("rollout", both, "--policy", "gold", "--out", both.parent / "no")
+    assert result.code == 2
+    assert "unknown family 'arithmetic'" in result.err
+    assert "install the package that plays it" in result.err
     with pytest.raises(ConfigError, match="unknown family 'x'"):
         find_family("x")
 

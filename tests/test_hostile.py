@@ -91,12 +91,12 @@ def _link(folder: Path) -> None:
 def test_harmed_folders_are_refused(cli: Cli, tmp_path: Path, harm: Any, words: str) -> None:
     write_tiny_dataset(tmp_path / "D")
     harm(tmp_path / "D")
-    said = cli(*words.split())
-    assert said.code == 2, said
-    assert said.out == ""
-    assert said.err.startswith("error: ")
-    assert "hint: " in said.err
-    assert "Traceback" not in said.err
+    result = cli(*words.split())
+    assert result.code == 2, result
+    assert result.out == ""
+    assert result.err.startswith("error: ")
+    assert "hint: " in result.err
+    assert "Traceback" not in result.err
     assert not Path("r").exists()
 
 
@@ -104,9 +104,9 @@ def test_harmed_folders_are_refused(cli: Cli, tmp_path: Path, harm: Any, words: 
 
 
 def play(cli: Cli, dataset: Path) -> dict[str, Any]:
-    said = cli("rollout", dataset, "--policy", "gold", "--out", "run", "--json", "run.json")
-    assert said.code == 0, said.err
-    assert "Traceback" not in said.err
+    result = cli("rollout", dataset, "--policy", "gold", "--out", "run", "--json", "run.json")
+    assert result.code == 0, result.err
+    assert "Traceback" not in result.err
     found: dict[str, Any] = json.loads(Path("run.json").read_text())
     return found
 
@@ -221,10 +221,10 @@ def test_hostile_code_gets_nothing_of_the_host(
 def test_foreign_code_needs_a_sandbox(cli: Cli, tmp_path: Path) -> None:
     dataset = write_hostile(tmp_path / "ds", tools="    return []  # nobody's").path
     for backend in ("process", "inline"):
-        said = cli("rollout", dataset, "--policy", "gold", "--backend", backend, "--out", backend)
-        assert said.code == 2
-        assert "isolates nothing" in said.err
-        assert "hint: " in said.err
+        result = cli("rollout", dataset, "--policy", "gold", "--backend", backend, "--out", backend)
+        assert result.code == 2
+        assert "isolates nothing" in result.err
+        assert "hint: " in result.err
 
 
 def close_all() -> None:
@@ -346,8 +346,8 @@ def test_a_stopped_rollout_goes_on_to_the_same_result(
             assert "the same command goes on" in err
     kept = stored(tmp_path / "cut")
     assert 5 < kept < 2 * SAMPLES
-    said = envgen(*words, tmp_path / "cut", "--json", tmp_path / "cut.json")
-    assert said.code == 0, said.err
+    result = envgen(*words, tmp_path / "cut", "--json", tmp_path / "cut.json")
+    assert result.code == 0, result.err
     assert json.loads((tmp_path / "cut.json").read_text())["new"] == 2 * SAMPLES - kept
     assert results(tmp_path / "cut") == whole
 
@@ -392,8 +392,8 @@ def test_a_stopped_generation_goes_on_to_the_same_bytes(
             assert "the same command goes on" in err
     assert partial.exists()
     assert not (tmp_path / "cut").exists()
-    said = envgen(*GENERATE, tmp_path / "cut", timeout=240)
-    assert said.code == 0, said.err
+    result = envgen(*GENERATE, tmp_path / "cut", timeout=240)
+    assert result.code == 0, result.err
     assert not partial.exists()
     assert content(tmp_path / "cut") == generated
 
@@ -435,11 +435,11 @@ def test_a_rollout_on_a_full_disk_keeps_what_it_has(
 ) -> None:
     dataset = write_tiny_dataset(tmp_path / "ds").path
     words = ("rollout", dataset, *PLAY, "--out", tmp_path / "run")
-    said = limited(96, *words)
-    assert said.code == 2, said
-    assert "Traceback" not in said.err
-    assert "error: " in said.err
-    assert "hint: " in said.err
+    result = limited(96, *words)
+    assert result.code == 2, result
+    assert "Traceback" not in result.err
+    assert "error: " in result.err
+    assert "hint: " in result.err
     kept = stored(tmp_path / "run")
     assert 0 <= kept < 2 * SAMPLES
     again = envgen(*words)
@@ -462,10 +462,10 @@ def test_writers_on_a_full_disk_leave_nothing_half_written(tmp_path: Path, words
         "x.parquet": tmp_path / "x.parquet",
         "kept": tmp_path / "kept",
     }
-    said = limited(1, *(places.get(word, word) for word in words.split()))
-    assert said.code == 2, said
-    assert "Traceback" not in said.err
-    assert "hint: " in said.err
+    result = limited(1, *(places.get(word, word) for word in words.split()))
+    assert result.code == 2, result
+    assert "Traceback" not in result.err
+    assert "hint: " in result.err
     assert set(tmp_path.iterdir()) == before
 
 
@@ -482,10 +482,10 @@ def test_a_generation_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) 
         "--seed",
         3,
     )
-    said = limited(8, *words, "--out", tmp_path / "ds")
-    assert said.code == 2, said
-    assert "Traceback" not in said.err
-    assert "hint: " in said.err
+    result = limited(8, *words, "--out", tmp_path / "ds")
+    assert result.code == 2, result
+    assert "Traceback" not in result.err
+    assert "hint: " in result.err
     assert not (tmp_path / "ds").exists()
     again = envgen(*words, "--out", tmp_path / "ds", timeout=240)
     assert again.code == 0, again.err

@@ -84,6 +84,9 @@ def score_run(run: TestRun, tests: CodeTests) -> Score:
     assert run.status is RunStatus.RAN
     statuses = run.report.statuses()
     table = {test: str(statuses.get(test, MISSING)) for test in _judged(tests)}
+    # A fail-to-pass test must pass outright: an expected failure says that what it asks for still isn't
+    # there. One that passed before may go on to fail as expected. A missing test counts as broken in both,
+    # or a change could get rid of tests instead of passing them.
     reasons = [
         *_broken("fail_to_pass", tests.fail_to_pass, statuses, {Status.PASS}),
         *_broken("pass_to_pass", tests.pass_to_pass, statuses, _GOOD),

@@ -150,10 +150,10 @@ def run_tests(
     with workspace.open(limits) as opened:
         running = _Run(opened, workspace, exam, variables or {})
         run = running.run(change)
-    told: dict[str, Any] = {"wall_s": time.monotonic() - started}
+    changes: dict[str, Any] = {"wall_s": time.monotonic() - started}
     if run.report is None:
-        told["unsound_files"] = tuple(running.armed)
-    return run.model_copy(update=told)
+        changes["unsound_files"] = tuple(running.armed)
+    return run.model_copy(update=changes)
 
 
 def read_tests(
@@ -496,5 +496,5 @@ class _Files(Mapping[str, bytes]):
 
 
 def _tail(result: ExecResult) -> str:
-    said = (result.stdout + b"\n" + result.stderr).decode(errors="replace").strip()
-    return said[-_TAIL:]
+    output = (result.stdout + b"\n" + result.stderr).decode(errors="replace").strip()
+    return output[-_TAIL:]

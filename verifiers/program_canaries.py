@@ -68,7 +68,7 @@ def arm(
     """
     if language not in LANGUAGES:
         return {}
-    made = {}
+    armed_files = {}
     for path, content in sorted(sources.items()):
         if not path.endswith(_SUFFIXES):
             continue
@@ -78,8 +78,8 @@ def arm(
         if "main" in alarms:
             armed = _ended(language, armed, variable(name, "main").encode())
         if armed != content:
-            made[path] = _DECLARED + armed
-    return made
+            armed_files[path] = _DECLARED + armed
+    return armed_files
 
 
 def _ended(language: CodeLanguage, content: bytes, name: bytes) -> bytes:

@@ -13,7 +13,7 @@ import click
 from rich.text import Text
 
 import envgen
-from envgen.cli.command import LeafCommand, imported, told
+from envgen.cli.command import LeafCommand, imported, readable_errors
 from envgen.cli.console import remark, talk
 from envgen.cli.settings import texts
 from envgen.core.errors import ConfigError, DatasetError, EnvgenError, StoreError
@@ -185,7 +185,7 @@ def run(arguments: list[str] | None = None, *, stopped: Callable[[], bool] = lam
     """
     wanted = sys.argv[1:] if arguments is None else arguments
     try:
-        with told("see the command's --help for what is allowed"):
+        with readable_errors("see the command's --help for what is allowed"):
             code = app(args=wanted, prog_name="envgen", standalone_mode=False)
     except (click.Abort, KeyboardInterrupt):
         code = 130
@@ -222,6 +222,6 @@ def _failed(error: Exception) -> int:
                 text = f"No such option {error.option_name!r}{near if 'did you' in near else ''}"
         case _:
             raise error
-    for style, word, said in (("bold red", "error", text), ("bold", "hint", hint)):
-        talk.print(Text.assemble((f"{word}: ", style), said), soft_wrap=True)
+    for style, word, message in (("bold red", "error", text), ("bold", "hint", hint)):
+        talk.print(Text.assemble((f"{word}: ", style), message), soft_wrap=True)
     return 2

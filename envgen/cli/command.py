@@ -319,7 +319,7 @@ class LeafCommand(click.Command):
         for path, word in (pair(item, "-c KEY=VALUE") for item in ctx.params["_set"]):
             put(self.kind, values, path, [word])
         self.kind.settle(values)
-        with told(f"see `{ctx.command_path} --help`", self.kind, self._shown):
+        with readable_errors(f"see `{ctx.command_path} --help`", self.kind, self._shown):
             return self.kind.model_validate(complete(self.kind, values))
 
     def _file(self, name: str | None) -> Values:
@@ -376,7 +376,7 @@ class LeafCommand(click.Command):
 
 
 @contextmanager
-def told(
+def readable_errors(
     hint: str, kind: type[BaseModel] | None = None, shown: Callable[[str], str] = str
 ) -> Iterator[None]:
     """Make one line of what pydantic refuses in the settings of ``kind``; ``shown`` names one by its path.
@@ -403,7 +403,7 @@ def _fault(one: ErrorDetails, kind: type[BaseModel] | None, shown: Callable[[str
         called = shown(path)
         return f"Missing {'option' if called.startswith('-') else 'argument'} {called!r}"
     if one["type"] == "extra_forbidden" and kind and (known := field_names(kind, table)):
-        return f"there is no setting {path!r}{near_names(name, known)} --settings prints all"
+        return f"unknown setting {path!r}{near_names(name, known)} --settings prints all"
     got = str(public(one["input"], name))[:80]
     if one["type"] == "model_type":
         return f"{path!r} is a table, not {got!r}: write -c {path}.NAME=VALUE"

@@ -106,8 +106,8 @@ def time_left(task: Task) -> float | None:
 class _TimeLeft(TimeRemainingColumn):
     def render(self, task: Task) -> Text:
         left = time_left(task)
-        said = "-:--:--" if left is None else str(timedelta(seconds=round(left)))
-        return Text(said, style="progress.remaining")
+        label = "-:--:--" if left is None else str(timedelta(seconds=round(left)))
+        return Text(label, style="progress.remaining")
 
 
 @contextmanager
@@ -189,7 +189,9 @@ def fail() -> NoReturn:
     raise click.exceptions.Exit(1)
 
 
-def require(made: int, asked: int | None, what: str, hint: str = "", *, fatal: bool = True) -> None:
+def require(
+    count: int, asked: int | None, what: str, hint: str = "", *, fatal: bool = True
+) -> None:
     """Warn on stderr if less was made than ``asked`` (None: any number above zero).
 
     ``what`` is a plural, such as "episodes played"; ``fatal``: the command has failed if there are none.
@@ -197,11 +199,11 @@ def require(made: int, asked: int | None, what: str, hint: str = "", *, fatal: b
     Raises:
         click.exceptions.Exit: with code 1 if it has failed.
     """
-    if made and (asked is None or made >= asked):
+    if count and (asked is None or count >= asked):
         return
     of = "" if asked is None else f" of {asked}"
-    failed = fatal and not made
-    remark(f"{'error' if failed else 'warning'}: {made}{of} {what}")
+    failed = fatal and not count
+    remark(f"{'error' if failed else 'warning'}: {count}{of} {what}")
     if hint:
         remark(f"hint: {hint}")
     if failed:

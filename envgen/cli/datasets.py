@@ -157,7 +157,7 @@ class Pack(Trusts, Makes):
         for gate in dict.fromkeys(one.gate for one in every if one.status is GateStatus.FAILED):
             remark(f"{gate}: {HINTS[gate]}")
         if not summary.passed:
-            say("nothing was written; mend the tasks that fail and run the command again")
+            say("nothing was written; fix the tasks that fail and run the command again")
             fail()
         then = f"envgen show {self.out}; envgen rollout {self.out} --policy gold --out runs/gold"
         say(f"next: {then}")
@@ -179,8 +179,8 @@ def _judged(evidence: Evidence, good: str) -> tuple[str, Text]:
 
     applied = [one for one in evidence if one.status is not GateStatus.NOT_APPLICABLE]
     bad = failure(evidence)
-    said = Text.assemble((bad.gate, "red"), f": {bad.reason}") if bad else Text(good, "green")
-    return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}", said
+    verdict = Text.assemble((bad.gate, "red"), f": {bad.reason}") if bad else Text(good, "green")
+    return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}", verdict
 
 
 class Validate(Trusts):

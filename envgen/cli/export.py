@@ -60,7 +60,7 @@ class Export(Command):
             elif chosen:
                 options = "--data, --passed-only, --min-reward and --db are for runs"
                 raise ConfigError(
-                    f"{str(self.source)!r} is no run: {options}",
+                    f"{str(self.source)!r} is not a run: {options}",
                     "give a run folder of `envgen rollout`, or leave them out",
                 )
             else:

@@ -29,7 +29,7 @@ def parse_levels(text: str) -> tuple[int, int]:
         raise ConfigError(f"{text!r} is a range that runs backwards", f"write {high}..{low}")
     if not 1 <= levels[0] <= levels[1] <= 10:
         hint = "levels are 1 (easy) to 10: write --level 3 or --level 1..5"
-        raise ConfigError(f"{text!r} is no level", hint)
+        raise ConfigError(f"{text!r} is not a level", hint)
     return levels
 
 
@@ -65,9 +65,9 @@ class General(Parallel, Runs, GenerateConfig, Makes):
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """Warn where there are fewer environments than levels."""
         if self.left_out:
-            made, levels = self.environments, self.levels
-            have = f"{made} environment{'s have levels' if made > 1 else ' has level'}"
-            some, every = _range(levels[:made]), _range(levels)
+            count, levels = self.environments, self.levels
+            have = f"{count} environment{'s have levels' if count > 1 else ' has level'}"
+            some, every = _range(levels[:count]), _range(levels)
             remark(f"warning: {have} {some} of {every}; --environments {len(levels)} has all")
         return {}
 

@@ -148,7 +148,9 @@ class Bootstrap(LayerConfig, Command):
         """Files that are not there are told now, not after minutes of building."""
         for path in (*((self.sources,) if self.sources else ()), *self.copies):
             if not path.exists():
-                raise ConfigError(f"there is no {str(path)!r}", "check --sources and --copy")
+                raise ConfigError(
+                    f"no such file or folder: {str(path)!r}", "check --sources and --copy"
+                )
         return {"log": say}
 
     def tell(self, summary: Any) -> None:

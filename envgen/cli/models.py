@@ -52,13 +52,13 @@ class Init(NewModelConfig, Makes):
 
     def call(self, more: Any) -> Any:
         """Make it, and count what it costs."""
-        return told(super().call(more), None, self.out)
+        return describe(super().call(more), None, self.out)
 
     def tell(self, summary: Any) -> None:
         """Show what was made and what it costs; a small dataset may not have enough tokens."""
         show_model(summary, self.out)
-        made = summary["config"]["vocab_size"]
-        require(made, self.vocab_size, "tokens in the vocabulary", "the texts have no more")
+        size = summary["config"]["vocab_size"]
+        require(size, self.vocab_size, "tokens in the vocabulary", "the texts have no more")
 
 
 class Info(Command):
@@ -84,12 +84,12 @@ class Info(Command):
             from envgen.model.checkpoint import read_config
 
             config = read_config(self.folder)
-        summary = told(config, self.context, self.folder)
+        summary = describe(config, self.context, self.folder)
         show_model(summary, self.folder or self.preset)
         write_json(self.figures, summary)
 
 
-def told(config: DSAConfig, context: int | None, folder: Path | None) -> dict[str, Any]:
+def describe(config: DSAConfig, context: int | None, folder: Path | None) -> dict[str, Any]:
     """A model's config, its costs at a context, and what lies in its folder, as ``--json`` writes them."""
     context = context or min(config.max_position_embeddings, LONGEST_DEFAULT)
     found = {"config": config.to_hf(), "cost": cost(config, context).model_dump(mode="json")}

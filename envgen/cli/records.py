@@ -53,19 +53,19 @@ def cell(value: object) -> Text:
         case Text():
             return value
         case None | "":
-            said = "-"
+            label = "-"
         case bool():
-            said = "yes" if value else "no"
+            label = "yes" if value else "no"
         case int() | float():
-            said = number(value)
+            label = number(value)
         case Enum():
-            said = str(value.value).replace("_", " ")
+            label = str(value.value).replace("_", " ")
         case BaseModel():
             known = vars(value)
-            said = f"{known['value']:.4g} ({interval(known['low'], known['high'])})"
+            label = f"{known['value']:.4g} ({interval(known['low'], known['high'])})"
         case _:
-            said = str(value)
-    return Text(said, style=STYLES.get(said, ""))
+            label = str(value)
+    return Text(label, style=STYLES.get(label, ""))
 
 
 def is_figure(value: object) -> bool:
@@ -103,8 +103,10 @@ def show_rows(
 
 
 def _column(name: str, i: int, texts: Sequence[Text]) -> TableColumn:
-    said, right, cut = name.rstrip(f" {CUT}"), name.endswith(" "), name.endswith(CUT)
-    return TableColumn(said, (Text(said, style="bold"), *texts), right, cut, whole=i == 0 or right)
+    label, right, cut = name.rstrip(f" {CUT}"), name.endswith(" "), name.endswith(CUT)
+    return TableColumn(
+        label, (Text(label, style="bold"), *texts), right, cut, whole=i == 0 or right
+    )
 
 
 def show_records(

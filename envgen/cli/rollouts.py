@@ -36,10 +36,10 @@ class Rollout(RolloutConfig, Command):
         """Show replies until episodes end: those of a model may all end at once."""
 
         def progress(now: Progress) -> None:
-            said = f"{now.passed} passed, {now.errors} errors"
+            status = f"{now.passed} passed, {now.errors} errors"
             if now.replies and not now.done:
-                said = f"{now.replies} replies, at most {now.replies_left} to come"
-            update(now.done, now.total, said)
+                status = f"{now.replies} replies, at most {now.replies_left} to come"
+            update(now.done, now.total, status)
 
         return {"progress": progress}
 

@@ -68,8 +68,8 @@ def texts(path: str) -> dict[tuple[str, str], str]:
             found[node.name, ""] = ast.get_docstring(node) or ""
             for pair in pairwise(node.body):
                 match pair:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(said))):
-                        found[node.name, name] = said
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(text))):
+                        found[node.name, name] = text
     return found
 
 
@@ -78,17 +78,17 @@ def text_of(kind: type, name: str) -> str:
     for base in kind.__mro__:
         path = getattr(sys.modules.get(base.__module__), "__file__", None)
         if base is not BaseModel and issubclass(base, BaseModel) and path:
-            if said := texts(path).get((base.__name__, name)):
-                return said
+            if text := texts(path).get((base.__name__, name)):
+                return text
     return EVERYWHERE.get(name, "")
 
 
-def plain(said: str, default: Any) -> str:
+def plain(text: str, default: Any) -> str:
     """A field's docstring as help: in one line, in the words of a command line."""
     word = "Default" if default is None else NONE_WORDS[0]
-    said = " ".join(said.split()).replace("``", "`")
-    said = re.sub(r"(?<=; )None: ", f"{word.lower()}: ", said)
-    return re.sub(r"\bNone: ", f"{word}: ", said)
+    text = " ".join(text.split()).replace("``", "`")
+    text = re.sub(r"(?<=; )None: ", f"{word.lower()}: ", text)
+    return re.sub(r"\bNone: ", f"{word}: ", text)
 
 
 @cache
@@ -106,8 +106,8 @@ def _walk(
         default = None if default is PydanticUndefined else default
         inner = model_of(field.annotation)
         if inner is None:
-            said = plain(text_of(kind, name), default)
-            yield Setting(path, field, default, said, given, needed and required)
+            help_text = plain(text_of(kind, name), default)
+            yield Setting(path, field, default, help_text, given, needed and required)
         else:
             there = isinstance(default, BaseModel)
             needs = needed and (there or required)

@@ -82,9 +82,9 @@ def funnel_lines(funnel: Mapping[str, JsonValue]) -> list[str]:
                 rejected = stage.get("rejected")
                 reasons = rejected.items() if isinstance(rejected, dict) else ()
                 why = ", ".join(f"{reason} {n}" for reason, n in reasons)
-                told = f"; rejected: {why}" if why else ""
+                suffix = f"; rejected: {why}" if why else ""
                 found.append(
-                    f"{domain}: {stage.get('proven')} of {stage['tried']} {name} proven{told}"
+                    f"{domain}: {stage.get('proven')} of {stage['tried']} {name} proven{suffix}"
                 )
     return found
 
@@ -132,7 +132,7 @@ class Show(ReadsDataset):
             write_json(self.figures, show_run(self.dataset, self.task, self.sample, self.full))
             return
         if self.sample is not None or self.full:
-            what = f"{str(self.dataset)!r} is no run: --sample and --full are for runs"
+            what = f"{str(self.dataset)!r} is not a run: --sample and --full are for runs"
             raise ConfigError(what, "give a run folder of `envgen rollout`, or leave them out")
         opened = self.opened()
         spec = find_task(opened, self.task)

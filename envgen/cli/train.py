@@ -40,7 +40,7 @@ class Trains(Makes):
             torch.empty(1, device=self.device)
         except (RuntimeError, AssertionError) as error:  # PyTorch without CUDA asserts
             reason = str(error).splitlines()[0]
-            what = f"there is no device {self.device!r} here: {reason}"
+            what = f"device {self.device!r} is not available: {reason}"
             raise ConfigError(what, "--device cpu") from error
         return {"out": out}
 

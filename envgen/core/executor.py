@@ -52,7 +52,9 @@ class LocalExecutor:
 
     def __post_init__(self) -> None:
         if self.processes < 0 or self.threads < 1:
-            raise ConfigError(f"no work with {self.processes} processes of {self.threads} threads")
+            raise ConfigError(
+                f"processes and threads must be at least 1, got {self.processes} and {self.threads}"
+            )
 
     def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Generator[ItemOutcome]:
         """See ``Executor.run``."""

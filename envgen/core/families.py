@@ -123,5 +123,5 @@ def find_family(name: str) -> Family:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"family {name!r} can't be imported from {path!r}: {error}") from error
     if not isinstance(found, Family) or found.name != name:
-        raise ConfigError(f"{path!r} is no record of a family {name!r}")
+        raise ConfigError(f"{path!r} is not the record of family {name!r}")
     return found

@@ -58,7 +58,7 @@ def loads(text: str) -> JsonValue:
     try:
         value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise JsonError(f"is no JSON: {error}") from error
+        raise JsonError(f"is not valid JSON: {error}") from error
     return value
 
 
@@ -109,7 +109,7 @@ def _unsafe_container(value: object, max_string: int, depth: int) -> str | None:
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str or unsafe_text(key) is not None:
-                return "\0has a key that is no clean text"
+                return "\0has a key that is not clean text"
             found = unsafe(item, max_string, depth + 1)
             if found is not None:
                 return f".{key}{found}"
@@ -120,7 +120,7 @@ def _unsafe_container(value: object, max_string: int, depth: int) -> str | None:
             if found is not None:
                 return f".{i}{found}"
         return None
-    return f"\0is no JSON value but a {type(value).__name__}"
+    return f"\0is a {type(value).__name__}, not a JSON value"
 
 
 def same(a: JsonValue, b: JsonValue) -> bool:
@@ -185,7 +185,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise JsonError(f"contains {name}, which is no JSON")
+    raise JsonError(f"contains {name}, which is not valid JSON")
 
 
 def _integer(digits: str) -> int:

@@ -86,7 +86,7 @@ Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{0,127}
 def _in_repository(path: str) -> str:
     """Refuse a path that leads out of a repository, or that no file can have."""
     if "\0" in path or path.startswith("/") or {"", ".", "..", ".git"} & set(path.split("/")):
-        raise ValueError(f"{path[:80]!r} is no path inside a repository")
+        raise ValueError(f"{path[:80]!r} must be a relative path inside the repository")
     return path
 
 

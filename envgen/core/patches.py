@@ -93,7 +93,9 @@ def _file(text: bytes) -> FilePatch:
     if b"deleted file mode " in fields:
         new_path = None
     if old_path is None and new_path is None:
-        raise ConfigError(f"a patch names no file in {head[0][:200]!r}", "write it with git diff")
+        raise ConfigError(
+            f"the patch is missing a file name in {head[0][:200]!r}", "write it with git diff"
+        )
     binary = any(h.startswith((b"GIT binary patch", b"Binary files ")) for h in head)
     added, removed, hunks = (0, 0, 0) if binary else _count(body)
     return FilePatch(old_path, new_path, text, _modes(fields), binary, added, removed, hunks)

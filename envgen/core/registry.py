@@ -62,7 +62,7 @@ class Registry(Mapping[str, type]):
                 f"{self._kind} {name!r} can't be imported from {self._paths[name]!r}: {error}"
             ) from error
         if not isinstance(found, type):
-            raise ConfigError(f"{self._kind} {name!r}: {self._paths[name]!r} is no class")
+            raise ConfigError(f"{self._kind} {name!r}: {self._paths[name]!r} is not a class")
         return found
 
     def __iter__(self) -> Iterator[str]:

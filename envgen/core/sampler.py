@@ -91,7 +91,7 @@ def sample_call(
         name, parameters = str(function["name"]), function.get("parameters", {})
     value = sample_schema({"type": "object", **parameters}, rng, known)
     if not isinstance(value, dict):
-        raise ConfigError(f"the parameters of tool {name!r} are no object schema")
+        raise ConfigError(f"the parameters of tool {name!r} must be an object schema")
     return name, value
 
 

@@ -73,8 +73,8 @@ def written_call(call_id: str, name: str, arguments: object, text: str | None = 
     try:
         return ToolCall.model_validate({"id": call_id, "name": name, "arguments": arguments})
     except ValidationError:
-        said = json.dumps(arguments) if text is None else text
-        return ToolCall(id=call_id, name=name, arguments_text=said)
+        arguments_text = json.dumps(arguments) if text is None else text
+        return ToolCall(id=call_id, name=name, arguments_text=arguments_text)
 
 
 class Message(Record):

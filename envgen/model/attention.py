@@ -149,8 +149,8 @@ class LatentAttention(nn.Module):
     def _rows(self, x_BTD: Tensor, angles: Angles) -> Tensor:
         """Compute the cache entry of each token: normed latent and rotated shared key, [B, T, C + R]."""
         c = self.config
-        made = self.kv_a_proj_with_mqa(x_BTD)
-        latent_BTC, key_BTR = torch.split(made, [c.kv_lora_rank, c.qk_rope_head_dim], -1)
+        joined_BTE = self.kv_a_proj_with_mqa(x_BTD)
+        latent_BTC, key_BTR = torch.split(joined_BTE, [c.kv_lora_rank, c.qk_rope_head_dim], -1)
         return torch.cat((self.kv_a_layernorm(latent_BTC), rotate_pairs(key_BTR, angles)), -1)
 
     def _sparse(

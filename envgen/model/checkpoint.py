@@ -144,7 +144,7 @@ def destinations(model: Stateful, fused: Collection[str] = ()) -> dict[str, Tens
 def _raw_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not path.is_file():
-        what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is no folder"
+        what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is not a folder"
         raise CheckpointError(
             f"the model {str(folder)!r} {what}{told_of(folder)}",
             "give a model folder; `envgen model init` makes one",
@@ -228,10 +228,10 @@ def _require_fit(
             if not _is_readable(name, stored[name])
         ],
     }
-    told = [f"{len(those)} {what}: {some(those)}" for what, those in found.items() if those]
-    if told:
+    faults = [f"{len(those)} {what}: {some(those)}" for what, those in found.items() if those]
+    if faults:
         raise CheckpointError(
-            f"the weights in {str(folder)!r} don't fit its {CONFIG_FILE}; tensors {'; '.join(told)}",
+            f"the weights in {str(folder)!r} don't fit its {CONFIG_FILE}; tensors {'; '.join(faults)}",
             "the weights are of another model, or a shard was not copied whole",
         )
 

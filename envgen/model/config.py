@@ -220,7 +220,9 @@ class DSAConfig(Record):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise ConfigError(_told(error), "compare config.json with the weights") from error
+            raise ConfigError(
+                _first_error(error), "compare config.json with the weights"
+            ) from error
 
     def to_hf(self) -> dict[str, Any]:
         """The content of a Hugging Face ``config.json`` (``rope_parameters`` style)."""
@@ -277,7 +279,9 @@ def _rope_of(raw: Mapping[str, Any]) -> RopeConfig:
     """Either style, as one."""
     given = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if not isinstance(given, Mapping):
-        raise ConfigError("config.json: the rotary embedding is no object", "see rope_parameters")
+        raise ConfigError(
+            "config.json: the rotary embedding must be an object", "see rope_parameters"
+        )
     found = dict(given)
     found.setdefault("rope_theta", raw.get("rope_theta", 10_000.0))
     kind = found.pop("rope_type", None) or found.pop("type", None) or "default"
@@ -292,7 +296,7 @@ def _rope_of(raw: Mapping[str, Any]) -> RopeConfig:
     try:
         return RopeConfig(rope_type=kind, **known)
     except ValidationError as error:
-        raise ConfigError(_told(error), "see rope_parameters in config.json") from error
+        raise ConfigError(_first_error(error), "see rope_parameters in config.json") from error
 
 
 def _rope_parameters(rope: RopeConfig) -> dict[str, Any]:
@@ -303,7 +307,9 @@ def _rope_parameters(rope: RopeConfig) -> dict[str, Any]:
 
 def _leading_dense(kinds: object) -> int:
     if not isinstance(kinds, list) or len(kinds) > MOST_PARTS:
-        raise ConfigError("config.json: mlp_layer_types is no list of layers", "see the release's")
+        raise ConfigError(
+            "config.json: mlp_layer_types must be a list of layers", "see the release's"
+        )
     dense = next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
     if any(kind != "sparse" for kind in kinds[dense:]):
         raise ConfigError(
@@ -312,7 +318,7 @@ def _leading_dense(kinds: object) -> int:
     return dense
 
 
-def _told(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"])) or "config"
     return f"{where}: {first['msg']}"
@@ -440,8 +446,8 @@ def preset(name: str, **changes: Any) -> DSAConfig:
         ConfigError: if there is no such preset or the changed fields don't fit together.
     """
     if name not in PRESETS:
-        raise ConfigError(f"no preset {name!r}", f"presets: {', '.join(PRESETS)}")
+        raise ConfigError(f"unknown preset {name!r}", f"presets: {', '.join(PRESETS)}")
     try:
         return DSAConfig(**{**PRESETS[name].model_dump(), **changes})
     except ValidationError as error:
-        raise ConfigError(f"preset {name!r} changed: {_told(error)}") from error
+        raise ConfigError(f"preset {name!r} changed: {_first_error(error)}") from error

@@ -59,7 +59,7 @@ class DecodeStep(NamedTuple):
     scratch: Scratch
 
 
-class _Made(NamedTuple):
+class _Projected(NamedTuple):
     """What is made of the normed input and the query latent."""
 
     latent_BQ: Tensor
@@ -95,13 +95,13 @@ class FusedAttention:
             rows_MW: this layer's cached rows; the new ones are written.
             index_MF: this layer's index keys; the same.
         """
-        made = self._made(x_BD, step)
-        rows_MW.index_copy_(0, step.write_B, made.row_BW)
-        index_MF.index_copy_(0, step.write_B, made.index_key_BF)
+        projected = self._project(x_BD, step)
+        rows_MW.index_copy_(0, step.write_B, projected.row_BW)
+        index_MF.index_copy_(0, step.write_B, projected.index_key_BF)
         kept_BK = None
         if step.hidden_BS is None:
-            kept_BK = self.choose(made.latent_BQ, made.head_weights_BJ, step, index_MF)
-        seen_BHC = self.over(made.queries_BHW, rows_MW, step, kept_BK)
+            kept_BK = self.choose(projected.latent_BQ, projected.head_weights_BJ, step, index_MF)
+        seen_BHC = self.over(projected.queries_BHW, rows_MW, step, kept_BK)
         x_BD = torch.addmm(x_BD, seen_BHC.flatten(1), self._out_OD)
         return x_BD if self._out_bias_D is None else x_BD + self._out_bias_D, kept_BK
 
@@ -134,7 +134,7 @@ class FusedAttention:
         )
         return torch.bmm(scores_BHS.softmax(-1), found_BSW[..., : c.kv_lora_rank])
 
-    def _made(self, x_BD: Tensor, step: DecodeStep) -> _Made:
+    def _project(self, x_BD: Tensor, step: DecodeStep) -> _Projected:
         c = self._config
         normed_BD = functional.rms_norm(x_BD, x_BD.shape[-1:], None, self._eps)
         made_BO = normed_BD @ self._in_DO
@@ -153,7 +153,7 @@ class FusedAttention:
         index_BF = functional.layer_norm(
             index_BF, norm.normalized_shape, norm.weight, norm.bias, norm.eps
         )
-        return _Made(
+        return _Projected(
             latent_BQ,
             torch.cat((kv_BC, key_BR), 1),
             self._indexer.finish(self._turned(index_BF, step.cos_BR, step.sin_BR)),
@@ -166,8 +166,8 @@ class FusedAttention:
         c = self._config
         heads, rotary = c.num_attention_heads, c.num_attention_heads * c.qk_rope_head_dim
         widths = [heads * c.kv_lora_rank, rotary, rotary]
-        made = torch.split(latent_BQ @ self._query_QO, widths, 1)
-        asked_BHC, rope_BHR, swapped_BHR = (x.view(len(x), heads, -1) for x in made)
+        parts = torch.split(latent_BQ @ self._query_QO, widths, 1)
+        asked_BHC, rope_BHR, swapped_BHR = (x.view(len(x), heads, -1) for x in parts)
         cos_B1R, sin_B1R = step.cos_BR.unsqueeze(1), step.sin_BR.unsqueeze(1)
         return torch.cat((asked_BHC, torch.addcmul(rope_BHR * cos_B1R, swapped_BHR, sin_B1R)), -1)
 

@@ -186,6 +186,9 @@ def _best(scores_BtS: Tensor, kept: int) -> Tensor:
     if kept == scores_BtS.shape[-1]:
         slots_S = torch.arange(kept, device=scores_BtS.device)
         return torch.where(scores_BtS == float("-inf"), HIDDEN, slots_S)
+    # One more than is kept: its score is the largest that is left out, so one search also tells in which
+    # rows scores tie across the limit. Only those few are ranked again, by a full pass that keeps the
+    # earlier slots.
     values, slots = _largest(scores_BtS, kept + 1)
     limit = values.min(-1, keepdim=True)
     # The lowest of kept + 1 goes: the last takes its place.

@@ -120,6 +120,8 @@ class PageStore:
 
     def release(self, pages: Sequence[int]) -> None:
         """One user fewer for each page of a sequence; later pages will be forgotten before earlier ones."""
+        # A page is found by way of the pages before it. The last page becomes idle first and is so forgotten
+        # first: without an early page the later ones would fill memory and could not be reached.
         for page in reversed(pages):
             self._drop(page)
             key = self._key_of.get(page)

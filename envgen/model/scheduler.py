@@ -204,6 +204,9 @@ class Scheduler:
             if taken is not None:
                 sequence.pages += taken
                 return True
+            # The youngest gives way, though it may be ``sequence`` itself: so the oldest never loses its
+            # pages, some sequence always comes to its end, and two that need the last pages can't take them
+            # from each other forever.
             self._preempt(max(self.running, key=lambda other: other.order))
         return False
 

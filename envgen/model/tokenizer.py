@@ -142,10 +142,10 @@ class Tokenizer:
         No token stands for more bytes than the longest one, so that no prompt which fits is refused.
         ``encode`` and ``encode_plain`` raise ``TextTooLongError`` once all their texts together are too long.
         """
-        made = object.__new__(Tokenizer)
-        made.__dict__.update(self.__dict__)
-        made._bytes_left = max_tokens * self._longest
-        return made
+        bounded = object.__new__(Tokenizer)
+        bounded.__dict__.update(self.__dict__)
+        bounded._bytes_left = max_tokens * self._longest
+        return bounded
 
     @classmethod
     def load(cls, folder: str | Path) -> Tokenizer:
@@ -192,7 +192,7 @@ class Tokenizer:
         try:
             ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         except TypeError as error:
-            raise ConfigError(f"{text[:40]!a} holds a lone surrogate, or is no text") from error
+            raise ConfigError(f"{text[:40]!a} must be text without lone surrogates") from error
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -284,7 +284,7 @@ def _build(text: str) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises bare Exception
-        raise ConfigError(f"this is no tokenizer.json: {error}") from error
+        raise ConfigError(f"the tokenizer.json can't be read: {error}") from error
 
 
 def _is_word(added: dict[str, Any]) -> bool:
@@ -295,7 +295,7 @@ def _require_byte_level(description: dict[str, Any]) -> None:
     model = description["model"].get("type", "BPE")
     if model != "BPE" or '"ByteLevel"' not in json.dumps(description.get("decoder")):
         raise ConfigError(
-            f"this tokenizer.json holds no byte-level BPE but {model!r}",
+            f"the model in tokenizer.json must be a byte-level BPE, got {model!r}",
             "give a tokenizer whose decoder is ByteLevel, such as DeepSeek's",
         )
 

@@ -76,7 +76,7 @@ class WeightFiles:
             lacking = sorted(map(repr, names - held.keys()))
             if lacking:
                 raise CheckpointError(
-                    f"{str(folder / INDEX_FILE)!r} places {some(lacking)} in {file!r}, which lacks them",
+                    f"{file!r} is missing {some(lacking)}, listed for it in {str(folder / INDEX_FILE)!r}",
                     GET_AGAIN,
                 )
             self.stored |= {name: held[name] for name in held if name in names}
@@ -121,7 +121,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield opened
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"can't read the weights {str(path)!r}, which are cut or no safetensors: {error}",
+            f"can't read the weights {str(path)!r}, which are cut short or not safetensors: {error}",
             GET_AGAIN,
         ) from error
 

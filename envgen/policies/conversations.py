@@ -71,5 +71,5 @@ def _key(messages: Sequence[Message], reply: Message, tools: Sequence[Tool], see
     given = [m.model_dump(mode="json") for m in messages if m.role != "assistant"]
     # Environments clean what they store, and shorten malformed calls: their ids are enough.
     content = clean_text(reply.content, max(1, len(reply.content)))
-    said = [content, [call.id for call in reply.tool_calls]]
-    return content_hash([seed, assistant_turns(messages), list(tools), given, said])
+    answer = [content, [call.id for call in reply.tool_calls]]
+    return content_hash([seed, assistant_turns(messages), list(tools), given, answer])

@@ -100,7 +100,7 @@ class Waiter:
             if select.select([sock], [], [], _SLICE_S)[0]:
                 return
             if time.monotonic() >= end:
-                raise httpcore.ReadTimeout(f"no byte for {self.silence_s:g} s")
+                raise httpcore.ReadTimeout(f"nothing was received for {self.silence_s:g} s")
 
 
 _current = threading.local()
@@ -148,7 +148,7 @@ class Http:
         parts = urllib.parse.urlsplit(config.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
-                f"{config.base_url!r} is no http(s) URL", "write it as http://host:port/v1"
+                f"{config.base_url!r} is not an http(s) URL", "write it as http://host:port/v1"
             )
         self._config = config
         self._base = config.base_url.rstrip("/")
@@ -259,15 +259,15 @@ class Http:
         body = b"".join(itertools.islice(response.iter_stream(), 16))[:2_000]
         text = self._without_key(body.decode("utf-8", "replace").strip())
         headers = {name.lower(): value for name, value in response.headers}
-        said = f"HTTP {response.status}: {text[:300]}"
+        message = f"HTTP {response.status}: {text[:300]}"
         if response.status in (400, 413, 422, 500):
             refuse_overflow(text)
         if response.status in _RETRIED:
-            raise TransientError(said, _retry_after(headers))
+            raise TransientError(message, _retry_after(headers))
         hint = _HINTS.get(response.status, "see the reply")
         if response.status in (301, 302, 303, 307, 308):
             hint = f"use {headers.get(b'location', b'the other URL').decode('ascii', 'replace')}"
-        raise PolicyError(f"{self._url(path)}: {said}", hint, response.status)
+        raise PolicyError(f"{self._url(path)}: {message}", hint, response.status)
 
     def _without_key(self, text: str) -> str:
         """A server's words, which are logged and stored, without the key that it may quote."""
@@ -378,13 +378,13 @@ def parse_json(chunks: Iterable[bytes]) -> dict[str, Any]:
         value = json.loads(body)
     except (ValueError, RecursionError):
         start = body[:80].decode("utf-8", "replace")
-        raise TransientError(f"the reply is no JSON: {start!r}") from None
+        raise TransientError(f"the reply is not valid JSON: {start!r}") from None
     if not isinstance(value, dict):
-        raise TransientError("the reply is no JSON object")
+        raise TransientError("the reply is not a JSON object")
     if isinstance(value.get("error"), dict | str) and value["error"]:
-        said = str(value["error"])[:2_000]
-        refuse_overflow(said)  # a stream has begun with status 200 before the prompt was counted
-        raise TransientError(f"the server reports: {said[:300]}")
+        message = str(value["error"])[:2_000]
+        refuse_overflow(message)  # a stream has begun with status 200 before the prompt was counted
+        raise TransientError(f"the server reports: {message[:300]}")
     return value
 
 
@@ -402,7 +402,7 @@ def parse_events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             if field != b"data":
                 if line.lstrip()[:1] in (b"<", b"{"):
                     raise TransientError(
-                        f"no event stream: {line[:80].decode('utf-8', 'replace')!r}"
+                        f"the reply is not an event stream: {line[:80].decode('utf-8', 'replace')!r}"
                     )
                 continue
             if value.strip() == b"[DONE]":

@@ -138,9 +138,9 @@ def open_model(config: LocalModelConfig) -> LocalModel:
         cache_tokens=config.cache_tokens,
         policy_version=config.policy_version or weights_hash(config.model),
     )
-    made = LocalModel(encoding, Engine(model, sizes))
-    made.engine.start()
-    return made
+    model_policy = LocalModel(encoding, Engine(model, sizes))
+    model_policy.engine.start()
+    return model_policy
 
 
 def weights_hash(folder: str | Path) -> str:

@@ -60,8 +60,8 @@ class NewModelConfig(Record):
     def _over_the_preset(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping) or "preset" not in fields:
             return fields
-        base, said = preset(str(fields["preset"])).model_dump(), dict(fields)
-        changes, encoding = said.get("model") or {}, said.get("encoding") or None
+        base, settings = preset(str(fields["preset"])).model_dump(), dict(fields)
+        changes, encoding = settings.get("model") or {}, settings.get("encoding") or None
         if isinstance(changes, DSAConfig):
             changes = changes.model_dump()
         if isinstance(changes, Mapping):
@@ -71,13 +71,13 @@ class NewModelConfig(Record):
                         f"{name!r} comes from the tokenizer and the encoding",
                         "see --vocab-size, --encoding",
                     )
-            said["model"] = base | dict(changes)
+            settings["model"] = base | dict(changes)
             if isinstance(rope := changes.get("rope"), Mapping):
-                said["model"]["rope"] = base["rope"] | dict(rope)
-        said["encoding"] = (
+                settings["model"]["rope"] = base["rope"] | dict(rope)
+        settings["encoding"] = (
             {"kind": "compact"} | dict(encoding) if isinstance(encoding, Mapping) else encoding
         )
-        return said
+        return settings
 
 
 def new_model(

@@ -138,11 +138,11 @@ def wire_messages(
         for message in retain_thinking(messages)
     ]
     if text_tools:
-        told = instructions(text_tools)
+        prompt = instructions(text_tools)
         if wire and wire[0]["role"] == "system":
-            wire[0]["content"] += f"\n\n{told}"
+            wire[0]["content"] += f"\n\n{prompt}"
         else:
-            wire.insert(0, {"role": "system", "content": told})
+            wire.insert(0, {"role": "system", "content": prompt})
     return wire
 
 
@@ -202,8 +202,8 @@ def first_choice(value: Mapping[str, Any]) -> dict[str, Any]:
 def _no_failure(choice: Mapping[str, Any]) -> None:
     """Refuse a choice that a broken server closed: what it holds is no reply of the model."""
     if choice.get("error") or choice.get("finish_reason") == "error":
-        told = str(choice.get("error") or "finish_reason 'error'")[:300]
-        raise TransientError(f"the server reports: {told}")
+        message = str(choice.get("error") or "finish_reason 'error'")[:300]
+        raise TransientError(f"the server reports: {message}")
 
 
 def parse_reply(chunks: Iterable[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -81,7 +81,7 @@ def ask_server(
     budget.check()
     own = type(config).model_fields["base_url"].default
     if config.base_url == own and not secret(config.api_key_env):
-        raise ConfigError(*_key_told(config, f"{own} wants an API key"))
+        raise ConfigError(*_key_told(config, f"{own} requires an API key"))
     limited = sampling.model_copy(update={"max_tokens": sampling.max_tokens or _MAX_TOKENS})
     question = Message(role="user", content=QUESTION)
     try:
@@ -148,8 +148,8 @@ def _wrong_place(error: PolicyError, config: OpenAIConfig) -> ConfigError | None
         http.close()
     if models and config.model not in models and (error.status == 404 or "model" in str(error)):
         shown = ", ".join(models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")
-        told = near_names(config.model, models).partition("; did")
-        near = told[1] + told[2]
+        hint = near_names(config.model, models).partition("; did")
+        near = hint[1] + hint[2]
         return ConfigError(
             f"the server at {config.base_url} has no model {config.model!r}{near}",
             f"it has {shown}",
@@ -157,7 +157,7 @@ def _wrong_place(error: PolicyError, config: OpenAIConfig) -> ConfigError | None
     if models is None and there is not None:
         moved = f"{config.base_url.rstrip('/')}/v1"
         return ConfigError(
-            f"there is no API at {config.base_url}, but at {moved}", f"write MODEL@{moved}"
+            f"the API is at {moved}, not at {config.base_url}", f"write MODEL@{moved}"
         )
     if models is None and error.status in (404, 405, 501):
         return ConfigError(

@@ -108,11 +108,11 @@ class ProgramPolicy(ABC):
 
 def call_message(calls: Sequence[Call], turn: int) -> Message:
     """An assistant message that makes ``calls``; ids are unique within the episode."""
-    made = tuple(
+    tool_calls = tuple(
         ToolCall(id=f"call_{turn}_{i}", name=call.name, arguments=call.arguments)
         for i, call in enumerate(calls)
     )
-    return Message(role="assistant", tool_calls=made)
+    return Message(role="assistant", tool_calls=tool_calls)
 
 
 def submit_message(

@@ -51,8 +51,8 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
         from envgen.policies.replay import RecordPolicy
 
         path, _, inner = rest.partition(":")
-        made = parse_policy(config.model_copy(update={"spec": inner}), budget=budget)
-        return RecordPolicy(made, Path(path))
+        inner_policy = parse_policy(config.model_copy(update={"spec": inner}), budget=budget)
+        return RecordPolicy(inner_policy, Path(path))
     raise unknown_policy(config.spec)
 
 
@@ -84,13 +84,13 @@ def _offline(kind: str) -> Policy:
     from envgen.policies.random_valid import RandomValidPolicy
     from envgen.policies.search_reader import BM25ReaderPolicy
 
-    made: dict[str, Policy] = {
+    policies: dict[str, Policy] = {
         "random": RandomPolicy(),
         "random-valid": RandomValidPolicy(),
         "greedy": GreedyPolicy(),
         "bm25-reader": BM25ReaderPolicy(),
     }
-    return made[kind]
+    return policies[kind]
 
 
 def _from_file(kind: str, path: Path) -> Policy:
@@ -104,7 +104,7 @@ def _local(folder: str, config: PolicyConfig) -> Policy:
     from envgen.policies.dsa import DSAPolicy, DSAPolicyConfig
 
     if not folder:
-        raise ConfigError(f"policy {config.spec!r} names no model folder", "write dsa:FOLDER")
+        raise ConfigError(f"policy {config.spec!r} is missing a model folder", "write dsa:FOLDER")
     fields: dict[str, Any] = {**config.options, "model": folder}
     try:
         settings = DSAPolicyConfig(**fields)
@@ -121,7 +121,7 @@ def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) ->
     model, at, url = rest.rpartition("@") if "@" in rest else (rest, "", "")
     if not model or (kind != "openai" and not url):
         raise ConfigError(
-            f"policy {config.spec!r} names no model or server", f"write {kind}:MODEL@URL"
+            f"policy {config.spec!r} is missing a model or a server", f"write {kind}:MODEL@URL"
         )
     fields: dict[str, Any] = {**config.options, "model": model}
     if at:
@@ -142,4 +142,4 @@ def _refused(error: ValidationError, config: type[Record]) -> ConfigError:
     known = Price.model_fields if first["loc"][:-1] == ("price",) else config.model_fields
     near = difflib.get_close_matches(str(first["loc"][-1]), known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-    return ConfigError(f"there is no policy option {where!r}", hint)
+    return ConfigError(f"unknown policy option {where!r}", hint)

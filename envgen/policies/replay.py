@@ -140,7 +140,7 @@ def _lines(path: Path) -> list[RecordedLine]:
     try:
         texts = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"no recording at {str(path)!r}: {error}") from error
+        raise ConfigError(f"the recording {str(path)!r} can't be read: {error}") from error
     lines = []
     for i, text in enumerate(texts):
         try:
@@ -148,12 +148,12 @@ def _lines(path: Path) -> list[RecordedLine]:
         except (ValueError, RecursionError) as error:
             if i == len(texts) - 1:
                 break
-            raise ConfigError(f"line {i + 1} of {str(path)!r} is no JSON") from error
+            raise ConfigError(f"line {i + 1} of {str(path)!r} is not valid JSON") from error
         try:
             lines.append(RecordedLine.model_validate(content))
         except ValidationError as error:
             raise ConfigError(
-                f"line {i + 1} of {str(path)!r} is no recorded reply: {error}"
+                f"line {i + 1} of {str(path)!r} is not a recorded reply: {error}"
             ) from error
     return lines
 

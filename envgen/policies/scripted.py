@@ -31,7 +31,7 @@ class ScriptedPolicy:
         try:
             return cls(_MESSAGES.validate_python(json.loads(path.read_text(encoding="utf-8"))))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"no message list in {str(path)!r}: {error}") from error
+            raise ConfigError(f"{str(path)!r} must hold a list of messages: {error}") from error
 
     def respond(
         self,

@@ -135,7 +135,7 @@ class _Front:
                 Exception
             ) as error:  # the boundary of a request: Starlette would close the connection
                 logger.exception("a request broke")
-                return _error_response(_told(error))
+                return _error_response(_api_error(error))
 
         async def call(request: Request) -> Response:
             started = time.monotonic()
@@ -265,14 +265,14 @@ def _json(content: bytes) -> dict[str, Any]:
     try:
         value = loads(content.decode(json.detect_encoding(content), "surrogatepass"))
     except (JsonError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError(f"The body {_said(error)}.", code="invalid_json") from error
+        raise ApiError(f"The body {_json_fault(error)}.", code="invalid_json") from error
     if not isinstance(value, dict):
-        raise ApiError("The body is no JSON object.", code="invalid_json")
+        raise ApiError("The body is not a JSON object.", code="invalid_json")
     return value
 
 
-def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, JsonError) else f"is no JSON: {error}"
+def _json_fault(error: Exception) -> str:
+    return str(error) if isinstance(error, JsonError) else f"is not valid JSON: {error}"
 
 
 async def _events(work: Chat | Text, generation: Generation) -> AsyncIterator[bytes]:
@@ -286,7 +286,7 @@ async def _events(work: Chat | Text, generation: Generation) -> AsyncIterator[by
         return
     except Exception as error:  # the status is long sent: the boundary of a stream
         logger.exception("a stream broke")
-        yield event(_told(error).body())
+        yield event(_api_error(error).body())
         return
     yield DONE
 
@@ -295,12 +295,12 @@ def _stopped() -> ApiError:
     return ApiError("The server is shutting down.", status=503, code="shutting_down")
 
 
-def _told(error: Exception) -> ApiError:
+def _api_error(error: Exception) -> ApiError:
     """Our own errors in their words; what else broke is told in the log only."""
     if isinstance(error, ApiError):
         return error
-    said = f"The model failed: {error}" if isinstance(error, EnvgenError) else "Internal error."
-    return ApiError(said, status=500, code="internal_error")
+    message = f"The model failed: {error}" if isinstance(error, EnvgenError) else "Internal error."
+    return ApiError(message, status=500, code="internal_error")
 
 
 def _error_response(error: ApiError) -> Response:
@@ -309,8 +309,8 @@ def _error_response(error: ApiError) -> Response:
 
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = f"{error.detail}: {request.method} {request.url.path}."
-    return _error_response(ApiError(said, status=error.status_code, code="unknown_url"))
+    message = f"{error.detail}: {request.method} {request.url.path}."
+    return _error_response(ApiError(message, status=error.status_code, code="unknown_url"))
 
 
 class PolicyServer:
@@ -435,15 +435,15 @@ def _bind(config: ServeConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     # With its protocol named: only then does asyncio set TCP_NODELAY, without which every answer on a
     # connection that stays open waits 40 ms for the client's delayed acknowledgement.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((config.host, config.port))
-        made.listen(_BACKLOG)  # clients may come at once; they are served when ``run`` begins
+        listener.bind((config.host, config.port))
+        listener.listen(_BACKLOG)  # clients may come at once; they are served when ``run`` begins
     except OSError as error:
-        made.close()
+        listener.close()
         raise ConfigError(
             f"can't listen on {config.host}:{config.port}: {error.strerror or error}",
             "choose another --port (0: any free one) or --host",
         ) from error
-    return made
+    return listener

@@ -163,7 +163,7 @@ class Reader:
         tool, key = teller
         calls = [self._about(tool, key, row.value, column) for row in rows]
         results = yield from gather(calls)
-        return [_told(value, column) for value in results]
+        return [_column_of(value, column) for value in results]
 
     def _about(self, tool: ToolSpec, key: str, value: JsonValue, column: str) -> Program[JsonValue]:
         arguments: dict[str, JsonValue] = {key: value}
@@ -220,9 +220,9 @@ class Reader:
                 continue
             bound = where.bind(tool)
             for path in itertools.islice(leaves_with(tool.returns, source), 1):
-                told = {*_columns(tool, path), *bound.values()}
+                available = {*_columns(tool, path), *bound.values()}
                 unknown = [name for name in needed if name not in bound and not _ranges(name)]
-                missing = [column for column in where.values if column not in told]
+                missing = [column for column in where.values if column not in available]
                 filters = [name for name in needed if _ranges(name)]
                 rank = (len(missing), -1 not in path, len(unknown), len(filters))
                 found.append((rank, tool.name, tool, path))
@@ -291,7 +291,7 @@ def _key(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _told(value: JsonValue, column: str) -> JsonValue:
+def _column_of(value: JsonValue, column: str) -> JsonValue:
     if is_error(value):
         return None
     return value.get(column) if isinstance(value, dict) else value

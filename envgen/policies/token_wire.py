@@ -110,7 +110,7 @@ def _mask(rows: Any, ids: list[int]) -> SamplingMask | None:
     mask = SamplingMask.from_rows(rows)
     for t, (row, chosen) in enumerate(zip(rows, ids, strict=True)):
         if chosen not in row:
-            raise PolicyError(f"the sampling mask of token {t} lacks the sampled id {chosen}")
+            raise PolicyError(f"the sampling mask of token {t} is missing the sampled id {chosen}")
     return mask
 
 

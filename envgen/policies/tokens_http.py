@@ -261,11 +261,11 @@ class TokenPolicy:
     ) -> list[int]:
         """The ids from the end of ``reply`` to the opening of the next one."""
         asked = Message(role="user", content="x")
-        said = reply.model_copy(update={"content": "y", "reasoning": None})
-        plain = said.model_copy(update={"reasoning": "w", "tool_calls": ()})
+        answer = reply.model_copy(update={"content": "y", "reasoning": None})
+        plain = answer.model_copy(update={"reasoning": "w", "tool_calls": ()})
         other = plain.model_copy(update={"content": "z"})
-        before = self._renderer.render([asked, said], tools, generate=False)
-        after = self._renderer.render([asked, said, *new], tools, generate=True)
+        before = self._renderer.render([asked, answer], tools, generate=False)
+        after = self._renderer.render([asked, answer, *new], tools, generate=True)
         if after[: len(before)] != before:
             raise PolicyError(
                 "the chat template changes earlier turns when messages follow, so ids can't be extended",
@@ -291,14 +291,18 @@ def _renderer(config: TokenConfig, http: Http) -> Renderer:
         template = Path(config.chat_template).read_text(encoding="utf-8")
         return TemplateRenderer(http, config.model, template)
     except (OSError, UnicodeDecodeError, jinja2.TemplateSyntaxError) as error:
-        raise ConfigError(f"no chat template at {config.chat_template!r}: {error}") from error
+        raise ConfigError(
+            f"the chat template {config.chat_template!r} can't be read: {error}"
+        ) from error
 
 
 def _token_ids(reply: dict[str, Any]) -> list[int]:
     """The ids that ``/tokenize`` gives."""
     ids = reply.get("tokens")
     if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
-        raise PolicyError("the server's /tokenize gives no token ids", "see docs/rollouts.md")
+        raise PolicyError(
+            "the server's /tokenize answers without token ids", "see docs/rollouts.md"
+        )
     return ids
 
 

@@ -102,5 +102,5 @@ def checked(value: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         WireReply.model_validate(value)
     except ValidationError as error:
-        raise TransientError(f"the reply is no completion: {fault(error)}") from None
+        raise TransientError(f"the reply is not a completion: {fault(error)}") from None
     return value

@@ -188,14 +188,14 @@ def alarms(lines: Lines) -> tuple[str, ...]:
 
 
 def _points(lines: Lines, metric: str, positive: bool) -> tuple[tuple[int, float], ...]:
-    told = [
+    points = [
         (int(line["step"]), float(line[metric]))
         for line in lines
         if line.get(metric) is not None and (line[metric] > 0 or not positive)
     ]
-    if metric in ALWAYS_ZERO and not any(value for _, value in told):
+    if metric in ALWAYS_ZERO and not any(value for _, value in points):
         return ()
-    return tuple(told)
+    return tuple(points)
 
 
 def _grpo_counts(lines: Lines) -> dict[str, int | float]:

@@ -67,7 +67,7 @@ def clopper_pearson(n: int, c: float, confidence: float = 0.95) -> Interval:
         ValueError: unless 0 <= c <= n, n > 0 and 0 < confidence < 1.
     """
     if not (0 <= c <= n and n > 0 and 0 < confidence < 1):
-        raise ValueError(f"no interval for {c} of {n} at {confidence}")
+        raise ValueError(f"c must be 0..n and confidence in (0, 1), got {c}, {n}, {confidence}")
     from scipy.special import betaincinv
 
     alpha = 1 - confidence
@@ -152,6 +152,9 @@ def _cluster_sums(ratio: Ratio, clusters: Sequence[Hashable]) -> Floats:
 
 def _draws(count: int, config: BootstrapConfig) -> Iterator[NDArray[np.int64]]:
     """How often each of ``count`` databases is in each draw: parts of [R, C]."""
+    # Counts, not indices: all sums of a part are then one product of [R, C] and [C, 2], and no [R, C, 2] is
+    # gathered. The seed is derived anew on each call, so figures over equally many databases get the same
+    # draws.
     rng = np.random.Generator(np.random.PCG64(derive(config.seed, "bootstrap")))
     part = max(1, _CELLS // count)
     for start in range(0, config.draws, part):

@@ -168,8 +168,8 @@ def run_episode(
         env.faults.append(str(failure)[:2_000])
         return _result(env, policy, task_id, sample, seed, style, progress, stop, DIED, None)
     stop = StopReason.ERROR
-    told = TrajectoryError(kind=type(failure).__name__, text=str(failure)[:2_000])
-    return _result(env, policy, task_id, sample, seed, style, progress, stop, None, told)
+    recorded = TrajectoryError(kind=type(failure).__name__, text=str(failure)[:2_000])
+    return _result(env, policy, task_id, sample, seed, style, progress, stop, None, recorded)
 
 
 def _play(

@@ -126,7 +126,9 @@ def export_run(
         StoreError: if there is no run, or the file exists or can't be written.
     """
     if format not in FORMATS:
-        raise ConfigError(f"a run has no format {format!r}", f"choose from {', '.join(FORMATS)}")
+        raise ConfigError(
+            f"a run can't be exported as {format!r}", f"choose from {', '.join(FORMATS)}"
+        )
     if format == "openai-sft":
         if dataset is None:
             raise ConfigError("openai-sft needs the tools of the tasks", "say --data DATASET")

@@ -50,14 +50,16 @@ def make_policy(
             return GoldPolicy(dataset, float(rest))
         except ValueError as error:
             raise ConfigError(
-                f"{spec!r} names no noise", "write noisy-gold:0.1, a probability per call"
+                f"the noise in {spec!r} must be a number",
+                "write noisy-gold:0.1, a probability per call",
             ) from error
     if kind == "hasty":
         try:
             return HastyPolicy(dataset, float(rest))
         except ValueError as error:
             raise ConfigError(
-                f"{spec!r} names no haste", "write hasty:0.6, the share of hasty episodes"
+                f"the haste in {spec!r} must be a number",
+                "write hasty:0.6, the share of hasty episodes",
             ) from error
     return parse_policy(config, budget=budget)
 
@@ -73,7 +75,7 @@ class GoldPolicy:
 
     def __init__(self, dataset: Dataset, noise: float = 0.0) -> None:
         if not 0 <= noise <= 1:
-            raise ConfigError(f"noise {noise} is no probability")
+            raise ConfigError(f"noise must be between 0 and 1, got {noise}")
         self.name = f"noisy-gold:{noise:g}" if noise else "gold"
         self._dataset = dataset
         self._noise = noise
@@ -185,7 +187,7 @@ class HastyPolicy:
 
     def __init__(self, dataset: Dataset, haste: float) -> None:
         if not 0 <= haste <= 1:
-            raise ConfigError(f"haste {haste} is no probability")
+            raise ConfigError(f"haste must be between 0 and 1, got {haste}")
         self.name = f"hasty:{haste:g}"
         self._haste = haste
         self._gold, self._greedy = GoldPolicy(dataset), GreedyPolicy()

@@ -54,7 +54,7 @@ def parallel_fewest_step(trajectories: Iterable[Trajectory], n: int) -> list[Gro
     A last group of fewer than n is left out.
     """
     if n < 1:
-        raise ValueError(f"no group of {n} rollouts")
+        raise ValueError(f"n must be at least 1, got {n}")
     by_task: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         by_task.setdefault(trajectory.task_id, []).append(trajectory)

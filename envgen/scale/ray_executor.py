@@ -68,7 +68,9 @@ class RayExecutor:
 
     def __post_init__(self) -> None:
         if self.actors < 1 or self.threads < 1:
-            raise ConfigError(f"no work with {self.actors} actors of {self.threads} threads")
+            raise ConfigError(
+                f"actors and threads must be at least 1, got {self.actors} and {self.threads}"
+            )
 
     def run(self, worker: WorkerSpec, items: Iterable[Any]) -> Iterator[ItemOutcome]:
         """See ``envgen.core.executor.Executor``."""

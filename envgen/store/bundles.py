@@ -151,7 +151,7 @@ def attachment_hashes(blueprint: JsonValue) -> dict[str, str]:
     """
     found = blueprint.get(ATTACHMENTS, {}) if isinstance(blueprint, dict) else {}
     if not isinstance(found, dict) or not all(isinstance(x, str) for x in found.values()):
-        raise DatasetError("the files of a blueprint are no mapping of names to hashes")
+        raise DatasetError("the files of a blueprint must map names to hashes")
     return {name: str(value) for name, value in found.items()}
 
 
@@ -177,7 +177,7 @@ def parse_gold(text: str) -> GoldRun:
         calls = tuple(CallRecord.model_validate(line["call"]) for line in lines[:-1])
         return GoldRun(calls=calls, answer=lines[-1]["answer"])
     except (ValueError, TypeError, RecursionError) as error:
-        raise DatasetError(f"gold.jsonl holds no gold run: {error}") from error
+        raise DatasetError(f"gold.jsonl is not a valid gold run: {error}") from error
 
 
 def probe_lines(probes: tuple[Probe, ...]) -> str:
@@ -194,4 +194,4 @@ def parse_probes(text: str) -> tuple[Probe, ...]:
     try:
         return tuple(Probe.model_validate_json(line) for line in text.splitlines())
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"probes.jsonl holds something else than probes: {error}") from error
+        raise DatasetError(f"probes.jsonl holds something other than probes: {error}") from error

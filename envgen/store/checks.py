@@ -34,7 +34,7 @@ def check_members(path: Path, manifest: Manifest) -> None:
     for name in sorted(listed):
         check_member_name(name)
     if missing := sorted(listed - present):
-        raise DatasetError(f"{path} lacks {missing[0]!r} ({len(missing)} files missing)")
+        raise DatasetError(f"{path} is missing {missing[0]!r} ({len(missing)} files in all)")
     # An installer compiles the .py files of a package; what it leaves there is never read.
     strangers = sorted(
         name
@@ -55,19 +55,19 @@ def read_manifest(path: Path) -> Manifest:
         DatasetError: if there is none, or it is of a format this envgen does not know.
     """
     if not path.is_dir():
-        raise DatasetError(f"there is no dataset folder at {str(path)!r}")
+        raise DatasetError(f"no such dataset folder: {str(path)!r}")
     file = path / MANIFEST
     if file.is_symlink() or not file.is_file():
-        raise DatasetError(f"{str(path)!r} is no dataset: it has no {MANIFEST}{told_of(path)}")
+        raise DatasetError(f"{str(path)!r} is not a dataset: it has no {MANIFEST}{told_of(path)}")
     if file.stat().st_size > _MAX_MANIFEST:
         raise DatasetError(f"{file} is larger than {_MAX_MANIFEST} bytes")
     try:
         content = _JSON.validate_json(file.read_bytes())
     except (ValueError, RecursionError):
-        raise DatasetError(f"{file} is corrupt: it is no whole JSON text", _AGAIN) from None
+        raise DatasetError(f"{file} is corrupt: it is not a complete JSON text", _AGAIN) from None
     version = content.get("format_version") if isinstance(content, dict) else None
     if type(version) is not int or version < 1:
-        raise DatasetError(f"{file} names no format version")
+        raise DatasetError(f"{file} is missing its format version")
     if version > FORMAT_VERSION:
         raise DatasetError(
             f"{path} has dataset format {version}; this envgen reads up to {FORMAT_VERSION}",

@@ -287,7 +287,7 @@ class Dataset:
             return blueprint
         name = f"{PAGES}/{blueprint[PAGE]}.json"
         if name not in self.manifest.members:
-            raise DatasetError(f"the dataset lacks {name!r}, which a blueprint names")
+            raise DatasetError(f"the dataset is missing {name!r}, which a blueprint names")
         text = self._text(name)
         digest = hashlib.sha256(text.encode()).hexdigest()
         if digest != blueprint[PAGE]:  # the content hash covers the page by its name alone
@@ -312,7 +312,7 @@ class Dataset:
         try:
             return content.decode(errors=errors)
         except UnicodeDecodeError as error:
-            raise DatasetError(f"{self.path / name} is no UTF-8 text") from error
+            raise DatasetError(f"{self.path / name} is not UTF-8 text") from error
 
     def _read_environments(self) -> dict[str, EnvironmentSpec]:
         specs = {}
@@ -342,7 +342,7 @@ class Dataset:
             evidence = EvidenceFile.model_validate_json(self._text(f"{folder}/evidence.json"))
             content = _JSON.validate_json(self._text(name))
             if not isinstance(content, dict) or {"prompt", "evidence", "pass_at"} & set(content):
-                raise DatasetError(f"{name} is no task record")
+                raise DatasetError(f"{name} is not a task record")
             prompt = self._text(f"{folder}/prompt.md")
             measured = {"evidence": evidence.gates, "pass_at": evidence.pass_at}
             spec = TaskSpec.model_validate({**content, "prompt": prompt, **measured})
@@ -382,7 +382,7 @@ class Dataset:
 
     def _add(self, task_id: str, task: _Task) -> None:
         if task_id in self._index:
-            raise DatasetError(f"task {task_id!r} stands twice in the dataset")
+            raise DatasetError(f"task {task_id!r} is in the dataset twice")
         if task.environment_id not in self.environments:
             raise DatasetError(
                 f"task {task_id!r} is of unknown environment {task.environment_id!r}"

@@ -74,7 +74,7 @@ def check_member_name(name: str) -> None:
         DatasetError: naming it.
     """
     if not _MEMBER.fullmatch(name):
-        raise DatasetError(f"dataset.json lists {name!r}, which is no path of a dataset folder")
+        raise DatasetError(f"dataset.json lists {name!r}, which is not a path of a dataset folder")
 
 
 def environment_hash(spec: EnvironmentSpec, database: str) -> str:
@@ -130,7 +130,7 @@ def walk_files(root: Path) -> Iterator[str]:
     """
     for path in sorted(root.iterdir()):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise DatasetError(f"{path} is no regular file or folder; links are refused")
+            raise DatasetError(f"{path} is not a regular file or folder; links are refused")
         if path.is_file():
             yield path.name
         else:

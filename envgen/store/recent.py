@@ -29,9 +29,9 @@ class Recent(Generic[T]):
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        made = self._make(key)
+        value = self._make(key)
         with self._lock:
-            self._kept[key] = made
+            self._kept[key] = value
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)
-        return made
+        return value

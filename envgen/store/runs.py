@@ -360,7 +360,7 @@ def _engine(folder: Path, db_url: str | None) -> Engine:
             raise StoreError(f"{str(folder / DATABASE)!r} is a link, not the run's own database")
         engine = create_engine(url)
     except (ArgumentError, NoSuchModuleError) as error:
-        raise ConfigError(f"{db_url!r} is no database URL that SQLAlchemy knows") from error
+        raise ConfigError(f"{db_url!r} is not a database URL that SQLAlchemy knows") from error
     except ModuleNotFoundError as error:
         raise ConfigError(f"the driver {error.name!r} is missing", install_hint("scale")) from error
     if url.get_backend_name() == "sqlite":

@@ -100,12 +100,12 @@ class TaskPack:
             row = _PackedTask.model_validate(self._row(entry))
             measured = {"evidence": row.evidence, "pass_at": row.pass_at}
             if not isinstance(row.task, dict) or set(measured) & set(row.task):
-                raise ValueError("its record is no task record")
+                raise ValueError("its record is not a task record")
             spec = TaskSpec.model_validate({**row.task, **measured})
             if (spec.id, spec.environment_id) != (task_id, self.environment_id):
                 raise ValueError(f"it is about task {spec.id!r} of {spec.environment_id!r}")
-            told = TaskEntry(id=spec.id, task=task_hash(spec), **_facts(spec))
-            if told != entry.model_copy(update={"offset": 0, "length": 0}):
+            derived = TaskEntry(id=spec.id, task=task_hash(spec), **_facts(spec))
+            if derived != entry.model_copy(update={"offset": 0, "length": 0}):
                 raise ValueError("its record is not the one that the index names")
             references = {name: getattr(spec, name) for name in TEXTS}
             named = {name: one.sha256 for name, one in references.items() if one is not None}

@@ -297,8 +297,8 @@ class DatasetWriter:
             self._check_open()
             if found := crossings(self._split_uses()):
                 raise StoreError(f"splits leak: {found[0]} ({len(found)} in all)")
-            told = json.loads(pretty(dict(funnel or {})))  # in the file's order, for the card
-            manifest = self._manifest(told, dataset_evidence)
+            figures = json.loads(pretty(dict(funnel or {})))  # in the file's order, for the card
+            manifest = self._manifest(figures, dataset_evidence)
             with disk_errors(self.path):
                 self._write_task_packs()
                 tasks = [self._tasks[name] for name in sorted(self._tasks)]
@@ -487,9 +487,9 @@ def _evidence_file(spec: TaskSpec) -> dict[str, Any]:
 TRUSTED_GATE = "trusted"
 
 
-def trusted_evidence(said: bool) -> Evidence:
-    """For what is made by running foreign code: a record of ``--trust``, if that was ``said`` of it."""
-    if not said:
+def trusted_evidence(trusted: bool) -> Evidence:
+    """For what is made by running foreign code: a record of ``--trust``, if it is ``trusted``."""
+    if not trusted:
         return ()
     reason = "the user vouched for the code (--trust): it may have run without isolation"
     return (GateResult(gate=TRUSTED_GATE, status=GateStatus.NOT_APPLICABLE, reason=reason),)

@@ -208,8 +208,8 @@ class _TaskTally:
         self.c += trajectory.score is not None and trajectory.score.passed
         calls = calls_of(trajectory)
         self.valid += calls.valid
-        self.calls += calls.made
-        self.flawless += calls.valid == calls.made
+        self.calls += calls.total
+        self.flawless += calls.valid == calls.total
         self.clean += ended_cleanly(trajectory)
         self.tokens += sum(turn.usage.completion_tokens for turn in trajectory.turns)
 
@@ -266,7 +266,7 @@ class _Played:
 
 def _one_policy(trajectories: Sequence[Trajectory], facts: Mapping[str, TaskFacts]) -> str:
     if not trajectories:
-        raise ConfigError("there are no rollouts to evaluate", "roll the policy out first")
+        raise ConfigError("the run has no rollouts to evaluate", "roll the policy out first")
     for one in trajectories:
         if one.task_id not in facts:
             raise ConfigError(

@@ -171,7 +171,7 @@ def _describe(rollouts: Rollouts, rewards: RewardTable) -> dict[str, float]:
         float((~varied(reward_I, group_I)).float().mean()),
         float(rollouts.lengths_I.mean()),
         float(np.mean([len(one.turns) for one in rollouts.trajectories])),
-        sum(one.valid for one in calls) / max(1, sum(one.made for one in calls)),
+        sum(one.valid for one in calls) / max(1, sum(one.total for one in calls)),
         len(rollouts.errored) / (len(rollouts.errored) + len(calls)),
         sum(bool(one.faults) for one in rollouts.trajectories) / len(calls),
     )

@@ -80,6 +80,9 @@ def group_advantages(rewards_I: Tensor, group_I: Tensor, *, normalize_std: bool 
     count = sizes.double().clamp_min(1)
     mean = torch.zeros_like(count).index_add_(0, group_I, wide) / count
     centred = wide - mean[group_I]
+    # The mean of equal rewards may differ from them in the last bit. What is left must be exactly 0, not
+    # nearly: without a KL term, rollouts with advantage 0 are not run at all, and a crumb would be run for
+    # nothing.
     centred[~varied(rewards_I, group_I)] = 0.0
     if normalize_std:
         squares = torch.zeros_like(count).index_add_(0, group_I, centred**2)

@@ -305,7 +305,7 @@ def _chosen_tasks(config: TrainGRPOConfig, dataset: Dataset) -> list[str]:
     asked = dataset.tasks if config.task_ids is None else config.task_ids
     unknown = [name for name in asked if name not in dataset.tasks]
     if unknown:
-        raise ConfigError(f"no task {unknown[0]!r} in {config.data!r}", "see `envgen list`")
+        raise ConfigError(f"{config.data!r} has no task {unknown[0]!r}", "see `envgen list`")
     chosen = of_split(dataset, asked, config.split)
     if all(is_unsolvable(dataset.tasks[name]) for name in chosen):
         raise ConfigError(

@@ -51,7 +51,7 @@ def score(
     """
     if temperature <= 0:
         raise ValueError(
-            f"temperature {temperature} gives no probabilities; train on samples drawn at a positive one"
+            f"temperature must be above 0, got {temperature}; train on samples that were drawn so"
         )
     scaled_NV = logits_NV.float() / temperature
     chosen_N = scaled_NV.gather(1, tokens_N.unsqueeze(1)).squeeze(1)

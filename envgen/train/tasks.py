@@ -155,12 +155,12 @@ class TaskSampler:
 
     def __init__(self, config: TaskSamplerConfig, pool: Sequence[PoolTask], seed: int) -> None:
         if not pool:
-            raise ConfigError("there is no task to draw", "give a dataset with tasks")
+            raise ConfigError("the pool is empty", "give a dataset with tasks")
         self._config = config
         self._pool = tuple(pool)
         self._place = {task.task_id: i for i, task in enumerate(self._pool)}
         if len(self._place) < len(self._pool):
-            raise ConfigError("a task stands twice in the pool", "name each task once")
+            raise ConfigError("a task is in the pool twice", "name each task once")
         self._rng = np.random.Generator(np.random.PCG64(derive(seed, "task sampler")))
         self._buckets, self._weights = _buckets(self._pool, config.domain_weights)
         self._identity = content_hash([list(task) for task in self._pool])
@@ -401,7 +401,7 @@ def _buckets(
         places.setdefault(task.domain, []).append(i)
     for domain in weights:
         if domain not in places:
-            raise ConfigError(f"no task is of domain {domain!r}{near_names(domain, places)}")
+            raise ConfigError(f"unknown domain {domain!r}{near_names(domain, places)}")
     for domain in places:
         if domain not in weights:
             raise ConfigError(

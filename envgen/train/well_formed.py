@@ -17,24 +17,24 @@ class Calls(NamedTuple):
 
     valid: int
     """Those of a known tool, with arguments that fit its schema."""
-    made: int
+    total: int
     """All calls; a reply without the call that was due counts as one."""
 
 
 def calls_of(trajectory: Trajectory) -> Calls:
     """Count a rollout's tool calls and the valid ones among them."""
-    valid = made = 0
+    valid = total = 0
     messages = trajectory.messages
     for i, message in enumerate(messages):
         if message.role != "assistant":
             continue
-        made += len(message.tool_calls)
+        total += len(message.tool_calls)
         results = messages[i + 1 : i + 1 + len(message.tool_calls)]
         for call, result in zip(message.tool_calls, results, strict=False):
             valid += call.arguments is not None and not _refused(result)
         if not message.tool_calls and not _is_answer(trajectory, i):
-            made += 1
-    return Calls(valid, made)
+            total += 1
+    return Calls(valid, total)
 
 
 def ended_cleanly(trajectory: Trajectory) -> bool:
@@ -46,7 +46,7 @@ def ended_cleanly(trajectory: Trajectory) -> bool:
 def form_share(trajectory: Trajectory) -> float:
     """Score a rollout's form, 0 to 1: half the share of valid calls, half a readable answer."""
     calls = calls_of(trajectory)
-    share = calls.valid / calls.made if calls.made else 1.0
+    share = calls.valid / calls.total if calls.total else 1.0
     return 0.5 * share + 0.5 * ended_cleanly(trajectory)
 
 

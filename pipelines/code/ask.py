@@ -64,7 +64,7 @@ def ask(
         try:
             return Asked(_parsed(reply, form), usage)
         except ValueError as error:
-            fault = _said(error)
+            fault = _fault(error)
             messages += _again(reply.message, fault)
     return Asked(None, usage, fault)
 
@@ -101,7 +101,7 @@ def _parsed(reply: PolicyReply, form: type[T]) -> T:
     for call in reply.message.tool_calls:
         if call.name == _name(form):
             if call.arguments is None:
-                raise ValueError("the call's arguments are no JSON object")
+                raise ValueError("the call's arguments must be a JSON object")
             return form.model_validate(call.arguments)
     text = reply.message.content
     fenced = _FENCED.findall(text)
@@ -115,7 +115,7 @@ def _parsed(reply: PolicyReply, form: type[T]) -> T:
     raise ValueError(f"no call of {_name(form)} and no JSON object in the reply")
 
 
-def _said(error: ValueError) -> str:
+def _fault(error: ValueError) -> str:
     if isinstance(error, ValidationError):
         return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
     return str(error)

@@ -46,15 +46,15 @@ class Candidate:
     @property
     def title(self) -> str:
         """The change's title without its number."""
-        return re.sub(r"\s*\(#\d+\)\s*$", "", self._told[0]).strip()
+        return re.sub(r"\s*\(#\d+\)\s*$", "", self._message[0]).strip()
 
     @property
     def body(self) -> str:
         """What is said below the title: by the landing commit, or by the only one that it merges."""
-        return self._told[1]
+        return self._message[1]
 
     @property
-    def _told(self) -> tuple[str, str]:
+    def _message(self) -> tuple[str, str]:
         landed = self.landed
         if len(landed.parents) < 2 or not re.match(r"(Auto m|M)erge\b", landed.subject):
             return landed.subject, landed.body
@@ -173,5 +173,5 @@ def _seconds(date: str | None, default: float) -> float:
     try:
         when = datetime.fromisoformat(date)
     except ValueError:
-        raise ConfigError(f"{date!r} is no date", "write it like 2023-01-31") from None
+        raise ConfigError(f"{date!r} is not a date", "write it like 2023-01-31") from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

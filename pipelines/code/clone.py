@@ -78,7 +78,7 @@ class Clone:
         self.timeout_s = timeout_s
         if not (self.path / "HEAD").is_file():
             raise PipelineError(
-                f"{str(path)!r} is no git clone", "give a folder that holds HEAD or .git"
+                f"{str(path)!r} is not a git clone", "give a folder that holds HEAD or .git"
             )
 
     def run(self, *args: str, limit_bytes: int | None = None) -> bytes:
@@ -110,8 +110,8 @@ class Clone:
         if late:
             raise PipelineError(f"git {_verb(args)} took over {self.timeout_s:g} s in {self.path}")
         if process.returncode:
-            said = err.decode("utf-8", "replace").strip()[-400:]
-            raise PipelineError(f"git {_verb(args)} failed in {self.path}: {said}")
+            message = err.decode("utf-8", "replace").strip()[-400:]
+            raise PipelineError(f"git {_verb(args)} failed in {self.path}: {message}")
         return out
 
     def text(self, *args: str) -> str:
@@ -124,7 +124,7 @@ class Clone:
             return self.text("rev-parse", "--verify", "--end-of-options", f"{branch}^{{commit}}")
         except PipelineError as error:
             raise PipelineError(
-                f"{branch!r} is no commit of {str(self.path)!r}",
+                f"{branch!r} is not a commit of {str(self.path)!r}",
                 "the clone is empty, or has no such branch: `git branch --all` lists them",
             ) from error
 

@@ -241,7 +241,9 @@ def _checked(kind: type[A], row: object, url: str, what: str) -> A:
     try:
         return kind.model_validate(row)
     except ValidationError as error:
-        raise GitHubError(f"{url}: no {what}: {fault(error)}", "check the api setting") from None
+        raise GitHubError(
+            f"{url}: not a valid {what}: {fault(error)}", "check the api setting"
+        ) from None
 
 
 class _Log:

@@ -35,6 +35,6 @@ def gather(
     counts = count_reasons(found)
     jobs = [Job(one, clones[one.repo]) for one in found if isinstance(one, Instance)]
     if not jobs:
-        told = ", ".join(f"{n} {reason}" for reason, n in counts.items())
-        raise PipelineError("no change is an instance", told or "there are no changes")
+        reasons = ", ".join(f"{n} {reason}" for reason, n in counts.items())
+        raise PipelineError("no change is an instance", reasons or "there are no changes")
     return jobs, counts

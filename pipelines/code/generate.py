@@ -175,8 +175,8 @@ class _GenerateRun:
                 "write --repo owner/name, with --clone PATH for your own; --repos FILE; or --instances FILE",
             )
         if not self.jobs:
-            told = ", ".join(f"{n} {reason}" for reason, n in mined.items())
-            raise PipelineError("no change is an instance", told or "the clone has no changes")
+            reasons = ", ".join(f"{n} {reason}" for reason, n in mined.items())
+            raise PipelineError("no change is an instance", reasons or "the clone has no changes")
         commits = Counter(_environment(one.instance) for one in self.jobs)
         self.jobs = [
             job._replace(alone=commits[_environment(job.instance)] == 1) for job in self.jobs
@@ -211,8 +211,8 @@ class _GenerateRun:
                 done[job.instance.id] = outcome
                 self._save(job, outcome)
                 if self.progress is not None:
-                    told = outcome.validation.reason or "kept"
-                    self.progress(len(done), len(self.jobs), f"{job.instance.id}: {told}")
+                    verdict = outcome.validation.reason or "kept"
+                    self.progress(len(done), len(self.jobs), f"{job.instance.id}: {verdict}")
         return [done[job.instance.id] for job in self.jobs if job.instance.id in done]
 
     def _run_all(
@@ -298,8 +298,8 @@ class _GenerateRun:
             if outcome.validation.kept
         ]
         if not kept:
-            told = ", ".join(f"{n} {reason}" for reason, n in _rejected(outcomes).items())
-            raise PipelineError("no instance was proven", f"{told}; see {self.results}")
+            reasons = ", ".join(f"{n} {reason}" for reason, n in _rejected(outcomes).items())
+            raise PipelineError("no instance was proven", f"{reasons}; see {self.results}")
         with DatasetWriter(
             self.out,
             name=self.config.name,

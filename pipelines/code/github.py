@@ -101,7 +101,7 @@ class GitHub:
         self._base = urllib.parse.urlsplit(self.config.api)
         if self._base.scheme not in ("http", "https") or not self._base.hostname:
             raise ConfigError(
-                f"{self.config.api!r} is no http(s) URL", "write it like https://HOST/api/v3"
+                f"{self.config.api!r} is not an http(s) URL", "write it like https://HOST/api/v3"
             )
         self._pool = _new_pool(self._base)
         self._blocked_until = 0.0
@@ -167,7 +167,7 @@ class GitHub:
         failures = redirects = 0
         while True:
             self._wait(self._blocked_until - time.time(), "the rate limit")
-            said, wait = "", None
+            message, wait = "", None
             try:
                 answer = self._send(url, etag)
             except (
@@ -175,11 +175,11 @@ class GitHub:
                 httpcore.ProtocolError,
                 httpcore.TimeoutException,
             ) as error:
-                said = f"{type(error).__name__}: {error}"
+                message = f"{type(error).__name__}: {error}"
             else:
                 if answer.status in (200, 304):
-                    said = answer.flaw
-                    if not said:
+                    message = answer.flaw
+                    if not message:
                         return answer
                 elif answer.status in (301, 302, 307, 308) and redirects < 5:
                     redirects += 1
@@ -191,12 +191,12 @@ class GitHub:
                     self._wait(wait, "the rate limit", answer)
                 elif answer.status not in _PASSING:
                     raise self._refusal(url, answer)
-                said = said or f"HTTP {answer.status}: {answer.message}"
+                message = message or f"HTTP {answer.status}: {answer.message}"
             failures += 1
             if failures > self.config.max_retries:
-                raise GitHubError(f"{url}: {said} ({failures} attempts)", "try again later")
+                raise GitHubError(f"{url}: {message} ({failures} attempts)", "try again later")
             if wait is None:
-                self._wait(self.config.backoff_s * 2 ** (failures - 1), said)
+                self._wait(self.config.backoff_s * 2 ** (failures - 1), message)
 
     def _send(self, url: str, etag: str) -> Answer:
         headers: dict[bytes | str, bytes | str] = {
@@ -240,26 +240,28 @@ class GitHub:
         if seconds <= 0:
             return
         if seconds > self.config.max_wait_s:
-            said = f": {answer.message}" if answer and answer.message else ""
+            detail = f": {answer.message}" if answer and answer.message else ""
             more = "" if self.token else "; without a token GitHub answers 60 requests an hour"
             raise ExhaustedError(
-                f"{self.config.api}: {why} ends in {seconds:,.0f} s{said}",
+                f"{self.config.api}: {why} ends in {seconds:,.0f} s{detail}",
                 f"run again then (what is stored stays), or raise max_wait_s{more}",
             )
         logger.info("%s: waiting %.1f s (%s)", self.config.api, seconds, why)
         time.sleep(seconds)
 
     def _refusal(self, url: str, answer: Answer) -> GitHubError:
-        said = f"{url}: HTTP {answer.status}: {answer.message}"
+        message = f"{url}: HTTP {answer.status}: {answer.message}"
         if answer.status == 401:
-            return TokenError(said, "set the token's environment variable to a valid token")
+            return TokenError(message, "set the token's environment variable to a valid token")
         if answer.status == 403:
-            return GitHubError(said, "the token may not read this; give it access, or use another")
+            return GitHubError(
+                message, "the token may not read this; give it access, or use another"
+            )
         if answer.status in (404, 410, 451):
             return GitHubError(
-                said, "check owner/name; a private one needs a token that may read it"
+                message, "check owner/name; a private one needs a token that may read it"
             )
-        return GitHubError(said, "see the answer")
+        return GitHubError(message, "see the answer")
 
 
 def _new_pool(base: urllib.parse.SplitResult) -> httpcore.ConnectionPool:

@@ -47,7 +47,7 @@ class Answer:
             self.text.decode()
             json.loads(self.text)
         except ValueError:
-            return f"the answer is no JSON: {self.text[:80]!r}"
+            return f"the answer is not valid JSON: {self.text[:80]!r}"
         return ""
 
     @property

@@ -67,8 +67,8 @@ def import_code(
     """
     jobs, refused = _jobs(file, clones, config)
     if not jobs:
-        told = "; ".join(dict.fromkeys(reason for one in refused for reason in one.reasons))
-        raise ConfigError(f"nothing in {str(file)!r} can be tried", told or "check --only")
+        reasons = "; ".join(dict.fromkeys(reason for one in refused for reason in one.reasons))
+        raise ConfigError(f"nothing in {str(file)!r} can be tried", reasons or "check --only")
     generated = CodeConfig.model_validate({"validation": config.validation, "name": "imported"})
     path: str | None = None
     try:

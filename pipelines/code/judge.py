@@ -153,11 +153,11 @@ def write_statement(
     prompt, usage = _statement_prompt(instance, config), Usage()
     found: tuple[str, ...] = ()
     for i in range(config.tries):
-        told = "\n\nDo not write: " + "; ".join(found) if found else ""
+        avoid = "\n\nDo not write: " + "; ".join(found) if found else ""
         asked: Asked[Statement] = ask(
             policy,
             Statement,
-            prompt + told,
+            prompt + avoid,
             name=f"statement {instance.id}",
             seed=derive(config.seed, "statement", instance.id, i),
             sampling=config.sampling,

@@ -34,8 +34,8 @@ def leaks(statement: str, gold_patch: str, test_patch: str = "") -> tuple[str, .
         if len(line) >= MIN_LINE_CHARS and _CODE.search(line) and line in flat and line not in tests
     ]
     known = _names("\n".join((*before, *wanted, *kept)))
-    said = _names(statement)
-    return (*found, *sorted(name for name in (_names("\n".join(added)) - known) & said))
+    stated = _names(statement)
+    return (*found, *sorted(name for name in (_names("\n".join(added)) - known) & stated))
 
 
 def untold(statement: str, gold_patch: str, test_patch: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def mirror(url: str, folder: Path, *, token: str | None = None, timeout_s: float
     """
     if url.startswith("-") or not url.startswith(tuple(f"{p}://" for p in _PROTOCOLS.split(":"))):
         raise ConfigError(
-            f"{url!r} is no address of a repository", "write it like https://HOST/owner/name"
+            f"{url!r} is not the address of a repository", "write it like https://HOST/owner/name"
         )
     environment = _environment(url, token)
     if (folder / "HEAD").is_file():
@@ -67,9 +67,9 @@ def _git(words: list[str], environment: dict[str, str], timeout_s: float) -> Non
             f"git {words[0]} took over {timeout_s:g} s", "raise timeout_s"
         ) from None
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()[-400:]
+        message = done.stderr.decode("utf-8", "replace").strip()[-400:]
         raise PipelineError(
-            f"the repository can't be had: {said}", "check owner/name, the token and the disk"
+            f"the repository can't be had: {message}", "check owner/name, the token and the disk"
         )
 
 

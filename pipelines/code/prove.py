@@ -191,12 +191,12 @@ class _Stage:
                 access=self._access(),
             )
         except PolicyError as error:
-            told = f"{fault.details}\n{helper.name} could not help: {error}"
-            raise RejectedError(fault.reason, told) from error
+            summary = f"{fault.details}\n{helper.name} could not help: {error}"
+            raise RejectedError(fault.reason, summary) from error
         self.usage = found.usage
         if found.workspace is None:
-            told = f"{helper.name}, after {found.turns} turns and {found.builds} recipes"
-            raise RejectedError(fault.reason, f"{fault.details}\n{told}: {found.fault}")
+            summary = f"{helper.name}, after {found.turns} turns and {found.builds} recipes"
+            raise RejectedError(fault.reason, f"{fault.details}\n{summary}: {found.fault}")
         self.built.append(found.workspace)
         return found.workspace
 

@@ -39,7 +39,7 @@ def read_instances(path: Path) -> Iterator[Instance]:
                 yield Instance.model_validate_json(line)
             except ValidationError as error:
                 raise ConfigError(
-                    f"{path}:{i} is no instance: {fault(error)}",
+                    f"{path}:{i} is not an instance: {fault(error)}",
                     "import published records with their format",
                 ) from None
 
@@ -65,7 +65,9 @@ def read_rows(path: Path) -> Iterator[Row]:
     elif name.endswith(".json"):
         yield from _json(path)
     else:
-        raise ConfigError(f"{str(path)!r} is no file of records", "give .jsonl, .json or .parquet")
+        raise ConfigError(
+            f"{str(path)!r} is not a file of records", "give .jsonl, .json or .parquet"
+        )
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> int:
@@ -115,7 +117,7 @@ def _with_recipe(instance: Instance, row: Row) -> Instance:
     try:
         return instance.model_copy(update={"recipe": Recipe.model_validate_json(kept)})
     except ValidationError as error:
-        raise ConfigError(f"record {instance.id!r}: {RECIPE} is no recipe: {error}") from None
+        raise ConfigError(f"record {instance.id!r}: {RECIPE} is not a recipe: {error}") from None
 
 
 def _opened(path: Path, most: int = LINE_CHARS) -> Iterator[str]:
@@ -135,7 +137,7 @@ def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where} is no JSON: {error}", "is the file whole?") from None
+        raise ConfigError(f"{where} is not valid JSON: {error}", "is the file whole?") from None
 
 
 def _row(value: Any, where: str) -> Row:

@@ -260,8 +260,8 @@ class _Agent:
         how = f"exit code {result.exit_code}"
         if result.timed_out:
             how = f"stopped after {result.wall_s:.0f} s"
-        said = (result.stdout + result.stderr).decode(errors="replace")
-        return f"{how}\n{self._cut(said)}"
+        output = (result.stdout + result.stderr).decode(errors="replace")
+        return f"{how}\n{self._cut(output)}"
 
     def _cut(self, text: str) -> str:
         most = self.config.output_chars

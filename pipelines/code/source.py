@@ -48,10 +48,10 @@ def read_names(path: Path) -> tuple[str, ...]:
     for i, line in enumerate(text.split("\n"), 1):
         name = line.partition("#")[0].strip()
         if name and not is_name(name):
-            raise ConfigError(f"{path}:{i}: {name!r} is no repository", "write owner/name")
+            raise ConfigError(f"{path}:{i}: {name!r} is not a repository", "write owner/name")
         names += [name] if name else []
     if not names:
-        raise ConfigError(f"{str(path)!r} names no repository", "write owner/name, one a line")
+        raise ConfigError(f"{str(path)!r} lists no repositories", "write owner/name, one a line")
     return tuple(dict.fromkeys(names))
 
 

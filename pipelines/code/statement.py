@@ -124,14 +124,14 @@ def statement_of(change: Change, issues: tuple[int, ...], texts: Texts) -> Sourc
 
 def hints_of(issues: tuple[int, ...], texts: Texts, before: int) -> str:
     """Comments under the issues that are older than ``before`` (Unix seconds), as SWE-bench keeps."""
-    said = [
+    bodies = [
         comment.body or ""
         for number in issues
         if number in texts.issues
         for comment in texts.issues[number].comments
         if (when := _unix(comment.created_at)) is not None and when < before
     ]
-    return "\n".join(text.strip() for text in said if text.strip())
+    return "\n".join(text.strip() for text in bodies if text.strip())
 
 
 def _joined(title: str, body: str) -> str:
@@ -163,4 +163,4 @@ def _discussion(line: str, where: str) -> Discussion:
         return Discussion.model_validate(row)
     except (ValueError, ValidationError) as error:
         hint = 'a line is like {"number": 12, "title": "...", "body": "..."}'
-        raise ConfigError(f"{where} is no issue: {error}", hint) from None
+        raise ConfigError(f"{where} is not an issue: {error}", hint) from None

@@ -156,8 +156,10 @@ class _Prover:
         if kinds == {Kind.NOT_BUILT}:
             one = self.instance
             if names := untold(one.problem_statement, one.gold_patch, one.test_patch):
-                told = "no fail-to-pass test builds without names that the statement does not tell"
-                raise RejectedError(Reason.STATEMENT, f"{told}: {_listed(names)}")
+                message = (
+                    "no fail-to-pass test builds without names that the statement does not tell"
+                )
+                raise RejectedError(Reason.STATEMENT, f"{message}: {_listed(names)}")
 
     def _runnable(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Those that a runner may be given: it refuses data, and what the test patch takes away."""
@@ -260,13 +262,13 @@ class _Prover:
                 raise
             return _NO_TESTS
         if run.report is None:
-            raise RejectedError(_BASE_REASONS.get(run.status, Reason.BASE_RUN), _told(run))
+            raise RejectedError(_BASE_REASONS.get(run.status, Reason.BASE_RUN), _summary(run))
         return run.report
 
     def _before(self, exam: Exam) -> TestReport | None:
         run = self._run("before", exam)
         if run.report is None and run.status is not RunStatus.NOT_BUILT:
-            raise RejectedError(_CANARIES.get(run.status, Reason.BEFORE_RUN), _told(run))
+            raise RejectedError(_CANARIES.get(run.status, Reason.BEFORE_RUN), _summary(run))
         return run.report
 
     def _after(self, exam: Exam) -> TestReport:
@@ -274,7 +276,7 @@ class _Prover:
         if run.status is RunStatus.REFUSED:
             raise RejectedError(Reason.GOLD_PATCH, run.reason)
         if run.report is None:
-            raise RejectedError(_CANARIES.get(run.status, Reason.AFTER_RUN), _told(run))
+            raise RejectedError(_CANARIES.get(run.status, Reason.AFTER_RUN), _summary(run))
         return run.report
 
     def _run(self, what: str, exam: Exam, change: bytes = b"") -> TestRun:
@@ -370,7 +372,7 @@ class _Prover:
     def _more_run(self, what: str, exam: Exam, change: bytes) -> TestRun:
         run = self._run(what, exam, change)
         if run.report is None and not (run.status is RunStatus.NOT_BUILT and not change):
-            raise RejectedError(Reason.UNSTABLE, f"run {self.runs}: {_told(run)}")
+            raise RejectedError(Reason.UNSTABLE, f"run {self.runs}: {_summary(run)}")
         return run
 
     def _evidence(self, tests: CodeTests) -> Evidence:
@@ -413,7 +415,7 @@ def _passed(gate: str, n: int, figure: float, **details: int) -> GateResult:
     )
 
 
-def _told(run: TestRun) -> str:
+def _summary(run: TestRun) -> str:
     return f"{run.status}: {run.reason}"
 
 

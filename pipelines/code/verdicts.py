@@ -106,13 +106,13 @@ def verdict_gate(tests: CodeTests) -> GateResult:
     found = [tests.verdicts.get(test, NOT_PROVEN) for test in tests.fail_to_pass]
     proven = [one for one in found if one.kind in STRONG]
     odds = max((one.odds for one in proven), default=1.0)
-    told = f"verdict proven for {len(proven)} of {len(found)} fail-to-pass tests"
+    summary = f"verdict proven for {len(proven)} of {len(found)} fail-to-pass tests"
     return GateResult(
         gate="verdicts",
         status=GateStatus.PASSED if proven else GateStatus.NOT_APPLICABLE,
         n=len(found),
         figure=float(len(proven)),
-        reason=f"{told}, blind odds <= 1/{1 / odds:.0f}" if proven else "report believed",
+        reason=f"{summary}, blind odds <= 1/{1 / odds:.0f}" if proven else "report believed",
         details={str(kind): sum(one.kind is kind for one in found) for kind in VerdictKind}
         | {"runs": max((one.runs for one in found), default=0), "odds": odds},
     )
@@ -221,9 +221,9 @@ class _VerdictProver:
         tried = self._sat(pairs, sources)
         for file in sources:
             own = [pair for pair in pairs if pair[0].file == file]
-            said = [fault for copy, fault in tried.items() if copy.question.file == file]
+            faults = [fault for copy, fault in tried.items() if copy.question.file == file]
             enough = depth == _MOST_HALVES or self.waits > _MOST_WAITS
-            if len(own) < 2 or enough or not all(one == "missing" for one in said):
+            if len(own) < 2 or enough or not all(one == "missing" for one in faults):
                 continue
             own.sort(key=_has_number)  # one that is out of a type's range is no Go, and no C
             middle = len(own) // 2
@@ -247,9 +247,9 @@ class _VerdictProver:
         chosen: list[Copy] = []
         for question, site in pairs:
             source = sources[question.file]
-            made = copies(question, site, self.language, source, 16, self.draw, fresh)
-            most = len(made) if site.kind is _EXCEPTION else _TRIED
-            chosen += [made[0], *self.draw.sample(made[1:], min(most - 1, len(made) - 1))]
+            forms = copies(question, site, self.language, source, 16, self.draw, fresh)
+            most = len(forms) if site.kind is _EXCEPTION else _TRIED
+            chosen += [forms[0], *self.draw.sample(forms[1:], min(most - 1, len(forms) - 1))]
         return self._answered(paper(self.language, sources, chosen, self.draw))
 
     def _answered(self, sheet: Paper) -> dict[Copy, str]:
@@ -380,9 +380,9 @@ def _file(test: TestId) -> str:
 
 def _without_covered(sites: Sequence[Site]) -> tuple[Site, ...]:
     """Without the conditions of assertions that have a site which tells more."""
-    told = {site.at for site in sites if site.leaves[0].kind != "condition"}
+    asserted = {site.at for site in sites if site.leaves[0].kind != "condition"}
     return tuple(
-        site for site in sites if site.leaves[0].kind != "condition" or site.at not in told
+        site for site in sites if site.leaves[0].kind != "condition" or site.at not in asserted
     )
 
 

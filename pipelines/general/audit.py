@@ -202,10 +202,10 @@ def _measured(job: TaskToAudit, dataset: Dataset) -> Difficulty:
         draft.problem,
         draft.tables,
         task.gold,
-        draft.told,
+        draft.public_text,
         lambda i: author.instance(draft, reseed_seed(seed, i)),
         seed=seed,
         n=RESEEDS if job.reseeds is None else job.reseeds,
     )
-    tokens = gold_tokens(draft.told, draft.tools, task.gold.calls)
+    tokens = gold_tokens(draft.public_text, draft.tools, task.gold.calls)
     return task.spec.difficulty.model_copy(update={**found._asdict(), "gold_tokens": tokens})

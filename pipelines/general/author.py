@@ -264,7 +264,7 @@ def draft_of(dataset: Dataset, task_id: str) -> Draft | None:
         problem = as_read(Problem.model_validate(task.constraints))
     except ValueError as error:
         raise DatasetError(
-            f"constraints.json of task {task_id!r} is no problem: {error}"
+            f"constraints.json of task {task_id!r} is not a valid problem: {error}"
         ) from error
     if page not in ("", problem.lexicon):
         raise DatasetError(f"task {task_id!r} was made from {problem.lexicon!r}, not from {page!r}")
@@ -299,4 +299,6 @@ def _learn(blueprint: JsonValue) -> str:
     try:
         return tasks_from(text).domain.key
     except ConfigError as error:
-        raise DatasetError(f"the domain stored with the environment is none: {error}") from error
+        raise DatasetError(
+            f"the domain stored with the environment is not valid: {error}"
+        ) from error

@@ -92,7 +92,7 @@ class Draft:
     """Problems tried until this one worked (the funnel counts them)."""
 
     @property
-    def told(self) -> str:
+    def public_text(self) -> str:
         """All that an agent reads before its first call, tools apart."""
         return f"{self.policy_text}\n{self.prompt}"
 
@@ -187,7 +187,7 @@ def environment_bundle(draft: Draft) -> EnvironmentBundle:
 def task_bundle(draft: Draft, proof: Proof) -> TaskBundle:
     """The task part of a proven draft."""
     calls = proof.gold.calls if proof.gold else ()
-    tokens = gold_tokens(draft.told, draft.tools, calls)
+    tokens = gold_tokens(draft.public_text, draft.tools, calls)
     spec = TaskSpec(
         id=draft.task_id,
         environment_id=draft.environment_id,

@@ -340,8 +340,8 @@ def _write(config: GenerateConfig, out: Path, yields: list[Yield], compiled: boo
     tasks = [task for one in yields for task in one.tasks]
     if not tasks:
         reasons = Counter(reason for one in yields for reason in one.reasons)
-        told = (f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
-        raise PipelineError("no task was proven", "; ".join(told))
+        listed = (f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
+        raise PipelineError("no task was proven", "; ".join(listed))
     writer = DatasetWriter(
         out,
         name=config.name,
@@ -425,11 +425,11 @@ def _short(yields: list[Yield], asked: int) -> str:
     """Which domains lack tasks, with the commonest reasons."""
     if sum(len(one.tasks) for one in yields) >= asked:
         return ""
-    told = []
+    lines = []
     for domain, stages in _stages(yields).items():
         for name, stage in stages.items():
             reasons = Counter(stage.rejected).most_common(2)
             why = ", ".join(f"{reason} {n} times" for reason, n in reasons)
             if why:
-                told.append(f"{domain}: {stage.proven} of {stage.tried} {name} proven ({why})")
-    return "; ".join(told)
+                lines.append(f"{domain}: {stage.proven} of {stage.tried} {name} proven ({why})")
+    return "; ".join(lines)

@@ -31,14 +31,14 @@ def rendered(draft: Draft) -> dict[str, str]:
         PipelineError: for an IR that has no such text.
     """
     assert draft.problem is not None
-    said = prompt(draft.problem, lexicon(draft.problem.lexicon))
+    stated = prompt(draft.problem, lexicon(draft.problem.lexicon))
     code = TaskCompiler().code(draft.problem)
     return {
-        "prompt": said.text,
-        "policy": said.policy_text,
+        "prompt": stated.text,
+        "policy": stated.policy_text,
         "submit schema": dumps(submit_schema(draft.problem, draft.tables)),
         "rules": dumps(
-            [rule.model_dump(mode="json") for rule in public_rules(draft.problem, said)]
+            [rule.model_dump(mode="json") for rule in public_rules(draft.problem, stated)]
         ),
         "solution": code.solution,
         "verifier": code.verifier,

@@ -93,8 +93,10 @@ def first_draft(recipe: str) -> Draft | None:
     found = json.loads(recipe)
     if not isinstance(found, dict):
         return None
-    said = {name: found.get(name) for name in ("domain", "level", PAGE)}
-    draft = ProceduralAuthor().draft(DraftRequest.model_validate(said), int(str(found.get("seed"))))
+    request = {name: found.get(name) for name in ("domain", "level", PAGE)}
+    draft = ProceduralAuthor().draft(
+        DraftRequest.model_validate(request), int(str(found.get("seed")))
+    )
     return draft if isinstance(draft, Draft) else None
 
 
@@ -193,8 +195,8 @@ class StoredComparison:
         """Yield the figures that another version may have derived otherwise, and differ."""
         stored, derived = self.task.spec, task_bundle(self.draft, self.proof)
         for name in _differing(stored.difficulty, derived.spec.difficulty, skip=("density",)):
-            told = getattr(stored.difficulty, name), getattr(derived.spec.difficulty, name)
-            yield f"{name}: {str(told[0])[:60]} in place of {str(told[1])[:60]}"
+            values = getattr(stored.difficulty, name), getattr(derived.spec.difficulty, name)
+            yield f"{name}: {str(values[0])[:60]} in place of {str(values[1])[:60]}"
         if self.task.probes != derived.probes:
             yield f"probes: {len(self.task.probes)} in place of {len(derived.probes)}"
         if ProceduralAuthor().has_recipe(self.draft):
@@ -289,9 +291,9 @@ class StoredComparison:
             return
         if len(derived) != len(self.draft.rules):
             yield "the number of public rules"
-        for said, wanted in zip(self.draft.rules, derived, strict=False):
-            if said.model_copy(update={"text": wanted.text}) != wanted:
-                yield f"the parts of the public rule {said.text[:60]!r}"
+        for stored_rule, wanted in zip(self.draft.rules, derived, strict=False):
+            if stored_rule.model_copy(update={"text": wanted.text}) != wanted:
+                yield f"the parts of the public rule {stored_rule.text[:60]!r}"
 
     def _probes(self) -> GateResult:
         with closing(_tools(self.dataset, self.draft.task_id, self.hosts)) as tools:
@@ -300,11 +302,11 @@ class StoredComparison:
     def _agreement(self) -> GateResult:
         """Random-valid plays again; with the same seed it does the very same."""
         stored = [one for one in self.task.spec.evidence if one.gate == AGREEMENT]
-        said = stored[0].details.get("episodes") if stored else None
+        episodes = stored[0].details.get("episodes") if stored else None
         again = random_valid_agreement(
             self.dataset.environment_files(self.draft.environment_id).bundle(),
             [self.task],
-            episodes=said if type(said) is int else EPISODES,
+            episodes=episodes if type(episodes) is int else EPISODES,
             backend=self.hosts.backend,
             seed=self.seed,
             trusted=self.hosts.trusted,

@@ -102,13 +102,13 @@ def synthesize(job: EnvironmentJob) -> Yield:
         SandboxUnavailableError: nothing can be proven on this machine.
     """
     maker = _Maker(job, ProceduralAuthor(), shared_hosts(job.backend, not job.page))
-    made: list[_Attempt] = []
+    attempts: list[_Attempt] = []
     for attempt in range(MAX_ATTEMPTS):
         found = maker.environment(attempt)
-        made += [found] if found else []
-        if len(made) == MAX_ENVIRONMENTS or (found and len(found.tasks) >= job.tasks):
+        attempts += [found] if found else []
+        if len(attempts) == MAX_ENVIRONMENTS or (found and len(found.tasks) >= job.tasks):
             break
-    return maker.result(made)
+    return maker.result(attempts)
 
 
 class _Attempt(NamedTuple):
@@ -233,10 +233,10 @@ class _Maker:
         self.rejected[stage][step] += 1
         self.reasons.append(f"{self.job.domain} level {self.job.level}: {step}: {reason}")
 
-    def result(self, made: list[_Attempt]) -> Yield:
+    def result(self, attempts: list[_Attempt]) -> Yield:
         """The job's yield: of all environments the one with most tasks, the earliest of those."""
-        best = max(made, key=lambda one: len(one.tasks), default=_Attempt(None, ()))
-        for one in made:
+        best = max(attempts, key=lambda one: len(one.tasks), default=_Attempt(None, ()))
+        for one in attempts:
             for i in range(len(one.tasks) if one is not best else 0):
                 why = "another draft over other rows has more siblings"
                 self._count(SIBLINGS if i else DRAFTS, "fewer siblings", why)

@@ -90,7 +90,7 @@ def _validate_task(
     found: list[GateResult] = []
     packed = dataset.environments[dataset.tasks[task_id].environment_id].author == PACKED
     method = "packed" if packed else "replayed"
-    said = ""
+    why = ""
     try:
         if packed:
             found += prove_again(dataset, task_id, hosts, derive(seed, task_id))
@@ -100,13 +100,13 @@ def _validate_task(
             if replay_only and not packed:
                 found.append(_variant(dataset, task_id, by_evaluation))
         else:
-            said = incomparable(dataset.task_files(task_id), draft, ProceduralAuthor.name)
-            method = "judged by evaluation" if said and by_evaluation else "compared"
-            found += _proven(dataset, draft, hosts, seed, said if by_evaluation else "")
+            why = incomparable(dataset.task_files(task_id), draft, ProceduralAuthor.name)
+            method = "judged by evaluation" if why and by_evaluation else "compared"
+            found += _proven(dataset, draft, hosts, seed, why if by_evaluation else "")
     except Exception as error:  # files that are no task fail it, not the run
         found.append(broken("probes" if found else "files", error))
-    if said and not by_evaluation:
-        found = [_with_hint(result, said) for result in found]
+    if why and not by_evaluation:
+        found = [_with_hint(result, why) for result in found]
     evidence = tuple(found)
     passed = failure(evidence) is None
     return TaskValidation(task_id=task_id, method=method, passed=passed, evidence=evidence)
@@ -120,21 +120,19 @@ def _variant(dataset: Dataset, task_id: str, by_evaluation: bool) -> GateResult:
     return found
 
 
-def _with_hint(result: GateResult, said: str) -> GateResult:
+def _with_hint(result: GateResult, why: str) -> GateResult:
     """A failure of a task that another version or author wrote, with what else can be done."""
     if result.status is not GateStatus.FAILED:
         return result
-    return result.model_copy(
-        update={"reason": f"{result.reason} ({said}: {BY_EVALUATION})"[:4_000]}
-    )
+    return result.model_copy(update={"reason": f"{result.reason} ({why}: {BY_EVALUATION})"[:4_000]})
 
 
-def _proven(dataset: Dataset, draft: Draft, hosts: Hosts, seed: int, said: str) -> Evidence:
+def _proven(dataset: Dataset, draft: Draft, hosts: Hosts, seed: int, why: str) -> Evidence:
     """Every gate again, then what is stored beside what they found."""
     author = ProceduralAuthor()
-    known = not said or author.has_recipe(draft)  # what is compared must compile again
-    proof = prove(draft, hosts, author=author if known else None, seed=seed, incomparable=said)
+    known = not why or author.has_recipe(draft)  # what is compared must compile again
+    proof = prove(draft, hosts, author=author if known else None, seed=seed, incomparable=why)
     if not proof.passed:
         return proof.evidence
-    comparison = StoredComparison(dataset, draft, proof, hosts, seed, said)
+    comparison = StoredComparison(dataset, draft, proof, hosts, seed, why)
     return (*proof.evidence, *comparison.evidence())

@@ -125,7 +125,7 @@ def variants(
     parents = list(config.task_ids or source.own_task_ids)
     unknown = [task_id for task_id in parents if task_id not in source.tasks]
     if unknown:
-        raise ConfigError(f"no task {unknown[0]!r} in {str(dataset)!r}", "see `envgen list`")
+        raise ConfigError(f"{str(dataset)!r} has no task {unknown[0]!r}", "see `envgen list`")
     started = time.monotonic()
     skipped = tuple(task_id for task_id in parents if not _can_reseed(source, task_id))
     chunks = [
@@ -146,8 +146,8 @@ def variants(
     total = rejected = 0
     reasons: Counter[str] = Counter()
     with _writer(source, out, config) as writer:
-        made = outcomes(_WORKER, make_chunk, chunks, workers, ahead=1)
-        for done, (chunk, outcome) in enumerate(made, 1):
+        results = outcomes(_WORKER, make_chunk, chunks, workers, ahead=1)
+        for done, (chunk, outcome) in enumerate(results, 1):
             result = _rows(chunk, outcome)
             writer.add_variants(chunk.task_id, result.rows)
             total += len(result.rows)
@@ -295,8 +295,8 @@ class _Reseeder:
             rejected += len(pending)
             if not pending:
                 break
-        made = tuple(rows[i] for i in sorted(rows))
-        return VariantRows(rows=made, rejected=rejected, reasons=tuple(reasons))
+        kept = tuple(rows[i] for i in sorted(rows))
+        return VariantRows(rows=kept, rejected=rejected, reasons=tuple(reasons))
 
     def solved(self, seed: int) -> _Solved | None:
         """The re-seed; None unless there is one, and the IR accepts what gold answers and leaves behind.

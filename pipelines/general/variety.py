@@ -8,7 +8,7 @@ from random import Random
 from envgen.core.limits import Count, Label
 from envgen.core.seeding import rng
 from envgen.core.types import Record
-from envgen.pipelines.general.authoring.structure import Said, Structure
+from envgen.pipelines.general.authoring.structure import PhraseUse, Structure
 from envgen.pipelines.general.authoring.tasks import Tasks
 from envgen.pipelines.general.words.wording import Template
 
@@ -49,7 +49,7 @@ def variety(tasks: Tasks, drafts: int = DRAFTS, seed: int = 0) -> Variety:
         draws = rng(seed, "variety", i)
         for structure in _ladder(tasks, draws):
             structures.add(_kind(tasks, structure))
-            phrases |= {said.phrase for said in structure.said}
+            phrases |= {sentence.phrase for sentence in structure.sentences}
             worded = tasks.blueprint.worded(structure, draws, policy=True)
             sentences |= {_blank(template) for template in _templates(tasks, worded)}
     texts = tasks.domain.phrases
@@ -80,18 +80,18 @@ def _ladder(tasks: Tasks, draws: Random) -> Iterator[Structure]:
 
 def _kind(tasks: Tasks, structure: Structure) -> object:
     """The structure without the numbers of its items and without constants."""
-    said = sorted((one.phrase, *_chosen(tasks, one)) for one in structure.said)
-    return structure.scene, structure.items, tuple(said), tuple(sorted(structure.traits))
+    chosen = sorted((one.phrase, *_chosen(tasks, one)) for one in structure.sentences)
+    return structure.scene, structure.items, tuple(chosen), tuple(sorted(structure.traits))
 
 
-def _chosen(tasks: Tasks, said: Said) -> list[str]:
+def _chosen(tasks: Tasks, sentence: PhraseUse) -> list[str]:
     """The words of a sentence that the page offers a choice of: they change what its rule is."""
-    rule, found = tasks.domain.phrases[said.phrase], []
+    rule, found = tasks.domain.phrases[sentence.phrase], []
     offered = {**rule.choose, **dict.fromkeys(rule.fields)}
     for scene in tasks.domain.scenes.values():
         offered |= {name: one for name, one in scene.choose.items() if not isinstance(one, str)}
-    for name in sorted(said.fields):
-        value = said.fields[name]
+    for name in sorted(sentence.fields):
+        value = sentence.fields[name]
         if name in offered and isinstance(value, str):
             found.append(f"{name}={value}")
     return found
@@ -102,8 +102,8 @@ def _templates(tasks: Tasks, structure: Structure) -> Iterator[Template]:
     number = f"-{structure.items}" if tasks.blueprint.scene(structure).most > 1 else ""
     opening = f"{structure.scene}{number}{structure.wording}"
     yield tasks.lexicon.opening_templates[opening]
-    for said in structure.said:
-        yield tasks.lexicon.phrase(said.key).sentence
+    for sentence in structure.sentences:
+        yield tasks.lexicon.phrase(sentence.key).sentence
 
 
 def _blank(template: Template) -> str:

@@ -95,7 +95,7 @@ def read_folder(path: Path) -> EnvironmentFolder:
         ConfigError: saying what is missing or wrong, and what to write.
     """
     if not path.is_dir():
-        raise ConfigError(f"there is no folder {str(path)!r}", "see docs/pack.md for what to write")
+        raise ConfigError(f"no such folder: {str(path)!r}", "see docs/pack.md for what to write")
     try:
         names = list(walk_files(path))
     except DatasetError as error:
@@ -128,7 +128,7 @@ def _check_names(names: list[str]) -> None:
         if parts[0] == "tasks" and len(parts) > 1:
             if not _ID.fullmatch(parts[1]):
                 raise ConfigError(
-                    f"the task folder {parts[1]!r} is no name for a task",
+                    f"the task folder {parts[1]!r} is not named like a task",
                     "use up to 64 of a-z, 0-9, - and _",
                 )
             known = len(parts) == 3 and parts[2] in _TASK_FILES
@@ -145,7 +145,7 @@ def _environment_id(path: Path, settings: EnvironmentSettings) -> str:
     name = path.resolve().name.lower().replace(" ", "-")
     if not _ID.fullmatch(name):
         raise ConfigError(
-            f"the folder's name {path.resolve().name!r} is no id",
+            f"the folder's name {path.resolve().name!r} is not an id",
             'write {"id": ...} to environment.json',
         )
     return name
@@ -160,7 +160,9 @@ def _tools(path: Path, source: str) -> tuple[ToolSpec, ...]:
     except ValidationError as error:
         raise ConfigError(f"tools.json: {_first(error)}", "see docs/pack.md") from error
     if not specs or len({spec.name for spec in specs}) < len(specs):
-        raise ConfigError("tools.json names no tool, or one twice", "list each tool once")
+        raise ConfigError(
+            "tools.json must name each tool once, and at least one", "list each tool once"
+        )
     for spec in specs:
         _usable({"type": "object", **spec.parameters}, f"the parameters of {spec.name!r}")
     return specs
@@ -170,7 +172,7 @@ def _task(folder: Path) -> TaskFolder:
     where = f"tasks/{folder.name}"
     schema = _json(_file(folder / "submit.json", f"the JSON Schema of an answer of {where}"))
     if not isinstance(schema, dict):
-        raise ConfigError(f"{where}/submit.json is no JSON Schema", 'write {"type": ...}')
+        raise ConfigError(f"{where}/submit.json is not a JSON Schema", 'write {"type": ...}')
     _usable(schema, f"{where}/submit.json")
     prompt = _text(folder / "prompt.md", "what the agent is asked")
     if not prompt.strip():
@@ -191,7 +193,7 @@ def _usable(schema: Schema, what: str) -> None:
     try:
         Validator(schema)
     except ValueError as error:
-        raise ConfigError(f"{what} is no JSON Schema that envgen checks: {error}") from error
+        raise ConfigError(f"{what} is not a JSON Schema that envgen checks: {error}") from error
 
 
 def _settings(path: Path, kind: type[S]) -> S:
@@ -224,14 +226,14 @@ def _text(path: Path, what: str = "") -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path.name} is no UTF-8 text", "save it as UTF-8") from error
+        raise ConfigError(f"{path.name} is not UTF-8 text", "save it as UTF-8") from error
 
 
 def _json(path: Path) -> JsonValue:
     try:
         return strict_loads(_text(path), max_bytes=MAX_TEXT)
     except JsonError as error:
-        raise ConfigError(f"{path.parent.name}/{path.name} {error}", "mend the JSON") from error
+        raise ConfigError(f"{path.parent.name}/{path.name} {error}", "fix the JSON") from error
 
 
 def _database(path: Path) -> bytes:
@@ -284,7 +286,7 @@ def _built(sql: str) -> bytes:
             db.set_authorizer(None)
             if not tables_of(db):
                 raise ConfigError(
-                    "database.sql makes no table", "write CREATE TABLE and INSERT INTO"
+                    "database.sql creates no table", "write CREATE TABLE and INSERT INTO"
                 )
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise ConfigError(

@@ -46,11 +46,11 @@ HINTS = {
     "tools": "raise ToolError(code, message) for what an agent can do wrong; the rest is its own mistake",
     "restricted": "solution.py is def solve() in the small Python of docs/ir.md; what it names must stand in "
     "prompt, policy, submit.json or the tools' docstrings (what a tool returns, too): agents know no more",
-    "gold": "mend solution.py, or the rule in verifier.py that it breaks",
+    "gold": "fix solution.py, or the rule in verifier.py that it breaks",
     "leaks": "take the answer out of prompt, policy and docstrings (an example there may be it)",
     "empty": "make verifier.py return the name of the broken rule when nothing was submitted or done",
     "guesses": "ask for more than can be guessed, or make the rules in verifier.py stricter",
-    "probes": "mend verifier.py or answers.json",
+    "probes": "fix verifier.py or answers.json",
     "prefixes": "compare the database at final with the one at initial in verifier.py",
     "attacks": "compare whole values in verifier.py, and narrow submit.json (additionalProperties: false)",
     "mutants": "write answers to answers.json, each of which breaks one rule by as little as it can",

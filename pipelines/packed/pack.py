@@ -228,7 +228,7 @@ def _packed_before(out: Path, source: EnvironmentFolder) -> Dataset | None:
         return None
     hint = "choose another --out, or remove it"
     if out.is_symlink() or not (out / MANIFEST).is_file():
-        raise ConfigError(f"--out {str(out)!r} exists and is no dataset", hint)
+        raise ConfigError(f"--out {str(out)!r} exists and is not a dataset", hint)
     old = Dataset.open(out, unproven=True)
     found = {name: spec.author for name, spec in old.environments.items()}
     if found != {source.id: PACKED}:

@@ -37,7 +37,7 @@ def derived_specs(source: str) -> tuple[ToolSpec, ...]:
     try:
         tree = ast.parse(source, "tools.py")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"tools.py is no Python: {error}", "mend that line") from error
+        raise ConfigError(f"tools.py is not valid Python: {error}", "fix that line") from error
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     specs = [_spec(node, functions) for name, node in functions.items() if not name.startswith("_")]
     if not specs:

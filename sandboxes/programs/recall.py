@@ -106,11 +106,11 @@ class Memory:
     def _connection(self, opened: Opened) -> sqlite3.Connection:
         if opened not in self._open:
             address, *attached = opened
-            made = sqlite3.connect(address, uri=True)
+            connection = sqlite3.connect(address, uri=True)
             for query, path in zip(attached[::2], attached[1::2], strict=True):
-                made.execute(query, (path,))
-            made.set_progress_handler(lambda: 1, STEPS)
-            self._open[opened] = made
+                connection.execute(query, (path,))
+            connection.set_progress_handler(lambda: 1, STEPS)
+            self._open[opened] = connection
         return self._open[opened]
 
 

@@ -205,7 +205,7 @@ def _parts(path: str) -> list[str]:
         path = path[len(work) + 1 :]
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in path:
-        raise ValueError(f"{path!r} is no path below {work}")
+        raise ValueError(f"{path!r} is not a path below {work}")
     return parts
 
 
@@ -235,7 +235,7 @@ def read_file(path: str, max_bytes: int) -> bytes:
     with os.fdopen(os.open(parts[-1], flags, dir_fd=folder), "rb") as handle:
         info = os.fstat(handle.fileno())
         if not stat.S_ISREG(info.st_mode):
-            raise ValueError(f"{path!r} is no regular file")
+            raise ValueError(f"{path!r} is not a regular file")
         content = handle.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise ValueError(f"{path!r} is larger than {max_bytes} bytes")
@@ -249,6 +249,6 @@ def write_file(path: str, content: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     with os.fdopen(os.open(parts[-1], flags, 0o644, dir_fd=folder), "wb") as handle:
         if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
-            raise ValueError(f"{path!r} is no regular file")
+            raise ValueError(f"{path!r} is not a regular file")
         handle.truncate(0)
         handle.write(content)

@@ -237,7 +237,7 @@ def _solve(codes: list[CodeType], tools: dict[str, Any]) -> Any:
     for code in codes:
         exec(code, space)
     if not callable(space.get("solve")):
-        raise LookupError("solution.py lacks solve()")
+        raise LookupError("solution.py is missing solve()")
     return _plain(space["solve"]())
 
 

@@ -110,7 +110,7 @@ class ToolFunctions:
         self.error: Any = error if known else ()
         missing = [name for name in tools if not callable(space.get(name))]
         if missing:
-            raise LookupError(f"tools.py lacks {', '.join(sorted(missing))}")
+            raise LookupError(f"tools.py is missing {', '.join(sorted(missing))}")
         self.functions = {name: (space[name], mutates) for name, mutates in tools.items()}
 
     def call(self, db: Database, name: str, arguments: dict[str, Any]) -> list[Any]:

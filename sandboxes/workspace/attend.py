@@ -38,10 +38,10 @@ def attend(
         process.kill()
     wall_s = time.monotonic() - began
     last = ["tail", "-c", str(_KEEP), _SAID]
-    said = box.sandbox.exec(last, timeout_s=_GRACE_S, env=OWN).stdout
+    output = box.sandbox.exec(last, timeout_s=_GRACE_S, env=OWN).stdout
     timed_out = code is None and not reason
     code = -9 if code is None else code
-    return ExecResult(exit_code=code, stdout=said, wall_s=wall_s, timed_out=timed_out), reason
+    return ExecResult(exit_code=code, stdout=output, wall_s=wall_s, timed_out=timed_out), reason
 
 
 def _wait(process: Process, deadline: float, problem: Callable[[], str]) -> tuple[int | None, str]:

@@ -111,8 +111,8 @@ def _record(
     config: LayerConfig, root: Path, place: Path, owner: str, log: Callable[[str], None]
 ) -> Layer:
     installed = _installed(root)
-    said = "\n".join([*installed, *map(str, config.copies)])
-    identity = hashlib.sha256(said.encode()).hexdigest()[:16]
+    contents = "\n".join([*installed, *map(str, config.copies)])
+    identity = hashlib.sha256(contents.encode()).hexdigest()[:16]
     image = None
     if "docker" in config.backends:
         log("import as a Docker image")

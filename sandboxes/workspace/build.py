@@ -157,7 +157,7 @@ def _check_packages(recipe: Recipe, layer: layers.Layer) -> None:
     if lacking and not layer.is_host:
         words = " ".join(f"--package {name}" for name in lacking)
         raise MissingToolError(
-            f"the layer {layer.name!r} lacks {', '.join(lacking)}",
+            f"the layer {layer.name!r} is missing {', '.join(lacking)}",
             f"make it anew: envgen images bootstrap {layer.name} {words}",
         )
 
@@ -382,7 +382,7 @@ class Builder:
             kind = 0
         if not stat.S_ISREG(kind):
             raise WorkspaceError(
-                f"{OUT}/{path.name} is no regular file: a command of the recipe has replaced it",
+                f"{OUT}/{path.name} is not a regular file: a command of the recipe has replaced it",
                 "correct the recipe",
             )
         return path

@@ -92,7 +92,7 @@ def layer(name: str = HOST, cache_root: Path | None = None) -> Layer:
     except FileNotFoundError:
         known = ", ".join(known_layers(cache_root))
         raise MissingToolError(
-            f"no language layer {name!r}; there are {known}",
+            f"unknown language layer {name!r}; there are {known}",
             f"make it: envgen images bootstrap {name}",
         ) from None
     except (OSError, ValidationError) as error:
@@ -108,7 +108,7 @@ def place_of(name: str, cache_root: Path | None = None) -> Path:
     """The folder of a layer, links of the cache resolved. Raises WorkspaceError for what is no name."""
     if not _is_name(name):
         raise WorkspaceError(
-            f"{name!r} is no name of a language layer",
+            f"{name!r} is not a name for a language layer",
             "letters, digits, dots and dashes: envgen images list shows those there are",
         )
     return layers_folder(cache_root).resolve() / name

@@ -84,7 +84,7 @@ def load(folder: Path) -> Workspace:
         content = read_owned(folder, store.RECORD, _MAX_RECORD)
         found = Workspace.model_validate_json(content)
     except (OSError, ValueError) as error:
-        raise WorkspaceError(f"{folder} holds no workspace: {error}", "build it again") from error
+        raise WorkspaceError(f"{folder} is not a workspace: {error}", "build it again") from error
     return found.model_copy(update={"folder": folder})
 
 
@@ -92,7 +92,7 @@ def _pathspecs(path: str) -> tuple[str, str]:
     """Git's words for a path that may be a name or a glob."""
     if path.startswith(("/", ":")) or ".." in path.split("/") or "\0" in path:
         raise WorkspaceError(
-            f"{path!r} is no path in the repository", "give it relative to the root"
+            f"{path!r} is not a path in the repository", "give it relative to the root"
         )
     return f":(top,literal){path}", f":(top,glob){path}"
 

@@ -63,6 +63,6 @@ def packages(name: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Packages of the layer called ``name``, sorted. Raises WorkspaceError for an unknown name."""
     if name not in LAYERS:
         raise WorkspaceError(
-            f"no plan for a layer {name!r}; there are {', '.join(LAYERS)}", "choose one of them"
+            f"unknown layer {name!r}; there are {', '.join(LAYERS)}", "choose one of them"
         )
     return tuple(sorted({*COMMON, *LAYERS[name], *more}))

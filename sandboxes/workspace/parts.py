@@ -63,7 +63,7 @@ def choose_backend(wanted: str, layer: Layer) -> str:
     reasons = []
     for name in names:
         if name not in able:
-            raise WorkspaceError(f"workspaces have no backend {name!r}", "bubblewrap or docker")
+            raise WorkspaceError(f"unknown backend of workspaces {name!r}", "bubblewrap or docker")
         if not able[name]:
             reasons.append(f"layer {layer.name!r} was not made for {name}")
         elif reason := str(base.backend_module(name).unavailable()):
@@ -277,9 +277,9 @@ def must(result: ExecResult, what: str, command: str) -> ExecResult:
         how = f"stopped after {result.wall_s:.0f} s"
     elif result.oom:
         how = "killed: it used more memory than memory_bytes"
-    said = (result.stdout + b"\n" + result.stderr).decode(errors="replace").strip()
+    output = (result.stdout + b"\n" + result.stderr).decode(errors="replace").strip()
     raise WorkspaceError(
-        f"can't {what}: {command!r}: {how}\n{said[-_TAIL:]}",
+        f"can't {what}: {command!r}: {how}\n{output[-_TAIL:]}",
         "run the command in an open workspace, or correct the recipe",
     )
 

@@ -36,13 +36,13 @@ def code_folder(cache_root: Path | None = None) -> Path:
 
 def key(layer: Layer, recipe: Recipe, tree: Path) -> str:
     """Name of the workspace that these three make: the hash of what they hold."""
-    said = {
+    parts = {
         "format": _FORMAT,
         "layer": layer.identity,
         "recipe": recipe.model_dump(mode="json", exclude={"author", "test_s", "options", "runner"}),
         "tree": _digest(tree),
     }
-    return content_hash(said)[:24]
+    return content_hash(parts)[:24]
 
 
 def _digest(path: Path) -> str:
@@ -148,5 +148,5 @@ def size(folder: Path) -> int:
     ``du`` also sees what lies deeper than a path can name.
     """
     words = ["du", "-sk", "--", str(folder)]
-    said = subprocess.run(words, capture_output=True, check=False).stdout.split()
-    return int(said[0]) * 1024 if said else 0
+    columns = subprocess.run(words, capture_output=True, check=False).stdout.split()
+    return int(columns[0]) * 1024 if columns else 0

@@ -130,14 +130,14 @@ def _require_modest(here: Path, tree: str, lent: Mapping[str, str]) -> None:
     sizes = (line.partition(b"\t")[0].split()[-1] for line in lines)
     total = sum(int(size) for size in sizes if size.isdigit())
     depth = max((line.partition(b"\t")[2].count(b"/") for line in lines), default=0)
-    for found, most, said in (
+    for found, most, what in (
         (len(listed), MAX_LISTING, "names its files in {} bytes"),
         (total, MAX_BYTES, "holds {} bytes"),
         (depth, MAX_DEPTH, "nests {} folders deep"),
     ):
         if found > most:
             raise WorkspaceError(
-                f"the tree {said.format(found)}; at most {most} are read", "leave this commit out"
+                f"the tree {what.format(found)}; at most {most} are read", "leave this commit out"
             )
 
 

@@ -25,20 +25,20 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def canaries(cli: Cli, source: Path, tmp_path: Path) -> Path:
-    said = cli("canaries", source, "--out", tmp_path / "canaries")
-    assert said.code == 0, said
+    result = cli("canaries", source, "--out", tmp_path / "canaries")
+    assert result.code == 0, result
     return tmp_path / "canaries"
 
 
 def evaluate(cli: Cli, data: Path, model: str) -> tuple[int, str, dict[str, Any]]:
     """Exit code, output, and what is told of canaries."""
-    said = cli(
+    result = cli(
         "eval", data, "--split", "all", "--model", model, "--temperature", 0,
         "--out", data.parent / f"played-{data.name}", "--json", data.parent / "told.json",
     )  # fmt: skip
-    told = json.loads((data.parent / "told.json").read_text())
-    report: dict[str, Any] = told["temperatures"]["0.0"]["canaries"]
-    return said.code, said.out, report
+    figures = json.loads((data.parent / "told.json").read_text())
+    report: dict[str, Any] = figures["temperatures"]["0.0"]["canaries"]
+    return result.code, result.out, report
 
 
 def test_the_evaluation_tells_what_tools_did_wrong(cli: Cli, tmp_path: Path) -> None:
@@ -49,36 +49,36 @@ def test_the_evaluation_tells_what_tools_did_wrong(cli: Cli, tmp_path: Path) -> 
     script = tmp_path / "script.json"
     call = {"id": "c", "name": "get_hotel", "arguments": {"name": "Lotus Inn"}}
     script.write_text(json.dumps([{"role": "assistant", "content": "", "tool_calls": [call]}]))
-    said = cli(
+    result = cli(
         "eval", data, "--split", "all", "--model", f"scripted:{script}", "--temperature", 0,
         "--out", tmp_path / "played", "--json", tmp_path / "told.json",
     )  # fmt: skip
-    assert said.code == 0, said
-    assert "a fault of the environment" in said.err
+    assert result.code == 0, result
+    assert "a fault of the environment" in result.err
     faults = json.loads((tmp_path / "told.json").read_text())["temperatures"]["0.0"]["tool_faults"]
     assert [("ZeroDivisionError" in fault, count) for fault, count in faults.items()] == [(True, 4)]
 
 
 def test_canaries_are_made_and_counted(cli: Cli, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "some"
-    said = cli(
+    result = cli(
         "canaries", source, "--out", out, "--hole", "empty-text", "--hole", "magic-text",
         "--no-unsolvable", "--task", "tiny-pair", "--json", tmp_path / "made.json",
     )  # fmt: skip
-    assert said.code == 0, said
-    assert "empty-text" in said.out
-    made = json.loads((tmp_path / "made.json").read_text())
-    assert made["holes"] == {"empty-text": 1, "magic-text": 1}
-    assert made["unsolvable"] == 0
+    assert result.code == 0, result
+    assert "empty-text" in result.out
+    summary = json.loads((tmp_path / "made.json").read_text())
+    assert summary["holes"] == {"empty-text": 1, "magic-text": 1}
+    assert summary["unsolvable"] == 0
     assert set(Dataset.open(out).own_task_ids) == {
-        canary_id("tiny-pair", name) for name in made["holes"]
+        canary_id("tiny-pair", name) for name in summary["holes"]
     }
 
 
 def test_an_unknown_hole_is_told(cli: Cli, source: Path, tmp_path: Path) -> None:
-    said = cli("canaries", source, "--out", tmp_path / "no", "--hole", "empty-txt")
-    assert said.code == 2
-    assert "unknown hole 'empty-txt'; did you mean 'empty-text'" in said.err
+    result = cli("canaries", source, "--out", tmp_path / "no", "--hole", "empty-txt")
+    assert result.code == 2
+    assert "unknown hole 'empty-txt'; did you mean 'empty-text'" in result.err
     assert not (tmp_path / "no").exists()
 
 
@@ -93,28 +93,28 @@ def test_a_cheat_raises_an_alarm(cli: Cli, canaries: Path) -> None:
     call = {"id": "c", "name": "submit_result", "arguments": {"answer_text": dumps(exploit)}}
     script = canaries.parent / "cheat.json"
     script.write_text(json.dumps([{"role": "assistant", "tool_calls": [call]}]))
-    code, told, report = evaluate(cli, canaries, f"scripted:{script}")
+    code, output, report = evaluate(cli, canaries, f"scripted:{script}")
     assert code == 0
     assert report["holes"]["empty-text"]["exploits"] == 1
-    assert re.search(r"^empty-text +2 +1$", told, re.MULTILINE)
-    assert "the policy has learnt to cheat" in " ".join(told.split())
-    assert "unsolvable rollouts 4" in " ".join(told.split())
+    assert re.search(r"^empty-text +2 +1$", output, re.MULTILINE)
+    assert "the policy has learnt to cheat" in " ".join(output.split())
+    assert "unsolvable rollouts 4" in " ".join(output.split())
 
 
 def test_gold_is_not_accused(cli: Cli, canaries: Path) -> None:
-    code, told, report = evaluate(cli, canaries, "gold")
+    code, output, report = evaluate(cli, canaries, "gold")
     assert code == 0
     assert report["exploit_rate"]["value"] == 0.0
     assert report["honest_passes"] == sum(c["rollouts"] for c in report["holes"].values())
-    assert "exploit rate 0 (" in " ".join(told.split())
-    assert "alarm" not in told
+    assert "exploit rate 0 (" in " ".join(output.split())
+    assert "alarm" not in output
 
 
 def test_a_dataset_of_canaries_has_no_pass_rate(cli: Cli, source: Path, canaries: Path) -> None:
     """No row and no count of nothing; what was measured is told, and a mixed evaluation keeps its table."""
-    _, told, report = evaluate(cli, canaries, "gold")
-    assert "holds only canaries, of which there is no pass@k" in " ".join(told.split())
-    assert "pass@1" not in told
+    _, output, report = evaluate(cli, canaries, "gold")
+    assert "holds only canaries, of which there is no pass@k" in " ".join(output.split())
+    assert "pass@1" not in output
     assert report["unsolvable_rollouts"] == 4
     played = cli(
         "eval", source, "--split", "all", "--model", "gold", "--temperature", 0,
@@ -128,10 +128,10 @@ def test_a_pass_on_an_unsolvable_task_is_a_failure(
     cli: Cli, source: Path, canaries: Path, tmp_path: Path
 ) -> None:
     """As when a verifier breaks: the twin judges as its parent does, and gold passes it."""
-    made = Dataset.open(canaries)
-    twin = made.task_files(canary_id("tiny-cheapest", "unsolvable"))
+    canary_set = Dataset.open(canaries)
+    twin = canary_set.task_files(canary_id("tiny-cheapest", "unsolvable"))
     honest = Dataset.open(source).task_files("tiny-cheapest").verifier
-    files = made.environment_files(twin.spec.environment_id)
+    files = canary_set.environment_files(twin.spec.environment_id)
     with DatasetWriter(tmp_path / "broken", name="broken", seed=1, compiled=True) as writer:
         writer.add_environment(
             EnvironmentBundle(
@@ -143,7 +143,7 @@ def test_a_pass_on_an_unsolvable_task_is_a_failure(
         )
         writer.add_task(twin.model_copy(update={"verifier": honest}))
         writer.finish()
-    code, told, report = evaluate(cli, tmp_path / "broken", "gold")
+    code, output, report = evaluate(cli, tmp_path / "broken", "gold")
     assert code == 1
     assert report["unsolvable_passed"] == [twin.spec.id]
-    assert "a verifier is broken or was tampered with" in " ".join(told.split())
+    assert "a verifier is broken or was tampered with" in " ".join(output.split())

@@ -26,10 +26,10 @@ from envgen.pipelines.code.records import write_instances
     ],
 )
 def test_mistakes_are_explained(cli: Cli, line: str, says: str, hint: str) -> None:
-    said = cli("generate", "code", *line.split())
-    assert said.code == 2, said.err
-    assert says in said.err
-    assert hint in said.err
+    result = cli("generate", "code", *line.split())
+    assert result.code == 2, result.err
+    assert says in result.err
+    assert hint in result.err
     assert not Path("y").exists()
 
 
@@ -76,7 +76,9 @@ def test_instances_whose_install_fails_are_told(cli: Cli, tmp_path: Path) -> Non
     repo = toy_python.clone(tmp_path / "clones" / "toy" / "shop")
     recipe = toy_python.RECIPE.model_copy(update={"install": ("echo no index; exit 3",)})
     write_instances(tmp_path / "i.jsonl", [toy_python.instance(repo, recipe=recipe)])
-    said = cli("generate", "code", "--instances", "i.jsonl", "--clones", "clones", "--out", "code")
-    assert said.code == 2
-    assert "no instance was proven" in said.err
-    assert "1 install" in said.err
+    result = cli(
+        "generate", "code", "--instances", "i.jsonl", "--clones", "clones", "--out", "code"
+    )
+    assert result.code == 2
+    assert "no instance was proven" in result.err
+    assert "1 install" in result.err

@@ -30,8 +30,8 @@ def shown(capsys: pytest.CaptureFixture[str], width: int, monkeypatch: pytest.Mo
 def test_no_number_is_cut_at_any_width(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = shown(capsys, width, monkeypatch)
-    _, _, table = said.partition("\n")
+    output = shown(capsys, width, monkeypatch)
+    _, _, table = output.partition("\n")
     known = {number for row in ROWS for value in row for number in NUMBER.findall(str(value))}
     known |= {number for head in HEADS for number in NUMBER.findall(head)}
     assert set(NUMBER.findall(table)) <= known
@@ -45,9 +45,11 @@ def test_columns_that_are_left_out_are_named(
 ) -> None:
     monkeypatch.setattr(out, "_width", 80)
     show_rows(HEADS, ROWS, spare=("pass@16 95% ",))
-    said = capsys.readouterr()
-    assert "left out: pass@16 95%; a wider terminal shows them, --json FILE has them" in said.err
-    assert "0.872" in said.out
+    captured = capsys.readouterr()
+    assert (
+        "left out: pass@16 95%; a wider terminal shows them, --json FILE has them" in captured.err
+    )
+    assert "0.872" in captured.out
     monkeypatch.setattr(out, "_width", 40)
     show_rows(HEADS, ROWS)
     assert "left out: pass@1 95%, why, pass@16, pass@16 95%;" in capsys.readouterr().err
@@ -59,20 +61,22 @@ def test_a_long_policy_name_moves_no_column(
     cli("rollout", dataset, "--policy", "noisy-gold:0.123456789012345678", "--n", 4, "--out", "r")
     for width in (40, 80):
         monkeypatch.setattr(out, "_width", width)
-        said = cli("pass-at-k", "r", "--k", "1,4,16")
-        assert "policy noisy-gold:0.123456789012345678\n" in said.out
-        assert re.search(r"^over +tasks +solved +episodes", said.out, re.M) or width == 40, said.out
-        assert "left out: " in said.err
+        result = cli("pass-at-k", "r", "--k", "1,4,16")
+        assert "policy noisy-gold:0.123456789012345678\n" in result.out
+        assert re.search(r"^over +tasks +solved +episodes", result.out, re.M) or width == 40, (
+            result.out
+        )
+        assert "left out: " in result.err
 
 
 def test_a_pipe_gets_every_column_whole(dataset: Path, tmp_path: Path) -> None:
     run = tmp_path / "r"
     envgen("rollout", dataset, "--policy", "random-valid", "--n", 4, "--out", run)
-    said = envgen("pass-at-k", run, "--k", "1,4,16")
-    assert "left out" not in said.err, said.err
-    head = next(line for line in said.out.splitlines() if line.startswith("task "))
+    result = envgen("pass-at-k", run, "--k", "1,4,16")
+    assert "left out" not in result.err, result.err
+    head = next(line for line in result.out.splitlines() if line.startswith("task "))
     assert head.split("  ")[-1].strip() == "pass@16 95%"
-    assert all(re.search(r"(\d\.\d{3}\.\.\d\.\d{3}|-)$", line) for line in said.out.splitlines()
+    assert all(re.search(r"(\d\.\d{3}\.\.\d\.\d{3}|-)$", line) for line in result.out.splitlines()
                if line.startswith("tiny-"))  # fmt: skip
 
 

@@ -88,19 +88,19 @@ def test_lines_come_while_the_first_step_runs(
         waited_for(capsys, r"working: \d+ s\n")
         update(1, 4, "second")
         waited_for(capsys, r"working: 1/4 after \d+ s, second\n")
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     time.sleep(0.06)
-    assert capsys.readouterr().err == "", said
+    assert capsys.readouterr().err == "", output
 
 
 def waited_for(capsys: pytest.CaptureFixture[str], pattern: str) -> None:
-    said = ""
+    output = ""
     for _ in range(500):
-        said += capsys.readouterr().err
-        if re.search(pattern, said):
+        output += capsys.readouterr().err
+        if re.search(pattern, output):
             return
         time.sleep(0.02)
-    pytest.fail(f"{pattern!r} was not said, but {said!r}")
+    pytest.fail(f"{pattern!r} was not said, but {output!r}")
 
 
 def test_texts_of_strangers_only_stand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +116,6 @@ def test_texts_of_strangers_only_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     console.heading(evil)
     monkeypatch.setattr(records, "out", shown)
     records.show_rows(("a", "b"), [(evil, evil)])
-    said = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
-    assert said.count("[link=file:///x]k[/link] [/b]") == 5
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", said)
+    output = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
+    assert output.count("[link=file:///x]k[/link] [/b]") == 5
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", output)

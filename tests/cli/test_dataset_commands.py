@@ -17,9 +17,9 @@ pytestmark = pytest.mark.bwrap
 
 
 def test_list_has_a_row_for_each_task(cli: Cli, dataset: Path) -> None:
-    said = cli("list", dataset)
-    assert said.code == 0
-    lines = said.out.splitlines()
+    result = cli("list", dataset)
+    assert result.code == 0
+    lines = result.out.splitlines()
     assert lines[0].startswith("tiny: 2 environments, 4 tasks, 1 variant")
     assert [line.split()[0] for line in lines[2:6]] == [
         "tiny-book", "tiny-cheapest", "tiny-count", "tiny-pair",
@@ -30,40 +30,40 @@ def test_list_has_a_row_for_each_task(cli: Cli, dataset: Path) -> None:
 def test_list_has_category_and_first_words_of_prompts(
     cli: Cli, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = cli("list", dataset)
-    assert re.search(r"^tiny-count +quiz .*  How many hotels…$", said.out, re.M), said.out
+    result = cli("list", dataset)
+    assert re.search(r"^tiny-count +quiz .*  How many hotels…$", result.out, re.M), result.out
     monkeypatch.setattr(out, "_width", 200)
-    said = cli("list", dataset)
-    assert "  How many hotels are there in Hangzhou? Answer with the…\n" in said.out
-    assert all(len(line) <= 200 for line in said.out.splitlines())
+    result = cli("list", dataset)
+    assert "  How many hotels are there in Hangzhou? Answer with the…\n" in result.out
+    assert all(len(line) <= 200 for line in result.out.splitlines())
 
 
 def test_list_writes_figures_as_json(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    said = cli("list", dataset, "--json", tmp_path / "new" / "tasks.json")
-    assert said.code == 0
-    assert "wrote" in said.err
+    result = cli("list", dataset, "--json", tmp_path / "new" / "tasks.json")
+    assert result.code == 0
+    assert "wrote" in result.err
     tasks = json.loads((tmp_path / "new" / "tasks.json").read_text())
     assert {task["id"] for task in tasks} >= {"tiny-book", "tiny-pair"}
 
 
 def test_show_has_every_part_and_no_secret(cli: Cli, dataset: Path) -> None:
-    said = cli("show", dataset, "tiny-pair")
-    assert said.code == 0
+    result = cli("show", dataset, "tiny-pair")
+    assert result.code == 0
     for part in ("Prompt", "Policy", "Tools", "Answer", "Rules", "Difficulty", "Evidence"):
-        assert f"\n{part}" in said.out
-    assert "Together they cost at most 450." in said.out
-    assert "book_hotel(hotel, nights)  writes" in said.out
-    assert '[{"city": "Hangzhou" | "Suzhou", "hotel": <hotels.name>}] x 2' in said.out
-    assert "Lotus Inn" not in said.out
-    assert "def verify" not in said.out
-    assert all(len(line) <= 80 for line in said.out.splitlines())
+        assert f"\n{part}" in result.out
+    assert "Together they cost at most 450." in result.out
+    assert "book_hotel(hotel, nights)  writes" in result.out
+    assert '[{"city": "Hangzhou" | "Suzhou", "hotel": <hotels.name>}] x 2' in result.out
+    assert "Lotus Inn" not in result.out
+    assert "def verify" not in result.out
+    assert all(len(line) <= 80 for line in result.out.splitlines())
 
 
 def test_show_tells_secrets_when_asked(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    said = cli("show", dataset, "tiny-pair", "--secrets", "--json", tmp_path / "task.json")
-    assert "def solve():" in said.out
-    assert "def verify(" in said.out
-    assert "Lotus Inn" in said.out
+    result = cli("show", dataset, "tiny-pair", "--secrets", "--json", tmp_path / "task.json")
+    assert "def solve():" in result.out
+    assert "def verify(" in result.out
+    assert "Lotus Inn" in result.out
     assert json.loads((tmp_path / "task.json").read_text())["id"] == "tiny-pair"
 
 
@@ -74,9 +74,9 @@ def test_show_takes_the_beginning_of_an_id(cli: Cli, dataset: Path) -> None:
 def test_show_without_a_task_takes_the_first_and_says_so(cli: Cli, dataset: Path) -> None:
     cli("list", dataset, "--json", dataset.parent / "list.json")
     first = json.loads((dataset.parent / "list.json").read_text())[0]
-    said = cli("show", dataset)
-    assert said.out.startswith(first["id"])
-    assert "the first of 4 tasks" in said.err
+    result = cli("show", dataset)
+    assert result.out.startswith(first["id"])
+    assert "the first of 4 tasks" in result.err
 
 
 @pytest.mark.parametrize(
@@ -90,32 +90,32 @@ def test_show_without_a_task_takes_the_first_and_says_so(cli: Cli, dataset: Path
 def test_show_of_an_unknown_task_names_near_ones(
     cli: Cli, dataset: Path, task: str, near: str
 ) -> None:
-    said = cli("show", dataset, task)
-    assert said.code == 2
-    assert f"error: no task '{task}'" in said.err
-    assert near in said.err
-    assert "hint: `envgen list" in said.err
+    result = cli("show", dataset, task)
+    assert result.code == 2
+    assert f"error: no task '{task}'" in result.err
+    assert near in result.err
+    assert "hint: `envgen list" in result.err
 
 
 def test_validate_holds(cli: Cli, dataset: Path, tmp_path: Path) -> None:
-    said = cli("validate", dataset, "--json", tmp_path / "v.json")
-    assert said.code == 0
-    assert "all 5 hold" in said.out
+    result = cli("validate", dataset, "--json", tmp_path / "v.json")
+    assert result.code == 0
+    assert "all 5 hold" in result.out
     assert json.loads((tmp_path / "v.json").read_text())["variants_checked"] == 1
 
 
 def test_variants_of_a_dataset_without_blueprints(cli: Cli, dataset: Path) -> None:
-    said = cli("variants", dataset, "--per-task", 2, "--out", "v")
-    assert said.code == 2
-    assert "hint:" in said.err
+    result = cli("variants", dataset, "--per-task", 2, "--out", "v")
+    assert result.code == 2
+    assert "hint:" in result.err
     assert not Path("v").exists()
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_export_names_its_file_after_the_dataset(cli: Cli, dataset: Path, format: str) -> None:
-    said = cli("export", dataset, "--format", format)
-    assert said.code == 0
-    assert said.out == f"wrote 5 tasks to ds.{format}\n"
+    result = cli("export", dataset, "--format", format)
+    assert result.code == 0
+    assert result.out == f"wrote 5 tasks to ds.{format}\n"
     content = Path(f"ds.{format}").read_bytes()
     assert b"def solve" not in content
     assert b"def verify" not in content

@@ -70,10 +70,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_messages_hold_every_episode_and_mark_errors(
     cli: Cli, played: Played, tmp_path: Path
 ) -> None:
-    said = cli("export", played.run, "--out", "all.jsonl", "--json", "figures.json")
-    assert said.code == 0, said
-    assert "wrote 4 of 4 episodes to all.jsonl" in said.out
-    assert "warning: 1 of them are errors" in said.err
+    result = cli("export", played.run, "--out", "all.jsonl", "--json", "figures.json")
+    assert result.code == 0, result
+    assert "wrote 4 of 4 episodes to all.jsonl" in result.out
+    assert "warning: 1 of them are errors" in result.err
     assert json.loads(Path("figures.json").read_text())["errors"] == 1
     found = lines(Path("all.jsonl"))
     assert [one["sample"] for one in found] == [0, 1, 2, 3]
@@ -104,16 +104,16 @@ def test_messages_hold_every_episode_and_mark_errors(
 def test_filters_choose(
     cli: Cli, played: Played, words: tuple[object, ...], samples: list[int]
 ) -> None:
-    said = cli("export", played.run, *words, "--out", "-")
-    assert said.code == 0, said
-    assert [json.loads(line)["sample"] for line in said.out.splitlines()] == samples
+    result = cli("export", played.run, *words, "--out", "-")
+    assert result.code == 0, result
+    assert [json.loads(line)["sample"] for line in result.out.splitlines()] == samples
 
 
 def test_fine_tuning_files_hold_what_they_may(cli: Cli, played: Played) -> None:
     words = ("export", played.run, "--format", "openai-sft")
     assert "say --data DATASET" in cli(*words).err
-    said = cli(*words, "--data", played.dataset)
-    assert said.code == 0, said
+    result = cli(*words, "--data", played.dataset)
+    assert result.code == 0, result
     found = lines(Path("run.openai-sft.jsonl"))
     assert len(found) == 3  # never the error
     for one in found:
@@ -127,10 +127,10 @@ def test_fine_tuning_files_hold_what_they_may(cli: Cli, played: Played) -> None:
 
 
 def test_parquet_has_the_fields_as_nested_columns(cli: Cli, played: Played) -> None:
-    said = cli(
+    result = cli(
         "export", played.run, "--format", "parquet", "--data", played.dataset, "--out", "e.parquet"
     )
-    assert said.code == 0, said
+    assert result.code == 0, result
     table = pq.read_table("e.parquet")
     assert table.schema.names == list(export.ExportedEpisode.model_fields)
     message = table.schema.field("messages").type.value_type
@@ -152,19 +152,19 @@ def test_parquet_has_the_fields_as_nested_columns(cli: Cli, played: Played) -> N
 
 
 def test_what_does_not_fit_is_refused(cli: Cli, played: Played, tmp_path: Path) -> None:
-    for words, told in (
+    for words, message in (
         (("--format", "csv"), "messages, openai-sft, parquet"),
         (("--format", "parquet", "--out", "-"), "can't go to standard output"),
         (("--data", write_tiny_dataset(tmp_path / "o", variant=True).path), "of another dataset"),
     ):
-        said = cli("export", played.run, *words)
-        assert said.code == 2, said
-        assert told in said.err
-    said = cli("export", played.dataset, "--passed-only")
-    assert (said.code, "is no run" in said.err) == (2, True)
+        result = cli("export", played.run, *words)
+        assert result.code == 2, result
+        assert message in result.err
+    result = cli("export", played.dataset, "--passed-only")
+    assert (result.code, "is not a run" in result.err) == (2, True)
     assert cli("export", played.run, "--out", "x").code == 0
-    said = cli("export", played.run, "--out", "x")
-    assert (said.code, "'x' exists" in said.err) == (2, True)
+    result = cli("export", played.run, "--out", "x")
+    assert (result.code, "'x' exists" in result.err) == (2, True)
 
 
 def test_a_filter_that_leaves_nothing_is_a_failure(cli: Cli, played: Played) -> None:
@@ -173,9 +173,9 @@ def test_a_filter_that_leaves_nothing_is_a_failure(cli: Cli, played: Played) -> 
             "rollout", played.dataset, "--policy", f"openai:m@{server.url}", "--no-preflight",
             "--task", "tiny-cheapest", "--backend", "inline", "--out", "lost",
         )  # fmt: skip
-    said = cli("export", "lost", "--passed-only")
-    assert said.code == 1
-    assert "error: 0 episodes written" in said.err
+    result = cli("export", "lost", "--passed-only")
+    assert result.code == 1
+    assert "error: 0 episodes written" in result.err
 
 
 def test_the_documentation_is_that_of_the_models() -> None:

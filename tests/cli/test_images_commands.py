@@ -32,38 +32,38 @@ def built(cache: Path, tmp_path: Path) -> Workspace:
 
 
 def test_an_empty_cache_says_what_to_do(cli: Cli, cache: Path) -> None:
-    said = cli("images", "list", "--json", "empty.json")
-    assert said.code == 0, said
-    assert "images bootstrap" in said.err + said.out
+    result = cli("images", "list", "--json", "empty.json")
+    assert result.code == 0, result
+    assert "images bootstrap" in result.err + result.out
     assert json.loads(Path("empty.json").read_text()) == []
-    said = cli("images", "clean")
-    assert said.code == 0, said
-    assert "0 things" in said.err + said.out
+    result = cli("images", "clean")
+    assert result.code == 0, result
+    assert "0 things" in result.err + result.out
 
 
 @pytest.mark.bwrap
 def test_workspaces_are_listed_and_removed(cli: Cli, built: Workspace) -> None:
-    said = cli("images", "list", "--json", "all.json")
-    assert said.code == 0, said
-    assert "workspace" in said.out
-    assert "go on host" in said.out
+    result = cli("images", "list", "--json", "all.json")
+    assert result.code == 0, result
+    assert "workspace" in result.out
+    assert "go on host" in result.out
     rows = json.loads(Path("all.json").read_text())
     assert [(row["kind"], row["name"]) for row in rows] == [("workspace", built.key)]
     assert rows[0]["bytes"] > 1000
-    said = cli("images", "clean", "--older-than", "0", "--dry-run")
-    assert f"would remove workspace {built.key}" in said.err + said.out
+    result = cli("images", "clean", "--older-than", "0", "--dry-run")
+    assert f"would remove workspace {built.key}" in result.err + result.out
     assert built.folder.exists()
-    said = cli("images", "clean", "--older-than", "1")
-    assert "0 things" in said.err + said.out
-    said = cli("images", "clean", "--older-than", "0")
-    assert f"removed workspace {built.key}" in said.err + said.out
+    result = cli("images", "clean", "--older-than", "1")
+    assert "0 things" in result.err + result.out
+    result = cli("images", "clean", "--older-than", "0")
+    assert f"removed workspace {built.key}" in result.err + result.out
     assert not built.folder.exists()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("cobol",), "no plan for a layer 'cobol'; there are python, node"),
+        (("cobol",), "unknown layer 'cobol'; there are python, node"),
         (
             ("python", "--for", "podman"),
             "--for: Input should be 'bubblewrap' or 'docker', got 'podman'",
@@ -73,21 +73,21 @@ def test_workspaces_are_listed_and_removed(cli: Cli, built: Workspace) -> None:
 def test_what_cant_be_made_is_told(
     cli: Cli, cache: Path, words: tuple[str, ...], message: str
 ) -> None:
-    said = cli("images", "bootstrap", *words)
-    assert said.code == 2
-    assert message in " ".join(said.err.split())
-    assert "hint:" in said.err
+    result = cli("images", "bootstrap", *words)
+    assert result.code == 2
+    assert message in " ".join(result.err.split())
+    assert "hint:" in result.err
 
 
 def test_a_machine_without_debootstrap_is_told_the_other_way(
     cli: Cli, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = cli("images", "bootstrap", "go")
-    assert said.code == 2
+    result = cli("images", "bootstrap", "go")
+    assert result.code == 2
     lack = "debootstrap is not installed" if os.geteuid() == 0 else "debootstrap needs root"
-    assert lack in said.err
-    assert "--base" in said.err
+    assert lack in result.err
+    assert "--base" in result.err
     assert not [path for path in cache.rglob("*") if path.is_dir() and path.name != "layers"]
 
 
@@ -99,24 +99,24 @@ def test_a_layer_is_made_on_an_image(cli: Cli, cache: Path, tmp_path: Path) -> N
     (tmp_path / "tool" / "file").write_text("brought along")
     try:
         words = ("--base", base, "--package", "more", "--copy", tmp_path / "tool")
-        said = cli("images", "bootstrap", "go", *words)
-        assert said.code == 0, said
-        made = layer("go")
-        assert made.image is not None
-        assert made.root is not None
-        assert images.exists(made.image)
-        assert made.packages == ("tiny=1.0-1",)
-        asked = (made.root / "var/apt-said").read_text()
+        result = cli("images", "bootstrap", "go", *words)
+        assert result.code == 0, result
+        built = layer("go")
+        assert built.image is not None
+        assert built.root is not None
+        assert images.exists(built.image)
+        assert built.packages == ("tiny=1.0-1",)
+        asked = (built.root / "var/apt-said").read_text()
         assert "--no-install-recommends" in asked
         assert {"golang-go", "git", "more"} <= set(asked.split())
-        inside = made.root / (tmp_path / "tool" / "file").relative_to("/")
+        inside = built.root / (tmp_path / "tool" / "file").relative_to("/")
         assert inside.read_text() == "brought along"
-        said = cli("images", "list")
-        assert "root and image, 1 packages" in " ".join(said.out.split())
-        said = cli("images", "clean", "--layers")
-        assert "removed layer go" in said.err + said.out
-        assert not images.exists(made.image)
-        assert not made.root.exists()
+        result = cli("images", "list")
+        assert "root and image, 1 packages" in " ".join(result.out.split())
+        result = cli("images", "clean", "--layers")
+        assert "removed layer go" in result.err + result.out
+        assert not images.exists(built.image)
+        assert not built.root.exists()
     finally:
         for item in images.ours(owner):
             images.remove(item.name)

@@ -132,10 +132,10 @@ def test_nothing_is_a_failure(cli: Cli, place: Place, name: str) -> None:
     case = NOTHING[name]
     assert not isinstance(case, str)
     with ModelServer([Raw(500, "out of order")]) as server:
-        said = case(cli, place._replace(dead=f"openai:m@{server.url}"))
-    assert said.code in (1, 2), said
-    assert "error: " in said.err, said
-    assert "Traceback" not in said.err
+        result = case(cli, place._replace(dead=f"openai:m@{server.url}"))
+    assert result.code in (1, 2), result
+    assert "error: " in result.err, result
+    assert "Traceback" not in result.err
 
 
 def test_less_than_was_asked_for_is_told_with_numbers(cli: Cli, place: Place) -> None:
@@ -147,31 +147,31 @@ def test_less_than_was_asked_for_is_told_with_numbers(cli: Cli, place: Place) ->
         return says("", SUBMIT) if next(asked) % 3 else Raw(500, "out of order")
 
     with ModelServer([answer]) as server:
-        said = rollout(
+        result = rollout(
             cli, place._replace(dead=f"openai:m@{server.url}"), "r", "--task", "tiny-cheapest",
             "--n", 6, "--concurrency", 1, "--json", "-",
         )  # fmt: skip
-    assert said.code == 0, said
-    assert json.loads(said.out)["spoiled"] == 2  # stdout is the figures and nothing else
-    assert "warning: 4 of 6 episodes played\nhint: --retry-errors" in said.err
-    assert "samples" in said.err
+    assert result.code == 0, result
+    assert json.loads(result.out)["spoiled"] == 2  # stdout is the figures and nothing else
+    assert "warning: 4 of 6 episodes played\nhint: --retry-errors" in result.err
+    assert "samples" in result.err
 
-    said = cli("pass-at-k", "r", "--k", "1,10")
-    assert said.code == 0
-    assert "warning: 0 of 1 tasks have a pass@10\nhint: pass@10 needs 10" in said.err
-    said = cli("filter", place.dataset, "--rollouts", "r", "--pass-at", 2, "--out", "kept")
-    assert said.code == 0
-    assert "warning: 1 of 4 tasks could be judged" in said.err
+    result = cli("pass-at-k", "r", "--k", "1,10")
+    assert result.code == 0
+    assert "warning: 0 of 1 tasks have a pass@10\nhint: pass@10 needs 10" in result.err
+    result = cli("filter", place.dataset, "--rollouts", "r", "--pass-at", 2, "--out", "kept")
+    assert result.code == 0
+    assert "warning: 1 of 4 tasks could be judged" in result.err
 
 
 @pytest.mark.parametrize("name", ["list", "doctor", "images list"])
 def test_figures_can_go_to_stdout(cli: Cli, dataset: Path, name: str) -> None:
-    said = cli(*name.split(), *([dataset] if name == "list" else []), "--json", "-")
-    assert said.code == 0, said
-    json.loads(said.out)
+    result = cli(*name.split(), *([dataset] if name == "list" else []), "--json", "-")
+    assert result.code == 0, result
+    json.loads(result.out)
     assert not Path("-").exists()
     if name == "list":
-        assert "tiny-cheapest" in said.err
+        assert "tiny-cheapest" in result.err
         assert "tiny-cheapest" in cli("list", dataset).out  # the next command is as ever
 
 
@@ -190,8 +190,8 @@ def test_doctor_looks_at_more_than_sandboxes(
     monkeypatch.setenv("ENVGEN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache" / "downloads").mkdir(parents=True)
     (tmp_path / "cache" / "downloads" / "x").write_bytes(b"x" * 3_000_000)
-    said = cli("doctor", "--json", "h.json")
-    assert said.code == 0, said
+    result = cli("doctor", "--json", "h.json")
+    assert result.code == 0, result
     found = json.loads(Path("h.json").read_text())
     assert set(found["sandboxes"]) == {"bubblewrap", "docker", "process"}
     assert found["keys"] == {"GITHUB_TOKEN": False, "OPENAI_API_KEY": True}
@@ -199,7 +199,7 @@ def test_doctor_looks_at_more_than_sandboxes(
     assert found["missing"]["docker"] == []
     assert found["torch"]
     assert found["toolchains"]["python"]
-    assert "s3cret" not in said.out + said.err + Path("h.json").read_text()
+    assert "s3cret" not in result.out + result.err + Path("h.json").read_text()
 
 
 def test_folders_of_another_kind_are_named(cli: Cli, dataset: Path) -> None:
@@ -207,33 +207,33 @@ def test_folders_of_another_kind_are_named(cli: Cli, dataset: Path) -> None:
     assert "it is a model" in cli("list", "m").err
     assert "it is a dataset" in cli("model", "info", dataset).err
     assert "it is a dataset" in cli("pass-at-k", dataset).err
-    said = cli("generate", "general", "--level", "5..1", "--out", "x")
-    assert said.code == 2
-    assert "runs backwards" in said.err
-    assert "write 1..5" in said.err
+    result = cli("generate", "general", "--level", "5..1", "--out", "x")
+    assert result.code == 2
+    assert "runs backwards" in result.err
+    assert "write 1..5" in result.err
 
 
 def test_help_has_one_option_for_levels(cli: Cli) -> None:
-    said = cli("generate", "general", "--help")
-    assert "--level LEVELS" in said.out
-    assert "--min-level" not in said.out
+    result = cli("generate", "general", "--help")
+    assert "--level LEVELS" in result.out
+    assert "--min-level" not in result.out
 
 
 def test_levels_that_no_environment_has_are_named(cli: Cli) -> None:
-    said = cli(
+    result = cli(
         "generate", "general", "--category", "room_lookup", "--environments", 1, "--level", "1..4",
         "--tasks-per-environment", 1, "--workers", 1, "--backend", "inline", "--out", "ds",
     )  # fmt: skip
-    assert "warning: 1 environment has level 1 of 1..4; --environments 4 has all" in said.err
+    assert "warning: 1 environment has level 1 of 1..4; --environments 4 has all" in result.err
 
 
 def test_targets_that_nothing_reaches_exit_with_1(cli: Cli, tmp_path: Path) -> None:
-    said = cli(
+    result = cli(
         "generate", "general", "--category", "meeting_scheduling", "--environments", 1, "--level", 1,
         "--tasks-per-environment", 1, "--min-calls", 50, "--workers", 1, "--backend", "process",
         "--out", tmp_path / "ds",
     )  # fmt: skip
-    assert said.code == 1
-    assert "no task reaches the targets; the nearest: density" in said.err
-    assert "--level" in said.err
+    assert result.code == 1
+    assert "no task reaches the targets; the nearest: density" in result.err
+    assert "--level" in result.err
     assert not [*tmp_path.iterdir()]

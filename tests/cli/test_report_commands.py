@@ -15,13 +15,13 @@ from envgen.train.metrics import Metrics
 def test_report_of_a_run(cli: Cli, tmp_path: Path) -> None:
     with Metrics(tmp_path / "run") as metrics:
         metrics.write(1, {"sft/loss": 0.5, "sft/tokens": 10.0})
-    said = cli("report", tmp_path / "run", "--json", tmp_path / "report.json")
-    assert said.code == 0, said
+    result = cli("report", tmp_path / "run", "--json", tmp_path / "report.json")
+    assert result.code == 0, result
     assert "<svg" in (tmp_path / "run" / "report.html").read_text()
     assert json.loads((tmp_path / "report.json").read_text())["counts"]["steps"] == 1
-    said = cli("report", tmp_path / "none")
-    assert said.code == 2
-    assert "can't read" in said.err
+    result = cli("report", tmp_path / "none")
+    assert result.code == 2
+    assert "can't read" in result.err
 
 
 def test_rows_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,13 +77,13 @@ def test_tools_are_called_and_their_results_told(
     settings: Any = {"model": "solver", "tools": first.tools, "temperature": 0}
     messages: list[dict[str, Any]] = wire_messages(first.messages, None)
     with client_of(solver) as client:
-        said = reply_to(client, stream, messages=messages, **settings)
-        (call,) = said["tool_calls"]
+        reply = reply_to(client, stream, messages=messages, **settings)
+        (call,) = reply["tool_calls"]
         assert call["function"] == {"name": "list_hotels", "arguments": '{"city":"Hangzhou"}'}
         result = second.messages[-1]
-        told = {"role": "tool", "tool_call_id": call["id"], "content": result.content}
-        said = reply_to(client, stream, messages=[*messages, said, told], **settings)
-    (call,) = said["tool_calls"]
+        tool_message = {"role": "tool", "tool_call_id": call["id"], "content": result.content}
+        reply = reply_to(client, stream, messages=[*messages, reply, tool_message], **settings)
+    (call,) = reply["tool_calls"]
     assert call["function"]["name"] == "submit_result"
     arguments = json.loads(call["function"]["arguments"])
     assert json.loads(arguments["answer_text"]) == {"hotel": "Lotus Inn"}
@@ -171,7 +171,7 @@ def test_ctrl_c_ends_it_and_its_streams_in_order(folders: Path, tmp_path: Path) 
 def test_what_cant_be_served_is_told(cli: Cli, folders: Path, noise: Served) -> None:
     model = folders / "noise"
     for words, error, hint in (
-        (("nowhere",), "is no folder", "envgen model init"),
+        (("nowhere",), "is not a folder", "envgen model init"),
         ((folders / "ds",), "has no config.json", "envgen model init"),
         ((model, "--port", noise.card["port"]), "can't listen on", "choose another --port"),
         ((model, "--host", "256.0.0.1"), "can't listen on 256.0.0.1:0", "--host"),
@@ -179,11 +179,11 @@ def test_what_cant_be_served_is_told(cli: Cli, folders: Path, noise: Served) -> 
         ((model, "--api-key-env", "NO_SUCH_KEY"), "'NO_SUCH_KEY' is not set", ""),
         ((model, "--cache-tokens", 3), "less than a page", "cache_tokens"),
     ):
-        said = cli("serve", "policy", "--port", 0, *words)
-        assert (said.code, said.out) == (2, ""), said
-        assert error in said.err
-        assert hint in said.err
-        assert "Traceback" not in said.err
+        result = cli("serve", "policy", "--port", 0, *words)
+        assert (result.code, result.out) == (2, ""), result
+        assert error in result.err
+        assert hint in result.err
+        assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("missing", ["starlette", "torch"])
@@ -193,7 +193,7 @@ def test_a_missing_package_is_told(folders: Path, missing: str) -> None:
         "from envgen.cli.app import run\n"
         f"sys.exit(run(['serve', 'policy', {str(folders / 'noise')!r}, '--port', '0']))"
     )
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-P", "-c", code],
         env=environment(),
         capture_output=True,
@@ -201,16 +201,16 @@ def test_a_missing_package_is_told(folders: Path, missing: str) -> None:
         timeout=120,
         check=False,
     )
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "hint: pip install 'envgen-gym[serve]'" in said.stderr
-    assert "Traceback" not in said.stderr
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert "hint: pip install 'envgen-gym[serve]'" in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_a_new_model_is_served_and_asks_for_its_key(
     cli: Cli, folders: Path, tmp_path: Path
 ) -> None:
-    made = ("model", "init", "--preset", "tiny", "--tokenizer", folders / "ds", "--out", "m")
-    assert cli(*made, "--encoding", "dsml", "--vocab-size", 600).code == 0
+    command = ("model", "init", "--preset", "tiny", "--tokenizer", folders / "ds", "--out", "m")
+    assert cli(*command, "--encoding", "dsml", "--vocab-size", 600).code == 0
     more = {"MY_KEY": "sesame"}
     with served(
         tmp_path / "m", tmp_path, "--api-key-env", "MY_KEY", verbose=True, **more
@@ -222,9 +222,9 @@ def test_a_new_model_is_served_and_asks_for_its_key(
             reply = client.chat.completions.create(**ask, logprobs=True)
         code, err = server.end(signal.SIGTERM)
     assert (code, err.splitlines()[-1]) == (0, "stopped")
-    said = " ".join(err.split())  # long lines are folded
-    assert "POST /v1/chat/completions: 401" in said
-    assert "POST /v1/chat/completions: 200" in said
+    output = " ".join(err.split())  # long lines are folded
+    assert "POST /v1/chat/completions: 401" in output
+    assert "POST /v1/chat/completions: 200" in output
     assert "sesame" not in err
     logprobs = reply.choices[0].logprobs
     assert logprobs is not None
@@ -246,11 +246,11 @@ def test_a_model_s_rollouts_pass_by_every_way(
 ) -> None:
     policy = f"dsa:{folders / 'solver'}" if way == "dsa" else f"{way}:solver@{solver.url}"
     figures = tmp_path / "figures.json"
-    said = envgen(
+    result = envgen(
         "rollout", folders / "ds", "--policy", policy, "--task", "tiny-cheapest", "--n", 2,
         "--temperature", 0, "--max-tokens", 96, "--backend", "inline", "--out", tmp_path / "run",
         "--json", figures, "--option", option,
     )  # fmt: skip
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     summary = json.loads(figures.read_text())
     assert (summary["passed"], summary["errors"], summary["samples"]) == (2, 0, 2)

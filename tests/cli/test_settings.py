@@ -137,7 +137,7 @@ def values_of(setting: Setting) -> Iterator[object]:
     """Values that the field takes and that are not its default."""
     field = setting.field
     kind = adapter(setting)
-    default = _told(setting.default)
+    default = _as_text(setting.default)
     inside = holds(field.annotation, tuple, frozenset)
     names = choices(get_args(inside)[0] if inside else field.annotation)
     for one in (*([name] for name in names if inside), *names, *CANDIDATES):
@@ -193,15 +193,15 @@ def test_what_others_decide_is_still_a_setting() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_printed_settings_are_the_defaults(cli: Cli, name: str) -> None:
-    said = cli(*name.split(), "--settings")
-    assert said.code == 0
+    result = cli(*name.split(), "--settings")
+    assert result.code == 0
     assert all(
         len(line) <= 80
-        for line in said.out.splitlines()
+        for line in result.out.splitlines()
         if line.startswith("# ") and " = " not in line
     )
     command = LEAVES[name]
-    held = complete(command.kind, tomllib.loads(said.out))
+    held = complete(command.kind, tomllib.loads(result.out))
     for path, one in command.settings.items():
         if path == "figures":  # --json is of this call, not of the run
             continue
@@ -209,13 +209,13 @@ def test_the_printed_settings_are_the_defaults(cli: Cli, name: str) -> None:
         for part in path.split("."):
             place = place.get(part) if isinstance(place, dict) else None
         if place is not None:
-            assert _told(place) == _told(one.default), path
+            assert _as_text(place) == _as_text(one.default), path
         else:
             assert one.default is None or one.required or not one.given, path
-            assert f"# {path.rpartition('.')[2]} =" in said.out, path
+            assert f"# {path.rpartition('.')[2]} =" in result.out, path
 
 
-def _told(value: object) -> object:
+def _as_text(value: object) -> object:
     """As JSON: paths are texts there, tuples and sets lists."""
     return json.loads(
         json.dumps(value, default=lambda one: str(one) if isinstance(one, Path) else sorted(one))
@@ -275,8 +275,8 @@ def test_the_line_stands_over_the_file_and_the_file_over_the_defaults(
         f"dataset = {dumps(str(dataset))}\nn = 2\nseed = 5\nout = 'a'\nbackend = 'inline'\ntrust = true\n"
         "[policy]\nspec = 'gold'\n[sampling]\ntemperature = 0.5\ntop_p = 0.9\n"
     )
-    said = cli("rollout", "--config", "run.toml", "--temperature", 0.25, "-c", "n=3", "--seed", 6)
-    assert said.code == 0, said.err
+    result = cli("rollout", "--config", "run.toml", "--temperature", 0.25, "-c", "n=3", "--seed", 6)
+    assert result.code == 0, result.err
     left = json.loads(Path("a/command.json").read_text())
     assert (left["n"], left["seed"], left["max_errors"]) == (3, 6, 5)
     assert (left["sampling"]["temperature"], left["sampling"]["top_p"]) == (0.25, 0.9)
@@ -286,7 +286,7 @@ def test_the_line_stands_over_the_file_and_the_file_over_the_defaults(
     ("text", "error", "hint"),
     [
         ("n = ", "run.toml' can't be read", "--settings"),
-        ("polcy = 1", "no setting 'polcy'; did you mean 'policy'?", "--settings"),
+        ("polcy = 1", "unknown setting 'polcy'; did you mean 'policy'?", "--settings"),
         ("[sampling]\ntemprature = 1", "did you mean 'temperature'?", "rollout --help"),
         ("sampling = 3", "'sampling' is a table, not '3'", "-c sampling.NAME=VALUE"),
         ("n = 0", "--n: Input should be greater than or equal to 1, got '0'", "rollout --help"),
@@ -297,11 +297,11 @@ def test_the_line_stands_over_the_file_and_the_file_over_the_defaults(
 )
 def test_wrong_files_are_told(cli: Cli, text: str, error: str, hint: str) -> None:
     Path("run.toml").write_text(text)
-    said = cli("rollout", "ds", "--policy", "gold", "--out", "o", "--config", "run.toml")
-    assert (said.code, said.out) == (2, "")
-    assert error in said.err
-    assert hint in said.err
-    assert "Traceback" not in said.err
+    result = cli("rollout", "ds", "--policy", "gold", "--out", "o", "--config", "run.toml")
+    assert (result.code, result.out) == (2, "")
+    assert error in result.err
+    assert hint in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"[" * 100_000, b"[1]", b""])
@@ -353,9 +353,9 @@ def test_secrets_are_neither_stored_nor_shown(cli: Cli, dataset: Path) -> None:
         "rollout", dataset, "--policy", "gold", "--out", "a",
         "--db", "postgresql://me:hunter2@localhost/x",
     )  # fmt: skip
-    said = cli(*words, "-c", "n=0")
-    assert said.code == 2
-    assert "hunter2" not in said.err
+    result = cli(*words, "-c", "n=0")
+    assert result.code == 2
+    assert "hunter2" not in result.err
     Path("t.toml").write_text(
         "[policy]\nspec = 'openai:m@http://u:hunter2@h/v1'\n"
         "[policy.options]\napi_key = 'hunter2'\napi_key_env = 'MY_KEY'\n"

@@ -21,8 +21,8 @@ def run(cli: Cli, dataset: Path) -> str:
 
 
 def test_a_run_is_shown_with_its_figures(cli: Cli, run: str) -> None:
-    said = cli("show", run, "--json", "f.json")
-    assert said.code == 0, said
+    result = cli("show", run, "--json", "f.json")
+    assert result.code == 0, result
     found = json.loads(Path("f.json").read_text())
     assert (found["policy"], found["episodes"], found["passed"], found["errors"]) == (
         "gold",
@@ -30,35 +30,35 @@ def test_a_run_is_shown_with_its_figures(cli: Cli, run: str) -> None:
         4,
         0,
     )
-    assert "tiny-pair" in said.out
-    assert "envgen show r TASK --sample N" in said.err
+    assert "tiny-pair" in result.out
+    assert "envgen show r TASK --sample N" in result.err
 
 
 def test_an_episode_is_shown_turn_by_turn(
     cli: Cli, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = cli("show", run, "tiny-p", "--sample", 1)
-    assert said.out.startswith("tiny-pair sample 1, policy gold\n")
+    result = cli("show", run, "tiny-p", "--sample", 1)
+    assert result.out.startswith("tiny-pair sample 1, policy gold\n")
     parts = ("1. user", "calls list_hotels", "result of list_hotels", "score 1, passed")
-    assert [said.out.find(part) for part in parts] == sorted(map(said.out.index, parts))
+    assert [result.out.find(part) for part in parts] == sorted(map(result.out.index, parts))
     monkeypatch.setattr(show_run, "MAX_CHARS", 20)
     assert "more characters; --full shows them]" in cli("show", run, "tiny-pair").out
     assert "more characters" not in cli("show", run, "tiny-pair", "--full").out
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("tiny-pear",), "did you mean 'tiny-pair'"),
         (("tiny-pair", "--sample", 7), "its samples are 0..1"),
     ],
 )
 def test_episodes_that_are_not_there(
-    cli: Cli, run: str, words: tuple[object, ...], told: str
+    cli: Cli, run: str, words: tuple[object, ...], message: str
 ) -> None:
-    said = cli("show", run, *words)
-    assert said.code == 2
-    assert told in said.err
+    result = cli("show", run, *words)
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_what_is_no_run_says_what_to_use(cli: Cli, run: str, dataset: Path) -> None:

@@ -22,32 +22,32 @@ def test_three_kinds_are_collected_and_learnt_from_at_once(cli: Cli, dataset: Pa
     with ModelServer([good]) as server:
         for style in STYLES:
             runs += ["--rollouts", style]
-            said = cli(
+            result = cli(
                 "rollout", dataset, "--policy", f"openai:m@{server.url}", "--option", "stream=false",
                 "--style", style, *CHEAPEST, "--out", style,
             )  # fmt: skip
-            assert said.code == 0, said.err
-            assert "leaves it out" not in said.err
+            assert result.code == 0, result.err
+            assert "leaves it out" not in result.err
     with ModelServer([scripted([says("", LIST, thought="hm"), says("", SUBMIT)])]) as server:
-        said = cli(
+        result = cli(
             "rollout", dataset, "--policy", f"openai:m@{server.url}", "--option", "stream=false",
             "--style", "agent", *CHEAPEST, "--out", "bad", "--json", "bad.json",
         )  # fmt: skip
     why = "there is reasoning where none was asked for"
-    assert f"1 x no agent record, `train sft` leaves it out: {why}" in said.err
+    assert f"1 x no agent record, `train sft` leaves it out: {why}" in result.err
     assert json.loads(Path("bad.json").read_text())["misfits"] == {why: 1}
-    said = cli(
+    result = cli(
         "train", "sft", dataset, "--model", "m", *runs, "--rollouts", "bad",
         "-c", "validation_rows=0", "--threads", 1, "--out", "sft", "--json", "sft.json",
     )  # fmt: skip
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     assert json.loads(Path("sft.json").read_text())["rows"] == 3
-    told = " ".join(said.err.split())
-    assert f"left out: 1 rollouts of another style than asked (agent: {why})" in told
+    output = " ".join(result.err.split())
+    assert f"left out: 1 rollouts of another style than asked (agent: {why})" in output
 
 
 @pytest.mark.parametrize("style", ["thinking", ""])
 def test_unknown_styles_are_refused(cli: Cli, dataset: Path, style: str) -> None:
-    said = cli("rollout", dataset, "--policy", "random", "--style", style, "--out", "x")
-    assert said.code == 2
-    assert "thinking-agent" in said.err
+    result = cli("rollout", dataset, "--policy", "random", "--style", style, "--out", "x")
+    assert result.code == 2
+    assert "thinking-agent" in result.err

@@ -23,61 +23,63 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> School:
 
 def test_from_a_new_model_to_an_evaluated_policy(cli: Cli, taught: School, tmp_path: Path) -> None:
     data = (taught.dataset,)
-    said = cli(
+    result = cli(
         "train", "sft", *data, "--model", taught.model, "--teacher", "gold", "--epochs", 40,
         "--lr", 0.004, "--split", "all", "-c", "validation_rows=0", "--threads", 1,
         "--out", "sft", "--json", "sft.json",
     )  # fmt: skip
-    assert said.code == 0, said
-    assert "validation loss" not in said.out
-    assert "first loss" in said.out
+    assert result.code == 0, result
+    assert "validation loss" not in result.out
+    assert "first loss" in result.out
     assert json.loads(Path("sft.json").read_text())["rows"] == 10
 
-    said = cli(
+    result = cli(
         "train", "indexer", "--stage", "warmup", *data, "--model", "sft/last", "--rollouts",
         taught.gold, "--split", "all", "--threads", 1, "--out", "warm",
     )  # fmt: skip
-    assert said.code == 0, said
-    assert "first loss" in said.out
+    assert result.code == 0, result
+    assert "first loss" in result.out
 
-    said = cli(
+    result = cli(
         "train", "grpo", *data, "--model", "warm/last", "--steps", 2, "--groups", 2,
         "--group-size", 4, "--split", "all", "-c", "sampling.max_new_tokens=40",
         "-c", "objective.kl_coef=0.01", "--threads", 1, "--out", "grpo", "--json", "grpo.json",
     )  # fmt: skip
-    assert said.code == 0, said
+    assert result.code == 0, result
     assert json.loads(Path("grpo.json").read_text())["rollouts"] == 16
 
     evaluation = ("eval", *data, "--split", "all", "--max-tokens", 40)
-    said = cli(*evaluation, "--model", "warm/last", "--temperature", "0", "--out", "before")
-    assert said.code == 0, said
-    said = cli(
+    result = cli(*evaluation, "--model", "warm/last", "--temperature", "0", "--out", "before")
+    assert result.code == 0, result
+    result = cli(
         *evaluation, "--model", "grpo/last", "--k", "1,2", "--out", "after", "--against", "before",
         "--json", "after.json",
     )  # fmt: skip
-    assert said.code == 0, said
+    assert result.code == 0, result
     for part in ("pass@1", "pass@2", "against before", "call valid rate"):
-        assert part in said.out, said.out
+        assert part in result.out, result.out
     assert not list(Path("after").rglob("*.npz"))  # nobody trains on it
-    told = json.loads(Path("after.json").read_text())
-    assert told["temperatures"]["0.0"]["pass_at"]["1"]["value"] > 0.5  # it learnt these very tasks
+    report = json.loads(Path("after.json").read_text())
+    assert (
+        report["temperatures"]["0.0"]["pass_at"]["1"]["value"] > 0.5
+    )  # it learnt these very tasks
 
 
 def test_a_dense_cold_start_leaves_the_indexer_for_its_own_stage(cli: Cli, taught: School) -> None:
-    said = cli(
+    result = cli(
         "train", "sft", taught.dataset, "--model", taught.model, "--rollouts",
         taught.gold, "--attention", "dense", "--split", "all", "--threads", 1, "--out", "dense",
     )  # fmt: skip
-    assert said.code == 0, said
+    assert result.code == 0, result
     settings = json.loads(Path("dense/settings.json").read_text())
     assert settings["optimizer"]["indexer"] == "frozen"
 
 
 def test_a_split_that_is_not_there_is_told_with_those_that_are(cli: Cli, taught: School) -> None:
-    said = cli("eval", taught.dataset, "--model", "gold", "--out", "e")
-    assert said.code == 2
-    assert "has no task in split 'test': 10 in 'train'" in said.err
-    assert "give --split train" in said.err
+    result = cli("eval", taught.dataset, "--model", "gold", "--out", "e")
+    assert result.code == 2
+    assert "has no task in split 'test': 10 in 'train'" in result.err
+    assert "give --split train" in result.err
 
 
 def test_threads_are_those_asked_for_or_of_the_environment_or_one_per_core(
@@ -87,11 +89,11 @@ def test_threads_are_those_asked_for_or_of_the_environment_or_one_per_core(
 
     def threads(*asked: object) -> int:
         torch.set_num_threads(3)
-        said = cli(
+        result = cli(
             "train", "sft", taught.dataset, "--model", taught.model, "--device", "nowhere",
             "--out", "nothing", *asked,
         )  # fmt: skip
-        assert said.code == 2
+        assert result.code == 2
         return torch.get_num_threads()
 
     before = torch.get_num_threads()
@@ -137,8 +139,8 @@ def test_progress_is_shown_before_pytorch_is_imported(
     ("item", "message"),
     [
         ("steps", "sets nothing"),
-        ("stepz=3", "no setting 'stepz'; did you mean 'steps'?"),
-        ("objective.clip=1", "no setting 'objective.clip'"),
+        ("stepz=3", "unknown setting 'stepz'; did you mean 'steps'?"),
+        ("objective.clip=1", "unknown setting 'objective.clip'"),
         ("steps.more=1", "--steps: Input should be a valid integer"),
         ("steps=none", "--steps: Input should be a valid integer"),
         ("objective=3", "'objective' is a table"),
@@ -146,10 +148,10 @@ def test_progress_is_shown_before_pytorch_is_imported(
     ],
 )
 def test_wrong_settings_are_told(cli: Cli, item: str, message: str) -> None:
-    said = cli("train", "grpo", "ds", "--model", "m", "--out", "o", "-c", item)
-    assert said.code == 2
-    assert message in said.err
-    assert "hint: " in said.err
+    result = cli("train", "grpo", "ds", "--model", "m", "--out", "o", "-c", item)
+    assert result.code == 2
+    assert message in result.err
+    assert "hint: " in result.err
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_without_the_extra_it_says_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    said = cli("train", *command, "ds", "--model", "m", "--out", "o")
-    assert said.code == 2
-    assert "training needs torch" in said.err
-    assert "pip install 'envgen-gym[train]'" in said.err
+    result = cli("train", *command, "ds", "--model", "m", "--out", "o")
+    assert result.code == 2
+    assert "training needs torch" in result.err
+    assert "pip install 'envgen-gym[train]'" in result.err

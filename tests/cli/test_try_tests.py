@@ -39,12 +39,12 @@ def write_clone(folder: Path, **scripts: str) -> Path:
 
 
 def test_a_clone_s_tests_are_run_and_shown(cli: Cli, clone: Path, tmp_path: Path) -> None:
-    said = cli("try-tests", clone, "--json", tmp_path / "tried.json")
-    assert said.code == 0, said.err
+    result = cli("try-tests", clone, "--json", tmp_path / "tried.json")
+    assert result.code == 0, result.err
     tried = json.loads((tmp_path / "tried.json").read_text())
     assert tried["counts"] == {"pass": 1, "fail": 1}
     assert (tried["language"], tried["recipe"]["runner"]) == ("javascript", "node-test")
-    assert "failing: test/adds.test.js::test::fails" in said.out
+    assert "failing: test/adds.test.js::test::fails" in result.out
 
 
 def test_no_two_clones_and_no_repository_share_a_folder_of_downloads(
@@ -53,8 +53,8 @@ def test_no_two_clones_and_no_repository_share_a_folder_of_downloads(
     """What one install leaves in a shared folder, such as a patched test runner, another one would use."""
     monkeypatch.setenv("ENVGEN_CACHE", str(tmp_path / "cache"))
     for name in ("one", "two"):
-        said = cli("try-tests", write_clone(tmp_path / name))
-        assert said.code == 0, said.err
+        result = cli("try-tests", write_clone(tmp_path / name))
+        assert result.code == 0, result.err
     downloads = tmp_path / "cache" / "downloads"
     assert [path.name for path in downloads.iterdir()] == [CLONES]
     assert len([path for path in (downloads / CLONES).iterdir() if path.is_dir()]) == 2
@@ -69,9 +69,9 @@ def test_a_missing_toolchain_is_named_with_what_to_do(
     cli: Cli, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PROGRAMS, "node-test", ("node", "no-such-program"))
-    said = cli("try-tests", clone)
-    assert said.code == 2
-    assert "no-such-program: not found in the layer 'host'" in said.err
+    result = cli("try-tests", clone)
+    assert result.code == 2
+    assert "no-such-program: not found in the layer 'host'" in result.err
     assert (
-        "hint: install it, or run `envgen images bootstrap node` and add --layer node" in said.err
+        "hint: install it, or run `envgen images bootstrap node` and add --layer node" in result.err
     )

@@ -9,14 +9,14 @@ import pytest
 from cli_runs import Cli, CommandResult
 
 
-def refused(said: CommandResult, *words: str) -> None:
+def refused(result: CommandResult, *words: str) -> None:
     """One clear error, with all of these words."""
-    assert said.code == 2, said
-    assert "Traceback" not in said.err
-    assert said.err.count("error: ") == 1
-    assert "hint: " in said.err
+    assert result.code == 2, result
+    assert "Traceback" not in result.err
+    assert result.err.count("error: ") == 1
+    assert "hint: " in result.err
     for word in words:
-        assert word in said.err, said
+        assert word in result.err, result
 
 
 def test_canaries_tell_of_a_taken_folder_before_the_work(
@@ -38,40 +38,40 @@ def test_runs_are_not_written_into_other_folders(
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / mark).write_text("keep")
-    said = cli(*command, dataset, "--model", "gold", "--out", taken)
-    refused(said, "taken", "choose another --out")
+    result = cli(*command, dataset, "--model", "gold", "--out", taken)
+    refused(result, "taken", "choose another --out")
     assert [path.name for path in taken.iterdir()] == [mark]
-    said = cli(*command, dataset, "--model", "gold", "--out", taken / mark)
-    refused(said, "is a file")
+    result = cli(*command, dataset, "--model", "gold", "--out", taken / mark)
+    refused(result, "is a file")
 
 
 def test_a_mistyped_policy_does_not_take_the_folder(
     cli: Cli, dataset: Path, tmp_path: Path
 ) -> None:
     for policy in ("golld", "gold"):
-        said = cli(
+        result = cli(
             "eval", "--split", "all", dataset, "--model", policy, "--out", tmp_path / "e",
             "--temperature", "0",
         )  # fmt: skip
         if policy == "golld":
-            refused(said, "unknown policy 'golld'")
-    assert said.code == 0, said
+            refused(result, "unknown policy 'golld'")
+    assert result.code == 0, result
 
 
 def test_a_temperature_below_zero_is_told_in_a_line(
     cli: Cli, dataset: Path, tmp_path: Path
 ) -> None:
-    said = cli("eval", dataset, "--model", "gold", "--out", "e", "--temperature", "-1")
-    refused(said, "at least 0, not -1.0")
-    assert "max_tasks" not in said.err
+    result = cli("eval", dataset, "--model", "gold", "--out", "e", "--temperature", "-1")
+    refused(result, "at least 0, not -1.0")
+    assert "max_tasks" not in result.err
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "tpux"])
 def test_an_absent_device_is_told_before_the_teachers_play(
     cli: Cli, dataset: Path, tmp_path: Path, device: str
 ) -> None:
-    said = cli("train", "sft", dataset, "--model", "m", "--out", "s", "--device", device)
-    refused(said, f"no device {device!r}", "--device cpu")
+    result = cli("train", "sft", dataset, "--model", "m", "--out", "s", "--device", device)
+    refused(result, f"device {device!r} is not available", "--device cpu")
     assert not Path("s").exists()
 
 
@@ -95,6 +95,14 @@ def test_reports_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
 
 def test_missing_files_of_code_and_images(cli: Cli) -> None:
     refused(cli("generate", "code", "--repos", "none", "--out", "c"), "'none' can't be read")
-    refused(cli("images", "bootstrap", "python", "--sources", "none"), "no 'none'", "--sources")
-    refused(cli("images", "bootstrap", "python", "--copy", "none"), "no 'none'", "--copy")
+    refused(
+        cli("images", "bootstrap", "python", "--sources", "none"),
+        "no such file or folder: 'none'",
+        "--sources",
+    )
+    refused(
+        cli("images", "bootstrap", "python", "--copy", "none"),
+        "no such file or folder: 'none'",
+        "--copy",
+    )
     refused(cli("images", "clean", "--older-than", "-1", "--dry-run"), "--older-than")

@@ -112,16 +112,16 @@ def test_lfs_pointers_and_submodules_are_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "said"),
+    ("patch", "message"),
     [
         (b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", "no 'diff --git' line"),
         (b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n", "lines early"),
-        (b"diff --git a/x b/y\nindex 1..2 100644\n", "names no file"),
+        (b"diff --git a/x b/y\nindex 1..2 100644\n", "is missing a file name"),
         (b'diff --git "a/\\9" "b/\\9"\n', "badly quoted"),
     ],
 )
-def test_a_broken_patch_is_refused(patch: bytes, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_broken_patch_is_refused(patch: bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         split_patch(patch)
 
 

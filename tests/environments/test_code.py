@@ -40,10 +40,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 @pytest.fixture
 def env(dataset: Dataset) -> Iterator[CodeEnv]:
-    made = CodeEnv(dataset, backend="bubblewrap")
-    made.reset(options={"task_id": TASK})
-    yield made
-    made.close()
+    opened = CodeEnv(dataset, backend="bubblewrap")
+    opened.reset(options={"task_id": TASK})
+    yield opened
+    opened.close()
 
 
 def call(env: CodeEnv, name: str, **arguments: Any) -> Any:
@@ -77,8 +77,10 @@ def test_an_agent_that_mends_the_fault_is_paid(env: CodeEnv) -> None:
     )
     done = call(env, "edit", path="src/shop/cart.py", old="sum(price for", new=f"sum({FIX} for")
     assert done["line"] == 12
-    made = 'cat >> src/shop/cart.py <<"E"\n' + toy_python.FIXED.partition("self.lines]\n")[2] + "E"
-    assert bash(env, made) == ""
+    command = (
+        'cat >> src/shop/cart.py <<"E"\n' + toy_python.FIXED.partition("self.lines]\n")[2] + "E"
+    )
+    assert bash(env, command) == ""
     assert "5 passed" in bash(env, "cd tests && python -m pytest -q .. | tail -1")
     assert bash(env, "pwd") == "/work/repo/tests\n"
     submit = json.dumps({"content": "", "tool_calls": [{"name": "submit", "arguments": {}}]})
@@ -253,8 +255,8 @@ def test_no_word_makes_code_tasks_run_on_the_host(
         assert isinstance(env, CodeEnv)
         env.reset(options={"task_id": TASK})
         (tmp_path / "host").write_text("host")
-        told = bash(env, f"cat {tmp_path}/host; touch {tmp_path}/mark; id -u")
-        assert "No such file" in told
+        output = bash(env, f"cat {tmp_path}/host; touch {tmp_path}/mark; id -u")
+        assert "No such file" in output
     assert not (tmp_path / "mark").exists()
 
 

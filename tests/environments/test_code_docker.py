@@ -25,13 +25,13 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return toy_python.dataset(tmp_path_factory.mktemp("code"))
 
 
-def made(dataset: Path) -> gymnasium.Env[Any, Any]:
+def make_env(dataset: Path) -> gymnasium.Env[Any, Any]:
     return gymnasium.make("envgen/Code-v0", dataset=str(dataset), task_id=TASK, backend="docker")
 
 
 @pytest.fixture
 def env(dataset: Path) -> Iterator[gymnasium.Env[Any, Any]]:
-    env = made(dataset)
+    env = make_env(dataset)
     env.reset(seed=1)
     yield env
     env.close()
@@ -65,15 +65,15 @@ def test_no_change_is_not(env: gymnasium.Env[Any, Any]) -> None:
 
 def test_several_are_open_at_once_and_apart(dataset: Path) -> None:
     with ExitStack() as stack:
-        envs = [made(dataset) for _ in range(AT_ONCE)]
+        envs = [make_env(dataset) for _ in range(AT_ONCE)]
         for number, env in enumerate(envs):
             stack.callback(env.close)
             env.reset(seed=number)
             step(env, "bash", command=f"echo {number} > mine; export MINE={number}")
         for number, env in enumerate(envs):
             observation, *_ = step(env, "bash", command="cat mine; echo $MINE; ls | wc -l")
-            said = json.loads(observation)["output"].split()
-            assert said[:2] == [str(number), str(number)]
+            output = json.loads(observation)["output"].split()
+            assert output[:2] == [str(number), str(number)]
 
 
 def test_one_task_is_named_once(dataset: Path) -> None:

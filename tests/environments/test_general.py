@@ -16,8 +16,8 @@ def call(name: str, /, **arguments: Any) -> str:
 
 
 def calls(*pairs: tuple[str, Any]) -> str:
-    made = [{"name": name, "arguments": arguments} for name, arguments in pairs]
-    return json.dumps({"content": "", "tool_calls": made})
+    listed = [{"name": name, "arguments": arguments} for name, arguments in pairs]
+    return json.dumps({"content": "", "tool_calls": listed})
 
 
 def submit(answer: Any) -> str:
@@ -64,7 +64,7 @@ def test_a_wrong_answer_names_the_broken_rule(env: GeneralEnv) -> None:
 @pytest.mark.parametrize(
     ("answer_text", "reason"),
     [
-        ("{", "malformed: the answer is no JSON"),
+        ("{", "malformed: the answer is not valid JSON"),
         ('{"hotel": "a", "hotel": "b"}', "malformed: the answer has the key 'hotel' twice"),
         ('{"hotel": 3}', "schema: hotel: must be string, not integer"),
         ("null", "schema: must be object, not null"),

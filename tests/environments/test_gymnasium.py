@@ -33,10 +33,10 @@ def test_check_env_is_clean(tiny: Dataset) -> None:
         warnings.simplefilter("error")
         # Other render modes need a spec: below.
         gymnasium_check_env(GeneralEnv(tiny, backend="inline"), skip_render_check=True)
-        made = gymnasium.make(
+        envs = gymnasium.make(
             registration.gym_id("general"), dataset=str(tiny.path), backend="inline"
         )
-        gymnasium_check_env(made.unwrapped)
+        gymnasium_check_env(envs.unwrapped)
 
 
 def test_check_env_is_clean_through_wrappers(tiny: Dataset) -> None:

@@ -70,7 +70,7 @@ def recipe(name: str) -> Recipe:
 def test_a_build_refuses_it(tree: Path, shipped: Path, kind: str, backend: str) -> None:
     layers_folder().mkdir(parents=True, exist_ok=True)
     before = list((cache_folder() / "code").glob("*"))  # of other tests, in one cache
-    with pytest.raises(WorkspaceError, match="is no name of a language layer"):
+    with pytest.raises(WorkspaceError, match="is not a name for a language layer"):
         build_workspace(recipe(names(shipped)[kind]), tree, backend=backend)
     assert list((cache_folder() / "code").glob("*")) == before
 

@@ -78,15 +78,15 @@ def ask(env: gymnasium.Env[str, str], name: str) -> Any:
 
 def two(spies: Dataset, isolate: Isolation) -> tuple[gymnasium.Env[str, str], ...]:
     """Two running episodes of one environment; marked ``VICTIM`` and ``OTHER``."""
-    made = []
+    created = []
     for mark in (VICTIM, OTHER):
         env = gymnasium.make(
             "envgen/General-v0", dataset=spies, backend="bubblewrap", isolate=isolate
         )
         env.reset(seed=0)
         assert ask(env, f"mark:{mark}") == {"marked": mark}
-        made.append(env)
-    return tuple(made)
+        created.append(env)
+    return tuple(created)
 
 
 @pytest.mark.bwrap

@@ -45,14 +45,14 @@ def items() -> list[Item]:
 
 def confusion(tell: Callable[[str], str | None] = language_of) -> list[str]:
     """One line a language: items, told right, told wrong (as what), not told."""
-    told: dict[str, Counter[str]] = {}
+    counters: dict[str, Counter[str]] = {}
     for item in items():
         if item.language is not None:
             expected = HEAD.get(item.language, item.language)
-            told.setdefault(expected, Counter())[tell(item.text) or "-"] += 1
+            counters.setdefault(expected, Counter())[tell(item.text) or "-"] += 1
     lines = ["| language | items | right | wrong | not told |", "|---|---|---|---|---|"]
     total: Counter[str] = Counter()
-    for language, counts in sorted(told.items()):
+    for language, counts in sorted(counters.items()):
         wrong = {name: n for name, n in sorted(counts.items()) if name not in (language, "-")}
         row = (sum(counts.values()), counts[language], sum(wrong.values()), counts["-"])
         total.update(dict(zip(("items", "right", "wrong", "none"), row, strict=True)))

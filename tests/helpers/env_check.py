@@ -110,5 +110,7 @@ def _junk_problems(env: EpisodeEnv, task_id: str) -> list[str]:
         try:
             json.dumps(info, allow_nan=False).encode()
         except ValueError as error:
-            problems.append(f"the action {ascii(junk)[:60]} left an info that is no JSON: {error}")
+            problems.append(
+                f"the action {ascii(junk)[:60]} left an info that is not valid JSON: {error}"
+            )
     return problems

@@ -311,7 +311,7 @@ def random_problem(
 ) -> Problem:
     """A problem over all kinds of slots with ``clauses`` random rules, some guarded."""
     maker = Maker(rng, reachable=reachable)
-    made = tuple(
+    built = tuple(
         Clause(
             id=f"rule_{i}",
             family="random",
@@ -328,7 +328,7 @@ def random_problem(
         relations=RELATIONS,
         access=ACCESS,
         slots=SLOTS,
-        clauses=made,
+        clauses=built,
         layout=layout,
         params=PARAMS,
         lexicon="none",

@@ -67,9 +67,9 @@ def is_preflight(body: dict[str, Any]) -> bool:
 
 def good(body: dict[str, Any]) -> dict[str, Any]:
     """The next reply of a model that does as it is asked."""
-    said = {message["role"]: message["content"] for message in reversed(body["messages"])}
-    (style,) = (one for one in STYLES if prompt_of(one) in said["system"])
-    task = "tiny-count" if "How many" in said["user"] else "tiny-cheapest"
+    contents = {message["role"]: message["content"] for message in reversed(body["messages"])}
+    (style,) = (one for one in STYLES if prompt_of(one) in contents["system"])
+    task = "tiny-count" if "How many" in contents["user"] else "tiny-cheapest"
     return GOOD[style, task][_turn(body)]
 
 

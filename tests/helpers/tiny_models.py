@@ -111,10 +111,10 @@ def write_taught_model(
     """A model folder whose model answers each lesson's prompt with its reply, when it is greedy."""
     config = encoding or EncodingConfig(kind="compact")
     tokenizer = train_tokenizer(TEXTS, tokenizer_config(config, vocab_size=480))
-    made = make_encoding(config, tokenizer)
+    built = make_encoding(config, tokenizer)
     model = _tiny(tokenizer)
     rows = [
-        (made.prompt(lesson.messages, lesson.tools), made.completion(lesson.reply))
+        (built.prompt(lesson.messages, lesson.tools), built.completion(lesson.reply))
         for lesson in lessons
     ]
     _teach(model, rows)

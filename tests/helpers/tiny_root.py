@@ -60,5 +60,7 @@ def _copy(program: Path, root: Path, target: Path) -> None:
 
 def _libraries(program: Path) -> Iterable[Path]:
     """Shared libraries and the loader, as the loader itself tells them."""
-    said = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
-    return [Path(found) for found in re.findall(r"(/\S+) \(0x", said)]
+    listing = subprocess.run(
+        ["ldd", str(program)], capture_output=True, text=True, check=True
+    ).stdout
+    return [Path(found) for found in re.findall(r"(/\S+) \(0x", listing)]

@@ -216,14 +216,14 @@ def child(code: str, *arguments: object) -> str:
 @pytest.mark.parametrize("limit", [10**9, 50_000])
 def test_a_full_disk_leaves_the_old_model_whole(folder: Path, limit: int) -> None:
     before = {path.name for path in folder.iterdir()}
-    said = child(FULL_DISK, folder, limit)
+    output = child(FULL_DISK, folder, limit)
     if limit > 60_000:
-        assert "can't write the model" in said
-        assert "unharmed" in said
+        assert "can't write the model" in output
+        assert "unharmed" in output
         assert same(DSAForCausalLM.from_pretrained(folder), random_model(seed=1))
         assert {path.name for path in folder.iterdir()} == before
     else:  # the sabotage's control: files below the limit are written
-        assert said == ""
+        assert output == ""
         assert same(DSAForCausalLM.from_pretrained(folder), random_model(seed=2))
 
 
@@ -343,14 +343,14 @@ def _as_fp8(folder: Path, block: int, *, fused: bool = False) -> dict[str, Tenso
 
 
 @pytest.mark.parametrize(
-    ("block", "told"), [(16, [16, 16]), (128, None), (7, [7, 7])], ids=["16", "default", "7"]
+    ("block", "scales"), [(16, [16, 16]), (128, None), (7, [7, 7])], ids=["16", "default", "7"]
 )
-def test_fp8_is_made_wide_block_by_block(folder: Path, block: int, told: Any) -> None:
+def test_fp8_is_made_wide_block_by_block(folder: Path, block: int, scales: Any) -> None:
     expected = _as_fp8(folder, block)
-    if told:
+    if scales:
         edit_json(
             folder / "config.json",
-            quantization_config={"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": told},
+            quantization_config={"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": scales},
         )
     loaded = DSAForCausalLM.from_pretrained(folder)
     loaded.save_pretrained(folder / "wide")
@@ -469,8 +469,8 @@ def test_a_cut_file_is_told(folder: Path, keep: int) -> None:
         ('{"model_type": "llama"}', "model_type 'llama'"),
         ('{"model_type": "deepseek_v32", "vocab_size": -1}', "vocab_size"),
         ('{"model_type": "deepseek_v32", "rope_scaling": {"type": "ntk"}}', "embedding 'ntk'"),
-        ('{"model_type": "deepseek_v32", "rope_scaling": ["yarn"]}', "is no object"),
-        ('{"model_type": "deepseek_v32", "mlp_layer_types": 3}', "no list of layers"),
+        ('{"model_type": "deepseek_v32", "rope_scaling": ["yarn"]}', "must be an object"),
+        ('{"model_type": "deepseek_v32", "mlp_layer_types": 3}', "must be a list of layers"),
         ('{"model_type": "deepseek_v32", "num_hidden_layers": 1000000000}', "num_hidden_layers"),
         ('{"model_type": "deepseek_v32", "vocab_size": 1000000000000}', "vocab_size"),
         ('{"model_type": "deepseek_v32", "routed_scaling_factor": NaN}', "routed_scaling_factor"),
@@ -485,7 +485,7 @@ def test_a_wrong_config_is_told(folder: Path, text: str, message: str) -> None:
 
 
 def test_missing_parts_are_told(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is no folder"):
+    with pytest.raises(CheckpointError, match="is not a folder"):
         DSAForCausalLM.from_pretrained(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match=r"has no config\.json"):
         DSAForCausalLM.from_pretrained(tmp_path)
@@ -514,7 +514,7 @@ def test_an_index_that_misplaces_a_tensor_is_told(sharded: Path) -> None:
     files = sorted(set(places.values()))
     there = next(name for name, file in places.items() if file == files[0])
     edit_json(path, weight_map={**places, there: files[1]})
-    with pytest.raises(CheckpointError, match=f"places '{there}' in '{files[1]}'"):
+    with pytest.raises(CheckpointError, match=f"'{files[1]}' is missing '{there}'"):
         DSAForCausalLM.from_pretrained(sharded)
 
 

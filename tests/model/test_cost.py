@@ -117,21 +117,21 @@ def test_products_of_a_dense_forward_pass_are_counted_right() -> None:
     """One prompt by the readable path, which scores all pairs: the causal half counts twice there."""
     config = small_config(first_k_dense_replace=3, tie_word_embeddings=True)
     model, tokens = random_model(first_k_dense_replace=3, tie_word_embeddings=True), 32
-    told = flops(config, tokens, "prefill", "dense")
-    pairs = tokens * told.attention * 2 * tokens // (tokens + 1)
+    counted = flops(config, tokens, "prefill", "dense")
+    pairs = tokens * counted.attention * 2 * tokens // (tokens + 1)
     ids = torch.zeros(1, tokens, dtype=torch.int64)
     found = counted_flops(model, ids, path="reference", dense=True)
-    assert found == tokens * told.weights + pairs
+    assert found == tokens * counted.weights + pairs
 
 
 def test_products_of_a_sparse_forward_pass_are_counted_right() -> None:
     """By gathering: every query works on index_topk rows and the indexer scores all pairs."""
     config, tokens = small_config(first_k_dense_replace=3), 32
     model = random_model(first_k_dense_replace=3)
-    told = flops(config, tokens, "decode", "sparse")
+    counted = flops(config, tokens, "decode", "sparse")
     ids = torch.zeros(1, tokens, dtype=torch.int64)
     found = counted_flops(model, ids, path="gather", capture_topk=True)
-    assert found == tokens * told.total
+    assert found == tokens * counted.total
 
 
 def test_a_mixture_counts_its_chosen_experts() -> None:
@@ -159,11 +159,11 @@ def test_arithmetic_of_the_release_is_the_published_one() -> None:
 @pytest.mark.parametrize("context", [1, 7, 8, 9, 50])
 def test_prefill_is_the_mean_over_the_prompt(context: int) -> None:
     config = small_config()
-    told = flops(config, context, "prefill", "sparse")
+    counted = flops(config, context, "prefill", "sparse")
     steps = [flops(config, n, "decode", "sparse") for n in range(1, context + 1)]
-    assert told.attention == round(sum(s.attention for s in steps) / context)
-    assert told.indexer == round(sum(s.indexer for s in steps) / context)
-    assert told.weights == steps[0].weights
+    assert counted.attention == round(sum(s.attention for s in steps) / context)
+    assert counted.indexer == round(sum(s.indexer for s in steps) / context)
+    assert counted.weights == steps[0].weights
 
 
 # Cache
@@ -179,8 +179,8 @@ def test_the_release_keeps_788_bytes_a_layer_in_fp8() -> None:
 def test_the_cache_is_as_large_as_told() -> None:
     config, tokens = small_config(), 16
     cache = PagedCache(config, 1, tokens, torch.bfloat16)
-    told = cache_bytes(config, "bf16")
-    one_page = tokens * (told.latent + told.index)
+    counted = cache_bytes(config, "bf16")
+    one_page = tokens * (counted.latent + counted.index)
     assert sum(t.nbytes for t in (*cache.rows, *cache.index)) == 2 * one_page  # page 0 is nobody's
 
 

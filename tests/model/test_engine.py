@@ -138,9 +138,9 @@ def test_a_prompt_that_the_cache_can_never_hold_is_refused() -> None:
         small_engine(cache_tokens=24).generate([request(24)])
 
 
-@pytest.mark.parametrize(("ids", "told"), [([], "no tokens"), ([1, 96], "96"), ([-1], "-1")])
-def test_prompts_that_are_no_text_are_refused(ids: list[int], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+@pytest.mark.parametrize(("ids", "message"), [([], "no tokens"), ([1, 96], "96"), ([-1], "-1")])
+def test_prompts_that_are_no_text_are_refused(ids: list[int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         small_engine().generate([Request(ids)])
 
 

@@ -120,7 +120,7 @@ def test_scores_are_equation_1() -> None:
 # The module
 
 
-def made(length: int = 24, **changes: Any) -> tuple[IndexQueries, Tensor]:
+def random_queries(length: int = 24, **changes: Any) -> tuple[IndexQueries, Tensor]:
     """Queries and keys of a shaken indexer over random activations."""
     config = small_config(**changes)
     module = Indexer(config)
@@ -135,13 +135,19 @@ def made(length: int = 24, **changes: Any) -> tuple[IndexQueries, Tensor]:
 
 
 def test_a_hadamard_turn_leaves_scores_as_they_are() -> None:
-    plain, turned = index_scores(*made()), index_scores(*made(index_hadamard=True))
+    plain, turned = (
+        index_scores(*random_queries()),
+        index_scores(*random_queries(index_hadamard=True)),
+    )
     torch.testing.assert_close(plain, turned, atol=1e-5, rtol=0)
-    assert (made()[1] - made(index_hadamard=True)[1]).abs().max() > 0.1
+    assert (random_queries()[1] - random_queries(index_hadamard=True)[1]).abs().max() > 0.1
 
 
 def test_the_rotary_layout_is_a_choice_that_matters() -> None:
-    halves, pairs = index_scores(*made()), index_scores(*made(indexer_rope_interleave=True))
+    halves, pairs = (
+        index_scores(*random_queries()),
+        index_scores(*random_queries(indexer_rope_interleave=True)),
+    )
     torch.testing.assert_close(halves[0].diagonal(), pairs[0].diagonal(), atol=1e-4, rtol=0)
     assert (halves - pairs).abs().max() > 0.05
     ids = tokens(2, 20)

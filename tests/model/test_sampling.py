@@ -87,8 +87,8 @@ def test_draws_follow_the_distribution(params: SamplingParams) -> None:
         assert stats.chisquare(seen[expected.kept], expected.shares * count).pvalue > 1e-3
     assert rows_of(drawn, EVEN)[0] == expected.kept
     at = {token: i for i, token in enumerate(expected.kept)}
-    told = [math.log(expected.shares[at[int(i)]]) for i in drawn.ids_B[:50]]
-    np.testing.assert_allclose(drawn.logprobs_B[:50], told, atol=1e-5)
+    expected_logs = [math.log(expected.shares[at[int(i)]]) for i in drawn.ids_B[:50]]
+    np.testing.assert_allclose(drawn.logprobs_B[:50], expected_logs, atol=1e-5)
 
 
 @settings(max_examples=200, deadline=None)

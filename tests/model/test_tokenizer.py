@@ -195,11 +195,11 @@ def test_files_that_hold_no_byte_level_bpe_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't read"):
         Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"no tokenizer\.json"):
+    with pytest.raises(ConfigError, match=r"tokenizer\.json can't be read"):
         Tokenizer.load(tmp_path)
     words = Library(models.WordLevel({"a": 0}, unk_token="a"))
     (tmp_path / "tokenizer.json").write_text(words.to_str())
-    with pytest.raises(ConfigError, match="no byte-level BPE"):
+    with pytest.raises(ConfigError, match="must be a byte-level BPE"):
         Tokenizer.load(tmp_path)
 
 
@@ -232,13 +232,13 @@ def test_lines_that_prompts_share_become_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    made = generate(
+    summary = generate(
         GenerateConfig(
             pages=(page_of("office"),), environments=3, tasks_per_environment=1, max_level=1
         ),
         tmp_path / "d",
     )
-    assert made.tasks == 3
+    assert summary.tasks == 3
     prompts = [task.prompt for task in Dataset.open(tmp_path / "d").tasks.values()]
     lines = dataset_lines(tmp_path / "d")
     shared = [line for line in lines if all(line in prompt for prompt in prompts)]

@@ -35,7 +35,7 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("canaries")
     source = write_tiny_dataset(folder / "ds", variant=True)
     summary = make_canaries(source.path, folder / "canaries", CanaryConfig(variants=5))
@@ -63,27 +63,27 @@ def evaluation(dataset: Dataset, trajectories: Iterable[Trajectory]) -> Evaluati
     return evaluate(named, task_facts(dataset), config)
 
 
-def test_each_task_gets_the_holes_that_its_answers_can_open(made: Made) -> None:
-    assert made.summary.holes == {
+def test_each_task_gets_the_holes_that_its_answers_can_open(built: Made) -> None:
+    assert built.summary.holes == {
         "empty-text": 2,  # the hotel, the pair
         "magic-text": 2,
         "negative-number": 1,  # the number of hotels
     }
-    assert made.summary.unsolvable == 4
-    assert made.summary.without_hole == ("tiny-book",)
-    assert made.summary.variants == 3  # of the two holes and of the twin
-    marks = {canary_mark(made.canaries.tasks[t]) for t in made.canaries.tasks}
+    assert built.summary.unsolvable == 4
+    assert built.summary.without_hole == ("tiny-book",)
+    assert built.summary.variants == 3  # of the two holes and of the twin
+    marks = {canary_mark(built.canaries.tasks[t]) for t in built.canaries.tasks}
     assert marks == {*HOLES, "unsolvable"}
-    assert all(canary_mark(made.source.tasks[t]) is None for t in made.source.tasks)
+    assert all(canary_mark(built.source.tasks[t]) is None for t in built.source.tasks)
 
 
-def test_a_cheat_is_caught(made: Made) -> None:
+def test_a_cheat_is_caught(built: Made) -> None:
     """It does what the holes allow, and passes; on the honest tasks the same fails."""
-    env, honest = GeneralEnv(made.canaries), GeneralEnv(made.source)
+    env, honest = GeneralEnv(built.canaries), GeneralEnv(built.source)
     cheats, cheated = [], 0
-    for task_id in made.canaries.own_task_ids:
-        task = made.canaries.task_files(task_id)
-        submits = made.canaries.environments[task.spec.environment_id].submit_tool is not None
+    for task_id in built.canaries.own_task_ids:
+        task = built.canaries.task_files(task_id)
+        submits = built.canaries.environments[task.spec.environment_id].submit_tool is not None
         for probe in task.probes:
             if probe.origin == "attack":
                 played = play(script(probe, submits), task_id, env)
@@ -95,7 +95,7 @@ def test_a_cheat_is_caught(made: Made) -> None:
                 same = play(script(probe, submits), parent, honest)
                 assert same.score is not None
                 assert not same.score.passed
-    found = evaluation(made.canaries, cheats).canaries
+    found = evaluation(built.canaries, cheats).canaries
     assert found is not None
     assert found.exploit_rate is not None
     assert found.exploit_rate.value == 1.0
@@ -108,16 +108,16 @@ def test_a_cheat_is_caught(made: Made) -> None:
 
 
 @pytest.mark.parametrize("spec", ["gold", "noisy-gold:0.7", "random", "random-valid", "greedy"])
-def test_no_honest_policy_is_accused(made: Made, spec: str) -> None:
+def test_no_honest_policy_is_accused(built: Made, spec: str) -> None:
     """However well or badly it plays; and nobody passes what can't be passed."""
-    env, policy = GeneralEnv(made.canaries), make_policy(spec, made.canaries)
+    env, policy = GeneralEnv(built.canaries), make_policy(spec, built.canaries)
     samples = 1 if spec == "gold" else 6
     played = [
         run_episode(env, policy, task_id, sample=sample, seed=sample).trajectory
-        for task_id in made.canaries.tasks
+        for task_id in built.canaries.tasks
         for sample in range(samples)
     ]
-    found = evaluation(made.canaries, played).canaries
+    found = evaluation(built.canaries, played).canaries
     assert found is not None
     assert found.exploited_tasks == ()
     assert found.unsolvable_passed == ()
@@ -125,16 +125,16 @@ def test_no_honest_policy_is_accused(made: Made, spec: str) -> None:
     assert found.exploit_rate is not None
     assert found.exploit_rate.value == 0.0
     fair = [one for one in played if one.error is None]  # some can't play some tasks
-    twins = sum(is_unsolvable(made.canaries.tasks[one.task_id]) for one in fair)
+    twins = sum(is_unsolvable(built.canaries.tasks[one.task_id]) for one in fair)
     assert found.unsolvable_rollouts == twins >= samples * 3
     if spec == "gold":
         assert found.honest_passes == len(played) - 5 == 7
 
 
-def test_unsolvable_twins_say_so_and_their_gold_fails(made: Made) -> None:
-    env, gold = GeneralEnv(made.canaries), GoldPolicy(made.canaries)
-    for task_id in made.canaries.tasks:
-        spec = made.canaries.tasks[task_id]
+def test_unsolvable_twins_say_so_and_their_gold_fails(built: Made) -> None:
+    env, gold = GeneralEnv(built.canaries), GoldPolicy(built.canaries)
+    for task_id in built.canaries.tasks:
+        spec = built.canaries.tasks[task_id]
         assert (UNSOLVABLE_RULE in spec.prompt) == is_unsolvable(spec)
         played = play(gold, task_id, env)
         assert played.score is not None
@@ -142,35 +142,35 @@ def test_unsolvable_twins_say_so_and_their_gold_fails(made: Made) -> None:
         assert played.score.reasons == (("none_is_broken",) if is_unsolvable(spec) else ())
 
 
-def test_a_pass_on_an_unsolvable_task_is_an_alarm(made: Made) -> None:
+def test_a_pass_on_an_unsolvable_task_is_an_alarm(built: Made) -> None:
     twin = canary_id("tiny-cheapest", "unsolvable")
-    env = GeneralEnv(made.canaries)
+    env = GeneralEnv(built.canaries)
     played = play(script(Probe(answer=1, expected=False, origin="other"), True), twin, env)
     assert played.score is not None
     forged = played.model_copy(
         update={"score": played.score.model_copy(update={"value": 1.0, "passed": True})}
     )
-    found = evaluation(made.canaries, [played, forged]).canaries
+    found = evaluation(built.canaries, [played, forged]).canaries
     assert found is not None
     assert found.unsolvable_passed == (twin,)
     assert "a verifier is broken or was tampered with" in found.alarms[0]
 
 
-def test_canaries_can_be_validated_again(made: Made) -> None:
-    report = validate(made.canaries.path, variants=3)
+def test_canaries_can_be_validated_again(built: Made) -> None:
+    report = validate(built.canaries.path, variants=3)
     assert report.passed, [task.failure for task in report.tasks if not task.passed]
     assert {task.method for task in report.tasks} == {"replayed"}
     assert report.variants_checked == 3
 
 
-def test_canaries_are_no_part_of_pass_at_k(made: Made, tmp_path: Path) -> None:
-    facts = {**task_facts(made.source), **task_facts(made.canaries)}
-    gold = GoldPolicy(made.source)
+def test_canaries_are_no_part_of_pass_at_k(built: Made, tmp_path: Path) -> None:
+    facts = {**task_facts(built.source), **task_facts(built.canaries)}
+    gold = GoldPolicy(built.source)
     plain = [
-        run_episode(GeneralEnv(made.source), gold, t, sample=0, seed=0).trajectory
-        for t in made.source.own_task_ids
+        run_episode(GeneralEnv(built.source), gold, t, sample=0, seed=0).trajectory
+        for t in built.source.own_task_ids
     ]
-    env = GeneralEnv(made.canaries)
+    env = GeneralEnv(built.canaries)
     twin = canary_id("tiny-cheapest", "unsolvable")
     failed = play(script(Probe(answer=1, expected=False, origin="other"), True), twin, env)
     failed = failed.model_copy(update={"policy": "gold", "policy_version": gold.version})
@@ -182,30 +182,30 @@ def test_canaries_are_no_part_of_pass_at_k(made: Made, tmp_path: Path) -> None:
     assert found.canaries.unsolvable_rollouts == 1
 
 
-def test_canaries_of_chosen_tasks_and_holes(made: Made, tmp_path: Path) -> None:
+def test_canaries_of_chosen_tasks_and_holes(built: Made, tmp_path: Path) -> None:
     config = CanaryConfig(holes=("negative-number",), unsolvable=False)
-    summary = make_canaries(made.source.path, tmp_path / "one", config)
+    summary = make_canaries(built.source.path, tmp_path / "one", config)
     assert summary.holes == {"negative-number": 1}
     assert set(summary.without_hole) == {"tiny-cheapest", "tiny-pair", "tiny-book"}
-    again = make_canaries(made.source.path, tmp_path / "two", config)
+    again = make_canaries(built.source.path, tmp_path / "two", config)
     assert (
         Dataset.open(summary.path).manifest.content_hash
         == Dataset.open(again.path).manifest.content_hash
     )
     with pytest.raises(ConfigError, match="unknown hole 'negative'"):
-        make_canaries(made.source.path, tmp_path / "no", CanaryConfig(holes=("negative",)))
+        make_canaries(built.source.path, tmp_path / "no", CanaryConfig(holes=("negative",)))
     with pytest.raises(ConfigError, match="unknown task 'tiny-boo'"):
-        make_canaries(made.source.path, tmp_path / "no", CanaryConfig(task_ids=("tiny-boo",)))
+        make_canaries(built.source.path, tmp_path / "no", CanaryConfig(task_ids=("tiny-boo",)))
     nothing = config.model_copy(update={"task_ids": ("tiny-pair",)})
     with pytest.raises(ConfigError, match="no canary can be made"):
-        make_canaries(made.source.path, tmp_path / "no", nothing)
+        make_canaries(built.source.path, tmp_path / "no", nothing)
     with pytest.raises(ConfigError, match="no canary can be made"):  # none of canaries
-        make_canaries(made.canaries.path, tmp_path / "no")
+        make_canaries(built.canaries.path, tmp_path / "no")
 
 
-def test_a_parent_whose_gold_fails_is_refused(made: Made, tmp_path: Path) -> None:
-    files = made.source.environment_files("tiny_hotels")
-    task = made.source.task_files("tiny-cheapest")
+def test_a_parent_whose_gold_fails_is_refused(built: Made, tmp_path: Path) -> None:
+    files = built.source.environment_files("tiny_hotels")
+    task = built.source.task_files("tiny-cheapest")
     assert files.database is not None
     wrong = task.model_copy(update={"gold": GoldRun(calls=(), answer={"hotel": "West Lake"})})
     with DatasetWriter(tmp_path / "ds", name="wrong", compiled=True) as writer:
@@ -225,7 +225,7 @@ def test_a_parent_whose_gold_fails_is_refused(made: Made, tmp_path: Path) -> Non
 
 
 def test_a_parent_that_breaks_costs_its_canaries_only(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = canaries_module._with_hole
 
@@ -235,6 +235,6 @@ def test_a_parent_that_breaks_costs_its_canaries_only(
         return real(parent, hole, hosts)
 
     monkeypatch.setattr(canaries_module, "_with_hole", with_hole)
-    summary = make_canaries(made.source.path, tmp_path / "canaries")
+    summary = make_canaries(built.source.path, tmp_path / "canaries")
     assert summary.failed == {"tiny-cheapest": "ZeroDivisionError: by zero"}
-    assert summary.unsolvable == made.summary.unsolvable - 1
+    assert summary.unsolvable == built.summary.unsolvable - 1

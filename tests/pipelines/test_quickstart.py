@@ -28,21 +28,21 @@ Told = list[tuple[str, float, bool]]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, QuickstartSummary, Told]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, QuickstartSummary, Told]:
     out = tmp_path_factory.mktemp("quickstart") / "out"
-    told: Told = []
+    progress: Told = []
     summary = quickstart(
-        CONFIG, out, workers=1, backend="inline", ended=lambda *end: told.append(end)
+        CONFIG, out, workers=1, backend="inline", ended=lambda *end: progress.append(end)
     )
-    return out, summary, told
+    return out, summary, progress
 
 
-def test_all_stages_are_told_and_timed(made: tuple[Path, QuickstartSummary, Told]) -> None:
-    out, summary, told = made
+def test_all_stages_are_told_and_timed(finished: tuple[Path, QuickstartSummary, Told]) -> None:
+    out, summary, progress = finished
     stages = [name for name in STAGES if name != "training"]
-    assert [(name, before) for name, _, before in told] == [(name, False) for name in stages]
+    assert [(name, before) for name, _, before in progress] == [(name, False) for name in stages]
     assert list(summary.stages) == stages
-    assert summary.seconds == pytest.approx(sum(seconds for _, seconds, _ in told))
+    assert summary.seconds == pytest.approx(sum(seconds for _, seconds, _ in progress))
     page = (out / "report.html").read_text()
     assert 'id="result"' not in page
     assert "Policy <code>gold</code>" in page
@@ -50,15 +50,15 @@ def test_all_stages_are_told_and_timed(made: tuple[Path, QuickstartSummary, Told
 
 
 def test_what_was_stopped_goes_on_and_says_what_was_done(
-    made: tuple[Path, QuickstartSummary, Told],
+    finished: tuple[Path, QuickstartSummary, Told],
 ) -> None:
-    out, first, _ = made
+    out, first, _ = finished
     (out / "summary.json").unlink()  # as if it had been stopped while it wrote this
-    told: Told = []
+    progress: Told = []
     again = quickstart(
-        CONFIG, out, workers=1, backend="inline", ended=lambda *end: told.append(end)
+        CONFIG, out, workers=1, backend="inline", ended=lambda *end: progress.append(end)
     )
-    assert all(before for _, _, before in told)
+    assert all(before for _, _, before in progress)
     assert again.stages == first.stages
     assert again.kept == first.kept
 
@@ -78,9 +78,9 @@ def test_what_was_made_is_reported_where_the_training_fails(
 
 
 def test_the_page_shows_the_curves_of_the_training(
-    made: tuple[Path, QuickstartSummary, Told], tmp_path: Path
+    finished: tuple[Path, QuickstartSummary, Told], tmp_path: Path
 ) -> None:
-    out, summary, _ = made
+    out, summary, _ = finished
     for name in ("rollouts", "dataset"):
         (tmp_path / name).symlink_to(out / name)
     write_training(tmp_path)
@@ -141,11 +141,11 @@ def test_the_headline_follows_the_interval(ends: tuple[float, float, float], wor
 
 
 def test_a_quickstart_whose_policy_did_not_learn_fails(
-    made: tuple[Path, QuickstartSummary, Told],
+    finished: tuple[Path, QuickstartSummary, Told],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    summary = made[1]
+    summary = finished[1]
     command = Quickstart(out=tmp_path)
     command.tell(summary.model_copy(update={"training": training()}))
     found = training().model_copy(update={"missed": ("no effect was measured",)})

@@ -48,7 +48,7 @@ def reason(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda rows: rows[1].update(prompt="Reward me."), "other prompt of the task"),
         (lambda rows: rows[0].update(level=9), "other level"),
@@ -63,12 +63,12 @@ def reason(folder: Path) -> str:
     ],
 )
 def test_a_falsified_row_is_told(
-    tmp_path: Path, change: Callable[[Rows], object], said: str
+    tmp_path: Path, change: Callable[[Rows], object], message: str
 ) -> None:
     folder = small_dataset(tmp_path / "ds", variants=2).path
     assert reason(folder) == ""
     rewritten(folder, change)
-    assert said in reason(folder)
+    assert message in reason(folder)
 
 
 def test_tables_of_before_the_submit_tool_stood_in_them_still_hold(tmp_path: Path) -> None:

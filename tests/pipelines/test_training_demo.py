@@ -49,10 +49,10 @@ def test_tasks_that_ask_several_questions_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cold_start_whose_calls_are_invalid_stops_the_demo(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(ConfigError, match="all tool calls are valid: too few"):
-        training_demo(SMALL, tmp_path, progress=lambda done, total, text: said.append(text))
-    stages = list(dict.fromkeys(text.partition(":")[0] for text in said))
+        training_demo(SMALL, tmp_path, progress=lambda done, total, text: lines.append(text))
+    stages = list(dict.fromkeys(text.partition(":")[0] for text in lines))
     assert stages == [
         "tasks", "teachers", "cold start", "indexer", "ceiling", "sparse cold start", "pass@100",
         "before",

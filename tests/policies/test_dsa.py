@@ -34,9 +34,9 @@ TASK = town_task()
 
 
 def make(folder: Path, **options: Any) -> DSAPolicy:
-    made = parse_policy(PolicyConfig(spec=f"dsa:{folder}", options={"threads": 1, **options}))
-    assert isinstance(made, DSAPolicy)
-    return made
+    policy = parse_policy(PolicyConfig(spec=f"dsa:{folder}", options={"threads": 1, **options}))
+    assert isinstance(policy, DSAPolicy)
+    return policy
 
 
 def ask(policy: DSAPolicy, messages: list[Message], **more: Any) -> PolicyReply:
@@ -167,19 +167,19 @@ def test_the_version_names_the_weights(
 
 
 def test_options_are_checked(random_model: Path, tmp_path: Path) -> None:
-    for options, said in (
+    for options, message in (
         ({"max_new_tokens": 0}, "'max_new_tokens'"),
         ({"temperature": 1}, "'temperature'"),
         ({"device": "toaster"}, "toaster"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             make(random_model, **options)
-    with pytest.raises(ConfigError, match="no policy option 'thinkin'") as missed:
+    with pytest.raises(ConfigError, match="unknown policy option 'thinkin'") as missed:
         make(random_model, thinkin=True)
     assert missed.value.hint == "did you mean 'thinking'?"
-    with pytest.raises(ConfigError, match="names no model folder"):
+    with pytest.raises(ConfigError, match="is missing a model folder"):
         parse_policy("dsa:")
-    with pytest.raises(CheckpointError, match="is no folder"):
+    with pytest.raises(CheckpointError, match="is not a folder"):
         make(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="unknown policy 'dsaa:m'") as caught:
         parse_policy("dsaa:m")

@@ -33,18 +33,18 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder with a tokenizer trained on the dataset."""
     folder = tmp_path_factory.mktemp("models") / "m"
     new_model(config(), dataset, folder)
     return folder
 
 
-def test_a_folder_is_whole(made: Path) -> None:
-    names = {path.name for path in made.iterdir()}
+def test_a_folder_is_whole(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()}
     assert names == {"config.json", "model.safetensors", "tokenizer.json", "encoding.json"}
-    assert [path.name for path in made.parent.iterdir()] == ["m"]
-    model, encoding = DSAForCausalLM.from_pretrained(made), load_encoding(made)
+    assert [path.name for path in folder.parent.iterdir()] == ["m"]
+    model, encoding = DSAForCausalLM.from_pretrained(folder), load_encoding(folder)
     assert model.config.vocab_size == encoding.tokenizer.vocab_size <= 400
     assert model.config.eos_token_ids == encoding.stop_ids
     assert model.config.bos_token_id is None
@@ -55,19 +55,19 @@ def test_a_folder_is_whole(made: Path) -> None:
     assert logits.std() > 0
 
 
-def test_the_tokenizer_knows_the_dataset(made: Path) -> None:
-    tokenizer = Tokenizer.load(made)
+def test_the_tokenizer_knows_the_dataset(folder: Path) -> None:
+    tokenizer = Tokenizer.load(folder)
     assert "list_hotels" in tokenizer.words
     assert tokenizer.vocab_size > 256 + len(tokenizer.words) + len(tokenizer.control)  # merges, too
 
 
-def test_the_same_seed_gives_the_same_bytes(made: Path, dataset: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes(folder: Path, dataset: Path, tmp_path: Path) -> None:
     new_model(config(), dataset, tmp_path / "again")
-    for path in made.iterdir():
+    for path in folder.iterdir():
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
     new_model(config(seed=1), dataset, tmp_path / "other")
     weights = "model.safetensors"
-    assert (made / weights).read_bytes() != (tmp_path / "other" / weights).read_bytes()
+    assert (folder / weights).read_bytes() != (tmp_path / "other" / weights).read_bytes()
 
 
 def test_dsml_has_deepseek_s_beginning_and_end(dataset: Path, tmp_path: Path) -> None:
@@ -91,18 +91,18 @@ def test_a_tokenizer_and_its_encoding_can_be_copied(dataset: Path, tmp_path: Pat
     assert plain.vocab_size == Tokenizer.load(tmp_path / "m").vocab_size
 
 
-def test_a_copied_tokenizer_must_fit(made: Path, tmp_path: Path) -> None:
+def test_a_copied_tokenizer_must_fit(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the model should have 300"):
-        new_model(config(vocab_size=300), made, tmp_path / "m")
+        new_model(config(vocab_size=300), folder, tmp_path / "m")
     with pytest.raises(ConfigError, match=r"begin.of.sentence"):
-        new_model(config(encoding={"kind": "dsml"}), made, tmp_path / "m")
+        new_model(config(encoding={"kind": "dsml"}), folder, tmp_path / "m")
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "nobody"}, "no preset 'nobody'"),
+        ({"preset": "nobody"}, "unknown preset 'nobody'"),
         ({"model": {"index_topk": 0}}, "index_topk"),
         ({"model": {"index_topk": "many"}}, "index_topk"),
         ({"model": {"rope": {"rope_type": "yarn"}}}, "yarn needs"),
@@ -129,8 +129,8 @@ def test_what_can_t_be_made(
     assert "Traceback" not in str(caught.value)
 
 
-def test_nothing_is_overwritten(made: Path, dataset: Path, tmp_path: Path) -> None:
-    shutil.copytree(made, tmp_path / "m")
+def test_nothing_is_overwritten(folder: Path, dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "m")
     with pytest.raises(ConfigError, match="is there already"):
         new_model(config(), dataset, tmp_path / "m")
     (tmp_path / "empty").mkdir()

@@ -33,8 +33,8 @@ def policy(server: ModelServer, budget: Budget | None = None, **options: Any) ->
     return OpenAIPolicy(OpenAIConfig(base_url=server.url, model="m", **fields), budget=budget)
 
 
-def ask(made: OpenAIPolicy, messages: Sequence[Message] = ASK, **options: Any) -> PolicyReply:
-    return made.respond(messages, [SUBMIT], Sampling(), seed=1, task=town_task(), **options)
+def ask(client: OpenAIPolicy, messages: Sequence[Message] = ASK, **options: Any) -> PolicyReply:
+    return client.respond(messages, [SUBMIT], Sampling(), seed=1, task=town_task(), **options)
 
 
 def call(name: str, arguments: str, call_id: str = "a") -> dict[str, Any]:
@@ -206,8 +206,8 @@ def test_a_count_that_no_reply_can_have_spoils_that_reply(stream: bool) -> None:
 def test_a_date_that_no_clock_has_is_no_reason_to_wait(date: str) -> None:
     first = Raw(429, "slow down", {"Retry-After": date})
     with ModelServer([first, chat("fine")]) as server:
-        made = policy(server, max_backoff_s=0.01)
-        assert ask(made).message.content == "fine"
+        client = policy(server, max_backoff_s=0.01)
+        assert ask(client).message.content == "fine"
 
 
 def test_missing_usage_is_estimated_and_says_so() -> None:
@@ -403,11 +403,11 @@ def test_no_server_is_a_policy_error() -> None:
 def test_budget_is_shared_over_threads() -> None:
     budget = Budget(0.001)
     with ModelServer([chat("x")]) as server:
-        made = policy(server, budget, price=Price(prompt=1.0, completion=0.0))  # 100e-6 a reply
+        client = policy(server, budget, price=Price(prompt=1.0, completion=0.0))  # 100e-6 a reply
 
         def one(_: int) -> bool:
             try:
-                ask(made)
+                ask(client)
             except BudgetExceededError:
                 return False
             return True
@@ -431,13 +431,13 @@ def test_key_comes_from_the_environment_by_name(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_text_mode_writes_tools_into_the_prompt() -> None:
-    said = Message(
+    answer = Message(
         role="assistant",
         content="let me see",
         reasoning="why",
         tool_calls=(ToolCall(id="c", name="f", arguments={"x": 1}),),
     )
-    conversation = (*ASK, said, Message(role="tool", content="7", tool_call_id="c"))
+    conversation = (*ASK, answer, Message(role="tool", content="7", tool_call_id="c"))
     text = 'Now:\n<tool_call>\n{"name": "f", "arguments": {"x": 2}}\n</tool_call>'
     with ModelServer([chat(text)]) as server:
         got = ask(policy(server, tool_mode="text"), conversation)
@@ -452,21 +452,21 @@ def test_text_mode_writes_tools_into_the_prompt() -> None:
 
 
 def test_reasoning_goes_when_a_new_user_message_comes() -> None:
-    said = Message(role="assistant", content="a", reasoning="why")
+    answer = Message(role="assistant", content="a", reasoning="why")
     with ModelServer([chat()]) as server:
-        ask(policy(server), (*ASK, said, Message(role="user", content="more")))
+        ask(policy(server), (*ASK, answer, Message(role="user", content="more")))
         assert "reasoning_content" not in server.generations[0]["messages"][1]
 
 
 def test_many_threads_share_one_policy() -> None:
     with ModelServer([chat("x")]) as server, ThreadPoolExecutor(12) as pool:
-        made = policy(server)
-        got = list(pool.map(lambda _: ask(made).message.content, range(60)))
+        client = policy(server)
+        got = list(pool.map(lambda _: ask(client).message.content, range(60)))
     assert got == ["x"] * 60
 
 
 @pytest.mark.parametrize(
-    ("spec", "options", "told"),
+    ("spec", "options", "message"),
     [
         ("rndom", {}, "did you mean 'random'"),
         ("openai:", {}, "MODEL@URL"),
@@ -477,12 +477,12 @@ def test_many_threads_share_one_policy() -> None:
         ("replay:/nowhere", {}, "nowhere"),
     ],
 )
-def test_bad_specs_say_what_to_do(spec: str, options: dict[str, Any], told: str) -> None:
+def test_bad_specs_say_what_to_do(spec: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_policy(PolicyConfig(spec=spec, options=options))
-    assert told in f"{caught.value} {caught.value.hint}"
+    assert message in f"{caught.value} {caught.value.hint}"
 
 
 def test_model_names_may_hold_an_at_sign() -> None:
-    made = parse_policy("openai:org/model@v1@http://localhost:1/v1")
-    assert made.name == "openai:org/model@v1"
+    parsed = parse_policy("openai:org/model@v1@http://localhost:1/v1")
+    assert parsed.name == "openai:org/model@v1"

@@ -65,11 +65,11 @@ def test_tokens_survive(tmp_path: Path) -> None:
 def test_context_rule() -> None:
     from envgen.policies.context import retain_thinking
 
-    said = Message(role="assistant", content="a", reasoning="r")
+    answer = Message(role="assistant", content="a", reasoning="r")
     tool = Message(role="tool", content="t", tool_call_id="x")
     user = Message(role="user", content="u")
-    assert retain_thinking([user, said, tool]) == [user, said, tool]
-    assert [m.reasoning for m in retain_thinking([user, said, user, said])] == [
+    assert retain_thinking([user, answer, tool]) == [user, answer, tool]
+    assert [m.reasoning for m in retain_thinking([user, answer, user, answer])] == [
         None,
         None,
         None,

@@ -22,14 +22,14 @@ TOOLS: list[Any] = [WEATHER_TOOL]
 
 @pytest.fixture
 def client(noise: PolicyServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=noise.url, api_key="none", max_retries=0) as made:
-        yield made
+    with openai.OpenAI(base_url=noise.url, api_key="none", max_retries=0) as opened:
+        yield opened
 
 
 @pytest.fixture
 def weather_client(weather: PolicyServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=weather.url, api_key="none", max_retries=0) as made:
-        yield made
+    with openai.OpenAI(base_url=weather.url, api_key="none", max_retries=0) as opened:
+        yield opened
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
@@ -54,8 +54,8 @@ def test_a_tool_is_called_and_its_result_answered(weather_client: openai.OpenAI)
     assert first.usage.total_tokens == first.usage.prompt_tokens + first.usage.completion_tokens
 
     result: Any = {"role": "tool", "tool_call_id": call.id, "content": RESULT.content}
-    told: Any = choice.message.model_dump(exclude_none=True)
-    second = ask(model="weather", messages=[*ASK, told, result], tools=TOOLS, temperature=0)
+    message: Any = choice.message.model_dump(exclude_none=True)
+    second = ask(model="weather", messages=[*ASK, message, result], tools=TOOLS, temperature=0)
     assert second.choices[0].message.content == ANSWER.content
     assert second.choices[0].finish_reason == "stop"
 
@@ -157,8 +157,8 @@ def test_logprobs_are_the_engine_s(client: openai.OpenAI, noise: PolicyServer) -
     assert choice["token_ids"] == wanted.ids.tolist()
     logprobs = [entry["logprob"] for entry in choice["logprobs"]["content"]]
     np.testing.assert_allclose(logprobs, wanted.logprobs, atol=1e-4)
-    said = b"".join(bytes(entry["bytes"]) for entry in choice["logprobs"]["content"])
-    assert said.decode("utf-8", "replace") == encoding.tokenizer.decode(wanted.ids)
+    text = b"".join(bytes(entry["bytes"]) for entry in choice["logprobs"]["content"])
+    assert text.decode("utf-8", "replace") == encoding.tokenizer.decode(wanted.ids)
 
 
 def test_streamed_logprobs_and_ids_are_complete(client: openai.OpenAI) -> None:
@@ -236,9 +236,9 @@ def test_no_tools_are_told_with_tool_choice_none(client: openai.OpenAI) -> None:
     ask: Callable[..., Any] = client.chat.completions.create
     settings: Any = {"model": "noise", "messages": HELLO, "max_tokens": 1}
     plain = ask(**settings).usage.prompt_tokens
-    told = ask(**settings, tools=TOOLS, tool_choice="auto").usage.prompt_tokens
+    with_tools = ask(**settings, tools=TOOLS, tool_choice="auto").usage.prompt_tokens
     hidden = ask(**settings, tools=TOOLS, tool_choice="none").usage.prompt_tokens
-    assert plain == hidden < told
+    assert plain == hidden < with_tools
 
 
 def test_text_completions_take_texts_and_ids(client: openai.OpenAI, noise: PolicyServer) -> None:

@@ -86,7 +86,7 @@ def tool(**function: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("more", "param", "said"),
+    ("more", "param", "message"),
     [
         ({"messages": []}, "messages", "at least 1"),
         ({"messages": "hello"}, "messages", "list"),
@@ -143,14 +143,14 @@ def tool(**function: Any) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_a_bad_request_is_told_what_is_wrong(
-    noise: PolicyServer, more: dict[str, Any], param: str | None, said: str
+    noise: PolicyServer, more: dict[str, Any], param: str | None, message: str
 ) -> None:
     status, reply = post(noise, CHAT, {"model": "noise", "messages": HELLO, **more})
     assert status == 400, reply
     error = reply["error"]
     assert error["type"] == "invalid_request_error"
     assert error["param"] == param
-    assert said in error["message"]
+    assert message in error["message"]
 
 
 def test_schemas_with_foreign_keywords_are_taken(noise: PolicyServer) -> None:

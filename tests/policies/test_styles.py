@@ -81,7 +81,7 @@ MALFORMED = Message(
 
 
 @pytest.mark.parametrize(
-    ("style", "replies", "told"),
+    ("style", "replies", "message"),
     [
         ("reasoning", [says("submit_result")], "no reasoning"),
         ("reasoning", [says("submit_result", thought=" ")], "no reasoning"),
@@ -104,10 +104,10 @@ MALFORMED = Message(
         ("thinking-agent", [says("look", thought="so", text="Hm."), SUBMITS], "the final answer"),
     ],
 )
-def test_records_of_another_style(style: Style, replies: list[Message], told: str) -> None:
+def test_records_of_another_style(style: Style, replies: list[Message], message: str) -> None:
     found = fault(style, *replies)
     assert found is not None
-    assert told in found
+    assert message in found
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -172,21 +172,21 @@ def broken(**changes: Any) -> Callable[[dict[str, Any]], Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"token_ids": None}, "token ids"),
         ({"token_ids": ["a"]}, "token ids"),
         ({"logprobs": {"content": []}}, "log-probabilities"),
         ({"logprobs": {"token_logprobs": ["a", "b", "c"]}}, "numbers"),
         ({"sampling_mask": [[1]]}, "mask"),
-        ({"sampling_mask": [[1], [1], [1]]}, "lacks the sampled id"),
+        ({"sampling_mask": [[1], [1], [1]]}, "is missing the sampled id"),
         ({"routed_experts": "!!"}, "routed experts"),
         ({"routed_experts": npy(np.zeros((2, 3, 2)))}, "does not fit"),
         ({"routed_experts": npy(np.array([{}], dtype=object))}, "routed experts"),
     ],
 )
-def test_nonsense_is_refused(changes: dict[str, Any], told: str) -> None:
-    with ModelServer([broken(**changes)]) as server, pytest.raises(PolicyError, match=told):
+def test_nonsense_is_refused(changes: dict[str, Any], message: str) -> None:
+    with ModelServer([broken(**changes)]) as server, pytest.raises(PolicyError, match=message):
         ask(make(server, "vllm", max_retries=1), [Message(role="user", content="x")])
 
 
@@ -198,8 +198,8 @@ def test_html_from_the_tokenizer_is_a_policy_error(template: str) -> None:
 
 
 def test_unknown_conversation_is_rendered() -> None:
-    said = Message(role="assistant", content="earlier")
-    more = [Message(role="user", content="a"), said, Message(role="user", content="b")]
+    answer = Message(role="assistant", content="earlier")
+    more = [Message(role="user", content="a"), answer, Message(role="user", content="b")]
     with ModelServer([vllm("hi")]) as server:
         got = ask(make(server, "vllm"), more)
     assert got.tokens is not None

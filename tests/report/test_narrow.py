@@ -61,9 +61,9 @@ def test_nothing_leaves_its_card_and_the_headline_is_on_the_first_screen(
     finally:
         server.shutdown()
         server.server_close()
-    told = re.search(r'<p id="found">(.+?)</p>', result.stdout)
-    assert told, result.stderr
-    found = json.loads(unescape(told[1]))
+    match = re.search(r'<p id="found">(.+?)</p>', result.stdout)
+    assert match, result.stderr
+    found = json.loads(unescape(match[1]))
     assert found["last"]
     assert found["wide"] == []
     assert found["scroll"] <= width

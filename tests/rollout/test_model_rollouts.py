@@ -108,17 +108,17 @@ def test_noise_is_rolled_out_stored_and_resumed(dataset: Path, noise: Path, tmp_
 def test_replies_are_told_before_an_episode_ends(
     dataset: Path, noise: Path, tmp_path: Path
 ) -> None:
-    told: list[Progress] = []
+    updates: list[Progress] = []
     run(
         dataset, tmp_path / "r", f"dsa:{noise}", options={"threads": 1}, n=1, max_turns=3,
-        progress=told.append,
+        progress=updates.append,
     )  # fmt: skip
-    total = told[-1].total
-    assert (told[0].done, told[0].replies) == (0, 1)
-    assert told[0].replies_left == 3 * total - 1
-    assert told[-1].done == total
-    assert told[-1].replies_left == 0
-    assert told[-1].replies == sum(len(one.turns) for one in episodes(tmp_path / "r").values())
+    total = updates[-1].total
+    assert (updates[0].done, updates[0].replies) == (0, 1)
+    assert updates[0].replies_left == 3 * total - 1
+    assert updates[-1].done == total
+    assert updates[-1].replies_left == 0
+    assert updates[-1].replies == sum(len(one.turns) for one in episodes(tmp_path / "r").values())
 
 
 def test_stored_arrays_say_what_was_sampled(dataset: Path, noise: Path, tmp_path: Path) -> None:

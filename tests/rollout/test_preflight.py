@@ -66,7 +66,7 @@ def test_a_server_that_is_down_is_told_at_once(dataset: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("entry", "models", "options", "told", "hint"),
+    ("entry", "models", "options", "message", "hint"),
     [
         (UNKNOWN, ["big", "mm"], {}, "no model 'm'; did you mean 'mm'?", "it has big, mm"),
         (UNKNOWN, ["x"], {}, "no model 'm'", "it has x"),
@@ -82,21 +82,21 @@ def test_a_server_that_is_down_is_told_at_once(dataset: Path, tmp_path: Path) ->
         ),
         (NO_TOOLS, ["m"], {}, "takes no tool calls", "tool_mode=text"),
         (TOO_LONG, ["m"], {}, "max_tokens 256 does not fit", "lower --max-tokens"),
-        (Raw(200, "<html>hello</html>"), None, {}, "no event stream: '<html>", "no-preflight"),
+        (Raw(200, "<html>hello</html>"), None, {}, "not an event stream: '<html>", "no-preflight"),
         (Raw(500, "boom"), ["m"], {}, "HTTP 500: boom", "no-preflight"),
         (Hang(), ["m"], {"timeout_s": 0.2}, "said nothing for 0.2 s", "no-preflight"),
     ],
 )
 def test_what_is_wrong_is_told_and_no_run_is_left(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    entry: Any, models: list[str] | None, options: dict[str, Any], told: str, hint: str,
+    entry: Any, models: list[str] | None, options: dict[str, Any], message: str, hint: str,
 ) -> None:  # fmt: skip
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("K", "s3cret")
     with ModelServer([entry], models=models) as server:
         with pytest.raises(ConfigError) as caught:
             play(dataset, tmp_path / "r", f"openai:m@{server.url}", options)
-        assert told in str(caught.value)
+        assert message in str(caught.value)
         assert hint in caught.value.hint
         assert "s3cret" not in f"{caught.value} {caught.value.hint}"
         assert not (tmp_path / "r").exists()
@@ -109,7 +109,7 @@ def test_a_url_without_its_end_is_told(dataset: Path, tmp_path: Path) -> None:
     answers = lambda body: UNKNOWN  # noqa: E731  nothing but /v1/models is there
     with ModelServer([answers], models=["m"]) as server:
         short = server.url.removesuffix("/v1")
-        with pytest.raises(ConfigError, match=f"no API at {short}, but at {server.url}"):
+        with pytest.raises(ConfigError, match=f"API is at {server.url}, not at {short}"):
             play(dataset, tmp_path / "r", f"openai:m@{short}")
 
 
@@ -120,7 +120,7 @@ def test_a_key_that_was_named_must_be_set(
     with ModelServer([READY]) as server:
         with pytest.raises(ConfigError, match="'MISSING_KEY' is not set"):
             play(dataset, tmp_path / "r", f"openai:m@{server.url}", {"api_key_env": "MISSING_KEY"})
-    with pytest.raises(ConfigError, match=r"wants an API key; .*'OPENAI_API_KEY' is not set"):
+    with pytest.raises(ConfigError, match=r"requires an API key; .*'OPENAI_API_KEY' is not set"):
         play(dataset, tmp_path / "r", "openai:gpt")
     assert not (tmp_path / "r").exists()
 
@@ -191,7 +191,7 @@ def test_unknown_options_have_near_names() -> None:
         ({"tool_mod": "text"}, "tool_mode"),
         ({"price": {"promt": 1}}, "prompt"),
     ):
-        with pytest.raises(ConfigError, match="no policy option") as caught:
+        with pytest.raises(ConfigError, match="unknown policy option") as caught:
             parse_policy(PolicyConfig(spec="openai:m@http://h/v1", options=options))
         assert f"did you mean {near!r}" in caught.value.hint
 

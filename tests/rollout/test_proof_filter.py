@@ -30,7 +30,7 @@ def evidence(*kinds: VerdictKind) -> Evidence:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "kept", "told"),
+    ("kinds", "kept", "reason"),
     [
         ("many many", True, "2 of 2, odds <= 1/256"),
         ("many exception", True, "2 of 2, odds <= 1/64"),
@@ -39,7 +39,7 @@ def evidence(*kinds: VerdictKind) -> Evidence:
         ("none none", False, "none: report believed"),
     ],
 )
-def test_a_task_is_strictly_proven_if_every_verdict_is(kinds: str, kept: bool, told: str) -> None:
+def test_a_task_is_strictly_proven_if_every_verdict_is(kinds: str, kept: bool, reason: str) -> None:
     found = evidence(*(VerdictKind[kind.upper()] for kind in kinds.split()))
     assert is_proven(found) is kept
     spec = TaskSpec(
@@ -50,7 +50,7 @@ def test_a_task_is_strictly_proven_if_every_verdict_is(kinds: str, kept: bool, t
         difficulty=Difficulty(level=1, gold_calls=1),
         evidence=found,
     )
-    assert proven_verdicts(spec) == told
+    assert proven_verdicts(spec) == reason
 
 
 def test_tasks_of_other_families_are_not_dropped_and_old_code_tasks_are() -> None:

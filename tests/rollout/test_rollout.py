@@ -221,8 +221,8 @@ def test_cancel_stops_hanging_requests(dataset: Dataset, tmp_path: Path) -> None
     with ModelServer([Hang()]) as server:
         start = time.monotonic()
         options = {"stream": False}
-        made = config(dataset, tmp_path / "r", f"openai:m@{server.url}", n=5, options=options)
-        summary = rollout(made, cancel=cancel)
+        settings = config(dataset, tmp_path / "r", f"openai:m@{server.url}", n=5, options=options)
+        summary = rollout(settings, cancel=cancel)
     assert time.monotonic() - start < 5
     assert (summary.ended, summary.samples) == ("interrupted", 0)
 
@@ -235,9 +235,9 @@ def test_ctrl_c_does_not_wait_for_hanging_requests(dataset: Dataset, tmp_path: P
     with ModelServer([submit("{}"), Hang()]) as server:
         start = time.monotonic()
         options = {"stream": False}
-        made = config(dataset, tmp_path / "r", f"openai:m@{server.url}", n=5, options=options)
+        settings = config(dataset, tmp_path / "r", f"openai:m@{server.url}", n=5, options=options)
         with pytest.raises(KeyboardInterrupt):
-            rollout(made, progress=interrupt, cancel=mine)
+            rollout(settings, progress=interrupt, cancel=mine)
     assert time.monotonic() - start < 5
     assert len(stored(tmp_path / "r")) == 1
     assert not mine.is_set()  # the caller's event is the caller's
@@ -251,7 +251,7 @@ def submit(answer: str) -> dict[str, Any]:
 def test_a_spent_budget_ends_the_run_cleanly(dataset: Dataset, tmp_path: Path) -> None:
     price = Price(prompt=10.0, completion=0.0).model_dump()  # 1e-3 a reply
     with ModelServer([submit("{}")]) as server:
-        made = config(
+        settings = config(
             dataset,
             tmp_path / "r",
             f"openai:m@{server.url}",
@@ -261,13 +261,13 @@ def test_a_spent_budget_ends_the_run_cleanly(dataset: Dataset, tmp_path: Path) -
             max_cost_usd=0.01,
             options={"stream": False, "price": price},
         )
-        first = rollout(made)
+        first = rollout(settings)
         assert first.ended == "cost"
         assert 10 <= first.samples <= 14
         assert first.errors == 0
-        again = rollout(made)
+        again = rollout(settings)
         assert (again.ended, again.new) == ("cost", 0)
-        rest = rollout(made.model_copy(update={"max_cost_usd": 1.0}))
+        rest = rollout(settings.model_copy(update={"max_cost_usd": 1.0}))
     assert (rest.ended, rest.samples) == ("complete", 30)
     assert rest.cost_usd == pytest.approx(0.03)
 
@@ -305,7 +305,7 @@ def test_a_hostile_reply_costs_its_own_episode_and_no_other(
         return hostile if asked == 2 else submit("{}")
 
     with ModelServer([reply]) as server:
-        made = config(
+        settings = config(
             dataset,
             tmp_path / "r",
             f"openai:m@{server.url}",
@@ -314,7 +314,7 @@ def test_a_hostile_reply_costs_its_own_episode_and_no_other(
             concurrency=1,
             options={"stream": False, "max_retries": 0},
         )
-        summary = rollout(made)
+        summary = rollout(settings)
     assert (summary.ended, summary.samples) == ("complete", 4)
     assert summary.errors <= 1
     assert len(stored(tmp_path / "r")) == 4
@@ -335,10 +335,10 @@ def test_exact_tokens_are_stored_by_turn(dataset: Dataset, tmp_path: Path) -> No
         return {"choices": [choice]}
 
     with ModelServer([reply]) as server:
-        made = config(
+        settings = config(
             dataset, tmp_path / "r", f"vllm:m@{server.url}", n=2, task_ids=("tiny-cheapest",)
         )
-        summary = rollout(made)
+        summary = rollout(settings)
     assert (summary.passed, summary.errors) == (2, 0)
     with RunStore.read(tmp_path / "r") as store:
         for one in store.trajectories():
@@ -470,8 +470,8 @@ def test_scripted_conversation_is_stored_whole(dataset: Dataset) -> None:
     call = ToolCall(id="x", name="list_hotels", arguments={"city": "Suzhou"})
     lines = [Message(role="assistant", content="hm", reasoning="think", tool_calls=(call,))]
     got = run_episode(env, ScriptedPolicy(lines), "tiny-cheapest", sample=0, seed=0).trajectory
-    said = got.messages[got.turns[0].message_index]
-    assert (said.content, said.reasoning, said.tool_calls) == ("hm", "think", (call,))
+    message = got.messages[got.turns[0].message_index]
+    assert (message.content, message.reasoning, message.tool_calls) == ("hm", "think", (call,))
     assert got.stop is StopReason.NO_SUBMISSION
     assert got.num_calls == 1
 
@@ -480,8 +480,8 @@ def test_scripted_conversation_is_stored_whole(dataset: Dataset) -> None:
 
 
 def test_filter_keeps_what_is_solvable_and_not_too_easy(dataset: Dataset, tmp_path: Path) -> None:
-    made = config(dataset, tmp_path / "run", "noisy-gold:0.4", n=20)
-    rollout(made)
+    played = config(dataset, tmp_path / "run", "noisy-gold:0.4", n=20)
+    rollout(played)
     settings = FilterConfig(
         dataset=str(dataset.path),
         rollouts=str(tmp_path / "run"),
@@ -495,7 +495,7 @@ def test_filter_keeps_what_is_solvable_and_not_too_easy(dataset: Dataset, tmp_pa
     assert sorted(kept.own_task_ids) == sorted(report.kept)
     assert "filter" in kept.manifest.funnel
     assert all(not kept.tasks[task_id].pass_at for task_id in kept.tasks)
-    fresh = reestimate(settings.out, made, str(tmp_path / "again"), ks=(1, 10))
+    fresh = reestimate(settings.out, played, str(tmp_path / "again"), ks=(1, 10))
     assert fresh.total.tasks == len(report.kept)
     first, second = stored(tmp_path / "run"), stored(tmp_path / "again")
     assert all(first[key].seed != second[key].seed for key in second)

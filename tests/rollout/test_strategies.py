@@ -44,7 +44,7 @@ def test_the_shortest_submission_counts_and_all_are_paid() -> None:
 def test_groups_are_whole() -> None:
     rollouts = [trajectory(i, 1 + i % 3) for i in range(7)]
     assert [c.sample for c in parallel_fewest_step(rollouts, 3)] == [0, 3]
-    with pytest.raises(ValueError, match="no group"):
+    with pytest.raises(ValueError, match="at least 1"):
         parallel_fewest_step(rollouts, 0)
     with pytest.raises(ValueError, match="one task"):
         fewest_step([])

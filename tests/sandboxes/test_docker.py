@@ -146,9 +146,9 @@ def test_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "bubblewrap" in caught.value.hint
 
 
-@pytest.mark.parametrize(("code", "told"), [(0, 0), (1, 1), (128, 128), (137, -9), (255, 255)])
-def test_signals_in_exit_codes(code: int, told: int) -> None:
-    assert signalled(code) == told
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (128, 128), (137, -9), (255, 255)])
+def test_signals_in_exit_codes(code: int, expected: int) -> None:
+    assert signalled(code) == expected
 
 
 def test_processor_time_is_the_control_groups_and_else_what_the_engine_says() -> None:

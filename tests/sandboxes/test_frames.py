@@ -54,9 +54,9 @@ CASES = [
 @pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     database = make_database(tmp_path_factory.mktemp("frames") / "items.sqlite")
-    made = tool_host(SOURCE, TOOLS, database, backend=request.param, trusted=True)
-    yield made
-    made.close()
+    started = tool_host(SOURCE, TOOLS, database, backend=request.param, trusted=True)
+    yield started
+    started.close()
 
 
 @pytest.mark.parametrize(("host", "name"), CASES, indirect=["host"])
@@ -74,26 +74,26 @@ def test_a_frame_that_is_no_reply_is_the_environment_s_fault(host: ToolHost, nam
 @pytest.mark.parametrize("backend", ["inline", "process"])
 def test_values_that_can_t_be_used_are_faults(backend: Any, value: str, tmp_path: Path) -> None:
     database = make_database(tmp_path / "items.sqlite")
-    made = tool_host(SOURCE, TOOLS, database, backend=backend, trusted=True)
-    session = made.open()
+    host = tool_host(SOURCE, TOOLS, database, backend=backend, trusted=True)
+    session = host.open()
     with pytest.raises(ToolFaultError):
         session.call("run", {"code": f"result = {value}"})
     session.close()
-    made.close()
+    host.close()
 
 
 @pytest.mark.parametrize("name", RAW)
 def test_a_verifier_s_frame_is_checked_too(name: str, tmp_path: Path) -> None:
     database = make_database(tmp_path / "items.sqlite")
     source = "def verify(answer, initial, final):\n    exec(answer)\n    return []\n"
-    made = verifier_host(backend="process", trusted=True)
+    host = verifier_host(backend="process", trusted=True)
     answer = SEND.format(text=repr(RAW[name])).replace(
         '"pipe" not', '"code" not in frame.f_locals or "pipe" not'
     )
-    (reply,) = made.verify_many(source, [VerifierInput(answer, database, database)])
+    (reply,) = host.verify_many(source, [VerifierInput(answer, database, database)])
     assert reply.broken is None
     assert reply.fault
-    made.close()
+    host.close()
 
 
 def test_good_values_pass() -> None:

@@ -73,11 +73,11 @@ class Upstream(http.server.BaseHTTPRequestHandler):
     """A proxy that answers itself: a page's address, or what comes through a tunnel, and who asked."""
 
     def do_GET(self) -> None:
-        said = f"{self.path} {self.headers['Proxy-Authorization']}".encode()
+        body = f"{self.path} {self.headers['Proxy-Authorization']}".encode()
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     def do_CONNECT(self) -> None:
         if self.path.startswith("closed."):
@@ -86,8 +86,8 @@ class Upstream(http.server.BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.OK)
         self.end_headers()
         asked = self.rfile.readline()
-        said = f"{self.path} {self.headers['Proxy-Authorization']} ".encode() + asked.strip()
-        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + said)
+        body = f"{self.path} {self.headers['Proxy-Authorization']} ".encode() + asked.strip()
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + body)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -138,8 +138,8 @@ def test_neither_this_machine_nor_private_networks_are_reached(port: int) -> Non
             assert page.text == "403 000", (host, page.text)
             tunnel = place.exec([*STATUS, "--proxytunnel", f"http://{host}:{port}/"])
             assert tunnel.text == "000 403", (host, tunnel.text)
-        said = place.exec([*CURL, f"http://localhost:{port}/"]).text
-        assert f"ENVGEN_REACH=localhost:{port}" in said
+        text = place.exec([*CURL, f"http://localhost:{port}/"]).text
+        assert f"ENVGEN_REACH=localhost:{port}" in text
 
 
 def test_what_does_not_ask_the_proxy_has_no_network(port: int) -> None:
@@ -247,7 +247,7 @@ def test_the_machines_own_proxy_is_asked_in_turn(port: int) -> None:
 def test_a_proxy_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
     with sandbox() as place:
-        assert "is no http:// one" in place.exec([*CURL, "http://index.invalid/"]).text
+        assert "is not an http:// one" in place.exec([*CURL, "http://index.invalid/"]).text
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with sandbox() as place:
         assert "this machine's proxy" in place.exec([*CURL, "http://index.invalid/"]).text

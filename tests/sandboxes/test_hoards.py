@@ -30,8 +30,8 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     if request.param == "bubblewrap" and (reason := cgroups.unavailable()):
         pytest.skip(reason)
     spec = SandboxSpec(memory_bytes=96 << 20, disk_bytes=96 << 20, cpu=20)
-    with create(spec, request.param) as made:
-        yield made
+    with create(spec, request.param) as created:
+        yield created
 
 
 @pytest.mark.parametrize("hoard", [MEMFDS, FILES], ids=["memfd", "files"])

@@ -24,8 +24,8 @@ BACKENDS = [
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    with create(SandboxSpec(), request.param, trust=True) as made:
-        yield made
+    with create(SandboxSpec(), request.param, trust=True) as created:
+        yield created
 
 
 def python(program: str) -> list[str]:

@@ -30,9 +30,9 @@ over_local = pytest.mark.parametrize("host", BACKENDS[:2], indirect=True)
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def host(request: pytest.FixtureRequest) -> Iterator[SolutionHost]:
-    made = solution_host(backend=request.param, trusted=True)
-    yield made
-    made.close()
+    started = solution_host(backend=request.param, trusted=True)
+    yield started
+    started.close()
 
 
 def answer_call(name: str, arguments: dict[str, JsonValue]) -> JsonValue:
@@ -187,7 +187,7 @@ def test_calls_are_counted_and_limited(host: SolutionHost) -> None:
 
 @over_local
 def test_a_solution_without_solve(host: SolutionHost) -> None:
-    assert "lacks solve" in str(host.run("x = 1", answer_call, TOOLS).fault)
+    assert "is missing solve" in str(host.run("x = 1", answer_call, TOOLS).fault)
     assert "SyntaxError" in str(host.run("def solve(:", answer_call, TOOLS).fault)
 
 
@@ -213,9 +213,9 @@ def source(bound: int, body: str) -> str:
 
 @pytest.fixture
 def series(host: SolutionHost) -> Iterator[SolutionSeries]:
-    made = host.series()
-    yield made
-    made.close()
+    opened = host.series()
+    yield opened
+    opened.close()
 
 
 def forks(host: SolutionHost) -> int:

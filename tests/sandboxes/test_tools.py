@@ -36,9 +36,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hosts(database: Path) -> Iterator[dict[str, ToolHost]]:
-    made: dict[str, ToolHost] = {}
-    yield made
-    for host in made.values():
+    started: dict[str, ToolHost] = {}
+    yield started
+    for host in started.values():
         host.close()
 
 
@@ -108,7 +108,7 @@ def test_a_documented_error_rolls_the_call_back(session: ToolSession) -> None:
         ("rename", {"id": 1, "name": "boom"}, "boom"),
         ("rename", {"id": 1}, "TypeError"),
         ("sly", {}, "not declared to mutate"),
-        ("nothing", {}, "no tool"),
+        ("nothing", {}, "unknown tool"),
         ("run", {"code": "raise SystemExit(0)"}, "SystemExit"),
         ("run", {"code": "def f(): f()\nf()"}, "RecursionError"),
         ("run", {"code": "result = float('nan')"}, "JSON"),
@@ -266,7 +266,7 @@ def test_a_database_that_is_none_is_the_environments_fault(host: ToolHost, tmp_p
         ("def get(db", "SyntaxError"),
         ("raise SystemExit(3)", "SystemExit"),
         ("import nothing_there", "nothing_there"),
-        ("x = 1", "lacks get"),
+        ("x = 1", "is missing get"),
     ],
 )
 def test_tools_that_do_not_load(backend: str, source: str, text: str, database: Path) -> None:

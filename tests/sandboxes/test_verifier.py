@@ -53,17 +53,17 @@ def verify(answer, initial, final):
 
 @pytest.fixture(scope="module", params=["inline", *WORKERS])
 def host(request: pytest.FixtureRequest) -> Iterator[VerifierHost]:
-    made = verifier_host(backend=request.param, trusted=True)
-    yield made
-    made.close()
+    started = verifier_host(backend=request.param, trusted=True)
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="module", params=WORKERS)
 def worker(request: pytest.FixtureRequest) -> Iterator[VerifierHost]:
     """A host that survives what a verifier does to its process."""
-    made = verifier_host(backend=request.param, trusted=True)
-    yield made
-    made.close()
+    started = verifier_host(backend=request.param, trusted=True)
+    yield started
+    started.close()
 
 
 @pytest.fixture
@@ -371,8 +371,8 @@ def test_versions_of_a_verifier_are_told_apart(
         if ENDLESS not in source
     }
     versions |= one_by_one  # the slow reference
-    told = worker.told_apart([LONG, *versions], judged)
-    assert dict(zip(versions, told, strict=True)) == versions
+    apart = worker.told_apart([LONG, *versions], judged)
+    assert dict(zip(versions, apart, strict=True)) == versions
     assert {True, False} == set(one_by_one.values())
 
 
@@ -384,8 +384,8 @@ def test_what_ends_the_worker_is_not_known_and_neither_is_what_comes_after(
         long(">=", ">"),
         long("        return", "        while True: pass\n        return"),
     )
-    told = worker.told_apart([LONG, other, endless, other], judged, timeout_s=1.0)
-    assert told == [True, None, None]
+    apart = worker.told_apart([LONG, other, endless, other], judged, timeout_s=1.0)
+    assert apart == [True, None, None]
 
 
 @over_local_workers

@@ -62,15 +62,15 @@ def test_facts_are_those_of_the_specs(tmp_path: Path) -> None:
 
 
 def test_what_was_made_last_is_remembered_and_no_more() -> None:
-    made: list[str] = []
+    loaded: list[str] = []
 
     def make(key: str) -> str:
-        made.append(key)
+        loaded.append(key)
         return key.upper()
 
     recent = Recent(make, 2)
     assert [recent(key) for key in "abacaab"] == list("ABACAAB")
-    assert made == ["a", "b", "c", "b"]
+    assert loaded == ["a", "b", "c", "b"]
 
 
 def test_variants_inherit_the_evidence_they_did_not_earn(tmp_path: Path) -> None:

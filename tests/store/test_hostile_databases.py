@@ -12,7 +12,9 @@ import pytest
 from envgen.store.sqlite_files import build, inspect, snapshot
 
 
-def made(path: Path, *statements: str, entries: tuple[tuple[str, str, str], ...] = ()) -> Path:
+def create_database(
+    path: Path, *statements: str, entries: tuple[tuple[str, str, str], ...] = ()
+) -> Path:
     """A database; ``entries`` (type, name, SQL) get into its schema unchecked."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in statements:
@@ -35,7 +37,7 @@ def test_views_of_views_are_not_expanded(tmp_path: Path) -> None:
         )
         for i in range(40)
     )
-    path = made(tmp_path / "views.sqlite", "CREATE TABLE t(x)", entries=views)
+    path = create_database(tmp_path / "views.sqlite", "CREATE TABLE t(x)", entries=views)
     start = time.monotonic()
     inspect(path)
     build(snapshot(path).statements, {"t": [[1]]}, tmp_path / "copy.sqlite")
@@ -55,13 +57,13 @@ def test_views_of_views_are_not_expanded(tmp_path: Path) -> None:
 def test_an_index_may_not_compute_without_end(tmp_path: Path, expression: str) -> None:
     """A variant's database is built in this process, and so are its indexes."""
     index = ("index", "i", f"CREATE INDEX i ON t({expression})")
-    path = made(tmp_path / "a.sqlite", "CREATE TABLE t(x)", entries=(index,))
+    path = create_database(tmp_path / "a.sqlite", "CREATE TABLE t(x)", entries=(index,))
     with pytest.raises(sqlite3.Error, match="not authorized"):
         build(snapshot(path).statements, {"t": [["a" * 1000]]}, tmp_path / "copy.sqlite")
 
 
 def test_what_an_index_is_usually_made_of_is_built(tmp_path: Path) -> None:
-    path = made(
+    path = create_database(
         tmp_path / "a.sqlite",
         "CREATE TABLE t(a TEXT PRIMARY KEY CHECK(a LIKE '%x%'), n INT) WITHOUT ROWID",
         "INSERT INTO t VALUES ('ax', 1)",

@@ -50,9 +50,9 @@ def test_the_front_matter_says_what_the_hub_asks_for(tmp_path: Path) -> None:
 
 def test_the_card_of_code_tasks_says_what_these_are(tmp_path: Path) -> None:
     with DatasetWriter(tmp_path / "code", name="code") as writer:
-        made = environment()
-        spec = made.spec.model_copy(update={"licence": "GPL-3.0-only", "category": "code"})
-        writer.add_environment(made.model_copy(update={"spec": spec}))
+        created = environment()
+        spec = created.spec.model_copy(update={"licence": "GPL-3.0-only", "category": "code"})
+        writer.add_environment(created.model_copy(update={"spec": spec}))
         bundle = task()
         spec_of_task = bundle.spec.model_copy(update={"family": "code"})
         writer.add_task(bundle.model_copy(update={"spec": spec_of_task}))
@@ -115,10 +115,10 @@ def test_tables_have_nested_columns(tmp_path: Path) -> None:
 def test_tables_of_code_tasks_list_the_submit_tool(tmp_path: Path) -> None:
     """As their agents see it: without an argument."""
     with DatasetWriter(tmp_path / "code", name="code") as writer:
-        made, bundle = environment(), task()
+        created, bundle = environment(), task()
         changes: dict[str, Any] = {"category": "code", "tools": CODE_TOOLS, "submit_tool": SUBMIT}
-        spec = made.spec.model_copy(update=changes)
-        writer.add_environment(made.model_copy(update={"spec": spec}))
+        spec = created.spec.model_copy(update=changes)
+        writer.add_environment(created.model_copy(update={"spec": spec}))
         of_code = bundle.spec.model_copy(update={"family": "code"})
         writer.add_task(bundle.model_copy(update={"spec": of_code}))
         dataset = writer.finish()

@@ -58,7 +58,7 @@ def test_a_changed_byte_of_any_member_is_refused(folder: Path) -> None:
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
         refused(folder, "does not match its hash")
         path.unlink()
-        refused(folder, "lacks")
+        refused(folder, "is missing")
         path.write_bytes(good)
     Dataset.open(folder)
 
@@ -126,7 +126,7 @@ def test_members_that_leave_the_folder_are_refused(folder: Path, name: str) -> N
     outside = folder.parent / "outside.txt"
     outside.write_text("secret")
     change_manifest(folder, lambda x: x["members"].update({name: sha256("secret")}))
-    refused(folder, "no path of a dataset folder")
+    refused(folder, "not a path of a dataset folder")
 
 
 @pytest.mark.parametrize("path", ["../trip-1-b/solution.py", "/etc/passwd", "prompt.md", ""])
@@ -215,10 +215,10 @@ def test_unreadable_secrets_are_dataset_errors(tmp_path: Path, evil: str) -> Non
 def test_newer_and_odd_versions_are_refused(folder: Path) -> None:
     for version, match in (
         (4, "reads up to 3"),
-        ("2", "no format version"),
-        (0, "no format version"),
-        (True, "no format version"),
-        (None, "no format version"),
+        ("2", "missing its format version"),
+        (0, "missing its format version"),
+        (True, "missing its format version"),
+        (None, "missing its format version"),
     ):
         content = {**manifest(folder), "format_version": version, "new_field": 1}
         (folder / "dataset.json").write_text(pretty(content))
@@ -229,10 +229,10 @@ def test_broken_manifests_are_refused(folder: Path) -> None:
     path = folder / "dataset.json"
     for text in ("", "{", "[]", "null", "[" * 100_000, '{"format_version": 1}', "\xff"):
         path.write_bytes(text.encode("latin-1"))
-        refused(folder, "corrupt|no format version")
+        refused(folder, "corrupt|missing its format version")
     path.unlink()
     refused(folder, "no dataset")
-    refused(folder / "nowhere", "no dataset folder")
+    refused(folder / "nowhere", "no such dataset folder")
 
 
 @pytest.mark.parametrize(
@@ -276,12 +276,14 @@ def test_a_cut_off_manifest_is_told_in_plain_words(tmp_path: Path) -> None:
     folder = small_dataset(tmp_path / "ds").path
     file = folder / "dataset.json"
     file.write_bytes(file.read_bytes()[:200])
-    with pytest.raises(DatasetError, match=r"dataset\.json is corrupt: it is no whole JSON text$"):
+    with pytest.raises(
+        DatasetError, match=r"dataset\.json is corrupt: it is not a complete JSON text$"
+    ):
         Dataset.open(folder)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"seed": "many"}, r"seed: Input should be .* \(given 'many'\)"),
         ({"counts": {"tasks": -1}}, r"counts\.tasks: Input should be greater than or equal to 0"),
@@ -291,10 +293,10 @@ def test_a_cut_off_manifest_is_told_in_plain_words(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_field_of_a_manifest_is_named_in_one_line(
-    folder: Path, change: dict[str, Any], told: str
+    folder: Path, change: dict[str, Any], message: str
 ) -> None:
     change_manifest(folder, lambda x: x.update(change))
     with pytest.raises(DatasetError) as caught:
         Dataset.open(folder)
-    assert re.fullmatch(rf"\S*dataset\.json is corrupt: {told}", str(caught.value))
+    assert re.fullmatch(rf"\S*dataset\.json is corrupt: {message}", str(caught.value))
     assert caught.value.hint

@@ -187,7 +187,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 def test_nonsense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no run"):
         RunStore.read(tmp_path)
-    with pytest.raises(ConfigError, match="no database URL"):
+    with pytest.raises(ConfigError, match="not a database URL"):
         open_run(tmp_path / "a", "what://ever")
     open_run(tmp_path / "b").close()
     (tmp_path / "b" / "run.sqlite").write_bytes(b"no database" * 100)

@@ -62,10 +62,12 @@ def test_unknown_tasks_are_refused(tmp_path: Path) -> None:
 def test_exports_hold_the_public_side_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envgen.store.subset._BATCH", 2)
     dataset = small_dataset(tmp_path / "ds", variants=3)
-    told: list[tuple[int, int, str]] = []
-    n = export(dataset, tmp_path / "t.jsonl", "jsonl", progress=lambda *so_far: told.append(so_far))
+    updates: list[tuple[int, int, str]] = []
+    n = export(
+        dataset, tmp_path / "t.jsonl", "jsonl", progress=lambda *so_far: updates.append(so_far)
+    )
     assert n == 6
-    assert told == [(0, 6, ""), (2, 6, ""), (4, 6, "")]
+    assert updates == [(0, 6, ""), (2, 6, ""), (4, 6, "")]
     assert export(dataset, tmp_path / "t.parquet", "parquet") == 6
     text = (tmp_path / "t.jsonl").read_text()
     rows = [json.loads(line) for line in text.splitlines()]

@@ -67,16 +67,16 @@ class _StopError(Exception):
 def test_a_stopped_run_goes_on_to_the_same_bits(taught: School, tmp_path: Path) -> None:
     config = config_of(taught)
 
-    def stop(step: int, steps: int, said: str) -> None:
+    def stop(step: int, steps: int, text: str) -> None:
         if step == 3:
             raise _StopError
 
-    told = train_sft(config, tmp_path / "whole")
+    summary = train_sft(config, tmp_path / "whole")
     with pytest.raises(_StopError):
         train_sft(config, tmp_path / "cut", progress=stop)
     assert (tmp_path / "cut" / "last").resolve().name == "step-000002"
     resumed = train_sft(config, tmp_path / "cut")
-    assert (resumed.tokens, resumed.loss) == (told.tokens, told.loss)
+    assert (resumed.tokens, resumed.loss) == (summary.tokens, summary.loss)
     whole, cut = weights(tmp_path / "whole" / "last"), weights(tmp_path / "cut" / "last")
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
     lines = [
@@ -91,10 +91,10 @@ def test_a_stopped_run_goes_on_to_the_same_bits(taught: School, tmp_path: Path) 
 
 def test_a_finished_run_tells_the_same_again(taught: School, tmp_path: Path) -> None:
     config = config_of(taught, epochs=0.5)
-    told = train_sft(config, tmp_path / "sft")
+    summary = train_sft(config, tmp_path / "sft")
     again = train_sft(config, tmp_path / "sft")
-    assert told.tokens_per_second > 0
-    assert again == told
+    assert summary.tokens_per_second > 0
+    assert again == summary
 
 
 def test_another_config_is_not_resumed(taught: School, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_too_little_to_learn_from_is_told_with_what_to_do(
     taught: School, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     summary = train_sft(config_of(taught, epochs=1), tmp_path)
-    told = f"{summary.rows} rows make {summary.steps} steps, of 1500 tokens each"
-    assert told in caplog.text
+    expected = f"{summary.rows} rows make {summary.steps} steps, of 1500 tokens each"
+    assert expected in caplog.text
     assert "raise --epochs (1 now)" in caplog.text
     assert summary.first_loss >= summary.loss
 

@@ -76,14 +76,14 @@ def test_a_detached_ratio_would_be_wrong() -> None:
 
 @given(st.lists(st.tuples(*[st.floats(-20, 0)] * 3), min_size=1, max_size=8))
 def test_unbiased_kl_is_the_ratio_times_k3(drawn: list[tuple[float, float, float]]) -> None:
-    logp, ref, said = torch.tensor(drawn, dtype=torch.float64).T
+    logp, ref, sampled = torch.tensor(drawn, dtype=torch.float64).T
     logp = logp.clone().requires_grad_()
-    plain = (logp - said).exp() * ((ref - logp).exp() - (ref - logp) - 1)
-    found = kl_estimate(logp, ref, said, "unbiased")
+    plain = (logp - sampled).exp() * ((ref - logp).exp() - (ref - logp) - 1)
+    found = kl_estimate(logp, ref, sampled, "unbiased")
     torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-6)
     (gradient,) = torch.autograd.grad(found.sum(), logp)
     # d/d logp of r (pi_ref / pi_theta - log(pi_ref / pi_theta) - 1) is -r log(pi_ref / pi_theta), by hand.
-    ratio, gap = (logp - said).exp().detach(), (ref - logp).detach()
+    ratio, gap = (logp - sampled).exp().detach(), (ref - logp).detach()
     torch.testing.assert_close(gradient / ratio, -gap, rtol=1e-13, atol=1e-13)
 
 

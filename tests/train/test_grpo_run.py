@@ -75,12 +75,12 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def test_a_step_moves_the_policy_and_tells_what_happened(
     taught: School, student: Path, tmp_path: Path
 ) -> None:
-    said: list[str] = []
+    texts: list[str] = []
     summary = train_grpo(
-        config_of(taught, student), tmp_path, progress=lambda *told: said.append(told[2])
+        config_of(taught, student), tmp_path, progress=lambda *update: texts.append(update[2])
     )
-    assert said[0] == "plays 4 tasks, each 4 times"
-    assert summary.steps == len(said[1:]) == 3
+    assert texts[0] == "plays 4 tasks, each 4 times"
+    assert summary.steps == len(texts[1:]) == 3
     assert summary.rollouts == 3 * 16
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [1, 2, 3]
@@ -161,10 +161,10 @@ def test_rollouts_are_asked_for_the_style_of_the_cold_start(
     taught: School, student: Path, style: Style
 ) -> None:
     encoding = fitting_encoding(student)
-    told = encoding.config.model_copy(update={"system": True})
+    config = encoding.config.model_copy(update={"system": True})
     sampler = Sampler(
         DSAForCausalLM.from_pretrained(student),
-        make_encoding(told, encoding.tokenizer),
+        make_encoding(config, encoding.tokenizer),
         open_dataset(taught.dataset),
         SamplingConfig(groups=1, group_size=2, max_new_tokens=8, style=style),
     )
@@ -268,7 +268,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
 ) -> None:
     config = config_of(taught, student, **VARIED)
 
-    def stop(step: int, steps: int, said: str) -> None:
+    def stop(step: int, steps: int, text: str) -> None:
         if step == 2:
             raise _StopError
 

@@ -73,7 +73,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return dict(DSAForCausalLM.from_pretrained(folder).named_parameters())
 
 
-def told(out: Path) -> list[tuple[int, float]]:
+def curve(out: Path) -> list[tuple[int, float]]:
     return [
         (one["step"], one["eval/pass_rate"]) for one in read_metrics(out) if "eval/tasks" in one
     ]
@@ -88,21 +88,21 @@ def test_training_does_not_notice_and_a_stopped_run_tells_the_same(
     train_grpo(judged, tmp_path / "judged")
     wanted, found = weights(tmp_path / "plain" / "last"), weights(tmp_path / "judged" / "last")
     assert all(torch.equal(wanted[name], found[name]) for name in wanted)
-    assert [step for step, _ in told(tmp_path / "judged")] == [0, 2, 3]
-    assert {rate for _, rate in told(tmp_path / "judged")} <= {0.0, 1.0}  # one task, greedily
-    assert told(tmp_path / "plain") == []
+    assert [step for step, _ in curve(tmp_path / "judged")] == [0, 2, 3]
+    assert {rate for _, rate in curve(tmp_path / "judged")} <= {0.0, 1.0}  # one task, greedily
+    assert curve(tmp_path / "plain") == []
     assert tokens_per_second(read_metrics(tmp_path / "judged"))
     curves = [c for p in training_report(tmp_path / "judged").curves[0].panels for c in p.curves]
     assert [x for c in curves if c.name == "held out" for x, _ in c.points] == [0, 2, 3]
 
-    def stop(step: int, steps: int, said: str) -> None:
+    def stop(step: int, steps: int, text: str) -> None:
         if step == 2:
             raise _StopError
 
     with pytest.raises(_StopError):
         train_grpo(judged, tmp_path / "stopped", progress=stop)
     train_grpo(judged, tmp_path / "stopped")
-    assert told(tmp_path / "stopped") == told(tmp_path / "judged")
+    assert curve(tmp_path / "stopped") == curve(tmp_path / "judged")
 
 
 def test_what_is_trained_on_is_refused(

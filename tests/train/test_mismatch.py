@@ -55,19 +55,19 @@ def log_ratios(drawn: Drawn, *, replay: bool) -> np.ndarray[tuple[int], np.dtype
     """|log(pi_trainer / pi_engine)| of every model token."""
     batch = row_batch(drawn.rollouts.rows)
     with torch.no_grad():
-        said = score_batch(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
-    return (said.scores.logp_N - batch.old_N).abs().numpy()
+        scored = score_batch(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+    return (scored.scores.logp_N - batch.old_N).abs().numpy()
 
 
 def rerouted(drawn: Drawn, *, replay: bool) -> float:
     """The share of (token, layer) whose experts the trainer chooses otherwise."""
     batch = row_batch(drawn.rollouts.rows)
     with torch.no_grad():
-        said = score_batch(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+        scored = score_batch(drawn.model, batch, 1.0, keep_routing=replay, keep_topk=replay)
     assert batch.routing_BTXA is not None
-    assert said.routing_BTXA is not None
+    assert scored.routing_BTXA is not None
     known = (batch.routing_BTXA[..., 0] != NOT_ROUTED) & batch.valid_BT.unsqueeze(-1)
-    same = (batch.routing_BTXA.sort(-1).values == said.routing_BTXA.sort(-1).values).all(-1)
+    same = (batch.routing_BTXA.sort(-1).values == scored.routing_BTXA.sort(-1).values).all(-1)
     return float((~same[known]).float().mean())
 
 

@@ -67,8 +67,8 @@ def test_long_packed_rows_score_as_alone(replay: bool) -> None:
     batch = row_batch(rows, pack_tokens=20)  # all but the last are longer
     assert len(batch.ids_BT) == 3
     with torch.no_grad():
-        said = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
-    torch.testing.assert_close(said.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
+        scored = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+    torch.testing.assert_close(scored.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
 
 
 def test_a_group_takes_its_prompt_once() -> None:
@@ -149,8 +149,8 @@ def test_packed_rows_score_as_alone(replay: bool, topk: int) -> None:
     assert batch.until_BT is not None
     assert len(batch.ids_BT) == 3
     with torch.no_grad():
-        said = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
-    torch.testing.assert_close(said.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
+        scored = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+    torch.testing.assert_close(scored.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("path", ["masked", "gather", "reference"])

@@ -154,7 +154,7 @@ def test_two_processes_go_on_to_the_same_bits(
     class StopError(Exception):
         pass
 
-    def stop(step: int, steps: int, said: str) -> None:
+    def stop(step: int, steps: int, text: str) -> None:
         if step:
             raise StopError
 

@@ -198,10 +198,10 @@ def test_padded_rows_score_as_they_were_sampled(replay: bool) -> None:
     rows = [sampled_row(model, 30, 10, 0, 1), sampled_row(model, 17, 4, 1, 2)]
     batch = row_batch(rows)
     with torch.no_grad():
-        said = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
-    torch.testing.assert_close(said.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
+        scored = score_batch(model, batch, 1.0, keep_routing=replay, keep_topk=replay)
+    torch.testing.assert_close(scored.scores.logp_N, batch.old_N, atol=1e-5, rtol=0)
     assert batch.rollout_N.tolist() == [0] * 20 + [1] * 13
-    torch.testing.assert_close(said.scores.kept_mass_N, torch.ones(33))
+    torch.testing.assert_close(scored.scores.kept_mass_N, torch.ones(33))
 
 
 def test_replay_repeats_choices_after_the_weights_moved() -> None:

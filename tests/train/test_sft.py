@@ -27,8 +27,8 @@ def encoding(request: pytest.FixtureRequest) -> Encoding:
 
 
 def call(name: str, turn: int) -> Message:
-    made = ToolCall(id=f"call_{turn}_0", name=name, arguments={"n": turn})
-    return Message(role="assistant", content="", reasoning="let me look", tool_calls=(made,))
+    tool_call = ToolCall(id=f"call_{turn}_0", name=name, arguments={"n": turn})
+    return Message(role="assistant", content="", reasoning="let me look", tool_calls=(tool_call,))
 
 
 CONVERSATION = (
@@ -48,9 +48,9 @@ def test_a_new_user_message_begins_a_row_in_which_reasoning_is_forgotten(
     prompt = encoding.prompt(CONVERSATION[:5], [])
     assert second.ids[: len(prompt)].tolist() == prompt
     assert second.places.tolist() == list(range(len(prompt), len(second.ids)))
-    told = encoding.tokenizer.decode(first.ids)
-    assert "let me look" in told
-    assert "one is first" in told
+    decoded = encoding.tokenizer.decode(first.ids)
+    assert "let me look" in decoded
+    assert "one is first" in decoded
     assert "one is first" not in encoding.tokenizer.decode(second.ids)
 
 

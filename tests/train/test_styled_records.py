@@ -176,8 +176,8 @@ def test_dsml_opens_the_thinking_after_results_only_where_a_style_thinks(
     begins: dict[Style, str] = {"agent": "</think>", "thinking-agent": "<think>"}
     for style, begin in begins.items():
         for row in rows_of(lessons, encoding, style):
-            said = encoding.tokenizer.decode(row.ids)
-            results = said.rpartition("</function_results>\n\n")[2]
+            decoded = encoding.tokenizer.decode(row.ids)
+            results = decoded.rpartition("</function_results>\n\n")[2]
             assert results.startswith(begin), (style, results)
 
 
@@ -196,14 +196,14 @@ SABOTAGE: list[tuple[Style, list[dict[str, Any]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("style", "replies", "told"), SABOTAGE)
+@pytest.mark.parametrize(("style", "replies", "message"), SABOTAGE)
 def test_a_record_of_another_style_is_left_out_and_told(
     lessons: Lessons,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     style: Style,
     replies: list[dict[str, Any]],
-    told: str,
+    message: str,
 ) -> None:
     write_random_model(tmp_path / "m", EncodingConfig(kind="compact"))
     encoding, dataset = load_encoding(tmp_path / "m"), open_dataset(lessons.dataset)
@@ -215,7 +215,7 @@ def test_a_record_of_another_style_is_left_out_and_told(
     assert [row.ids.tolist() for row in kept] == [row.ids.tolist() for row in fine]
     (line,) = caplog.messages
     assert line.startswith(f"left out: 1 rollouts of another style than asked ({style}: ")
-    assert told in line
+    assert message in line
     with pytest.raises(ConfigError, match="nothing to learn"):
         teacher_rows([bad], dataset, encoding)
 
@@ -276,7 +276,7 @@ def test_one_cold_start_learns_the_mixture_and_goes_on_where_it_stopped(
         optimizer=OptimizerConfig(lr=4e-3, warmup_steps=2),
     )
 
-    def stop(step: int, steps: int, said: str) -> None:
+    def stop(step: int, steps: int, text: str) -> None:
         if step == 3:
             raise _StopError
 

@@ -84,8 +84,8 @@ def test_what_was_compiled_here_is_vouched_for(taught: School, tmp_path: Path) -
     parents = Dataset.open(taught.dataset.parent / "parents")
     assert parents.source is SourceKind.LOCAL
     assert Dataset.open(taught.dataset).source is SourceKind.LOCAL  # its variants
-    made = make_canaries(parents.path, tmp_path / "canaries")
-    assert Dataset.open(made.path).source is SourceKind.LOCAL
+    canaries = make_canaries(parents.path, tmp_path / "canaries")
+    assert Dataset.open(canaries.path).source is SourceKind.LOCAL
 
 
 @pytest.mark.bwrap
@@ -141,9 +141,9 @@ def test_the_user_s_word_is_needed_and_recorded(foreign: Path, tmp_path: Path) -
     assert (tmp_path / "mark").exists()  # the attack of these tests is a real one
     with RunStore.read(tmp_path / "run") as run:
         assert run.config["trust"] is True
-    made = tmp_path / "made"
-    variants(VariantsConfig(per_task=1), foreign, made, workers=1, backend="process", trust=True)
-    dataset = Dataset.open(made)
+    out = tmp_path / "made"
+    variants(VariantsConfig(per_task=1), foreign, out, workers=1, backend="process", trust=True)
+    dataset = Dataset.open(out)
     assert dataset.source is SourceKind.FOREIGN  # one word, one command
     assert TRUSTED_GATE in {gate.gate for gate in dataset.manifest.evidence}
     report = validate(foreign, backend="process", variants=0, trust=True)

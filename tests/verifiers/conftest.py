@@ -20,9 +20,9 @@ def _private_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def host() -> Iterator[VerifierHost]:
     """Runs verifiers in a plain process: the ones in these tests are our own."""
-    made = verifier_host(backend="process", trusted=True)
-    yield made
-    made.close()
+    started = verifier_host(backend="process", trusted=True)
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="session")

@@ -58,9 +58,9 @@ def diff_of(workspace: Workspace, cheat: Cheat) -> bytes:
         if cheat.name != "git is told to ignore the tests":
             return opened.diff()
         # An ignored file is no part of a diff; a submission could write it into one by hand.
-        told = opened.shell("git add -Af && git diff --cached --binary HEAD")
-        assert b"conftest.py" in told.stdout
-        return told.stdout
+        completed = opened.shell("git add -Af && git diff --cached --binary HEAD")
+        assert b"conftest.py" in completed.stdout
+        return completed.stdout
 
 
 def test_the_fix_itself_passes(verifier: CodeVerifier, repo: Path) -> None:
@@ -90,12 +90,12 @@ for word in sys.argv:
 
 
 @pytest.mark.parametrize(
-    ("count", "size", "told"),
+    ("count", "size", "reason"),
     [(6_000, 0, "more than 5000 report files"), (12, 60 << 20, "the report can't be read")],
     ids=["many", "sparse"],
 )
 def test_reports_that_would_fill_this_machine_score_nothing(
-    verifier: CodeVerifier, count: int, size: int, told: str
+    verifier: CodeVerifier, count: int, size: int, reason: str
 ) -> None:
     scatter = SCATTER.replace("COUNT", str(count)).replace("SIZE", str(size))
     cart = toy_python.FIXED + scatter
@@ -107,7 +107,7 @@ def test_reports_that_would_fill_this_machine_score_nothing(
     finally:
         tracemalloc.stop()
     assert score.value == 0
-    assert told in " ".join(score.reasons)
+    assert reason in " ".join(score.reasons)
     assert peak < 400 << 20  # the sparse ones are 720 MB
 
 

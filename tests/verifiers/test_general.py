@@ -28,7 +28,7 @@ def test_it_is_a_verifier(host: VerifierHost) -> None:
         ('{"hotel": "Lotus Inn"}', ()),
         ('{"hotel": "West Lake"}', ("cheapest",)),
         ('{"hotel": "Garden Court"}', ("city",)),
-        ('{"hotel": "Lotus Inn"', ("malformed: the answer is no JSON: ",)),
+        ('{"hotel": "Lotus Inn"', ("malformed: the answer is not valid JSON: ",)),
         ('{"hotel": 1}', ("schema: hotel: must be string, not integer",)),
         ('{"hotel": "Lotus Inn", "x": 1}', ("schema: 'x' is unknown (allowed: 'hotel')",)),
     ],

@@ -34,10 +34,10 @@ NEEDS = {
 
 @pytest.fixture(scope="module")
 def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeVerifier]:
-    made: dict[str, CodeVerifier] = {}
+    cached: dict[str, CodeVerifier] = {}
 
     def verifier(language: str) -> CodeVerifier:
-        if language not in made:
+        if language not in cached:
             programs, packages = NEEDS[language]
             need(*programs, apt=packages)
             npm = None
@@ -45,8 +45,8 @@ def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeV
                 npm = node_packages(tmp_path_factory.mktemp("npm"), "typescript@5", "vitest@3")
             folder = tmp_path_factory.mktemp(language)
             found = toy_languages.verifier(language, folder, more=MORE.get(language), packages=npm)
-            made[language] = with_alarms(found) if language in ALARMED else proven(found)
-        return made[language]
+            cached[language] = with_alarms(found) if language in ALARMED else proven(found)
+        return cached[language]
 
     return verifier
 

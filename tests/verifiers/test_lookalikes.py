@@ -188,11 +188,11 @@ def asked(text: str) -> tuple[Paper, Question]:
 
 
 def report(paper: Paper, right: Status | None, wrong: Status | None) -> TestReport:
-    said = [(copy.name, right if copy.right else wrong) for copy in paper.copies]
+    statuses = [(copy.name, right if copy.right else wrong) for copy in paper.copies]
     return TestReport(
         cases=tuple(
             TestCase(id=f"{FILE}::tests.test_a::{name}", status=status)
-            for name, status in said
+            for name, status in statuses
             if status is not None
         )
     )
@@ -231,7 +231,7 @@ def test_a_place_beyond_the_file_changes_nothing_outside_the_test() -> None:
     question = Question(
         file=FILE, start=0, end=len(text), name="test_x", name_at=4, tests=("t",), sites=(site,)
     )
-    with pytest.raises(ValueError, match="no literal"):
+    with pytest.raises(ValueError, match="not a literal"):
         variants(question, site, PYTHON, text, 16, random.Random(1))
 
 
@@ -253,7 +253,7 @@ def test_functions_that_a_patch_touches_raise() -> None:
     lines = changed_lines(PATCH)
     assert lines == {"a.py": {3, 4}} or lines == {"a.py": {3}}
     assert touched_functions(source, {3}) == {"A.f"}
-    made = gutted(source, {"A.f", "A.g"})
-    assert made.count(b"raise NotImplementedError") == 2
-    assert b"return 3" not in made
-    ast.parse(made)
+    stripped = gutted(source, {"A.f", "A.g"})
+    assert stripped.count(b"raise NotImplementedError") == 2
+    assert b"return 3" not in stripped
+    ast.parse(stripped)

@@ -138,19 +138,19 @@ def test_copies_stand_in_the_place_of_their_test(language: CodeLanguage) -> None
     rules = LANGUAGES[language]
     found = rules.sites("a/test", text.encode())
     questions = [one.model_copy(update={"tests": (f"a/test::x::{one.name}",)}) for one in found]
-    made = sitting(questions, [], rules, {"a/test": text.encode()}, (8, 2), 1, random.Random(3))
-    told = made.files["a/test"].decode()
+    paper = sitting(questions, [], rules, {"a/test": text.encode()}, (8, 2), 1, random.Random(3))
+    content = paper.files["a/test"].decode()
     for question in questions:
-        copies = [copy for copy in made.copies if copy.question is question]
+        copies = [copy for copy in paper.copies if copy.question is question]
         assert sum(copy.right for copy in copies) == 1
         end = question.name_at + len(question.name) + 1
-        assert text[question.start : end] not in told
-        assert all(copy.name in told for copy in copies)
+        assert text[question.start : end] not in content
+        assert all(copy.name in content for copy in copies)
         name = copies[0].name
         assert copies[0].renamed(f"a/test::x > {question.name}") == f"a/test::x > {name}"
         mocha = f"test/a.js::{question.name}::f {question.name}"
         assert copies[0].renamed(mocha) == f"test/a.js::{name}::f {name}"
-    scanned = Scanned(told, "\"'`", hashes=language == "php", patterns=language == "javascript")
+    scanned = Scanned(content, "\"'`", hashes=language == "php", patterns=language == "javascript")
     opening = scanned.text.index("{")
     assert scanned.closing(opening) is not None
 
@@ -185,8 +185,8 @@ def test_ids_are_matched_by_their_ends() -> None:
 def test_an_empty_list_and_a_condition_have_opposites() -> None:
     rules = LANGUAGES["php"]
     found = rules.sites("a/test", PHP.encode())[0]
-    told = variants(found, found.sites[-1], rules, PHP.encode(), 16, random.Random(1))
-    assert told == [("[]",), ("[7]",)]
+    forms = variants(found, found.sites[-1], rules, PHP.encode(), 16, random.Random(1))
+    assert forms == [("[]",), ("[7]",)]
     assert rules.conditions("$a->ok()") == ("!!($a->ok())", "!($a->ok())")
 
 
@@ -217,18 +217,18 @@ def test_a_row_of_go_is_a_question_about_its_subtest() -> None:
     rules = LANGUAGES["go"]
     found = rules.sites("a_test.go", TABLE.encode())
     ids = ["m/p::TestTable", "m/p::TestTable/a_first_row", "m/p::TestTable/its_key"]
-    made = rules.matched(found, [*ids, "m/p::TestTable/no_names", "m/p::TestTables/its_key"])
-    told = [
+    matched = rules.matched(found, [*ids, "m/p::TestTable/no_names", "m/p::TestTables/its_key"])
+    rows = [
         (one.tests, [TABLE[leaf.start : leaf.end] for site in one.sites for leaf in site.leaves])
-        for one in made
+        for one in matched
     ]
-    assert told == [
+    assert rows == [
         ((ids[0],), ["11", '"some words"']),
         ((ids[1],), ["11"]),
         ((ids[2],), ['"some words"']),
     ]
     paper = sitting(
-        made[1:2], [], rules, {"a_test.go": TABLE.encode()}, (4, 2), 0, random.Random(1)
+        matched[1:2], [], rules, {"a_test.go": TABLE.encode()}, (4, 2), 0, random.Random(1)
     )
     keys = {copy.renamed(ids[1]) for copy in paper.copies}
     assert keys == {f"m/p::{copy.name}/a_first_row" for copy in paper.copies}
@@ -242,9 +242,9 @@ def test_no_number_of_go_is_turned_below_0() -> None:
     assert [text[site.leaves[0].start : site.leaves[0].end] for site in found.sites] == ["5"]
     for seed in range(50):
         draw = random.Random(seed)
-        told = variants(found, found.sites[0], rules, text.encode(), 16, draw)
-        assert len(told) == 4
-        assert min(int(value) for (value,) in told) >= 0
+        forms = variants(found, found.sites[0], rules, text.encode(), 16, draw)
+        assert len(forms) == 4
+        assert min(int(value) for (value,) in forms) >= 0
 
 
 EACH = """\

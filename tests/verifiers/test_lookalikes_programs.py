@@ -100,8 +100,8 @@ def test_a_test_is_found_by_its_name_and_a_program_by_trying(
 ) -> None:
     rules = LANGUAGES["c"]
     found = rules.sites("tests/check_words.c", FOUND[kind][0].encode())
-    made = rules.matched(found, ids)
-    assert [one.tests for one in made] == [(ids[n],) for n in wanted]
+    matched = rules.matched(found, ids)
+    assert [one.tests for one in matched] == [(ids[n],) for n in wanted]
 
 
 PROGRAM = """\
@@ -132,16 +132,16 @@ def questions() -> list[Question]:
     ]
 
 
-def run(made: Paper, folder: Path, language: CodeLanguage) -> list[int]:
+def run(paper: Paper, folder: Path, language: CodeLanguage) -> list[int]:
     """Compile the program once; its exit code in each round."""
     source = folder / ("words.c" if language == "c" else "words.cpp")
-    source.write_bytes(made.files["words.c"])
+    source.write_bytes(paper.files["words.c"])
     compiler = "cc" if language == "c" else "c++"
     built = [compiler, "-Wall", "-Werror", "-o", str(folder / "words"), str(source)]
     subprocess.run(built, check=True, capture_output=True)
     return [
-        subprocess.run([folder / "words"], env={**os.environ, made.variable: value}).returncode
-        for value in made.values
+        subprocess.run([folder / "words"], env={**os.environ, paper.variable: value}).returncode
+        for value in paper.values
     ]
 
 
@@ -152,10 +152,10 @@ def test_a_program_passes_in_the_rounds_of_the_true_options_alone(
 ) -> None:
     sources = {"words.c": PROGRAM.encode()}
     asked = [(one, one.sites[0], 8) for one in questions]
-    made = compiled(LANGUAGES[language], sources, asked, random.Random(1), apart=True)
-    codes = run(made, tmp_path, language)
+    paper = compiled(LANGUAGES[language], sources, asked, random.Random(1), apart=True)
+    codes = run(paper, tmp_path, language)
     assert len(codes) == 3 * 8  # one after another: they are of one program
-    assert {copy.round for copy in made.copies if copy.right} == {
+    assert {copy.round for copy in paper.copies if copy.right} == {
         n for n, code in enumerate(codes) if not code
     }
 
@@ -163,22 +163,22 @@ def test_a_program_passes_in_the_rounds_of_the_true_options_alone(
 def test_what_is_judged_at_once_never_shows_a_true_option_early(questions: list[Question]) -> None:
     """Else a program could remember it for the round in which it is asked for it."""
     sources = {"words.c": PROGRAM.encode()}
-    made = sitting(questions, [], LANGUAGES["c"], sources, (8, 2), 0, random.Random(1))
-    assert len(made.values) == 8
+    paper = sitting(questions, [], LANGUAGES["c"], sources, (8, 2), 0, random.Random(1))
+    assert len(paper.values) == 8
     for place in range(len(questions)):
-        assert len({value[place] for value in made.values}) == 8
+        assert len({value[place] for value in paper.values}) == 8
 
 
 def test_a_report_is_judged_round_by_round(questions: list[Question]) -> None:
     sources = {"words.c": PROGRAM.encode()}
-    made = sitting(questions[:1], [], LANGUAGES["c"], sources, (4, 2), 0, random.Random(1))
-    right = next(copy.round for copy in made.copies if copy.right)
+    paper = sitting(questions[:1], [], LANGUAGES["c"], sources, (4, 2), 0, random.Random(1))
+    right = next(copy.round for copy in paper.copies if copy.right)
 
     def faults(statuses: list[Status]) -> set[str]:
         cases = tuple(
             TestCase(id=f"{n}::test 0", status=status) for n, status in enumerate(statuses)
         )
-        return set(made.faults(TestReport(cases=cases)).values())
+        return set(paper.faults(TestReport(cases=cases)).values())
 
     honest = [Status.PASS if n == right else Status.FAIL for n in range(4)]
     assert faults(honest) == set()

@@ -15,14 +15,14 @@ SOURCES = [CHEAPEST_VERIFIER, PAIR_VERIFIER, BOOK_VERIFIER]
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_mutants_are_distinct_programs(source: str) -> None:
-    made = list(mutants(source))
-    assert len(made) >= 25
-    texts = [one.source for one in made]
+    found = list(mutants(source))
+    assert len(found) >= 25
+    texts = [one.source for one in found]
     assert len(set(texts)) == len(texts)
     assert source not in texts
     for text in texts:
         ast.parse(text)
-    assert made == list(mutants(source))
+    assert found == list(mutants(source))
 
 
 SMALL = '''"""Doc."""
@@ -109,9 +109,9 @@ def test_every_sql_mutant_of_a_flat_query_still_parses() -> None:
     query = "SELECT count(*) FROM t WHERE a <= 3 AND (b = 'x' OR c IN (1, 2)) AND d > 0 ORDER BY a LIMIT 2"
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE t (a, b, c, d)")
-        made = list(sql_mutants(query))
-        assert len(made) > 12
-        for _, mutant in made:
+        found = list(sql_mutants(query))
+        assert len(found) > 12
+        for _, mutant in found:
             db.execute(mutant)
 
 

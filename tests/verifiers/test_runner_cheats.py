@@ -179,10 +179,10 @@ CHEATS = {
 
 @pytest.fixture(scope="module")
 def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeVerifier]:
-    made: dict[str, CodeVerifier] = {}
+    cached: dict[str, CodeVerifier] = {}
 
     def verifier(name: str) -> CodeVerifier:
-        if name not in made:
+        if name not in cached:
             npm = None
             if name == "junit-console":
                 need(
@@ -194,8 +194,8 @@ def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeV
                     "jest": ("jest@29", "jest-junit@16"),
                 }[name]
                 npm = node_packages(tmp_path_factory.mktemp("npm"), *packages)
-            made[name] = built(name, tmp_path_factory.mktemp(name), npm)
-        return made[name]
+            cached[name] = built(name, tmp_path_factory.mktemp(name), npm)
+        return cached[name]
 
     return verifier
 

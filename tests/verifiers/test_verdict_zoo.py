@@ -53,10 +53,10 @@ def test_every_form_is_proven_that_has_an_expectation(tests: CodeTests) -> None:
     }
     assert kinds == dict.fromkeys(kinds, VerdictKind.MANY) | others
     assert len(kinds) == 18
-    told = verdict_gate(tests)
-    assert told.status is GateStatus.PASSED
-    assert (told.n, told.figure) == (18, 16.0)
-    assert told.reason.startswith(
+    result = verdict_gate(tests)
+    assert result.status is GateStatus.PASSED
+    assert (result.n, result.figure) == (18, 16.0)
+    assert result.reason.startswith(
         "verdict proven for 16 of 18 fail-to-pass tests, blind odds <= 1/"
     )
 

@@ -91,7 +91,7 @@ def raw_cases(root: Element) -> Iterator[RawCase]:
                 raise ReportError(f"suites have more than {MAX_SUITES} letters of names")
             stack.extend(_Visit(child, file, suites) for child in reversed(element))
     if root.find(GO_PROPERTY) is not None and (errors := root.get("errors", "0")) != "0":
-        message = f"{errors} packages could not be built; the report has no word of them"
+        message = f"{errors} packages could not be built; the report does not list them"
         yield RawCase("", "", UNBUILT, Status.ERROR, 0.0, message)
 
 

@@ -66,7 +66,7 @@ def recover(text: str, name: str, reason: str) -> Element:
     if len(open_elements) > 1:
         raise ReportError(f"{name!r} is cut off in <{open_elements[-1].tag}>", hint)
     if not len(top):
-        raise ReportError(f"{name!r} holds no JUnit XML", hint)
+        raise ReportError(f"{name!r} is not JUnit XML", hint)
     return top
 
 

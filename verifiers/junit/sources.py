@@ -74,13 +74,13 @@ def _read_file(path: Path, limit: int) -> tuple[bytes, datetime]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ReportError(f"no report {str(path)!r}: the test run did not write it") from None
+        raise ReportError(f"no such report: {str(path)!r}; the test run did not write it") from None
     except OSError as error:
         raise ReportError(f"the report {str(path)!r} can't be read: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ReportError(f"the report {str(path)!r} is no regular file")
+            raise ReportError(f"the report {str(path)!r} is not a regular file")
         content = file.read(limit + 1)
     if len(content) > limit:
         raise ReportError(f"the report {str(path)!r} is too large; at most {MAX_BYTES} are read")

@@ -165,9 +165,9 @@ class Braces:
                         file=file,
                         start=head.start(),
                         end=end,
-                        name=told(head["name"]),
+                        name=decoded(head["name"]),
                         name_at=head.start("name"),
-                        tests=(told(label),),
+                        tests=(decoded(label),),
                         sites=tuple(own),
                     )
                 )
@@ -204,7 +204,7 @@ class Braces:
 
     def matched(self, found: Sequence[Question], ids: Sequence[TestId]) -> list[Question]:
         """See ``Language``: the only id that ends with the name, and with that of a subtest."""
-        made = []
+        questions = []
         for question in found:
             name = question.name + (question.tests[0] and f"/{question.tests[0]}")
             ending = re.compile(r"(?:::|> | )" + re.escape(name) + r"(?:\(\))?$")
@@ -213,8 +213,8 @@ class Braces:
                 stem = question.file.rpartition("/")[2].partition(".")[0]
                 own = [test for test in own if question.file in test or stem in test] or own
             if len(own) == 1:
-                made.append(question.model_copy(update={"tests": (own[0],)}))
-        return made
+                questions.append(question.model_copy(update={"tests": (own[0],)}))
+        return questions
 
 
 class _TestBody:
@@ -308,7 +308,7 @@ class _TestBody:
         for first, last in self.scanned.texts:
             if start <= first and last <= end and text[first] in self.rules.texts:
                 try:
-                    _value(told(text[first:last]), self.rules)
+                    _value(decoded(text[first:last]), self.rules)
                 except ValueError:
                     continue
                 if not _KEY.match(text, last):
@@ -326,11 +326,11 @@ class _TestBody:
         return found
 
     def _literal(self, leaf: Leaf) -> Literal:
-        text = told(self.scanned.text[leaf.start : leaf.end])
+        text = decoded(self.scanned.text[leaf.start : leaf.end])
         return Literal(_value(text, self.rules), natural=self.rules.typed)
 
 
-def told(text: str) -> str:
+def decoded(text: str) -> str:
     """The text of a stretch of a file that is read byte by byte."""
     return text.encode("latin-1").decode()
 
@@ -341,10 +341,10 @@ def _value(text: str, rules: LanguageRules) -> Value:
         return text == "true"
     if text[:1] == "`":
         if "\\" in text or "${" in text:
-            raise ValueError(f"{text!r} is no plain text")
+            raise ValueError(f"{text!r} is not plain text")
         return text[1:-1]
     if text[:1] in "\"'":
         if not _PLAIN.fullmatch(text) or (rules.dollars and text[0] == '"' and "$" in text):
-            raise ValueError(f"{text!r} is no plain text")
+            raise ValueError(f"{text!r} is not plain text")
         return str(ast.literal_eval(text))
     return float(text) if "." in text else int(text)

@@ -101,7 +101,7 @@ class Examiner:
         run = self.run(paper, change)
         if run.report is None:
             return [f"look-alikes: {run.status}: {run.reason}"]
-        return [_told(copy, fault) for copy, fault in paper.faults(run.report).items()]
+        return [_reason(copy, fault) for copy, fault in paper.faults(run.report).items()]
 
     def run(self, paper: Paper, change: bytes) -> TestRun:
         """Run the files of a paper, and only those if the runner can select files."""
@@ -143,7 +143,7 @@ def examined(score: Score, faults: Sequence[str]) -> Score:
     )
 
 
-def _told(copy: Copy, fault: str) -> str:
+def _reason(copy: Copy, fault: str) -> str:
     test = copy.question.tests[0]
     if fault == "forged":
         return f"forged: a look-alike of {test} that must fail did not"

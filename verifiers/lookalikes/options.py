@@ -141,7 +141,7 @@ def _others(word: str, size: int, words: Sequence[str], draw: random.Random) -> 
     near = fit[: 2 * size]
     draw.shuffle(near)
     found = [word]
-    candidates = itertools.chain((_like(one, word) for one in near), _made(word, draw))
+    candidates = itertools.chain((_like(one, word) for one in near), _invented(word, draw))
     for one in itertools.islice(candidates, _TRIES * size):
         if len(found) == size:
             break
@@ -161,11 +161,11 @@ def _like(other: str, word: str) -> str:
     return other.capitalize() if word[:1].isupper() else other.lower()
 
 
-def _made(word: str, draw: random.Random) -> Iterator[str]:
+def _invented(word: str, draw: random.Random) -> Iterator[str]:
     """Words that nobody uses, as long as one."""
     while True:
-        made = "".join(draw.choice(_LETTERS) for _ in range(max(1, len(word))))
-        yield _like(made, word)
+        invented = "".join(draw.choice(_LETTERS) for _ in range(max(1, len(word))))
+        yield _like(invented, word)
 
 
 def _numerals(word: str, size: int, draw: random.Random) -> list[str]:

@@ -123,8 +123,8 @@ class Paper(NamedTuple):
         found = {}
         for copy in self.copies:
             keys = dict.fromkeys(self.language.key(test) for test in copy.question.tests)
-            said = [status for key in keys for status in cases[copy.renamed(key)]]
-            if fault := copy.fault(said):
+            statuses = [status for key in keys for status in cases[copy.renamed(key)]]
+            if fault := copy.fault(statuses):
                 found[copy] = fault
         return found
 
@@ -228,9 +228,10 @@ def paper(
         blocks[question.file, question.start, question.end].append(copy)
     files = {file: sources[file] for file, _, _ in blocks}
     for (file, start, end), block in sorted(blocks.items(), reverse=True):
+        # Copies come with the true one first: in that order, code under test could tell it by counting.
         draw.shuffle(block)
-        made = b"\n\n\n".join(copy.text for copy in block)
-        files[file] = files[file][:start] + made + files[file][end:]
+        replacement = b"\n\n\n".join(copy.text for copy in block)
+        files[file] = files[file][:start] + replacement + files[file][end:]
     return Paper(files, tuple(chosen), language)
 
 
@@ -247,13 +248,13 @@ def compiled(
         SiteTurn(one, site, variants(one, site, language, sources[one.file], most, draw))
         for one, site, most in asked
     ]
-    made = choices(turns, sources, draw, apart=apart)
+    chosen = choices(turns, sources, draw, apart=apart)
     found = [
         Copy(turn.question, turn.site, "", b"", right=not n, round=round_)
-        for turn, rounds in zip(turns, made.rounds, strict=True)
+        for turn, rounds in zip(turns, chosen.rounds, strict=True)
         for n, round_ in enumerate(rounds)
     ]
-    return Paper(made.files, tuple(found), language, made.variable, made.values)
+    return Paper(chosen.files, tuple(found), language, chosen.variable, chosen.values)
 
 
 def sitting(

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from envgen.core.code_types import Leaf, Question, Site, TestId, VerdictKind
-from envgen.verifiers.lookalikes.braces import Braces, LanguageRules, told
+from envgen.verifiers.lookalikes.braces import Braces, LanguageRules, decoded
 from envgen.verifiers.lookalikes.options import Literal, Value, capacity
 from envgen.verifiers.lookalikes.scanning import CODE, Scanned
 
@@ -64,7 +64,7 @@ class Programs(Braces):
             end = scanned.closing(head.end())
             if end is not None:
                 name = head["case"] or f"{head['suite']}::{head['test']}"
-                blocks.append((head.start(), end + 1, told(name)))
+                blocks.append((head.start(), end + 1, decoded(name)))
         return [
             Question(
                 file=file,
@@ -84,14 +84,14 @@ class Programs(Braces):
         A test of which each section is reported has a question for each of them. What another program
         or section than the question's follows does not hold.
         """
-        made = [
+        matches = [
             question.model_copy(update={"tests": (test,)})
             for question in found[1:]
             for test in ids
             if _is(test, question.name)
         ]
-        if made or not found:
-            return made
+        if matches or not found:
+            return matches
         stem = PurePosixPath(found[0].file).stem
         own = [test for test in ids if len(ids) <= MAX_PROGRAMS or stem in test]
         return [found[0].model_copy(update={"tests": (test,)}) for test in own]
@@ -151,9 +151,9 @@ class _Sites:
             found = [self._leaves(*span, _MAKERS) for span in spans]
             equal = [_ANYTHING] if "equal" in (call["check"] or "").lower() else []
             for called in [_NOTHING, _MAKERS, *equal] if call["check"] else []:
-                made = [one for one in given if self._leaves(*one, called)]
-                if made and (called is _NOTHING or len(made) == 1):
-                    expected = _expected(self.scanned.text, given, made)
+                chosen = [one for one in given if self._leaves(*one, called)]
+                if chosen and (called is _NOTHING or len(chosen) == 1):
+                    expected = _expected(self.scanned.text, given, chosen)
                     found += [self._leaves(*span, called) for span in expected]
                     break
             for leaves in found:
@@ -176,7 +176,7 @@ class _Sites:
         leaves = [leaf for leaf in found if leaf.start not in self.taken]
         text = self.scanned.text
         bits = capacity(
-            [self.language.known(told(text[leaf.start : leaf.end]), leaf) for leaf in leaves]
+            [self.language.known(decoded(text[leaf.start : leaf.end]), leaf) for leaf in leaves]
         )
         if leaves and bits:
             self.taken |= {leaf.start for leaf in leaves}
@@ -193,7 +193,7 @@ class _Sites:
             if text[first] == '"':
                 leaf = Leaf(start=first, end=last, kind="text")
                 try:
-                    self.language.known(told(text[first:last]), leaf)
+                    self.language.known(decoded(text[first:last]), leaf)
                 except ValueError:
                     return []
                 found.append(leaf)
@@ -289,14 +289,16 @@ def choices(
         known[question.file, site] = own
         rounds.append(own)
     values = tuple(
-        "".join(chr(ord("a") + compiled.index(told.get(n, 0))) for compiled, told in places)
+        "".join(
+            chr(ord("a") + compiled.index(options_at.get(n, 0))) for compiled, options_at in places
+        )
         for n in range(max(ends.values(), default=0))
     )
-    made = {
+    files = {
         file: _CHOOSE.format(variable).encode() + replaced(sources[file], changes)
         for file, changes in edits.items()
     }
-    return Choices(made, variable, values, rounds)
+    return Choices(files, variable, values, rounds)
 
 
 _CHOOSE = """\
@@ -307,11 +309,11 @@ static int {0}(int place) {{ const char *told = {0}_of("{0}"); return told ? tol
 
 def replaced(source: bytes, edits: Sequence[tuple[int, int, str]]) -> bytes:
     """A text with stretches of it replaced."""
-    made, at = b"", 0
+    result, at = b"", 0
     for start, end, text in sorted(edits):
-        made += source[at:start] + text.encode()
+        result += source[at:start] + text.encode()
         at = end
-    return made + source[at:]
+    return result + source[at:]
 
 
 def in_round(n: int, test: TestId) -> TestId:

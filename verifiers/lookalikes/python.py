@@ -76,7 +76,7 @@ class Python:
         if isinstance(value, bytes):
             return Known(value.decode("latin-1"))
         if not isinstance(value, str | int | float):
-            raise ValueError(f"{text!r} is no literal")
+            raise ValueError(f"{text!r} is not a literal")
         return Known(value, leaf.kind == "pattern")
 
     def spell(self, value: Value, text: str) -> str:
@@ -115,17 +115,17 @@ class Python:
                 continue
             if owner := _owner(head, name, functions):
                 cases[owner][head].append(test)
-        made = []
+        questions = []
         for key, heads in cases.items():
             rows, tests = functions[key], [test for own in heads.values() for test in own]
             if len(rows) == 1 and not rows[0].cuts:
-                made.append(rows[0].model_copy(update={"tests": tuple(tests)}))
+                questions.append(rows[0].model_copy(update={"tests": tuple(tests)}))
             elif len(rows) == len(tests) and len(heads) == 1:
-                made += [
+                questions += [
                     row.model_copy(update={"tests": (test,)})
                     for row, test in zip(rows, tests, strict=True)
                 ]
-        return made
+        return questions
 
 
 class _Places:

@@ -71,7 +71,7 @@ class Registering(Protocol):
     def listing(self) -> str:
         """The line that prints what is registered, after the build and before any test runs."""
 
-    def registered(self, said: bytes) -> dict[TestId, str]:
+    def registered(self, output: bytes) -> dict[TestId, str]:
         """Test -> a digest of its command and properties, from what that line printed.
 
         Raises:

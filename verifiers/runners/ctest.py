@@ -49,10 +49,10 @@ class CTest:
         """See ``Registering``."""
         return f'ctest --test-dir "{BUILD_FOLDER}" --show-only=json-v1'
 
-    def registered(self, said: bytes) -> dict[TestId, str]:
+    def registered(self, output: bytes) -> dict[TestId, str]:
         """See ``Registering``; where a test was registered does not matter."""
         try:
-            tests = json.loads(said)["tests"]
+            tests = json.loads(output)["tests"]
             return base.digests(
                 (
                     join_id("", test["name"], test["name"]),

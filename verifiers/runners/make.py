@@ -81,7 +81,7 @@ class Make:
         if not any(path.rpartition("/")[2] in NAMES for path in repo_files):
             raise ConfigError(
                 f"no test file of {self.name!r} in the repository",
-                "it has no Makefile, and none that Automake makes one of",
+                "it has no Makefile, and no Makefile.am to make one of",
             )
         found = base.words(nonce)
         return base.Canaries(

@@ -68,10 +68,10 @@ class Meson:
         """See ``Registering``."""
         return f'meson introspect "{BUILD_FOLDER}" --tests'
 
-    def registered(self, said: bytes) -> dict[TestId, str]:
+    def registered(self, output: bytes) -> dict[TestId, str]:
         """See ``Registering``; subtests are not in it, their programs are."""
         try:
-            return base.digests(_entry(test) for test in json.loads(said))
+            return base.digests(_entry(test) for test in json.loads(output))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise ReportError(f"Meson lists no tests: {error}") from error
 

@@ -113,7 +113,7 @@ class Codec:
         number = ord(found.group()) - _FIRST_MARK
         if number < len(self._texts):
             return f"holds a stray {self._texts[number]}"
-        return "holds bytes that are no UTF-8"
+        return "contains bytes that are not valid UTF-8"
 
     def _plain(self, run: list[str]) -> list[int]:
         text = "".join(run)

@@ -142,7 +142,7 @@ class CompactEncoding:
             if cut:
                 raise EncodingError("the call is cut")
             if not name or self._codec.stray(name) or unsafe_text(name):
-                raise EncodingError(f"there is no tool name but {self._codec.unmarked(name)!r}")
+                raise EncodingError(f"expected a tool name, got {self._codec.unmarked(name)!r}")
             return called(turn, number, name, self._read_arguments(written), None)
         except EncodingError as error:
             problems.append(f"call {number} is malformed: {error}")
@@ -154,12 +154,12 @@ class CompactEncoding:
         arguments: dict[str, JsonValue] = {}
         for text in written:
             key, *value = self._value.split(text)
-            said = "".join([key, *value[1:]])
-            found = self._codec.stray(said) or unsafe_text(said, len(said))
+            argument = "".join([key, *value[1:]])
+            found = self._codec.stray(argument) or unsafe_text(argument, len(argument))
             if len(value) != 2 or found:
                 raise EncodingError(f"an argument {found or 'has no value'}")
             if key in arguments:
-                raise EncodingError(f"the argument {key!r} stands twice")
+                raise EncodingError(f"the argument {key!r} is given twice")
             arguments[key] = load_json(value[1]) if value[0] == self._json else value[1]
         return arguments
 

@@ -68,7 +68,7 @@ class DsmlEncoding:
         require_prompt(messages)
         parts: list[Part] = [BOS]
         if messages[0].role != "system" and self.config.tools_in == "system":
-            parts += self._told(tools)
+            parts += self._preamble(tools)
         parts += self._conversation(messages, 0, tools)
         return self._codec.ids(parts)
 
@@ -117,7 +117,7 @@ class DsmlEncoding:
         if message.role == "system":
             yield message.content
             if index == 0 and self.config.tools_in == "system":
-                yield from self._told(tools)
+                yield from self._preamble(tools)
         elif message.role == "user":
             yield USER
             yield from self._asked(message, tools, last=index == last_user)
@@ -130,7 +130,7 @@ class DsmlEncoding:
     def _begin(self, current: bool) -> Part:
         return THINK if self.config.thinking and current else END_THINK
 
-    def _told(self, tools: Sequence[Tool]) -> Iterator[Part]:
+    def _preamble(self, tools: Sequence[Tool]) -> Iterator[Part]:
         if tools:
             yield "\n\n"
             yield from told_tools(tools, self.config.block)
@@ -142,7 +142,7 @@ class DsmlEncoding:
         if self.config.tools_in == "developer" and last:
             if not message.content:
                 raise EncodingError("a developer message needs content")
-            yield from self._told(tools)
+            yield from self._preamble(tools)
             yield "\n\n# The user's message is: "
         yield message.content
 

@@ -46,8 +46,8 @@ class DsmlReader:
             problems.append("the reply is cut: it does not end with the end of sentence")
         if rest:
             problems.append("the reply goes on after its end")
-        reasoning, said = self._split_thinking(body, problems)
-        content, block = self._split_block(said, problems)
+        reasoning, answer = self._split_thinking(body, problems)
+        content, block = self._split_block(answer, problems)
         for name, text in (("reasoning", reasoning), ("content", content)):
             stray = self._codec.stray(text)
             if stray:
@@ -65,23 +65,23 @@ class DsmlReader:
         """Reasoning, and what comes behind it; without a ``</think>`` the first block ends reasoning."""
         if not self._thinking:
             return "", body
-        reasoning, mark, said = body.partition(self._end_think)
+        reasoning, mark, answer = body.partition(self._end_think)
         if mark:
-            return reasoning, said
+            return reasoning, answer
         problems.append("the reasoning does not end with </think>")
         start = body.find(self._open)
         return (body, "") if start < 0 else (body[:start], body[start:])
 
-    def _split_block(self, said: str, problems: list[str]) -> tuple[str, str | None]:
+    def _split_block(self, text: str, problems: list[str]) -> tuple[str, str | None]:
         """Content, and what stands in the block of calls if there is one."""
-        content, mark, block = said.partition(self._open)
+        content, mark, block = text.partition(self._open)
         if mark:
             return content, block
-        loose = self._loose_open.search(said)
+        loose = self._loose_open.search(text)
         if loose is None:
-            return said, None
+            return text, None
         problems.append("a block of calls does not begin with an empty line and its tag")
-        return said[: loose.start()], said[loose.end() :]
+        return text[: loose.start()], text[loose.end() :]
 
     def _read_block(self, block: str, turn: int, problems: list[str]) -> tuple[ToolCall, ...]:
         inner, mark, rest = block.partition(self._close)
@@ -110,12 +110,12 @@ class DsmlReader:
             if not tail:
                 raise EncodingError("it is cut")
             if not name or self._codec.stray(name) or unsafe_text(name):
-                raise EncodingError(f"there is no tool name but {self._codec.unmarked(name)!r}")
+                raise EncodingError(f"expected a tool name, got {self._codec.unmarked(name)!r}")
             return called(turn, number, name, self._read_parameters(body), None)
         except EncodingError as error:
             problems.append(f"call {number} is malformed: {error}")
-        said = self._codec.unmarked(body)
-        return called(turn, number, self._codec.unmarked(name), None, said)
+        value = self._codec.unmarked(body)
+        return called(turn, number, self._codec.unmarked(name), None, value)
 
     def _read_parameters(self, body: str) -> dict[str, JsonValue]:
         arguments: dict[str, JsonValue] = {}
@@ -123,13 +123,15 @@ class DsmlReader:
         while at < len(body):
             found = self._parameter.match(body, at)
             if found is None or body[found.end() : found.end() + 1] not in ("", "\n"):
-                raise EncodingError(f"{self._codec.unmarked(body[at : at + 60])!r} is no parameter")
+                raise EncodingError(
+                    f"expected a parameter, got {self._codec.unmarked(body[at : at + 60])!r}"
+                )
             key, kind, value = found.groups()
             wrong = self._codec.stray(key + value) or unsafe_text(key + value, len(key + value))
             if wrong:
                 raise EncodingError(f"an argument {wrong}")
             if key in arguments:
-                raise EncodingError(f"the argument {key!r} stands twice")
+                raise EncodingError(f"the argument {key!r} is given twice")
             arguments[key] = value if kind == "true" else load_json(value)
             at = found.end() + 1
         if body.endswith("\n"):

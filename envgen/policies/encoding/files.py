@@ -70,7 +70,7 @@ def load_encoding(folder: str | Path) -> Encoding:
     path = Path(folder) / ENCODING_FILE
     if not path.parent.is_dir():
         raise ConfigError(
-            f"the model {str(folder)!r} is no folder",
+            f"the model {str(folder)!r} is not a folder",
             "give a model folder; `envgen model init` makes one",
         )
     try:

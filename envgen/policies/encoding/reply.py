@@ -93,7 +93,7 @@ def require_reply(messages: Sequence[Message], start: int) -> None:
         EncodingError: if it is not.
     """
     if not 1 <= start <= len(messages) or messages[start - 1].role != "assistant":
-        raise EncodingError(f"message {start - 1} is no reply that an extension could follow")
+        raise EncodingError(f"message {start - 1} must be a reply that an extension can follow")
 
 
 def has_user(messages: Sequence[Message]) -> bool:
@@ -107,7 +107,7 @@ def _take(open_calls: list[ToolCall], result: Message) -> None:
     call = open_calls.pop(0)
     if result.tool_call_id not in (None, call.id):
         raise EncodingError(
-            f"the result of {result.tool_call_id!r} stands where {call.id!r} is due",
+            f"expected the result of {call.id!r}, got that of {result.tool_call_id!r}",
             "put results in the order of the calls",
         )
 

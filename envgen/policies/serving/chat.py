@@ -179,9 +179,9 @@ def _wire(delta: Delta) -> list[dict[str, Any]]:
             return [{"reasoning_content": delta.reasoning}]
         return [{"content": delta.content}]
     call = wire_call(delta.call)
-    said = call["function"]["arguments"]
+    arguments = call["function"]["arguments"]
     head = {**call, "index": delta.index, "function": {"name": delta.call.name, "arguments": ""}}
-    rest = {"index": delta.index, "function": {"arguments": said}}
+    rest = {"index": delta.index, "function": {"arguments": arguments}}
     return [{"tool_calls": [head]}, {"tool_calls": [rest]}]
 
 

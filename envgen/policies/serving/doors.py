@@ -34,7 +34,7 @@ def require_host(given: str, allowed: Collection[str]) -> None:
     if name == "localhost" or name in allowed or _is_address(name):
         return
     raise ApiError(
-        f"Host {given[:100]!r} is no name of this server. If it should be, start it with "
+        f"Host {given[:100]!r} is not a name of this server. If it should be, start it with "
         "--allow-host NAME or with a key.",
         status=403,
         code="unknown_host",

@@ -67,11 +67,11 @@ def invalid(error: ValidationError) -> ApiError:
             code="missing_required_parameter",
             param=where or None,
         )
-    said = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ")
     got = repr(first["input"])
     shown = got if len(got) <= 80 else got[:77] + "..."
     return ApiError(
-        f"Invalid value for {where!r}: {said} (got {shown})." if where else f"{said}.",
+        f"Invalid value for {where!r}: {message} (got {shown})." if where else f"{message}.",
         code="invalid_value",
         param=where or None,
     )

@@ -54,7 +54,7 @@ def read_tools(wire: Sequence[Mapping[str, Any]] | None) -> list[Tool]:
         if name in names:
             raise _refused(f"{where} has the name {name!r} of another tool", f"{where}.name")
         if not isinstance(function.get("description", ""), str):
-            raise _refused(f"{where} has a description that is no text", f"{where}.description")
+            raise _refused(f"{where} has a description that is not text", f"{where}.description")
         names.add(name)
         _check_parameters(function.get("parameters"), f"{where}.function.parameters")
         parameters = function.get("parameters") or {"type": "object", "properties": {}}

@@ -54,12 +54,12 @@ def chat_logprobs(
     """One entry per sampled token, control tokens included."""
     content: list[dict[str, Any]] = []
     for token, logprob in zip(ids, logprobs, strict=True):
-        said = tokenizer.token_bytes(token)
+        raw = tokenizer.token_bytes(token)
         content.append(
             {
-                "token": said.decode("utf-8", "replace"),
+                "token": raw.decode("utf-8", "replace"),
                 "logprob": float(logprob),
-                "bytes": list(said),
+                "bytes": list(raw),
                 "top_logprobs": [],
             }
         )

@@ -83,9 +83,9 @@ class ArithmeticValidator(TaskValidator):
         """See ``TaskValidator``."""
         files = self.dataset.task_files(task_id)
         again = draft(json.loads(files.solution), task_id).task
-        told = again.spec.model_copy(update={"split": files.spec.split}).public(DESK)
+        public = again.spec.model_copy(update={"split": files.spec.split}).public(DESK)
         stored = files.spec.public(self.dataset.environments[files.spec.environment_id])
-        same = (again.verifier, told) == (files.verifier, stored)
+        same = (again.verifier, public) == (files.verifier, stored)
         near = ("", "zero", f"{files.verifier}0", str(int(again.verifier) + 1))
         refused = not any(self._env.judge(files, text).passed for text in near)
         evidence = (

@@ -60,7 +60,7 @@ class RecordFormat(Protocol):
         ...
 
 
-def made(name: str, fields: Mapping[str, Any]) -> Instance:
+def build_instance(name: str, fields: Mapping[str, Any]) -> Instance:
     """The instance that a record's fields describe, once its types have checked them.
 
     Raises:
@@ -115,7 +115,7 @@ def names(row: Row, field: str) -> tuple[str, ...]:
     value = [] if row.get(field) is None else value
     if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
         who = named(row, "instance_id", "id", "number")
-        raise ConfigError(f"record {who!r}: {field!r} is no list of texts")
+        raise ConfigError(f"record {who!r}: {field!r} must be a list of texts")
     return tuple(value)
 
 
@@ -140,7 +140,7 @@ def instant(value: object) -> str:
             when = datetime.fromisoformat(str(value).strip())
     except (ValueError, OverflowError, OSError):
         raise ConfigError(
-            f"{value!r} is no date", "write it like 2023-01-31T12:00:00Z or in milliseconds"
+            f"{value!r} is not a date", "write it like 2023-01-31T12:00:00Z or in milliseconds"
         ) from None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

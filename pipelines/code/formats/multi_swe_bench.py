@@ -36,7 +36,7 @@ class MultiSweBench:
                 f"record {org}__{repo}-{number} has no fix_patch", "nothing can prove it"
             )
         issues = [i for i in row.get("resolved_issues") or () if isinstance(i, Mapping)]
-        parts = [_told(i) for i in issues] or [_told(row)]
+        parts = [_issue_text(i) for i in issues] or [_issue_text(row)]
         fields = {
             "id": base.text(row, "instance_id") or f"{org}__{repo}-{number}",
             "repo": f"{org}/{repo}",
@@ -57,7 +57,7 @@ class MultiSweBench:
                 **base.rest({"base": start, "resolved_issues": row.get("resolved_issues")}, ()),
             },
         }
-        return base.made(f"{org}__{repo}-{number}", fields)
+        return base.build_instance(f"{org}__{repo}-{number}", fields)
 
     def write(
         self, instance: Instance, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]
@@ -97,7 +97,7 @@ class MultiSweBench:
         return {**row, **base.given_back(instance)}
 
 
-def _told(row: Row) -> str:
+def _issue_text(row: Row) -> str:
     return f"{row.get('title') or ''}\n\n{row.get('body') or ''}".strip()
 
 

@@ -12,8 +12,8 @@ from envgen.pipelines.code.formats.swe_bench import SweBench, unwrapped
 from envgen.pipelines.code.formats.swe_smith import SweSmith
 
 FORMATS: Mapping[str, RecordFormat] = {
-    made.name: made
-    for made in (
+    format_.name: format_
+    for format_ in (
         SweBench("swe-bench"),
         SweBench("swe-bench-live", lists="list"),
         SweBench("swe-rebench", lists="list", dates="milliseconds"),

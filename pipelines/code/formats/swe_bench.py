@@ -62,7 +62,7 @@ class SweBench:
             "expected_pass_to_pass": base.names(row, "PASS_TO_PASS"),
             "extra": base.rest(row, _READ),
         }
-        return base.made(name, fields)
+        return base.build_instance(name, fields)
 
     def write(
         self, instance: Instance, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]
@@ -106,7 +106,7 @@ def unwrapped(row: Row) -> Row:
         try:
             inner = json.loads(inner)
         except ValueError as error:
-            raise ConfigError(f"instance_dict is no JSON: {error}") from None
+            raise ConfigError(f"instance_dict is not valid JSON: {error}") from None
     return inner if isinstance(inner, Mapping) else row
 
 

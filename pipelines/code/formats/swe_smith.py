@@ -60,7 +60,7 @@ class SweSmith:
             "expected_pass_to_pass": base.names(row, "PASS_TO_PASS"),
             "extra": {**base.rest(row, _READ), "repo": json.dumps(row.get("repo"))},
         }
-        return base.made(name, fields)
+        return base.build_instance(name, fields)
 
     def write(
         self, instance: Instance, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]

@@ -38,9 +38,9 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
     lists = _lists(files)
     if lists and _has_cmake_tests(files):
         return _cmake(files, language, cutoff)
-    if re.search(r"\btest\s*\(", _said(files, "meson.build", "*/meson.build")):
+    if re.search(r"\btest\s*\(", _text_of(files, "meson.build", "*/meson.build")):
         return _meson(language, cutoff)
-    if "TESTS" in _said(files, "Makefile.am", "*/Makefile.am"):
+    if "TESTS" in _text_of(files, "Makefile.am", "*/Makefile.am"):
         return _automake(files, language, cutoff)
     for name in files.matching("GNUmakefile", "makefile", "Makefile", "*/Makefile"):
         target = _TARGET.search(files.text(name))
@@ -54,26 +54,26 @@ def recipe(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Reci
     )
 
 
-def _said(files: TreeFiles, *globs: str) -> str:
+def _text_of(files: TreeFiles, *globs: str) -> str:
     names = [name for name in files.matching(*globs) if name.count("/") <= 3]
     return "\n".join(files.text(name) for name in names)
 
 
 def _has_cmake_tests(files: TreeFiles) -> bool:
-    said = _said(files, "CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
-    return bool(re.search(r"\badd_test\b|enable_testing|include\s*\(\s*CTest", said, re.I))
+    text = _text_of(files, "CMakeLists.txt", "*/CMakeLists.txt", "*.cmake")
+    return bool(re.search(r"\badd_test\b|enable_testing|include\s*\(\s*CTest", text, re.I))
 
 
 def _cmake(files: TreeFiles, language: CodeLanguage, cutoff: str | None) -> Recipe:
     folder = _project(files)
-    said = "\n".join(files.text(name) for name in _cmake_files(files, folder))
+    text = "\n".join(files.text(name) for name in _cmake_files(files, folder))
     build = "cmake-build" if f"{folder}/build".lstrip("./") in _folders(files) else "build"
     generator = "-G Ninja" if language == "cpp" else "-G 'Unix Makefiles'"
-    switches = " ".join(f"-D{name}=ON" for name in test_options(said))
+    switches = " ".join(f"-D{name}=ON" for name in test_options(text))
     configure = f"cmake -S {folder} -B {build} {generator} {_FLAGS} {switches}".rstrip()
     return Recipe(
         language=language,
-        runner=_runner(files, said),
+        runner=_runner(files, text),
         install=(configure,),
         build=(
             f"{configure} -DFETCHCONTENT_FULLY_DISCONNECTED=ON > /dev/null",
@@ -165,9 +165,9 @@ def test_options(text: str) -> list[str]:
     return [name for name in names if _IS_TEST.search(name) and not _NOT_WANTED.search(name)]
 
 
-def _runner(files: TreeFiles, said: str) -> str:
+def _runner(files: TreeFiles, text: str) -> str:
     """The framework's own reports where CTest would show one case for a program of many."""
-    if _DISCOVERS.search(said):
+    if _DISCOVERS.search(text):
         return "ctest"
     sources = "\n".join(
         files.text(name) for name in files.matching("*test*.cc", "*test*.cpp", "*test*.cxx")[:40]

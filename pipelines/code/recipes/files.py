@@ -27,7 +27,7 @@ class TreeFiles:
     def __init__(self, tree: Path) -> None:
         self._tree = tree
         if not tree.exists():
-            raise WorkspaceError(f"there is no tree {tree}", "make it with base_tree")
+            raise WorkspaceError(f"no such tree: {tree}", "make it with base_tree")
 
     @cached_property
     def names(self) -> tuple[str, ...]:

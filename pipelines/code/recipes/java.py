@@ -74,7 +74,9 @@ def _pom_artifacts(pom: str) -> list[str]:
     try:
         root = ElementTree.fromstring(pom)
     except ElementTree.ParseError as error:
-        raise WorkspaceError(f"pom.xml is no XML: {error}", "mend it, or write a recipe") from None
+        raise WorkspaceError(
+            f"pom.xml is not valid XML: {error}", "fix it, or write a recipe"
+        ) from None
     space = re.match(r"\{.*\}", root.tag)
     prefix = space[0] if space else ""
     found = root.findall(f"{prefix}dependencies/{prefix}dependency/{prefix}artifactId")

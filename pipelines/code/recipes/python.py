@@ -135,11 +135,11 @@ def _pip(cutoff: str | None, words: list[str], backends: list[str]) -> str:
 
     The third way passes over the project's pins of its backends.
     """
-    said = shlex.join(words)
+    arguments = shlex.join(words)
     install = "pip install -q"
     if not cutoff:
-        return f"uv {install} {said}"
-    cut = f"{install} --exclude-newer {cutoff} {said}"
+        return f"uv {install} {arguments}"
+    cut = f"{install} --exclude-newer {cutoff} {arguments}"
     ways = [f"uv {cut}", f"uv --config-file {_LOOSE} {cut}"]
     if backends:
         put = f"env -u UV_EXCLUDE_NEWER uv {install} --target {_BACKENDS} {shlex.join(backends)}"
@@ -221,9 +221,9 @@ def _without_tools(words: Iterable[str]) -> list[str]:
 
 def _version(files: TreeFiles, project: dict[str, Any]) -> dict[str, str]:
     """What version tools are told where no tag of the base commit can tell them."""
-    said = f"{project.get('build-system', {}).get('requires', '')}{files.text('setup.py')}"
-    said += files.text("setup.cfg")
-    if files.tags or not re.search(r"setuptools[-_]scm|hatch-vcs|pbr|versioningit|pdm", said):
+    text = f"{project.get('build-system', {}).get('requires', '')}{files.text('setup.py')}"
+    text += files.text("setup.cfg")
+    if files.tags or not re.search(r"setuptools[-_]scm|hatch-vcs|pbr|versioningit|pdm", text):
         return {}
     for name in files.matching("CHANGE*", "HISTORY*", "NEWS*", "RELEASE*", "docs/change*"):
         if found := _RELEASE.search(files.text(name)):

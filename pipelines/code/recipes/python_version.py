@@ -33,11 +33,11 @@ def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) ->
 
     Raises WorkspaceError when none that is here is allowed.
     """
-    said = "\n".join(files.text(name) for name in ("pyproject.toml", "setup.cfg", "setup.py"))
-    fit = [version for version in here if version in RELEASED and allowed(version, requires(said))]
+    text = "\n".join(files.text(name) for name in ("pyproject.toml", "setup.cfg", "setup.py"))
+    fit = [version for version in here if version in RELEASED and allowed(version, requires(text))]
     if not fit:
         raise WorkspaceError(
-            f"the project wants Python {requires(said)!r}; here are {', '.join(here)}",
+            f"the project requires Python {requires(text)!r}; available are {', '.join(here)}",
             "install one that fits (pyenv install ...)",
         )
     fit = [version for version in fit if version != _NOT_EDITABLE] or fit
@@ -47,7 +47,7 @@ def choose_version(files: TreeFiles, cutoff: str | None, here: Sequence[str]) ->
         or [v for v in fit if RELEASED[v] <= (cutoff or "")]
         or fit[-1:]
     )
-    named = set(_CLASSIFIER.findall(said))
+    named = set(_CLASSIFIER.findall(text))
     return next((version for version in then if version in named), then[0])
 
 

@@ -37,7 +37,9 @@ class RunnerCall(NamedTuple):
 def find_test_command(package: dict[str, Any]) -> RunnerCall | None:
     """The runner that ``npm test`` reaches; else the one among the dependencies; None: no known one."""
     scripts = {
-        name: said for name, said in package.get("scripts", {}).items() if isinstance(said, str)
+        name: command
+        for name, command in package.get("scripts", {}).items()
+        if isinstance(command, str)
     }
     steps = [step for name in _test_scripts(scripts) for step in _expanded(scripts, name, _DEPTH)]
     before: list[str] = []

@@ -92,7 +92,7 @@ def _part(domain: Domain, part: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        hint = error.hint or "mend this part of the page"
+        hint = error.hint or "fix this part of the page"
         raise ConfigError(f"{where}: {error}", hint) from None
     except RecursionError:
         raise ConfigError(f"{where}: it goes round in circles", "break the circle") from None
@@ -290,9 +290,9 @@ def _check_cells(problem: Problem) -> None:
 def _cell(columns: dict[str, set[str]], who: str, table: str, column: str = "") -> None:
     hint = "add it to the tables or columns of the scene"
     if table not in columns:
-        raise ConfigError(f"{who} reads the table {table!r}, which the scene lacks", hint)
+        raise ConfigError(f"{who} reads the table {table!r}, which the scene does not have", hint)
     if column and column not in columns[table]:
-        raise ConfigError(f"{who} reads {table}.{column}, which the scene lacks", hint)
+        raise ConfigError(f"{who} reads {table}.{column}, which the scene does not have", hint)
 
 
 def _check_phrase(blueprint: Blueprint, key: str) -> None:

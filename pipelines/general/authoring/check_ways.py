@@ -72,7 +72,7 @@ def _same_holes(what: str, ways: list[Template]) -> None:
             lacks, adds = sorted(ways[0].holes - way.holes), sorted(way.holes - ways[0].holes)
             raise ConfigError(
                 f"{what} is also said {way.text!r}, which has other holes than its first text: "
-                f"it lacks {lacks} and adds {adds}",
+                f"it is missing {lacks} and adds {adds}",
                 "put exactly the holes of the first text into it",
             )
 

@@ -87,24 +87,24 @@ def _some(values: Any) -> Any:
 
 
 def _ordered(low: Any, high: Any) -> None:
-    """Refuse what is no range of whole numbers."""
+    """Refuse what is not a range of whole numbers."""
     if not (isinstance(low, int) and isinstance(high, int)):
-        raise ConfigError(f"{low!r:.60} to {high!r:.60} is no range", "give two whole numbers")
+        raise ConfigError(f"{low!r:.60} to {high!r:.60} is not a range", "give two whole numbers")
     if low > high:
-        raise ConfigError(f"no number is from {low} to {high}", "put the lower bound first")
+        raise ConfigError(f"the range {low} to {high} is empty", "put the lower bound first")
 
 
 def _date(text: Any) -> date:
     try:
         return date.fromisoformat(text)
     except (TypeError, ValueError):
-        raise ConfigError(f"{text!r:.60} is no date", "write it as 2026-03-31") from None
+        raise ConfigError(f"{text!r:.60} is not a date", "write it as 2026-03-31") from None
 
 
 def _ints(d: Drawing, key: str, low: int, high: int, step: int = 1) -> int:
     _ordered(low, high)
     if not (isinstance(step, int) and step > 0):
-        raise ConfigError(f"{step!r:.60} is no step of a range", "give a whole number above 0")
+        raise ConfigError(f"{step!r:.60} is not a step of a range", "give a whole number above 0")
     return d.rng.randrange(low, high + 1, step)
 
 
@@ -229,7 +229,7 @@ def _names() -> Mapping[str, Mapping[str, str]]:
 def _person(d: Drawing, key: str, locale: str) -> str:
     """A name; neither its given nor its family name comes again."""
     if locale not in _names():
-        raise ConfigError(f"no names of {locale!r}", f"there are: {', '.join(_names())}")
+        raise ConfigError(f"unknown locale {locale!r}", f"there are: {', '.join(_names())}")
     parts = ("given", "family")
     given, family = (_pooled(d, (key, part), _names()[locale][part].split) for part in parts)
     return f"{given} {family}"

@@ -365,9 +365,7 @@ class Domain(Record):
             like = scene.get("like") if isinstance(scene, dict) else None
             if like is not None:
                 if not isinstance(like, str) or like not in found:
-                    raise ValueError(
-                        f"scene {name!r} is like {like!r}, which does not stand before it"
-                    )
+                    raise ValueError(f"scene {name!r} is like {like!r}, which is not before it")
                 scene = {k: v for k, v in {**found[like], **scene}.items() if k != "like"}
             found[name] = scene
         return {**value, "scenes": found}
@@ -390,8 +388,8 @@ def page_error(error: ValidationError, page: Any) -> ConfigError:
     found = re.search(r'"id": ?"([a-z0-9_-]{1,64})"', page) if isinstance(page, str) else None
     name = found[1] if found else page.get("id") if isinstance(page, dict) else None
     if first["type"] == "extra_forbidden" and (near := _meant(first["loc"], every)):
-        told = f"{place}: there is no such part, did you mean {near!r}?"
-        return ConfigError(f"domain {name!r:.80}, {told}", f"write {near} = ...")
+        message = f"{place}: unknown part, did you mean {near!r}?"
+        return ConfigError(f"domain {name!r:.80}, {message}", f"write {near} = ...")
     hint = _MEND.get(first["type"], "write it as the pages of the package do")
     return ConfigError(f"domain {name!r:.80}, {place}: {first['msg']}", hint)
 

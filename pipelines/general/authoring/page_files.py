@@ -70,22 +70,22 @@ def packaged(name: str) -> Domain | None:
     page, lexicon = folder / f"{name}.toml", folder / f"{name}{LEXICON}"
     if not page.is_file():
         return None
-    said = lexicon.read_text(encoding="utf-8") if lexicon.is_file() else ""
-    return read_page(page.read_text(encoding="utf-8"), said)
+    text = lexicon.read_text(encoding="utf-8") if lexicon.is_file() else ""
+    return read_page(page.read_text(encoding="utf-8"), text)
 
 
 def _toml(text: str, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{what} is no TOML: {error}", "mend that line") from None
+        raise ConfigError(f"{what} is not valid TOML: {error}", "fix that line") from None
 
 
 def _with_lexicon(domain: Domain, text: str) -> Domain:
     """``domain`` with the texts of its lexicon file behind its own."""
     found = _toml(text, f"domain {domain.id!r}: the lexicon file")
     try:
-        said = LexiconFile.model_validate(found)
+        file = LexiconFile.model_validate(found)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -94,15 +94,15 @@ def _with_lexicon(domain: Domain, text: str) -> Domain:
             "write name = a text, or a list, in [phrases], [openings], [openings_one], [units] or [frames]",
         ) from None
     page = domain.model_dump(mode="json", exclude_defaults=True)
-    _append(domain, page["phrases"], "texts", "phrases", said.phrases)
-    _append(domain, page["scenes"], "opening", "openings", said.openings)
-    _append(domain, page["scenes"], "opening_one", "openings_one", said.openings_one)
-    unknown = sorted(set(said.units) - set(domain.units))
+    _append(domain, page["phrases"], "texts", "phrases", file.phrases)
+    _append(domain, page["scenes"], "opening", "openings", file.openings)
+    _append(domain, page["scenes"], "opening_one", "openings_one", file.openings_one)
+    unknown = sorted(set(file.units) - set(domain.units))
     if unknown:
         raise _unknown(domain, "units", unknown[0], domain.units)
     more: tuple[tuple[str, Mapping[str, Sequence[str]]], ...] = (
-        ("more_units", {**said.units}),
-        ("frames", {str(name): texts for name, texts in said.frames.items()}),
+        ("more_units", {**file.units}),
+        ("frames", {str(name): texts for name, texts in file.frames.items()}),
     )
     for field, texts_of in more:
         own = page.get(field, {})
@@ -118,10 +118,10 @@ def _append(
     parts: dict[str, Any],
     field: str,
     section: str,
-    said: Mapping[str, Sequence[str]],
+    texts_of: Mapping[str, Sequence[str]],
 ) -> None:
     """Put the texts of a section of the lexicon file behind those of the page."""
-    for name, texts in said.items():
+    for name, texts in texts_of.items():
         if name not in parts:
             raise _unknown(domain, section, name, parts)
         parts[name][field] = [*parts[name].get(field, ()), *texts]

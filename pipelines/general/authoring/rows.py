@@ -69,7 +69,7 @@ class _Compiler:
         """The closure of ``node`` and the table that its values refer to."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
-            raise ConfigError(f"{type(node).__name__} is no part of the language of draws")
+            raise ConfigError(f"{type(node).__name__} is not part of the language of draws")
         found: tuple[Draw, str] = method(node)
         return found
 
@@ -93,7 +93,7 @@ class _Compiler:
         inner, table = self.compile(node.value)
         column = node.attr
         if table not in self.domain.tables or column not in self.domain.tables[table].columns:
-            raise ConfigError(f"{ast.unparse(node)!r} is no cell of a row")
+            raise ConfigError(f"{ast.unparse(node)!r} is not a cell of a row")
         to = self.domain.tables[table].columns[column].type.partition("entity:")[2]
         if isinstance(node.value, ast.Name) and node.value.id == table:
             return lambda d: [
@@ -123,7 +123,7 @@ class _Compiler:
 
     def _compare(self, node: ast.Compare) -> tuple[Draw, str]:
         if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
-            raise ConfigError(f"{ast.unparse(node)!r} is no comparison of the language of draws")
+            raise ConfigError(f"{ast.unparse(node)!r} is not a comparison of the language of draws")
         _, test = COMPARISONS[type(node.ops[0])]
         left, right = self.compile(node.left)[0], self.compile(node.comparators[0])[0]
         return lambda d: test(left(d), right(d)), ""

@@ -98,7 +98,7 @@ def parsed(text: str) -> ast.expr:
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        reason = f"{text!r} is no expression: {error}"
+        reason = f"{text!r} is not an expression: {error}"
         raise ConfigError(reason, "write an expression in Python's grammar") from None
     level: list[ast.AST] = [tree]
     for _ in range(MAX_DEPTH):
@@ -120,7 +120,7 @@ def _check_constant(value: Any) -> None:
             raise ConfigError(f"the text {value!r} {error}", "leave it out") from None
     elif not isinstance(value, int | None) or abs(value or 0) > MAX_NUMBER:
         raise ConfigError(
-            f"{str(value)[:40]!r} is no value that a page may use",
+            f"{str(value)[:40]!r} is not a value that a page may use",
             f"write a whole number of at most {MAX_NUMBER}, a text, True, False or None",
         )
 
@@ -172,7 +172,7 @@ def arithmetic(operation: ast.operator) -> tuple[Any, Callable[[Any, Any], int]]
         ConfigError: if it is no part of the language of pages.
     """
     if type(operation) not in _ARITHMETIC:
-        raise ConfigError(f"{type(operation).__name__} is no part of the language of rules")
+        raise ConfigError(f"{type(operation).__name__} is not part of the language of rules")
     name, run = _ARITHMETIC[type(operation)]
 
     def bounded(left: Any, right: Any) -> int:
@@ -202,7 +202,7 @@ class _RuleReader:
         self._within_bounds()
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
-            raise ConfigError(f"{type(node).__name__} is no part of the language of rules")
+            raise ConfigError(f"{type(node).__name__} is not part of the language of rules")
         value = method(node, bound)
         self.depth -= 1
         return value
@@ -215,7 +215,7 @@ class _RuleReader:
 
     def _constant(self, node: ast.Constant, bound: Mapping[str, Any]) -> Any:
         if not isinstance(node.value, bool | int | str):
-            raise ConfigError(f"{node.value!r} is no value of the language of rules")
+            raise ConfigError(f"{node.value!r} is not a value of the language of rules")
         return node.value
 
     def _name(self, node: ast.Name, bound: Mapping[str, Any]) -> Any:
@@ -264,7 +264,7 @@ class _RuleReader:
             return Typed(of.expr.model_copy(update={"item": inner.expr}), inner.type)
         kind, _, name = of.type.partition(":")
         if kind not in ("entity", "rows") or name not in self.names.relations:
-            raise ConfigError(f"{column!r} is no column: what stands before the dot is a {of.type}")
+            raise ConfigError(f"{column!r} is not a column: the part before the dot is a {of.type}")
         relation = self.names.relations[name]
         types = {found.name: found.type for found in relation.columns}
         if column not in types:
@@ -288,9 +288,7 @@ class _RuleReader:
                 return self.names.fields[name]
         if isinstance(index, str):  # a column that a field names: r[attribute]
             return self._cell(self.typed(base, bound), index)
-        raise ConfigError(
-            f"{ast.unparse(node)!r}: there is no such slot", "its index is out of range"
-        )
+        raise ConfigError(f"{ast.unparse(node)!r}: no such slot", "its index is out of range")
 
     # --- logic and arithmetic ----------------------------------------------------------------------
 
@@ -310,7 +308,7 @@ class _RuleReader:
         if isinstance(node.op, ast.USub) and isinstance(value, int):
             return -value
         if not isinstance(node.op, ast.Not):
-            raise ConfigError(f"{type(node.op).__name__} is no part of the language of rules")
+            raise ConfigError(f"{type(node.op).__name__} is not part of the language of rules")
         return Typed(ir.Not(item=value.expr), "bool") if isinstance(value, Typed) else not value
 
     def _compare(self, node: ast.Compare, bound: Mapping[str, Any]) -> Any:
@@ -453,7 +451,7 @@ class _RuleReader:
         """The table that a field names."""
         name = self.read(node.args[0], bound)
         if not isinstance(name, str) or name not in self.names.relations:
-            raise ConfigError(f"{name!r} is no table")
+            raise ConfigError(f"{name!r} is not a table")
         return self.typed(ast.Name(id=name), {})
 
     def _call_day(self, node: ast.Call, bound: Mapping[str, Any]) -> str:
@@ -493,12 +491,12 @@ class _RuleReader:
         variable, source, inner, where = self._source(item, bound)
         if not isinstance(source, Typed):
             if agg != "sum":
-                raise ConfigError(f"there is no {agg} of known values", "take it of rows")
+                raise ConfigError(f"{agg} can't be taken of known values", "take it of rows")
             return _total([lifted(value) for value in self._each(item, source, bound)])
         if _is_set(source):
             if agg != "sum":
                 hint = f"write {agg}(x.column for x in TABLE if x in ...)"
-                raise ConfigError(f"there is no {agg} of a set", hint)
+                raise ConfigError(f"{agg} can't be taken of a set", hint)
             part = self.typed(item.elt, inner).expr
             if where is not None:
                 part = ir.If(test=where, then=part, other=ir.Const(value=0))
@@ -528,7 +526,7 @@ class _RuleReader:
         """``best('highest', (r.seats for r in rooms if ...))``: the row that comes first in that order."""
         item, sense = self._loop(node), self.read(node.args[0], bound)
         if sense not in _ASCENDING | _DESCENDING:
-            raise ConfigError(f"{sense!r} is no order", "say highest, lowest, first, last, ...")
+            raise ConfigError(f"{sense!r} is not an order", "say highest, lowest, first, last, ...")
         variable, source, inner, where = self._source(item, bound)
         if not isinstance(source, Typed):
             raise ConfigError("best chooses among rows")
@@ -556,7 +554,7 @@ class _RuleReader:
             relation = self.names.relations.get(node.value.id)
             if relation is not None and any(c.name == node.attr for c in relation.columns):
                 return relation, node.attr
-        raise ConfigError(f"{ast.unparse(node)!r} is no column", "write table.column")
+        raise ConfigError(f"{ast.unparse(node)!r} is not a column", "write table.column")
 
     def _call_apart(self, node: ast.Call, bound: Mapping[str, Any]) -> Typed:
         lists = [self._expressions(item, bound) for item in node.args]
@@ -571,7 +569,7 @@ class _RuleReader:
         """``disjoint([pays[1], pays[2]])``: no row is in two of the sets."""
         sets = self.read(node.args[0], bound)
         if not isinstance(sets, tuple) or not all(map(_is_set, sets)):
-            raise ConfigError(f"{ast.unparse(node.args[0])!r} is no list of sets")
+            raise ConfigError(f"{ast.unparse(node.args[0])!r} is not a list of sets")
         apart = []
         for one, other in combinations(sets, 2):
             name = "shared"
@@ -584,7 +582,7 @@ class _RuleReader:
     def _expressions(self, node: ast.AST, bound: Mapping[str, Any]) -> tuple[Expr, ...]:
         values = self.read(node, bound)
         if not isinstance(values, tuple) or isinstance(values, Typed):
-            raise ConfigError(f"{ast.unparse(node)!r} is no list")
+            raise ConfigError(f"{ast.unparse(node)!r} is not a list")
         if any(map(_is_set, values)):
             raise ConfigError("sets are not compared as a whole", "write disjoint([...])")
         return tuple(lifted(value).expr for value in values)
@@ -613,7 +611,7 @@ def _joined(kind: Any, items: tuple[Expr, ...]) -> Expr:
 
 def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:
     if type(op) not in COMPARISONS:
-        raise ConfigError(f"{type(op).__name__} is no comparison of the language of rules")
+        raise ConfigError(f"{type(op).__name__} is not a comparison of the language of rules")
     fn, test = COMPARISONS[type(op)]
     if _is_set(left) or (_is_set(right) and fn != "in"):
         raise ConfigError(

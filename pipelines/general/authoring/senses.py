@@ -81,16 +81,16 @@ def check_sense(text: str, rule: PhraseRule, built: Any, fields: Mapping[str, An
         ConfigError: naming the text, its word and the comparison.
     """
     what = f"its text {text!r}"
-    said = _PARAM.sub(lambda token: f"<{token[1].format(**fields)}>", text)
+    sentence = _PARAM.sub(lambda token: f"<{token[1].format(**fields)}>", text)
     bounds = list(comparisons(built))
     for place, fn in bounds:
         if len({SIDES[other] for at, other in bounds if at == place}) == 1:  # else it says both
-            _check_side(what, said, place, fn)
+            _check_side(what, sentence, place, fn)
     for place, fn in _demanded(built):
-        _check_way(what, said, place, fn)
-    _check_extremes(what, _FIELD.sub("", said), rule.means)
+        _check_way(what, sentence, place, fn)
+    _check_extremes(what, _FIELD.sub("", sentence), rule.means)
     if isinstance(built, Clause) and rule.kind in ("clause", "policy"):
-        _check_duty(what, said, built)
+        _check_duty(what, sentence, built)
 
 
 def comparisons(built: Any) -> Iterator[tuple[str, str]]:
@@ -127,23 +127,23 @@ def _demanded(built: Any) -> Iterator[tuple[str, str]]:
         yield from _compared(part)
 
 
-def _found(pattern: str, place: str, said: str) -> str | None:
+def _found(pattern: str, place: str, sentence: str) -> str | None:
     spot = re.escape(place) if place[0] == "<" else rf"(?<![\w<-]){place}(?![\w>])"
-    match = re.search(pattern.replace("@", spot), said)
+    match = re.search(pattern.replace("@", spot), sentence)
     return match[0] if match else None
 
 
-def _check_side(what: str, said: str, place: str, fn: str) -> None:
+def _check_side(what: str, sentence: str, place: str, fn: str) -> None:
     side = SIDES[fn]
-    wrong = _found(BOUNDS["down" if side == "up" else "up"], place, said)
-    if wrong and not _found(BOUNDS[side], place, said):
+    wrong = _found(BOUNDS["down" if side == "up" else "up"], place, sentence)
+    if wrong and not _found(BOUNDS[side], place, sentence):
         raise _opposite(what, wrong, f"{fn} {place.strip('<>')}")
 
 
-def _check_way(what: str, said: str, place: str, fn: str) -> None:
+def _check_way(what: str, sentence: str, place: str, fn: str) -> None:
     right, other = ("more", "less") if fn[0] == ">" else ("less", "more")
-    wrong = _found(_WAYS[other], place, said)
-    if wrong and not _found(_WAYS[right], place, said) and not _TURNS.search(said):
+    wrong = _found(_WAYS[other], place, sentence)
+    if wrong and not _found(_WAYS[right], place, sentence) and not _TURNS.search(sentence):
         raise _opposite(what, wrong, f"{fn} {place.strip('<>')}")
 
 
@@ -155,9 +155,9 @@ def _opposite(what: str, wrong: str, rule: str) -> ConfigError:
     )
 
 
-def _check_extremes(what: str, said: str, means: str) -> None:
+def _check_extremes(what: str, sentence: str, means: str) -> None:
     asked = set(_asked(means))
-    words = set(re.findall(r"[a-z]+", said.lower()))
+    words = set(re.findall(r"[a-z]+", sentence.lower()))
     for word in sorted(asked):
         opposite = _OPPOSITE[word]
         if opposite in words and word not in words and opposite not in asked:
@@ -176,21 +176,21 @@ def _asked(means: str) -> Iterator[str]:
                 yield str(word)
 
 
-def _check_duty(what: str, said: str, rule: Clause) -> None:
+def _check_duty(what: str, sentence: str, rule: Clause) -> None:
     """A rule is no mere permission, and what must differ is not asked to be the same."""
-    permits = _PERMITS.search(said)
+    permits = _PERMITS.search(sentence)
     bounded = (
         "{param" in what
     )  # which quotes the text: "may take {param:hours} hours or less" is a bound
-    if permits and not bounded and not _OBLIGES.search(said):
+    if permits and not bounded and not _OBLIGES.search(sentence):
         raise ConfigError(
             f"{what} says {permits[0]!r} and permits something, but its rule demands something",
             "say what must be, or what may not be",
         )
-    same = re.search(r"\bsame\b", said)
+    same = re.search(r"\bsame\b", sentence)
     only_different = all(isinstance(part, AllDifferent) for part in conjuncts(truth(rule)))
-    if same and only_different and not _TURNS.search(said):
+    if same and only_different and not _TURNS.search(sentence):
         raise ConfigError(
-            f"{what} says 'same', but its rule wants them to be different",
+            f"{what} says 'same', but its rule requires them to be different",
             "say that no two may be the same, or write == into the rule",
         )

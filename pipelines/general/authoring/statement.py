@@ -82,8 +82,8 @@ class Blueprint(Structures):
         if ESCALATION in structure.fields:
             fields[ESCALATION] = structure.fields[ESCALATION]
         fields["opening"] = opening
-        asked = lexicon.request(fields, structure.said, dict(params or {}))
-        names = [self.domain.id, structure.scene, *(said.phrase for said in structure.said)]
+        asked = lexicon.request(fields, structure.sentences, dict(params or {}))
+        names = [self.domain.id, structure.scene, *(s.phrase for s in structure.sentences)]
         shapes = {ir.Equals: "B", ir.Reach: "C", ir.Optimise: "D"}
         kinds = {slot.kind for slot in asked.slots}
         other = "F" if "set" in kinds else "E" if "interval" in kinds else "A"
@@ -117,8 +117,8 @@ class Blueprint(Structures):
     def access_of(self, structure: Structure) -> tuple[Access, ...]:
         """The tools of a task."""
         fields = {**structure.fields}
-        for said in structure.said:
-            fields |= {} if "k" in said.fields or "a" in said.fields else said.fields
+        for sentence in structure.sentences:
+            fields |= {} if "k" in sentence.fields or "a" in sentence.fields else sentence.fields
         names = self.names(fields, structure)
         tools = [tool for key in self.scene(structure).tools for tool in self.tools[key]]
         return tuple(self._access(tool, names) for tool in tools if constant(tool.when, names))
@@ -132,7 +132,9 @@ class Blueprint(Structures):
         name, given, gives = signature_of(tool.call)
         if tool.of not in self.relations:
             known = ", ".join(self.relations)
-            raise ConfigError(f"tool {name!r} is of {tool.of!r}, no table", f"there are: {known}")
+            raise ConfigError(
+                f"tool {name!r} is of {tool.of!r}, which is not a table", f"there are: {known}"
+            )
         relation = self.relations[tool.of]
         columns = tuple(str(names.fields.get(column, column)) for column in gives)
         projection = next((name for name, kind in given.items() if kind == "fields"), None)
@@ -246,12 +248,12 @@ class Blueprint(Structures):
 
         Inside one of those rules it is all that the ones before that rule on the page say.
         """
-        names, said = self.names(fields), fields.get("rules", [])
-        if not isinstance(said, list):
-            raise ConfigError(f"no list of rules: {said!r}")
+        names, rules = self.names(fields), fields.get("rules", [])
+        if not isinstance(rules, list):
+            raise ConfigError(f"rules must be a list, got {rules!r}")
         macros, conditions = dict(names.macros), list[str]()
         for key, rule in self.domain.phrases.items():
-            if rule.word in said and rule.allows is not None:
+            if rule.word in rules and rule.allows is not None:
                 earlier, own = f"Allowed_{key}", f"Allows_{key}"  # no page can call its macros so
                 macros[earlier] = (("row",), " and ".join(conditions) or "True")
                 macros[own] = (("row",), _renamed(rule.allows, "allowed", earlier))
@@ -322,7 +324,7 @@ class Blueprint(Structures):
         found = read_rule(ast.unparse(rows), names)
         if not isinstance(found, Typed) or not isinstance(found.expr, ir.Query):
             raise ConfigError(
-                f"slot {name!r}: {text!r} is no table, rows, some(ROWS, ...), interval, whole or choice"
+                f"slot {name!r}: {text!r} is not a table, rows, some(ROWS, ...), interval, whole or choice"
             )
         query = found.expr
         if query.where == ir.Const(value=True):
@@ -429,7 +431,7 @@ def _sizes(values: list[Any]) -> list[int]:
     sizes = [1, *values] if len(values) == 1 else values
     if not _whole(sizes, 2) or not 1 <= sizes[0] <= sizes[1] <= MAX_MEMBERS:
         raise ConfigError(
-            f"a set of {' to '.join(map(str, values))} rows is none that can be asked for",
+            f"a set of {' to '.join(map(str, values))} rows can't be asked for",
             f"write some(ROWS, most) or some(ROWS, least, most), of 1 to {MAX_MEMBERS} rows",
         )
     return sizes
@@ -459,7 +461,7 @@ def signature_of(call: str) -> tuple[str, dict[str, str], list[str]]:
     pairs = re.findall(r"([\w.]+) ?: ?([\w.]+)", found["given"]) if found else []
     if found is None or len(dict(pairs)) < len(pairs):
         hint = "write name(argument: column, ...) -> (column, ...)"
-        raise ConfigError(f"{call!r} is no signature of a tool", hint)
+        raise ConfigError(f"{call!r} is not the signature of a tool", hint)
     for name in (found["name"], *dict(pairs)):
         free_name(name, "a tool or an argument")
     return found["name"], dict(pairs), re.findall(r"\w+", found["one"] or found["many"] or "")

@@ -47,7 +47,7 @@ def _rows_of(rule: PhraseRule) -> str | None:
     return over.id if isinstance(over, ast.Name) else None
 
 
-class Said(NamedTuple):
+class PhraseUse(NamedTuple):
     """A sentence of a task: the phrase (with the number of its wording) and its fields."""
 
     key: str
@@ -69,12 +69,12 @@ class Structure:
     """The number of the scene's opening ("" or "~2"). Structures are made in first wordings, worded last."""
     fields: Mapping[str, JsonValue] = field(default_factory=dict)
     """The opening's and the items' fields."""
-    said: tuple[Said, ...] = ()
+    sentences: tuple[PhraseUse, ...] = ()
     traits: frozenset[str] = frozenset()
 
     def says(self, phrase: str) -> bool:
         """Whether the task has a sentence of this phrase."""
-        return any(said.phrase == phrase for said in self.said)
+        return any(sentence.phrase == phrase for sentence in self.sentences)
 
 
 class Operator(NamedTuple):
@@ -113,7 +113,7 @@ def _param_domain(text: str, relations: Mapping[str, Relation]) -> ParamDomain:
         relation = relations[ast.unparse(node.value)]
         known = {column.name: column.type for column in relation.columns}
         if node.attr not in known:
-            raise ConfigError(f"there is no column {text!r}", f"there are: {', '.join(known)}")
+            raise ConfigError(f"unknown column {text!r}", f"there are: {', '.join(known)}")
         return ParamDomain("column", text, known[node.attr], relation.name, node.attr)
     if text.partition("(")[0] != "edge":
         return ParamDomain("draw", text)
@@ -256,12 +256,12 @@ class Structures:
         questions = (goal,) if isinstance(goal, ir.Equals | ir.Optimise) else ()
         effects = goal.effects if isinstance(goal, ir.Reach) else ()
         rules = (*problem.clauses, *questions, *effects)
-        said = tuple(Said(rule.text_key, dict(rule.fields)) for rule in rules)
-        elsewhere = {name: value for s in said for name, value in s.fields.items()}
+        sentences = tuple(PhraseUse(rule.text_key, dict(rule.fields)) for rule in rules)
+        elsewhere = {name: value for s in sentences for name, value in s.fields.items()}
         for name in self.domain.scenes[scene].choose:  # what only other sentences state
             if name not in fields and name in elsewhere:
                 fields[name] = elsewhere[name]
-        return Structure(scene, items, wording, fields, said, frozenset(problem.traits))
+        return Structure(scene, items, wording, fields, sentences, frozenset(problem.traits))
 
     def begin(
         self, scene_name: str, rng: Random, before: Structure | None = None, items: int = 0
@@ -292,17 +292,17 @@ class Structures:
                 if at not in fields:
                     fields[at] = kept[at] if at in kept else self._drawn(text, rng)
         grown = replace(structure, items=items, fields=fields)
-        said_before = (*structure.said, *(before.said if before else ()))
-        earlier = {(s.phrase, _key(s.fields)): s for s in said_before}
+        sentences_before = (*structure.sentences, *(before.sentences if before else ()))
+        earlier = {(s.phrase, _key(s.fields)): s for s in sentences_before}
         asks = []
         for key, about in self._asked(scene, items):
-            said = earlier.get((key, _key(about)))
-            if said is None:
-                said = self._say(key, self._stated(key, fields), rng, earlier.values())
-            asks.append(said._replace(fields={**said.fields, **about}))
+            sentence = earlier.get((key, _key(about)))
+            if sentence is None:
+                sentence = self._say(key, self._stated(key, fields), rng, earlier.values())
+            asks.append(sentence._replace(fields={**sentence.fields, **about}))
         added = [
             s if "n" not in s.fields else s._replace(fields={**s.fields, "n": items})
-            for s in structure.said
+            for s in structure.sentences
             if s.phrase not in scene.asks
         ]
         return self._arranged(grown, asks, added)
@@ -318,20 +318,22 @@ class Structures:
             if about != "one" and self.domain.phrases[key].kind != "escalate":
                 yield key, {"n": items} if about == "all" else {}
 
-    def _arranged(self, structure: Structure, asks: list[Said], added: list[Said]) -> Structure:
+    def _arranged(
+        self, structure: Structure, asks: list[PhraseUse], added: list[PhraseUse]
+    ) -> Structure:
         """``structure`` with these sentences: rules, the goal, effects (which name the rules)."""
         order, rules = list(self.domain.phrases), self.domain.phrases
         added = sorted(added, key=lambda s: (order.index(s.phrase), _key(s.fields)))
         replaced = {rules[s.phrase].instead_of for s in added}
-        said = [s for s in (*asks, *added) if s.phrase not in replaced]
-        words = [word for s in said if (word := rules[s.phrase].word)]
-        said = [
+        sentences = [s for s in (*asks, *added) if s.phrase not in replaced]
+        words = [word for s in sentences if (word := rules[s.phrase].word)]
+        sentences = [
             s._replace(fields={**s.fields, "rules": self.named_by(s.phrase, words)})
             if self._names_rules(s.phrase)
             else s
-            for s in sorted(said, key=lambda s: _KINDS.index(rules[s.phrase].kind))
+            for s in sorted(sentences, key=lambda s: _KINDS.index(rules[s.phrase].kind))
         ]
-        return replace(structure, said=tuple(said))
+        return replace(structure, sentences=tuple(sentences))
 
     def named_by(self, phrase: str, words: Sequence[str]) -> list[JsonValue]:
         """The rules of a task that ``{rules:list}`` names: those about rows of the same table.
@@ -360,18 +362,18 @@ class Structures:
         return "{rules:list}" in self.domain.phrases[phrase].texts[0]
 
     def _say(
-        self, key: str, about: dict[str, JsonValue], rng: Random, earlier: Iterable[Said] = ()
-    ) -> Said:
+        self, key: str, about: dict[str, JsonValue], rng: Random, earlier: Iterable[PhraseUse] = ()
+    ) -> PhraseUse:
         """A sentence, in its first wording; fields that were drawn before may stay."""
         rule = self.domain.phrases[key]
-        kept = {name: value for said in earlier for name, value in said.fields.items()}
+        kept = {name: value for sentence in earlier for name, value in sentence.fields.items()}
         chosen = {
             name: kept[name]
             if kept.get(name) in values and rng.random() < 0.5
             else rng.choice(values)
             for name, values in rule.choose.items()
         }
-        return Said(key, {**about, **rule.fields, **chosen})
+        return PhraseUse(key, {**about, **rule.fields, **chosen})
 
     def _stated(self, key: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The fields of the opening that the sentence states, too."""
@@ -386,7 +388,7 @@ class Structures:
         found: dict[str, Any] = {**self.domain.constants, **self.domain.lists}
         if structure is None:
             return found
-        words = [said for said in structure.said if self.domain.phrases[said.phrase].word]
+        words = [s for s in structure.sentences if self.domain.phrases[s.phrase].word]
         numbers = {"n": structure.items, "scene": structure.scene, "rules": len(words)}
         return {**found, **structure.fields, **numbers, **_questions(structure)}
 
@@ -425,23 +427,26 @@ class Structures:
         """``fresh`` with the traits, the added sentences and the fields of the one before it."""
         old, new = self.scene(before).asks, self.scene(fresh).asks
         fields = {
-            name: value for s in before.said if s.phrase in old for name, value in s.fields.items()
+            name: value
+            for s in before.sentences
+            if s.phrase in old
+            for name, value in s.fields.items()
         }
         asks = [
             s._replace(fields={name: fields.get(name, value) for name, value in s.fields.items()})
-            for s in fresh.said
+            for s in fresh.sentences
             if s.phrase in new
         ]
-        added = [s for s in before.said if s.phrase not in old]
+        added = [s for s in before.sentences if s.phrase not in old]
         return self._arranged(replace(fresh, traits=before.traits), asks, added)
 
     def _set(self, structure: Structure, values: Mapping[str, JsonValue]) -> Structure | None:
         """``structure`` with these fields of its sentences; None if no sentence changes."""
-        said = tuple(
+        sentences = tuple(
             s._replace(fields={**s.fields, **{n: v for n, v in values.items() if n in s.fields}})
-            for s in structure.said
+            for s in structure.sentences
         )
-        return None if said == structure.said else replace(structure, said=said)
+        return None if sentences == structure.sentences else replace(structure, sentences=sentences)
 
     def _grown(self, structure: Structure, step: StepRule, rng: Random) -> Structure | None:
         if structure.items == self.scene(structure).most:
@@ -450,8 +455,8 @@ class Structures:
         if step.once and not any(structure.says(key) for key in step.once):
             return self._added(grown, rng.choice(step.once), rng, free=True)
         fits = all(
-            constant(self.domain.phrases[said.phrase].when, self.names(said.fields, grown))
-            for said in grown.said
+            constant(self.domain.phrases[sentence.phrase].when, self.names(sentence.fields, grown))
+            for sentence in grown.sentences
         )
         return grown if fits else None
 
@@ -463,7 +468,7 @@ class Structures:
         names = self.names(structure.fields, structure)
         limit = constant(scene.adds, names)
         once = {key for step in self.domain.steps for key in step.once}
-        added = [s for s in structure.said if s.phrase not in scene.asks]
+        added = [s for s in structure.sentences if s.phrase not in scene.asks]
         if not free and sum(s.phrase not in once for s in added) >= limit:
             return None
         own = [s for s in added if s.phrase == phrase]
@@ -472,7 +477,7 @@ class Structures:
         places = [a for a in _places(rule, structure.items) if not any(_at(s) == a for s in own)]
         if not places:
             return None
-        asks = [s for s in structure.said if s.phrase in scene.asks]
+        asks = [s for s in structure.sentences if s.phrase in scene.asks]
         about = {**self._stated(phrase, structure.fields), **rng.choice(places)}
         return self._arranged(structure, asks, [*added, self._say(phrase, about, rng)])
 
@@ -481,30 +486,30 @@ class Structures:
         scene, fields = self.scene(structure), dict(structure.fields)
         for name in scene.varies:
             fields[name] = self._chosen(scene.choose[name], rng)
-        said = tuple(
+        sentences = tuple(
             self._say(s.phrase, self._stated(s.phrase, fields), rng)
             if self.domain.phrases[s.phrase].kind == "goal"
             else s._replace(fields={**s.fields, **self._stated(s.phrase, fields)})
-            for s in structure.said
+            for s in structure.sentences
         )
-        return replace(structure, said=said, fields=fields)
+        return replace(structure, sentences=sentences, fields=fields)
 
     def worded(self, structure: Structure, rng: Random, *, policy: bool) -> Structure:
         """``structure`` in words drawn anew; the policy's stay unless ``policy``."""
         scene, phrases = self.scene(structure), self.domain.phrases
         openings = scene.opening_one if structure.items == 1 else ()
         wording = suffix(rng.randrange(len(openings or scene.opening)))
-        said = tuple(
+        sentences = tuple(
             s._replace(key=self._way(s.phrase, rng))
             if policy or phrases[s.phrase].kind != "policy"
             else s
-            for s in structure.said
+            for s in structure.sentences
         )
         fields = dict(structure.fields)
         escalate = [key for key in scene.asks if phrases[key].kind == "escalate"]
         if policy and escalate and "~" in (way := self._way(escalate[0], rng)):
             fields[ESCALATION] = way
-        return replace(structure, wording=wording, said=said, fields=fields)
+        return replace(structure, wording=wording, sentences=sentences, fields=fields)
 
     def _way(self, phrase: str, rng: Random) -> str:
         return phrase + suffix(rng.randrange(len(self.domain.phrases[phrase].texts)))
@@ -544,8 +549,8 @@ def _key(fields: Mapping[str, JsonValue]) -> tuple[int, ...]:
     return tuple(int(str(fields[name])) for name in ("k", "a", "b") if name in fields)
 
 
-def _at(said: Said) -> dict[str, JsonValue]:
-    return {name: said.fields[name] for name in ("k", "a", "b", "n") if name in said.fields}
+def _at(sentence: PhraseUse) -> dict[str, JsonValue]:
+    return {name: sentence.fields[name] for name in ("k", "a", "b", "n") if name in sentence.fields}
 
 
 def _places(rule: PhraseRule, items: int) -> Sequence[dict[str, JsonValue]]:

@@ -74,6 +74,9 @@ class TightBounds:
         open_ = [analysis.edges[other] for other in later]
         parts = [(rule, e) for rule, e in analysis.parts if all(e is not one for one in open_)]
         bound: int | None = None
+        # The ranking comes first because it lists answers: ``binds`` and ``past`` ask it for near-misses
+        # within the bound. Elimination gives nothing but the sum; it is for tasks where the search would be
+        # too long.
         try:
             measure = (other_side(edge, name), sign)
             self.ranking = Ranking(self.space, self.groups, parts, measure, params)

@@ -58,6 +58,9 @@ class TwinMaker:
         """``tuned`` with the bound ``name`` just past the best answer; None where that takes too long."""
         edge, params = self.task.edges[name], dict(tuned)
         measure = self.task.compiler.compile(other_side(edge, name))
+        # From one answer to a better one, not by bisection: finding an answer is cheap, proving that there is
+        # none is expensive, and bisection would ask for many proofs. Here it comes once, at the end, and
+        # decides alone: a search that found nothing may only have run out of steps.
         for _ in range(_ROUNDS):
             model = self._model(params)
             found = next(solutions(model, rng(0, name), StepBudget(_STEPS)), None)

@@ -199,12 +199,12 @@ class WorkflowTuner:
         """
         self.frame.params = params
         tables = written(self.task.problem.access)
-        compile = self.task.compiler.compile
+        compile_node = self.task.compiler.compile
         for part in wish.rules[rule]:
             for side in part.children() if isinstance(part, ir.Cmp) else ():
                 if isinstance(side, ir.Query) and is_joint(side, tables) and _orders(side):
                     keys = [*_groups(side), side]
-                    values = [self._of_rows(wish, rows, compile(key)) for key in keys]
+                    values = [self._of_rows(wish, rows, compile_node(key)) for key in keys]
                     if len(set(zip(*values, strict=True))) < len(rows):
                         return True
         return False
@@ -262,9 +262,9 @@ class WorkflowTuner:
     ) -> _Column:
         """Judge the rows by a rule with its own parameters ``own``."""
         self.frame.params = {**params, **own}
-        said = [self._of_rows(wish, rows, self.task.compiler.compile(part)) for part in parts]
+        truths = [self._of_rows(wish, rows, self.task.compiler.compile(part)) for part in parts]
         false = unknown = 0
-        for at, values in enumerate(zip(*said, strict=True)):
+        for at, values in enumerate(zip(*truths, strict=True)):
             if False in values:
                 false |= 1 << at
             elif None in values:

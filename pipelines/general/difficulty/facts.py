@@ -74,20 +74,20 @@ def fewest_calls(
 ) -> int:
     """How many of gold's distinct calls tell ``needed`` and can be made; an upper bound on what is needed."""
     distinct = list({dumps([c.name, c.arguments]): c for c in gold.calls}.values())
-    told = {id(call): _told(problem, tables, call) for call in distinct}
-    needed = needed & set().union(*told.values())  # the rest is told by rows that are not there
+    revealed = {id(call): _revealed_by(problem, tables, call) for call in distinct}
+    needed = needed & set().union(*revealed.values())  # the rest is told by rows that are not there
     kept = list(distinct)
     for call in reversed(distinct):
         rest = [other for other in kept if other is not call]
         reads = [other for other in rest if not other.mutates]
-        if call.mutates or not needed <= set().union(*(told[id(other)] for other in reads)):
+        if call.mutates or not needed <= set().union(*(revealed[id(other)] for other in reads)):
             continue
         if _can_be_made(rest, prompt):
             kept = rest
     return len(kept)
 
 
-def _told(problem: Problem, tables: Tables, call: CallRecord) -> set[Cell]:
+def _revealed_by(problem: Problem, tables: Tables, call: CallRecord) -> set[Cell]:
     """The cells that a reply tells: those it shows, and those by which its rows were found."""
     access = next(access for access in problem.access if access.tool == call.name)
     if access.mode == "write":

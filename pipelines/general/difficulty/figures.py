@@ -31,9 +31,9 @@ def gold_tokens(prompt: str, tools: Sequence[ToolSpec], calls: Sequence[CallReco
     messages = [Message(role="user", content=prompt + dumps([tool.openai() for tool in tools]))]
     for call in calls:
         called = dumps({"name": call.name, "arguments": call.arguments})
-        told = dumps(call.result if call.error is None else {"error": call.error})
+        reply = dumps(call.result if call.error is None else {"error": call.error})
         messages += [
             Message(role="assistant", content=called),
-            Message(role="tool", content=told),
+            Message(role="tool", content=reply),
         ]
     return estimated_tokens(messages)

@@ -90,10 +90,10 @@ def _games(reseed: Reseed, n: int) -> Iterator[Game]:
     """The first ``n`` re-seeds to play; those with an answer, or in which nothing must be escalated."""
     found = 0
     for seed in range(2 * n):
-        made = reseed(seed)
-        if made is None:
+        reseeded = reseed(seed)
+        if reseeded is None:
             continue
-        problem, tables = made
+        problem, tables = reseeded
         if problem.feasible is False:
             continue
         writes = isinstance(problem.goal, Reach)

@@ -57,8 +57,8 @@ def page_file(path: str | Path) -> Domain:
     """
     page = Path(path)
     lexicon = page.with_name(page.name.removesuffix(".toml") + LEXICON)
-    said = _text(lexicon) if page.suffix == ".toml" and lexicon.exists() else ""
-    return read_page(_text(page), said)
+    lexicon_text = _text(lexicon) if page.suffix == ".toml" and lexicon.exists() else ""
+    return read_page(_text(page), lexicon_text)
 
 
 def _text(path: Path) -> str:

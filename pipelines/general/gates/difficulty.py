@@ -41,7 +41,7 @@ def measures_of(trial: Trial) -> Measures:
             trial.problem,
             draft.tables,
             trial.gold,
-            draft.told,
+            draft.public_text,
             trial.instance,
             seed=trial.seed,
         )

@@ -44,11 +44,11 @@ def _stated(trial: Trial) -> GateResult:
     if missing or not (same or trial.incomparable):
         reason = f"no sentence for {missing}" if missing else "the prompt is not the IR's"
         return outcome("stated", False, len(tested) + 1, reason=reason)
-    said = parse(draft.prompt, problem.relations, words, policy_text=draft.policy_text)
+    parsed = parse(draft.prompt, problem.relations, words, policy_text=draft.policy_text)
     parts = ("slots", "clauses", "goal")
-    differing = [name for name in parts if getattr(said, name) != getattr(problem, name)]
+    differing = [name for name in parts if getattr(parsed, name) != getattr(problem, name)]
     known: list[tuple[str, Mapping[str, JsonValue], Mapping[str, JsonValue]]] = [
-        ("", said.params, problem.params),
+        ("", parsed.params, problem.params),
         (" of the solution", params_of(draft.solution), problem.params),
         (" of the verifier", params_of(draft.verifier), verifier_params(problem)),
     ]
@@ -134,7 +134,7 @@ def certified(trial: Trial) -> GateResult:
         return not_applicable("certified", "nothing is to be best")
     bound = problem.params.get(goal.bound.name)
     if type(bound) is not int or goal.eps:
-        return outcome("certified", False, 1, reason=f"{bound!r} is no optimum")
+        return outcome("certified", False, 1, reason=f"{bound!r} is not an optimum")
     better = bound - 1 if goal.sense == "min" else bound + 1
     reached, beaten = (
         count(

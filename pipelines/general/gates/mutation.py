@@ -42,13 +42,13 @@ def mutants_killed(trial: Trial) -> GateResult:
     pairs = [*judged(trial), *trial.other_states]
     if not pairs:
         return outcome("mutants", False, 0, reason="no probes")
-    made = [
+    candidates = [
         Mutant(name, source)
         for name, source in mutants(trial.draft.verifier)
         if not _only_unused_params(trial.draft.verifier, source)
     ]
-    tried, n_probes = len(made), len(pairs)
-    survivors = _alive(trial, made, pairs)
+    tried, n_probes = len(candidates), len(pairs)
+    survivors = _alive(trial, candidates, pairs)
     twin = twin_of(trial) if trial.escalated and survivors else None
     if twin is not None:  # nothing else shows here while the request must be escalated
         n_probes += len(judged(twin))
@@ -91,13 +91,13 @@ def _judged(trial: Trial, probes: Sequence[VerifierInput]) -> list[Judged]:
     return list(zip(probes, trial.verdicts(trial.draft.verifier, probes), strict=True))
 
 
-def _alive(trial: Trial, made: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
+def _alive(trial: Trial, candidates: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
     """The mutants that no probe tells apart.
 
     The verifier that this envgen compiles does nothing but ask databases for rows, so one worker judges all
     its mutants. Any other is foreign code, and each of its mutants gets a worker of its own.
     """
-    alive = list(made)
+    alive = list(candidates)
     for group in _groups(pairs):
         alive = (
             _apart(trial, alive, group) if trial.incomparable else _together(trial, alive, group)
@@ -119,13 +119,13 @@ def _groups(pairs: Sequence[Judged]) -> Iterator[list[Judged]]:
     yield group
 
 
-def _together(trial: Trial, made: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
+def _together(trial: Trial, candidates: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
     """The mutants that no probe tells apart, judged by one worker as long as it lives."""
-    alive, rest = list[Mutant](), list(made)
+    alive, rest = list[Mutant](), list(candidates)
     while rest:
         sources = [trial.draft.verifier, *(mutant.source for mutant in rest)]
-        told = trial.hosts.verifier.told_apart(sources, pairs)
-        known = [apart for apart in told if apart is not None]
+        verdicts = trial.hosts.verifier.told_apart(sources, pairs)
+        known = [apart for apart in verdicts if apart is not None]
         alive += [mutant for mutant, apart in zip(rest, known, strict=False) if not apart]
         rest = rest[len(known) :]
         alive += _apart(trial, rest[:1] if known else rest, pairs)  # what ended the worker
@@ -133,10 +133,10 @@ def _together(trial: Trial, made: Sequence[Mutant], pairs: Sequence[Judged]) -> 
     return alive
 
 
-def _apart(trial: Trial, made: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
+def _apart(trial: Trial, candidates: Sequence[Mutant], pairs: Sequence[Judged]) -> list[Mutant]:
     """The mutants that no probe tells apart, each judged in a worker of its own."""
     order, alive = list(pairs), list[Mutant]()
-    for mutant in made:
+    for mutant in candidates:
         killer = _killer(trial, mutant.source, order)
         if killer is None:
             alive.append(mutant)

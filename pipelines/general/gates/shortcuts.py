@@ -89,8 +89,8 @@ class _Try(NamedTuple):
 
 def _tried(trial: Trial) -> dict[tuple[str, str], _Try]:
     """Try each program; results by its text and selector."""
-    made = _programs(trial) if len(trial.problem.slots) == 1 else _by_parts(trial)
-    programs = list({dumps([p.text, p.selector, p.answer]): p for p in made}.values())
+    candidates = _programs(trial) if len(trial.problem.slots) == 1 else _by_parts(trial)
+    programs = list({dumps([p.text, p.selector, p.answer]): p for p in candidates}.values())
     scores = trial.judge([Case(program.answer) for program in programs])
     found: dict[tuple[str, str], _Try] = {}
     for program, score in zip(programs, scores, strict=True):

@@ -132,7 +132,7 @@ class _Check:
         return found
 
     def _reading(self, tables: Tables, database: Path, most: int = 10**9) -> Iterator[str]:
-        made: list[tuple[Access, Arguments]] = []
+        calls: list[tuple[Access, Arguments]] = []
         again: list[tuple[Access, Arguments]] = []
         episode = self.episode(tables, database)
         for access in self.reads:
@@ -140,13 +140,13 @@ class _Check:
             for args in good:
                 refused = self.toolbox.fault(access.tool, args)
                 if refused is not None:
-                    yield f"{_told(access, args)} is refused: {refused[1]}"
-                made.append((access, args))
+                    yield f"{_call_text(access, args)} is refused: {refused[1]}"
+                calls.append((access, args))
             bad = bad_reads(self.problem, tables, access, self._rand)
-            made += [(access, args) for args in _sample(bad, most, self._rand)]
+            calls += [(access, args) for args in _sample(bad, most, self._rand)]
             yield from self._schema(access, (good or [{}])[0])
             again += [(access, args) for args in good[:1]]
-        for access, args in (*made, *again, *_sample(made, AGAIN, self._rand)):
+        for access, args in (*calls, *again, *_sample(calls, AGAIN, self._rand)):
             yield from episode.faults(access, args)
 
     def _schema(self, access: Access, base: Arguments) -> Iterator[str]:
@@ -158,17 +158,17 @@ class _Check:
             wrong += [{**base, name: value} for value in odd]
         for args in wrong:
             if self.toolbox.fault(access.tool, args) is None:
-                yield f"{_told(access, args)} fits the declared parameters"
+                yield f"{_call_text(access, args)} fits the declared parameters"
 
     def _writing(self, last: _Episode) -> Iterator[str]:
         """Calls of write tools on the rows of a fresh episode; the last, a sequence, are made in it."""
         tables, database = last.tables, last.database
-        made: list[tuple[Access, Arguments]] = []
+        calls: list[tuple[Access, Arguments]] = []
         failing = self.episode(tables, database)
         for access in self.writes:
             tried = write_arguments(self.problem, tables, access, self._rand)
             working = [args for args, found in tried if found.error is None]
-            made += [(access, args) for args, _ in tried]
+            calls += [(access, args) for args, _ in tried]
             for args, found in tried:
                 if found.error is not None:
                     yield from failing.faults(access, args)
@@ -180,16 +180,16 @@ class _Check:
             for args in working[:ALONE]:
                 alone = self.episode(tables, database)
                 yield from alone.faults(access, args)
-                yield from alone.left(_told(access, args))
+                yield from alone.left(_call_text(access, args))
                 yield from self._reads_of(alone)
         yield from failing.left("calls that fail")
-        yield from self._sequence(made, last)
+        yield from self._sequence(calls, last)
 
     def _sequence(
-        self, made: Sequence[tuple[Access, Arguments]], episode: _Episode
+        self, calls: Sequence[tuple[Access, Arguments]], episode: _Episode
     ) -> Iterator[str]:
         """Many writes in a row, each twice, then reads of what they left."""
-        for access, args in _sample([*made, *made], SEQUENCE, self._rand):
+        for access, args in _sample([*calls, *calls], SEQUENCE, self._rand):
             yield from episode.faults(access, args)
         yield from episode.left("a sequence of calls")
         yield from self._reads_of(episode)
@@ -217,25 +217,25 @@ class _Episode:
 
     def faults(self, access: Access, args: Arguments) -> Iterator[str]:
         """Yield what is wrong with the answer to a call."""
-        check, told = self._check, _told(access, args)
+        check, call = self._check, _call_text(access, args)
         check.calls += 1
         wanted = reply(check.problem, self.tables, access, args)
         self.tables = wanted.after
         try:
             found = self._session.call(access.tool, args)
         except EnvError as error:
-            yield f"{told} breaks: {error}"
+            yield f"{call} breaks: {error}"
             return
         if found.error != wanted.error:
-            yield f"{told} gives {found.error or 'a result'}, the IR {wanted.error or 'a result'}"
+            yield f"{call} gives {found.error or 'a result'}, the IR {wanted.error or 'a result'}"
         elif _exact(found.value) != _exact(wanted.value):
-            yield f"{told} gives {_exact(found.value)[:120]}, the IR {_exact(wanted.value)[:120]}"
+            yield f"{call} gives {_exact(found.value)[:120]}, the IR {_exact(wanted.value)[:120]}"
         elif wanted.error is None and (fault := check.returns[access.tool].fault(found.value)):
-            yield f"{told} gives what its spec does not declare: {fault}"
+            yield f"{call} gives what its spec does not declare: {fault}"
         elif named := self._named(found.message, args):
-            yield f"{told} gives an error that names {named!r}, of which the call says nothing"
+            yield f"{call} gives an error that names {named!r}, of which the call says nothing"
         elif wanted.error not in (None, *(e.code for e in check.specs[access.tool].errors)):
-            yield f"{told} gives the error {wanted.error}, which its spec does not document"
+            yield f"{call} gives the error {wanted.error}, which its spec does not document"
 
     def _named(self, message: str, args: Arguments) -> str:
         """The key of a row that an error tells and the call does not; empty if there is none."""
@@ -271,9 +271,9 @@ def spec_faults(p: Problem, access: Access, spec: ToolSpec) -> Iterator[str]:
         source = f"{relation}.{p.relation(relation).key}" if relation != kind else None
         if name in properties and properties[name].get("x-source") != source:
             yield f"{access.tool}: the argument {name!r} has another source than the IR's"
-    told = {error.code: error.when for error in spec.errors}
+    documented = {error.code: error.when for error in spec.errors}
     for pre in access.pre:
-        if told.get(pre.code) not in {one.text for one in access.pre if one.code == pre.code}:
+        if documented.get(pre.code) not in {one.text for one in access.pre if one.code == pre.code}:
             yield f"{access.tool}: the error {pre.code!r} is not documented as the IR has it"
 
 
@@ -293,8 +293,8 @@ def _thickened(p: Problem, tables: Tables) -> Tables:
     return found
 
 
-def _sample(made: Sequence[Any], most: int, rand: Random) -> list[Any]:
-    return rand.sample(list(made), min(most, len(made)))
+def _sample(population: Sequence[Any], most: int, rand: Random) -> list[Any]:
+    return rand.sample(list(population), min(most, len(population)))
 
 
 def _exact(value: JsonValue) -> str:
@@ -302,5 +302,5 @@ def _exact(value: JsonValue) -> str:
     return json.dumps(value)
 
 
-def _told(access: Access, args: Arguments) -> str:
+def _call_text(access: Access, args: Arguments) -> str:
     return f"{access.tool}({', '.join(f'{k}={v!r:.60}' for k, v in args.items())})"

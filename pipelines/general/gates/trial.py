@@ -225,8 +225,8 @@ class Trial:
     def instance(self, i: int) -> tuple[Problem, Tables] | None:
         """The problem and rows of re-seed ``i``."""
         if i < len(self.reseeds):
-            made = self.reseeds[i]
-            return None if made is None or made.problem is None else (made.problem, made.tables)
+            draw = self.reseeds[i]
+            return None if draw is None or draw.problem is None else (draw.problem, draw.tables)
         if self.author is None:
             return None
         return self.author.instance(self.draft, reseed_seed(self.seed, i))

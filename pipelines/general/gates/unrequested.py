@@ -34,18 +34,18 @@ def unrequested(trial: Trial) -> GateResult:
     rows, gold = trial.draft.tables, trial.gold_plan
     done = _after(trial, rows, gold)
     states: dict[str, tuple[str, Tables]] = {}
-    for told, plan in _plans(trial, done):
+    for what, plan in _plans(trial, done):
         state = _after(trial, rows, plan)
         if state != done:
-            states.setdefault(json.dumps(_changes(rows, state), sort_keys=True), (told, state))
+            states.setdefault(json.dumps(_changes(rows, state), sort_keys=True), (what, state))
     inputs = [
         VerifierInput(trial.gold.answer, trial.database, trial.stored(state, f"unrequested-{i}"))
         for i, (_, state) in enumerate(states.values())
     ]
     verdicts = trial.verdicts(trial.draft.verifier, inputs)
     trial.other_states = list(zip(inputs, verdicts, strict=True))
-    found = [(told, broken) for (told, _), broken in zip(states.values(), verdicts, strict=True)]
-    passed = [told for told, broken in found if not broken]
+    found = [(what, broken) for (what, _), broken in zip(states.values(), verdicts, strict=True)]
+    passed = [what for what, broken in found if not broken]
     faults = sum(broken is None for _, broken in found)
     what = f"pass, or break the verifier ({faults})" if faults else "pass"
     return outcome(
@@ -63,11 +63,11 @@ def _plans(trial: Trial, done: Tables) -> Iterator[tuple[str, Sequence[Call]]]:
     for when, state in (("before", trial.draft.tables), ("after", done)):
         for call in _accepted_calls(trial, state, trial.rng("unrequested", when)):
             plan = (call, *gold) if when == "before" else (*gold, call)
-            yield f"{when} which came {_told(call)}", plan
+            yield f"{when} which came {_call_text(call)}", plan
     for i, call in enumerate(gold):
-        yield f"without {_told(call)}", (*gold[:i], *gold[i + 1 :])
-        yield f"with {_told(call)} twice", (*gold, call)
-        yield f"with {_told(call)} first", (call, *gold[:i], *gold[i + 1 :])
+        yield f"without {_call_text(call)}", (*gold[:i], *gold[i + 1 :])
+        yield f"with {_call_text(call)} twice", (*gold, call)
+        yield f"with {_call_text(call)} first", (call, *gold[:i], *gold[i + 1 :])
     yield "in reverse", gold[::-1]
     twins = [
         (i, (name, {**args, changed: value}))
@@ -77,7 +77,7 @@ def _plans(trial: Trial, done: Tables) -> Iterator[tuple[str, Sequence[Call]]]:
         if value != args[changed]
     ]
     for i, twin in _some(twins, trial.rng("unrequested", "twins")):
-        yield f"with {_told(twin)} in place of a call", (*gold[:i], twin, *gold[i + 1 :])
+        yield f"with {_call_text(twin)} in place of a call", (*gold[:i], twin, *gold[i + 1 :])
 
 
 def _accepted_calls(trial: Trial, state: Tables, rand: Random) -> list[Call]:
@@ -140,6 +140,6 @@ def _changes(before: Tables, after: Tables) -> list[Any]:
     ]
 
 
-def _told(call: Call) -> str:
+def _call_text(call: Call) -> str:
     name, args = call
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"

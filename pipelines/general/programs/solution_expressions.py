@@ -208,7 +208,7 @@ def _var(node: ir.Var, scope: Context) -> Py:
 def _slot_text(node: ir.Node, scope: Context, *kinds: str) -> str:
     """The value of a slot, which must be of one of ``kinds``."""
     if not isinstance(node, ir.SlotRef):
-        raise PipelineError(f"{type(node).__name__} is no slot that is of the kind {kinds[0]}")
+        raise PipelineError(f"{type(node).__name__} is not a slot of kind {kinds[0]}")
     if node.index is not None or node.slot not in scope.slots:
         raise PipelineError(f"the slot {node.slot!r} can't be used like this in a solution")
     if scope.p.slot(node.slot).kind not in kinds:

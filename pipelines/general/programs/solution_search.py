@@ -47,6 +47,10 @@ SLOT = '''def slot(choices, *reads):
     """The number of a new slot; ``choices`` gives its values from those of the slots it reads."""
     SLOTS.append((choices, reads))
     return len(SLOTS) - 1'''
+# ``search`` remembers its failures by the earlier slots that matter to the open ones, with the sums spent:
+# with as much or more spent it must fail again. So items that don't touch each other are not searched anew
+# for every choice of the others. This stays true while ``solve`` asks for better answers, as it only lowers
+# the bound.
 SEARCH = '''USES = [(tuple(reads), holds) for uses, holds in RULES for reads in uses]
 COSTS = [[(tuple(i), cost) for uses, cost in costs for i in uses] for costs, bound in BOUNDS]
 READS = [reads for reads, holds in USES] + [SLOTS[i][1] + (i,) for i in range(len(SLOTS))]
@@ -442,11 +446,11 @@ class SearchWriter:
     def _rule_lines(self, rules: Iterable[_Rule]) -> tuple[list[str], list[str]]:
         """Functions that are given parameters, and ``RULES``: sentences, each with its rules."""
         factories: list[str] = []
-        lines, told = ["RULES = ["], set[str]()
+        lines, written = ["RULES = ["], set[str]()
         for arguments, uses in self._functions(rules):
-            for clause in dict.fromkeys(use.clause for use in uses if use.clause not in told):
+            for clause in dict.fromkeys(use.clause for use in uses if use.clause not in written):
                 lines += self._sentence(clause, 4)
-                told.add(clause)
+                written.add(clause)
             by_params: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
             for use in uses:
                 by_params.setdefault(use.params, []).append(use.slots)

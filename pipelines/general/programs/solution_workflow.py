@@ -75,9 +75,9 @@ def workflow_lines(goal: Reach, scope: Context) -> list[str]:
         text = outline(scope.p.lexicon, effect)
         lines += comment(text, 4) if text else []
         for over, case in _cases_of(effect):
-            for made in _find_calls(case.cells, scope.p, effect.id):
-                target = scope.names.local(f"{made.tool}_calls", later)
-                found, later[target] = _calls(made, over, case, scope, target)
+            for call in _find_calls(case.cells, scope.p, effect.id):
+                target = scope.names.local(f"{call.tool}_calls", later)
+                found, later[target] = _calls(call, over, case, scope, target)
                 lines += found
     acts = [line for step in _in_order(later, scope.p) for line in step.lines]
     return [*lines, *acts, *_outcome(scope, "done", 4)]
@@ -194,7 +194,7 @@ def _find_calls(cells: tuple[_Cell, ...], p: Problem, effect: str) -> Iterator[_
     left = list(cells)
     while left:
         writing = [item for item in p.access if item.mode == "write"]
-        found = [(made, item) for item in writing if (made := _match(item, left)) is not None]
+        found = [(call, item) for item in writing if (call := _match(item, left)) is not None]
         if not found:
             what = ", ".join(sorted({f"{cell.relation}.{cell.column}" for cell in left}))
             raise PipelineError(f"effect {effect!r}: no tool sets {what} as asked")
@@ -203,8 +203,8 @@ def _find_calls(cells: tuple[_Cell, ...], p: Problem, effect: str) -> Iterator[_
         left = [cell for cell in left if cell not in best.cells]
 
 
-def _side_effects(made: _Call, item: Access) -> int:
-    return sum(len(effect.set) or 1 for effect in item.effects) - len(made.cells)
+def _side_effects(call: _Call, item: Access) -> int:
+    return sum(len(effect.set) or 1 for effect in item.effects) - len(call.cells)
 
 
 def _match(item: Access, cells: list[_Cell]) -> _Call | None:
@@ -251,10 +251,10 @@ def _unify(pattern: Node, target: Node, arguments: dict[str, Node]) -> bool:
 
 
 def _calls(
-    made: _Call, over: ir.Query | None, case: _Branch, scope: Context, target: str
+    call: _Call, over: ir.Query | None, case: _Branch, scope: Context, target: str
 ) -> tuple[list[str], _Step]:
     """Statements that gather in ``target`` what is known of the calls at the start; the calls."""
-    arguments = LateArguments(scope.p, made.arguments)
+    arguments = LateArguments(scope.p, call.arguments)
     names, loops, before = arguments.names(scope), tuple[str, ...](), scope
     tests: list[Py] = []
     if over is not None:
@@ -269,11 +269,11 @@ def _calls(
     else:
         text = f"[{value}] if {test} else []" if test else f"[{value}]"
     texts = arguments.texts(names, before, scope)
-    pairs = [f"{name}={text}" for name, text in zip(made.arguments, texts, strict=True)]
+    pairs = [f"{name}={text}" for name, text in zip(call.arguments, texts, strict=True)]
     lines = [
         f"    for {', '.join(names.values())} in {target}:",
-        *python_lines(f"{made.tool}({', '.join(pairs)})", 8, "done = "),
+        *python_lines(f"{call.tool}({', '.join(pairs)})", 8, "done = "),
         '        if "error" in done:',
         "            return None",
     ]
-    return python_lines(text, 4, f"{target} = "), _Step(made.tool, arguments.reads, lines)
+    return python_lines(text, 4, f"{target} = "), _Step(call.tool, arguments.reads, lines)

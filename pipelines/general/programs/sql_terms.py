@@ -133,7 +133,7 @@ def choose(test: Sql, then: Sql, other: Sql) -> Sql:
 @emit_table.on(ir.Const)
 def _const(node: ir.Const, scope: SqlScope, truth: bool) -> Sql:
     if isinstance(node.value, tuple):
-        raise PipelineError("a list constant only stands on the right of 'in'")
+        raise PipelineError("a list constant is allowed only on the right of 'in'")
     return Sql(sql_literal(node.value), known=node.value is not None)
 
 
@@ -151,7 +151,7 @@ def _slot(node: ir.SlotRef, scope: SqlScope, truth: bool) -> Sql:
         where: Doc = Block("WHERE key = ", (index.at(ADD),), "")
         return Sql(Block("(", (f"SELECT value FROM json_each(:{slot.name})", where), " ", ")"))
     if slot.kind not in ("entity", "value"):
-        raise PipelineError(f"the slot {slot.name!r} ({slot.kind}) is no single value")
+        raise PipelineError(f"the slot {slot.name!r} ({slot.kind}) is not a single value")
     return Sql(f":{slot.name}", known=True)
 
 
@@ -234,7 +234,7 @@ def _span(node: ir.Node, scope: SqlScope) -> _Span:
     if isinstance(node, ir.If):
         test, then, other = sql(node.test, scope), _span(node.then, scope), _span(node.other, scope)
         return _Span(choose(test, then.start, other.start), choose(test, then.end, other.end))
-    raise PipelineError(f"{type(node).__name__} is no interval")
+    raise PipelineError(f"{type(node).__name__} is not an interval")
 
 
 @emit_table.on(ir.Days)

@@ -120,8 +120,8 @@ def _python_type(column: Column) -> str:
 
 
 def _docstring(access: Access, arguments: list[Argument]) -> list[str]:
-    told = [f"{error.code}: {error.when}" for error in errors_of(access, arguments)]
-    errors = [quoted(error, block=True) for error in told]
+    conditions = [f"{error.code}: {error.when}" for error in errors_of(access, arguments)]
+    errors = [quoted(error, block=True) for error in conditions]
     lines = wrap(quoted(access.description, block=True), 90)
     if not errors:
         lines[-1] += '"""'

@@ -740,18 +740,18 @@ def _quantified(node: ir.All | ir.Any, c: Compiler) -> Closure:
 
     def run(f: Frame) -> bool | None:
         outer, found = f.vars, over(f)
-        said: bool | None = not decisive
+        result: bool | None = not decisive
         f.vars = inner = {**outer}
         for element in found:
             inner[var] = element
             value = body(f)
             if value is decisive:
-                said = decisive
+                result = decisive
                 break
             if not isinstance(value, bool):
-                said = None  # unless a later element decides
+                result = None  # unless a later element decides
         f.vars = outer
-        return said
+        return result
 
     return run
 

@@ -196,14 +196,17 @@ class Judge:
         """How many parts of rules a state breaks, and cells it changes that must stay as they are."""
         wrong = len(self.atoms) - len(self.start_true)
         for i in self._touched(diff):
-            wrong += (i in self.start_true) - self._said(i, diff, state)
+            wrong += (i in self.start_true) - self._atom_holds(i, diff, state)
         return wrong + sum(1 for _ in self._intrusions(diff))
 
-    def _said(self, i: int, diff: Diff, state: Tables) -> bool:
+    def _atom_holds(self, i: int, diff: Diff, state: Tables) -> bool:
         """Whether an atom is true: known where rows that it read were the same."""
+        # An atom is evaluated step by step, so what it reads next follows from what it has read: in a state
+        # that changes these rows alike it reads the same ones and comes to the same verdict, whatever else
+        # changed. Many orders of calls lead to states that differ elsewhere only.
         known = self._known.setdefault(i, {})
-        for reads, said in known.items():
-            found = said.get(among(diff, reads))
+        for reads, verdicts in known.items():
+            found = verdicts.get(among(diff, reads))
             if found is not None:
                 return found
         true, read = self._look(i, state)

@@ -152,7 +152,7 @@ class Machine:
             else:
                 share = 1 / max(len(values), 1)
                 domains[name] = [WeightedValue(value, share) for value in values]
-        compile = self.compiler.compile
+        compile_node = self.compiler.compile
         kinds = {name: argument_type(self.p, target) for name, target in access.args.items()}
         leading = {name for effect in access.effects for name in _args(effect.key)}
         leading |= _args(access.pre[0].expr) if access.pre else set()
@@ -162,13 +162,13 @@ class Machine:
             domains=domains,
             spans=spans,
             sources={n: k[7:] for n, k in kinds.items() if k.startswith("entity:")},
-            pres=[(compile(pre.expr), frozenset(_args(pre.expr))) for pre in access.pre],
+            pres=[(compile_node(pre.expr), frozenset(_args(pre.expr))) for pre in access.pre],
             effects=[
                 Effect(
                     e.kind,
                     e.relation,
-                    compile(e.key),
-                    {c: compile(v) for c, v in e.set.items()},
+                    compile_node(e.key),
+                    {c: compile_node(v) for c, v in e.set.items()},
                     {c: v.value for c, v in e.set.items() if isinstance(v, ir.Const)},
                     tuple(c for c, v in e.set.items() if _args(v) <= lead),
                     tuple(c for c, v in e.set.items() if not _args(v) <= lead),

@@ -308,11 +308,11 @@ def unstated(problem: ir.Problem) -> Iterator[tuple[str, str]]:
         if not isinstance(slot.domain, ir.Query) or slot.name == goal:
             continue
         row, value = ir.Var(name=slot.domain.var), ir.SlotRef(slot=slot.name)
-        said = known | set(_of_each(slot.name, rules)) if slot.kind == "set" else known
+        stated_parts = known | set(_of_each(slot.name, rules)) if slot.kind == "set" else known
         for part in conjuncts(slot.domain.where):
             json = part.model_dump_json()
             stated = value if slot.kind != "set" else _MEMBER
-            if json.replace(row.model_dump_json(), stated.model_dump_json()) not in said:
+            if json.replace(row.model_dump_json(), stated.model_dump_json()) not in stated_parts:
                 columns = dict.fromkeys(n.column for n in part.walk() if isinstance(n, ir.Get))
                 yield slot.name, ", ".join(columns)
 

@@ -43,7 +43,7 @@ def whole(value: Any) -> int:
         TooHardError: where it is something else.
     """
     if type(value) is not int:
-        raise TooHardError("a term of the sum is no whole number")
+        raise TooHardError("a term of the sum is not a whole number")
     return value
 
 

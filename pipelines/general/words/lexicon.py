@@ -175,12 +175,12 @@ class Lexicon:
     def request(
         self,
         fields: dict[str, JsonValue],
-        said: Iterable[tuple[str, Fields]],
+        sentences: Iterable[tuple[str, Fields]],
         params: dict[str, Scalar],
     ) -> PromptContent:
-        """Build the content that an opening with ``fields`` and the sentences ``said`` (key, fields) make."""
+        """Build the content that an opening with ``fields`` and ``sentences`` (key, fields) make."""
         slots, layout = self.frame(fields)
-        rules = [self.rule(key, own) for key, own in said]
+        rules = [self.rule(key, own) for key, own in sentences]
         stated = [rule for rule in rules if isinstance(rule, Clause)]
         kinds = {key: phrase.kind for key, phrase in self.phrases.items()}
         clauses = tuple(rule for rule in stated if kinds[rule.text_key] == "clause")

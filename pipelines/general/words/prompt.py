@@ -59,16 +59,16 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
     """
     clauses = tuple(sorted(p.clauses, key=lambda clause: clause.source == "policy"))
     params = {name: value for name, value in p.params.items() if name not in hidden(p.goal)}
-    said = PromptContent(
+    body = PromptContent(
         p.slots, p.layout, clauses, p.goal, params, dict(p.fields), p.feasible is not None
     )
-    rendered = _render(said, p.relations, lexicon)
+    rendered = _render(body, p.relations, lexicon)
     try:
         read = parse(rendered.text, p.relations, lexicon, policy_text=rendered.policy_text)
     except PipelineError as error:
         raise PipelineError(f"problem {p.id!r}: its prompt can't be read back: {error}") from error
     for name, theirs in vars(read).items():
-        own = getattr(said, name)
+        own = getattr(body, name)
         if theirs != own and name == "clauses":
             ours = {clause.id: clause for clause in clauses}
             wrong = [c.id for c in read.clauses if ours.get(c.id) != c] or sorted(ours)
@@ -87,7 +87,7 @@ def prompt(p: Problem, lexicon: Lexicon) -> Rendered:
 class _Page:
     """A text that grows line by line, and where its sentences stand."""
 
-    said: PromptContent
+    body: PromptContent
     lexicon: Lexicon
     text: str = ""
     spans: Spans = field(default_factory=dict)
@@ -98,7 +98,7 @@ class _Page:
         known = self.lexicon.opening_templates if span == "opening" else self.lexicon.sentences
         try:
             template = self.lexicon.named(name, known)
-            text = template.render(fields, self.said.params, self.lexicon.words)
+            text = template.render(fields, self.body.params, self.lexicon.words)
         except ConfigError as error:
             raise PipelineError(f"lexicon {self.lexicon.id!r}: {error}") from error
         self.text += bullet
@@ -113,26 +113,26 @@ class _Page:
             self.sentence(line, "- ")
 
 
-def _render(said: PromptContent, relations: Sequence[Relation], lexicon: Lexicon) -> Rendered:
-    page, policy = _Page(said, lexicon), _Page(said, lexicon)
-    goal, fields = said.goal, said.fields
+def _render(body: PromptContent, relations: Sequence[Relation], lexicon: Lexicon) -> Rendered:
+    page, policy = _Page(body, lexicon), _Page(body, lexicon)
+    goal, fields = body.goal, body.fields
     page.sentence(("opening", str(fields.get("opening", "default")), fields))
     if isinstance(goal, Equals | Optimise):
         page.text += "\n"
         page.sentence(("goal", goal.text_key, goal.fields))
-    lines = {source: [_line(c) for c in said.clauses if c.source == source] for source in _SOURCES}
+    lines = {source: [_line(c) for c in body.clauses if c.source == source] for source in _SOURCES}
     if isinstance(goal, Reach):
         page.listed(lexicon.framed("effects", fields), [_line(effect) for effect in goal.effects])
         if goal.escalate_text_key:
             lines["policy"].append(("escalate", goal.escalate_text_key, fields))
     page.listed(lexicon.framed("rules", fields), lines["prompt"])
-    page.listed(lexicon.framed("notes", fields), list(_notes(said, relations, lexicon)))
+    page.listed(lexicon.framed("notes", fields), list(_notes(body, relations, lexicon)))
     policy.listed(POLICY, lines["policy"])
     start = len(page.text) + 1
-    shape = answer_format(said.layout, said.slots, relations, lexicon.placeholders, lexicon.words)
-    notes = format_notes(said.layout, said.slots, lexicon.words)
+    shape = answer_format(body.layout, body.slots, relations, lexicon.placeholders, lexicon.words)
+    notes = format_notes(body.layout, body.slots, lexicon.words)
     submit = lexicon.framed("submit", fields)
-    if said.twins:
+    if body.twins:
         claim = lexicon.framed("claim", fields).replace("{claim}", json.dumps(CLAIM))
         notes = [claim, *notes]
     page.text = "\n".join([f"{page.text}\n{submit}", "```json", shape, "```", *notes])
@@ -149,18 +149,18 @@ def _line(clause: Clause) -> Line:
     return clause.id, clause.text_key, clause.fields
 
 
-def _notes(said: PromptContent, relations: Sequence[Relation], lexicon: Lexicon) -> Iterator[Line]:
+def _notes(body: PromptContent, relations: Sequence[Relation], lexicon: Lexicon) -> Iterator[Line]:
     """Units of the cells that rules read, that all else must stay, and how ties are broken."""
     units = {(r.name, c.name): c.unit for r in relations for c in r.columns if c.unit}
-    read = {(n.relation, n.column) for n in nodes_of(said.clauses, said.goal) if isinstance(n, Get)}
+    read = {(n.relation, n.column) for n in nodes_of(body.clauses, body.goal) if isinstance(n, Get)}
     for unit in dict.fromkeys(unit for cell, unit in units.items() if cell in read):
-        yield f"unit:{unit}", lexicon.way(f"unit {unit}", said.fields), {}
-    goal = said.goal
+        yield f"unit:{unit}", lexicon.way(f"unit {unit}", body.fields), {}
+    goal = body.goal
     if isinstance(goal, Reach):
-        yield "write_set", lexicon.way("write rule", said.fields), said.fields
+        yield "write_set", lexicon.way("write rule", body.fields), body.fields
     if isinstance(goal, Equals) and goal.query.agg == "none" and goal.query.limit is not None:
         key = next(r.key for r in relations if r.name == goal.query.relation)
-        name = lexicon.way("tie-break", said.fields)
+        name = lexicon.way("tie-break", body.fields)
         yield "tie_break", name, {"key": f"{goal.query.relation}.{key}"}
 
 
@@ -182,7 +182,7 @@ def parse(
     submit = lexicon.framed("submit", fields)
     lines = rest.partition(f"\n{submit}\n")[0].split("\n")
     headings = {"", POLICY, *(lexicon.framed(name, fields) for name in HEADINGS)}
-    said: list[tuple[str, Fields]] = []
+    sentences: list[tuple[str, Fields]] = []
     for line in (*lines, *policy_text.split("\n")):
         if line in headings:
             continue
@@ -191,11 +191,11 @@ def parse(
         if phrase is not None and phrase.kind == "escalate":
             fields |= own | ({ESCALATION: name} if "~" in name else {})
         elif phrase is not None:
-            said.append((name, own))
+            sentences.append((name, own))
     try:
-        found = lexicon.request(fields, said, params)
+        found = lexicon.request(fields, sentences, params)
     except (KeyError, TypeError, ValueError) as error:
-        raise PipelineError(f"the text of {fields!r} makes no sense: {error}") from error
+        raise PipelineError(f"the text of {fields!r} can't be read: {error}") from error
     # This also refuses what stands in the wrong place: a rule of the policy in the prompt, a second goal.
     again = _render(found, relations, lexicon)
     if (again.text, again.policy_text) != (text, policy_text):

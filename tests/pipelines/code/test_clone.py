@@ -16,9 +16,9 @@ from envgen.sandboxes.workspace import tree as tree_module
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    made = History(tmp_path / "r")
-    made.commit("First\n\nSaid more.", {"a.txt": "a\n" * 5, "LICENSE.md": "MIT"})
-    return made
+    repository = History(tmp_path / "r")
+    repository.commit("First\n\nSaid more.", {"a.txt": "a\n" * 5, "LICENSE.md": "MIT"})
+    return repository
 
 
 def test_a_checkout_and_a_bare_clone_read_alike(history: History, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_what_git_can_not_do_is_told(history: History) -> None:
     clone = Clone(history.folder)
     with pytest.raises(PipelineError, match="git cat-file failed"):
         clone.read("HEAD", "missing")
-    with pytest.raises(PipelineError, match="'--output=/tmp/x' is no commit") as caught:
+    with pytest.raises(PipelineError, match="'--output=/tmp/x' is not a commit") as caught:
         clone.tip("--output=/tmp/x")
     assert "no such branch" in caught.value.hint
     start = time.monotonic()

@@ -24,8 +24,8 @@ def fetched(server: GitHubServer, folder: Path, since: str | None = None) -> lis
 
 def test_issues_pulls_and_comments_come_together(tmp_path: Path) -> None:
     issues = [issue(1, 5, body="It breaks"), issue(2, 9, pull=True, body="Fixes #1")]
-    said = [comment(7, 1, 6, "me too"), comment(8, 1, 7, "and me"), comment(9, 99, 8, "lost")]
-    with GitHubServer(issues, said) as server:
+    comments = [comment(7, 1, 6, "me too"), comment(8, 1, 7, "and me"), comment(9, 99, 8, "lost")]
+    with GitHubServer(issues, comments) as server:
         assert fetched(server, tmp_path) == [1, 2]
     texts = Texts.load(tmp_path / "issues.jsonl")
     assert [c.body for c in texts.issues[1].comments] == ["me too", "and me"]
@@ -77,7 +77,7 @@ def test_a_row_that_is_no_issue_is_refused_and_nothing_of_it_kept(
 ) -> None:
     with (
         GitHubServer([{**issue(1, 5), **change}]) as server,
-        pytest.raises(GitHubError, match=f"no issue or comment: {next(iter(change))}"),
+        pytest.raises(GitHubError, match=f"not a valid issue or comment: {next(iter(change))}"),
     ):
         fetched(server, tmp_path)
     assert (tmp_path / "items.jsonl").read_bytes() == b""

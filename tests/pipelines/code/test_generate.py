@@ -39,8 +39,8 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("made") / "code"
+def generated(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("generated") / "code"
     summary = toy_python.generated(repo, out, *three(repo))
     assert (summary.tasks, summary.instances) == (1, 3)
     assert summary.rejected == {"install": 1, "no_tree": 1}
@@ -59,8 +59,8 @@ def broken() -> object:
     return toy_python.RECIPE.model_copy(update={"install": ("echo no such index >&2; exit 1",)})
 
 
-def test_the_dataset_holds_what_was_proven(made: Path) -> None:
-    dataset = Dataset.open(made)
+def test_the_dataset_holds_what_was_proven(generated: Path) -> None:
+    dataset = Dataset.open(generated)
     (name,) = dataset.own_task_ids
     spec = dataset.tasks[name]
     assert (name, spec.family) == ("toy__shop-7", "code")
@@ -76,23 +76,25 @@ def test_the_dataset_holds_what_was_proven(made: Path) -> None:
     assert "test_total_counts" not in public
 
 
-def test_every_instance_has_its_reason(made: Path) -> None:
-    lines = outcomes_path(made).read_text().splitlines()
+def test_every_instance_has_its_reason(generated: Path) -> None:
+    lines = outcomes_path(generated).read_text().splitlines()
     found = {o.validation.instance_id: o.validation for o in map(_outcome, lines)}
     assert found["toy__shop-7"].kept
     assert found["toy__shop-8"].reason is Reason.NO_TREE
     assert found["toy__shop-9"].reason is Reason.INSTALL
     assert "no such index" in found["toy__shop-9"].details
-    assert not made.with_name("code.partial").exists()
+    assert not generated.with_name("code.partial").exists()
 
 
 def _outcome(line: str) -> Outcome:
     return from_json(Outcome, line)
 
 
-def test_the_same_instances_give_the_same_bytes(made: Path, repo: Path, tmp_path: Path) -> None:
+def test_the_same_instances_give_the_same_bytes(
+    generated: Path, repo: Path, tmp_path: Path
+) -> None:
     toy_python.generated(repo, tmp_path / "again", *three(repo))
-    one, two = (folder / "dataset.json" for folder in (made, tmp_path / "again"))
+    one, two = (folder / "dataset.json" for folder in (generated, tmp_path / "again"))
     assert one.read_bytes() == two.read_bytes()
 
 
@@ -220,16 +222,18 @@ def test_what_this_machine_lacks_is_said_and_tried_again(
     assert toy_python.generated(repo, tmp_path / "code").tasks == 1
 
 
-def test_a_dataset_is_proven_again_from_its_files(made: Path, tmp_path: Path) -> None:
-    report = validate(made, repeats=1, backend="bubblewrap")
+def test_a_dataset_is_proven_again_from_its_files(generated: Path, tmp_path: Path) -> None:
+    report = validate(generated, repeats=1, backend="bubblewrap")
     assert report.passed, report
-    kept = subset(Dataset.open(made), ["toy__shop-7"], tmp_path / "kept")
+    kept = subset(Dataset.open(generated), ["toy__shop-7"], tmp_path / "kept")
     assert validate(kept.path, repeats=1, backend="bubblewrap").passed
 
 
 @pytest.mark.parametrize("gold", ["", "no diff"])
-def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, gold: str) -> None:
-    source = Dataset.open(made)
+def test_a_gold_patch_that_does_not_hold_is_found(
+    generated: Path, tmp_path: Path, gold: str
+) -> None:
+    source = Dataset.open(generated)
     (name,) = source.own_task_ids
     files = source.environment_files(source.tasks[name].environment_id)
     with DatasetWriter(tmp_path / "bad", name="bad") as writer:
@@ -251,15 +255,15 @@ def test_a_gold_patch_that_does_not_hold_is_found(made: Path, tmp_path: Path, go
     [
         ("pins", r"(?s)EnvError: .*can.t be built: .*pins"),
         ("gold", "it ended with submitted and scored 0"),
-        ("tests", ".*is no list of tests"),
+        ("tests", ".*must be a list of tests"),
         ("nothing", ""),
     ],
 )
 def test_a_task_that_does_not_play_from_its_dataset_is_told(
-    made: Path, tmp_path: Path, what: str, words: str
+    generated: Path, tmp_path: Path, what: str, words: str
 ) -> None:
     """A pin of 4,188 characters was written past its type: proven, kept, and never to be opened."""
-    source = Dataset.open(made)
+    source = Dataset.open(generated)
     (name,) = source.own_task_ids
     task = source.task_files(name)
     environment = source.environment_files(task.spec.environment_id)
@@ -305,13 +309,13 @@ def test_what_does_not_play_is_not_kept(
 
 
 def test_a_task_that_breaks_its_judge_fails_and_validation_goes_on(
-    made: Path, monkeypatch: pytest.MonkeyPatch
+    generated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(verifier: CodeVerifier, patch: bytes) -> None:
         raise OverflowError("date value out of range")
 
     monkeypatch.setattr(CodeVerifier, "verify_patch", breaks)
-    (task,) = validate(made, repeats=1, backend="bubblewrap").tasks
+    (task,) = validate(generated, repeats=1, backend="bubblewrap").tasks
     assert task.failure is not None
     assert task.failure.reason == "OverflowError: date value out of range"
 

@@ -21,8 +21,8 @@ from envgen.pipelines.code.github import (
 
 @pytest.fixture
 def server() -> Iterator[GitHubServer]:
-    with GitHubServer([issue(n, n) for n in range(1, 251)]) as made:
-        yield made
+    with GitHubServer([issue(n, n) for n in range(1, 251)]) as started:
+        yield started
 
 
 def client(server: GitHubServer, token: str | None = None, **config: float) -> GitHub:
@@ -139,7 +139,7 @@ def test_refusals_say_what_to_do(server: GitHubServer) -> None:
         server.script = [Reply(403, '{"message": "Resource protected by SSO"}')]
         with pytest.raises(GitHubError, match="SSO"):
             github.get(ISSUES)
-    with pytest.raises(ConfigError, match="no http"):
+    with pytest.raises(ConfigError, match="not an http"):
         GitHub(GitHubConfig(api="ftp://x"))
 
 

@@ -74,8 +74,8 @@ def test_a_published_record_is_proven_compared_and_exported_again(tmp_path: Path
     assert one.agrees
     assert (one.claimed_passing, one.kept_passing) == (2, 1)
     assert [r.id for r in summary.refused] == ["x"]
-    told = (tmp_path / "out.published.jsonl").read_text()
-    assert json.loads(told)["instance_id"] == found.id
+    published = (tmp_path / "out.published.jsonl").read_text()
+    assert json.loads(published)["instance_id"] == found.id
     target = tmp_path / "again.jsonl"
     assert export_records(open_dataset(tmp_path / "out"), target, "swe-bench") == 1
     (again,) = import_file(target)

@@ -23,9 +23,11 @@ CONFIG = MineConfig(repo="ada/calc")
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    made = History(tmp_path / "calc")
-    made.commit("Start the calculator", {"calc.py": CODE, "LICENSE": "MIT", "tests/x.txt": "x\n"})
-    return made
+    repository = History(tmp_path / "calc")
+    repository.commit(
+        "Start the calculator", {"calc.py": CODE, "LICENSE": "MIT", "tests/x.txt": "x\n"}
+    )
+    return repository
 
 
 def mined(
@@ -101,7 +103,7 @@ def test_issue_texts_become_the_statement_and_old_comments_hints(
     assert instance.problem_statement == "Sums are wrong\n\n1+2 gives -1"
     assert instance.hints == "I see it too"
     path.write_text('{"number": "x"}\n')
-    with pytest.raises(ConfigError, match=r"issues\.jsonl:1 is no issue"):
+    with pytest.raises(ConfigError, match=r"issues\.jsonl:1 is not an issue"):
         Texts.load(path)
     path.write_bytes(b"\xff\n")
     with pytest.raises(ConfigError, match="can't be read"):
@@ -163,7 +165,7 @@ def test_dates_limits_and_kinds_bound_the_search(history: History) -> None:
     assert len(mined(history, since)) == 1
     only = mined(history, CONFIG.model_copy(update={"kinds": frozenset({"issue"})}))
     assert {r.stage for r in only.values() if isinstance(r, Rejected)} == {"kind"}
-    with pytest.raises(ConfigError, match="is no date"):
+    with pytest.raises(ConfigError, match="is not a date"):
         mined(history, CONFIG.model_copy(update={"since": "yesterday"}))
 
 
@@ -201,8 +203,8 @@ def test_a_users_settings_do_not_change_a_patch(history: History) -> None:
     signed = history.git("cat-file", "commit", "HEAD").replace(
         "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----\n\n", 1
     )
-    made = history.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=signed.encode())
-    history.git("update-ref", "refs/heads/main", made)
+    commit = history.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=signed.encode())
+    history.git("update-ref", "refs/heads/main", commit)
     before = mined(history)
     assert len(before) == 1
     marker = history.folder / "ran"
@@ -225,10 +227,10 @@ def test_a_users_settings_do_not_change_a_patch(history: History) -> None:
 
 
 def test_what_is_no_clone_is_refused(tmp_path: Path, history: History) -> None:
-    with pytest.raises(PipelineError, match="is no git clone"):
+    with pytest.raises(PipelineError, match="is not a git clone"):
         list(mine_clone(tmp_path, CONFIG))
     subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)
-    with pytest.raises(PipelineError, match="is no commit of"):
+    with pytest.raises(PipelineError, match="is not a commit of"):
         list(mine_clone(tmp_path / "empty", CONFIG))
     history.commit("Only words now", {"calc.py": None, "a.md": "x"})
     with pytest.raises(ConfigError, match="no source of a known language"):
@@ -241,7 +243,7 @@ def test_a_configuration_is_written_alike_in_every_process() -> None:
         "from envgen.pipelines.code.mine import MineConfig;"
         "print(MineConfig(repo='a/b').model_dump_json())"
     )
-    said = {
+    expected = {
         subprocess.run(
             [sys.executable, "-P", "-c", code],
             env={**os.environ, "PYTHONHASHSEED": str(seed)},
@@ -251,5 +253,5 @@ def test_a_configuration_is_written_alike_in_every_process() -> None:
         ).stdout
         for seed in range(3)
     }
-    assert len(said) == 1
-    assert MineConfig.model_validate_json(said.pop()) == MineConfig(repo="a/b")
+    assert len(expected) == 1
+    assert MineConfig.model_validate_json(expected.pop()) == MineConfig(repo="a/b")

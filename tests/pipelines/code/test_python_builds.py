@@ -88,9 +88,9 @@ def _build(recipe: Recipe, tree: Path, cache: Path, index: str) -> Workspace:
 
 
 def _versions(built: Workspace) -> list[str]:
-    said = "import thing, dep, pytest; print(thing.WHERE, dep.VERSION, pytest.VERSION, sep='|')"
+    program = "import thing, dep, pytest; print(thing.WHERE, dep.VERSION, pytest.VERSION, sep='|')"
     with built.open() as place:
-        result = place.shell(f'python -c "{said}"')
+        result = place.shell(f'python -c "{program}"')
         assert result.exit_code == 0, result.stderr
         return result.text.strip().split("|")
 

@@ -40,7 +40,7 @@ def test_a_tar_and_a_folder_are_read_alike(tmp_path: Path) -> None:
     assert tar.text("nothing") == ""
     assert tar.tags == ("v1.2.0",)
     assert tar.json("adder.py") == tar.toml("adder.py") == {}
-    with pytest.raises(WorkspaceError, match="no tree"):
+    with pytest.raises(WorkspaceError, match="no such tree"):
         TreeFiles(tmp_path / "nowhere")
 
 
@@ -69,16 +69,16 @@ def test_python_reads_every_place_that_names_test_dependencies(tmp_path: Path) -
         },
         "2023-06-01",
     )
-    said = "\n".join(found.install)
+    commands = "\n".join(found.install)
     for wanted in (
         "'.[testing]'",
         "--group test",
         "-r requirements/test.txt",
         "'freezegun>=1' mock",
     ):
-        assert wanted in said
+        assert wanted in commands
     for unwanted in ("docs", "furo", "flake8", "other.txt"):
-        assert unwanted not in said
+        assert unwanted not in commands
     pips = [line for line in found.install if "pip install" in line]
     assert all("--exclude-newer 2023-06-01" in line and "-e ." in line for line in pips)
     assert "||" in pips[0]
@@ -90,7 +90,7 @@ def test_a_frozen_python_recipe_takes_the_pins_as_they_are(tmp_path: Path) -> No
     """Pins of groups that were resolved one by one contradict each other: no resolver may see them all."""
     files = {"pyproject.toml": "[project]\nname='a'\n", "requirements-test.txt": "freezegun\n"}
     found = _recipe(tmp_path, "python", files)
-    said: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     for pins in ("", "a==1\n"):
         (tmp_path / "constraints.txt").write_text(pins)
         (tmp_path / "uv").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n')
@@ -100,10 +100,10 @@ def test_a_frozen_python_recipe_takes_the_pins_as_they_are(tmp_path: Path) -> No
                 line = line.replace("/env/constraints.txt", f"{tmp_path}/constraints.txt")
                 path = f"{tmp_path}:/usr/bin:/bin"
                 subprocess.run(["sh", "-ec", line], env={"PATH": path}, check=True)
-        said[pins] = (tmp_path / "said").read_text().splitlines()
+        commands[pins] = (tmp_path / "said").read_text().splitlines()
         (tmp_path / "said").unlink()
-    assert [line for line in said[""] if "requirements-test.txt" in line]
-    assert said["a==1\n"] == [
+    assert [line for line in commands[""] if "requirements-test.txt" in line]
+    assert commands["a==1\n"] == [
         f"pip install -q --no-deps -r {tmp_path}/constraints.txt",
         "pip install -q --no-deps -e .",
     ]
@@ -145,7 +145,7 @@ def test_python_version_is_read_and_dated(tmp_path: Path) -> None:
     newest = next(iter(pythons()))
     found = _recipe(tmp_path, "python", {"setup.py": "", "a.py": ""}, "2100-01-01")
     assert found.version == newest
-    with pytest.raises(WorkspaceError, match=r"wants Python '>=3\.99'"):
+    with pytest.raises(WorkspaceError, match=r"requires Python '>=3\.99'"):
         _recipe(tmp_path, "python", {"setup.py": "setup(python_requires='>=3.99')"})
     (tmp_path / "setup.py").write_text("Programming Language :: Python :: 3.6")
     old = TreeFiles(tmp_path)
@@ -350,7 +350,7 @@ def test_java_goes_without_maven_where_the_layer_has_every_jar(tmp_path: Path) -
     assert _recipe(tmp_path / "3", "java", gradle).runner == "gradle"
     below = {"core/src/test/java/BTest.java": "", "core/src/test/java/CTest.java": "", **test}
     assert "core/src/main/java" in _recipe(tmp_path / "4", "java", below).build[0]
-    with pytest.raises(WorkspaceError, match="is no XML"):
+    with pytest.raises(WorkspaceError, match="is not valid XML"):
         _recipe(tmp_path / "5", "java", {**test, "pom.xml": "<"})
     with pytest.raises(WorkspaceError, match="src/test/java"):
         _recipe(tmp_path / "6", "java", {"A.java": ""})

@@ -48,7 +48,7 @@ def test_instances_survive_their_file(tmp_path: Path) -> None:
     assert write_instances(path, instances) == 2
     assert list(read_instances(path)) == instances
     path.write_text('{"id": "x"}\n')
-    with pytest.raises(ConfigError, match=r"instances\.jsonl:1 is no instance: repo"):
+    with pytest.raises(ConfigError, match=r"instances\.jsonl:1 is not an instance: repo"):
         list(read_instances(path))
 
 
@@ -62,8 +62,8 @@ def test_a_broken_record_is_rejected_and_the_rest_goes_on(tmp_path: Path) -> Non
     write_rows(tmp_path / "rows.jsonl", rows)
     results = list(import_file(tmp_path / "rows.jsonl", None))
     reasons = [r.reasons[0] if isinstance(r, Rejected) else "" for r in results]
-    for reason, said in zip(reasons, ("no patch", "", "no known format", "'rust'"), strict=True):
-        assert said in reason
+    for reason, message in zip(reasons, ("no patch", "", "no known format", "'rust'"), strict=True):
+        assert message in reason
     assert reasons[1] == ""
 
 
@@ -86,16 +86,19 @@ def test_a_record_that_would_lead_elsewhere_is_rejected(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
-        *(("a.jsonl", b"{", "a.jsonl:1 is no JSON"), ("a.json", b"[1]", r"a.json\[0\] is a int")),
-        *(("a.csv", b"", "no file of records"), ("a.parquet", b"PAR1", "can't be read")),
+        *(
+            ("a.jsonl", b"{", "a.jsonl:1 is not valid JSON"),
+            ("a.json", b"[1]", r"a.json\[0\] is a int"),
+        ),
+        *(("a.csv", b"", "not a file of records"), ("a.parquet", b"PAR1", "can't be read")),
         *(("a.jsonl.gz", b"\x1f\x8b\x08", "can't be read"), ("a.jsonl", b"\xff", "can't be read")),
     ],
 )
-def test_a_broken_file_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_a_broken_file_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         list(read_rows(tmp_path / name))
     with pytest.raises(ConfigError, match="can't be read"):
         list(read_rows(tmp_path / "missing.jsonl"))

@@ -31,16 +31,18 @@ CONFIG = MineConfig(repo="ada/calc")
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    made = History(tmp_path / "origin")
-    made.commit("Start", {"calc.py": CODE, "README.md": "calc\n"})
-    made.pull(
+    repository = History(tmp_path / "origin")
+    repository.commit("Start", {"calc.py": CODE, "README.md": "calc\n"})
+    repository.pull(
         2,
         "Use plus\n\nFixes #1",
         {"calc.py": CODE.replace("-", "+"), "tests/test_calc.py": TEST},
         merge="Merge pull request #2 from ada/plus\n\nAdd, do not subtract",
     )
-    made.commit("Multiply two numbers", {"calc.py": "x = 1\n" + CODE, "tests/test_mul.py": TEST})
-    return made
+    repository.commit(
+        "Multiply two numbers", {"calc.py": "x = 1\n" + CODE, "tests/test_mul.py": TEST}
+    )
+    return repository
 
 
 def test_a_mirror_holds_pull_heads_and_follows_its_origin(history: History, tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_mirror_that_fails_leaves_nothing(tmp_path: Path) -> None:
         mirror(f"file://{tmp_path}/nothing", tmp_path / "m/clone.git")
     assert list((tmp_path / "m").iterdir()) == []
     for hostile in ("ext::sh -c touch% x", "--upload-pack=touch x", str(tmp_path)):
-        with pytest.raises(ConfigError, match="no address"):
+        with pytest.raises(ConfigError, match="not the address"):
             mirror(hostile, tmp_path / "m/clone.git")
 
 
@@ -73,9 +75,9 @@ def github(server: GitHubServer, token: str | None = None) -> GitHub:
 @pytest.fixture
 def server(history: History) -> Iterator[GitHubServer]:
     issues = [issue(1, 1, body="1 + 2 gives -1"), issue(2, 2, pull=True, body="Fixes #1")]
-    with GitHubServer(issues) as made:
-        made.clone_url = f"file://{history.folder}"
-        yield made
+    with GitHubServer(issues) as started:
+        started.clone_url = f"file://{history.folder}"
+        yield started
 
 
 def test_named_repositories_are_fetched_and_mined(server: GitHubServer, tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_repositories_that_are_not_worth_it_are_refused(
         server.script = [Reply(200, json.dumps({"full_name": "../.."}))]
         (bad,) = fetch_sources(client, ["ada/calc"], tmp_path)
         assert isinstance(bad, Refused)
-        assert "no repository: full_name" in bad.reason
+        assert "not a valid repository: full_name" in bad.reason
     server.token = "right"
     with github(server, "wrong") as client, pytest.raises(TokenError):
         list(fetch_sources(client, ["ada/calc"], tmp_path))

@@ -57,16 +57,16 @@ print(drafts_of_every_domain(int(sys.argv[1])))
 
 
 def drafts_of_every_domain(level: int) -> list[str]:
-    made = [AUTHOR.draft(DraftRequest(domain=one, level=level), 12) for one in DOMAINS]
+    drafts = [AUTHOR.draft(DraftRequest(domain=one, level=level), 12) for one in DOMAINS]
     page = page_file(ROOT / "tests/data/pages/cranes.toml")
     hire = AUTHOR.draft(DraftRequest(domain=page.id, page=page.text, level=3), 0)
     assert isinstance(hire, Draft)  # its tuner looks for several rules that no single change breaks
-    return [fingerprint(one) for one in (*made, hire) if isinstance(one, Draft)]
+    return [fingerprint(one) for one in (*drafts, hire) if isinstance(one, Draft)]
 
 
 @pytest.mark.parametrize("level", [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_drafts_do_not_depend_on_the_hash_seed(level: int) -> None:
-    said = set()
+    sentences = set()
     for hash_seed in ("0", "17"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
         found = subprocess.run(
@@ -78,9 +78,9 @@ def test_drafts_do_not_depend_on_the_hash_seed(level: int) -> None:
             timeout=120,
             check=True,
         )
-        said.add(found.stdout.strip())
-    assert len(said) == 1
-    assert len(ast.literal_eval(said.pop())) == len(DOMAINS) + 1
+        sentences.add(found.stdout.strip())
+    assert len(sentences) == 1
+    assert len(ast.literal_eval(sentences.pop())) == len(DOMAINS) + 1
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])

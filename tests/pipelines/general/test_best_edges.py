@@ -139,13 +139,13 @@ def sums(problem: Problem, tables: Tables) -> list[int]:
 
 
 def test_the_brute_force_is_the_reference() -> None:
-    made = kilns().first(rng(1, "kilns"))
-    assert made is not None
-    right = list(solve(*made, Random(0)))
-    bound = made.problem.params["total"]
+    drawn = kilns().first(rng(1, "kilns"))
+    assert drawn is not None
+    right = list(solve(*drawn, Random(0)))
+    bound = drawn.problem.params["total"]
     assert isinstance(bound, int)
-    assert len(right) == sum(value <= bound for value in sums(*made))
-    assert all(all(evaluate(*made, answer).values()) for answer in right)
+    assert len(right) == sum(value <= bound for value in sums(*drawn))
+    assert all(all(evaluate(*drawn, answer).values()) for answer in right)
 
 
 @settings(max_examples=25, deadline=None)
@@ -159,19 +159,19 @@ def test_the_brute_force_is_the_reference() -> None:
 def test_the_kth_best_answer_just_meets_the_bound(
     seed: int, best: int, less: str, terms: str, window: bool
 ) -> None:
-    made = kilns(best, less, terms, window=window).first(rng(seed, "kilns"))
-    if made is None:  # on no rows does each of the rules matter for the k-th best
+    drawn = kilns(best, less, terms, window=window).first(rng(seed, "kilns"))
+    if drawn is None:  # on no rows does each of the rules matter for the k-th best
         return
-    bound = made.problem.params["total"]
+    bound = drawn.problem.params["total"]
     assert isinstance(bound, int)
-    values = sorted(sums(*made), reverse=less[0] == ">")
+    values = sorted(sums(*drawn), reverse=less[0] == ">")
     kth = values[best - 1]
     assert bound == kth + {"<": 1, ">": -1}.get(less, 0)
     right = sum(value <= kth if less[0] == "<" else value >= kth for value in values)
     assert best <= right < len(values)
-    assert count(*made, space="unconditioned").low == right
-    broken = {rule for _, rule in near_misses(*made, next(solve(*made, Random(0))), Random(0))}
-    assert broken == {clause.id for clause in made.problem.clauses}
+    assert count(*drawn, space="unconditioned").low == right
+    broken = {rule for _, rule in near_misses(*drawn, next(solve(*drawn, Random(0))), Random(0))}
+    assert broken == {clause.id for clause in drawn.problem.clauses}
 
 
 @pytest.mark.parametrize("terms", ["product", "apart"])
@@ -181,7 +181,7 @@ def test_what_cannot_come_up_to_the_other_bound_of_a_sum_is_not_searched(
 ) -> None:
     tasks = kilns(3, less, terms, window=True)
     drawn = filter(None, (tasks.first(rng(i, "kilns")) for i in range(40)))
-    analysed = ((Analysis(made.problem, tasks.blueprint), made.tables) for made in drawn)
+    analysed = ((Analysis(each.problem, tasks.blueprint), each.tables) for each in drawn)
     tuners = (AnswerTuner(OpenTask(*one, rng(2, "kilns"), {})) for one in analysed)
     tuner = next(one for one in tuners if one.params() is not None)
     ranking, found = tuner.tight.ranking, []
@@ -199,9 +199,9 @@ def drafted(best: int, less: str, terms: str) -> tuple[Problem, Tables]:
     """Three pots on the small page."""
     tasks = kilns(best, less, terms)
     first = tasks.first(rng(3, "kilns"))
-    made = first and tasks.harder(tasks.blueprint.operators(1)[0], first.problem, rng(4, "kilns"))
-    assert made is not None
-    return made
+    harder = first and tasks.harder(tasks.blueprint.operators(1)[0], first.problem, rng(4, "kilns"))
+    assert harder is not None
+    return harder
 
 
 @pytest.mark.parametrize("less", ["<=", ">="])
@@ -225,11 +225,11 @@ def test_elimination_finds_the_same_bound(terms: str, less: str) -> None:
 def test_what_search_leaves_elimination_tunes(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks, (problem, _) = kilns(4, "<=", "apart"), drafted(4, "<=", "apart")
     monkeypatch.setattr("envgen.pipelines.general.authoring.tight._STEPS", 0)
-    made = tasks.reseeded(problem, rng(0, "again"))
-    assert made is not None
-    assert sorted(sums(*made))[3] == made.problem.params["total"]
-    broken = {rule for _, rule in near_misses(*made, next(solve(*made, Random(0))), Random(0))}
-    assert broken == {clause.id for clause in made.problem.clauses}
+    again = tasks.reseeded(problem, rng(0, "again"))
+    assert again is not None
+    assert sorted(sums(*again))[3] == again.problem.params["total"]
+    broken = {rule for _, rule in near_misses(*again, next(solve(*again, Random(0))), Random(0))}
+    assert broken == {clause.id for clause in again.problem.clauses}
 
 
 def test_rows_on_which_the_best_answers_take_too_long_are_given_up() -> None:
@@ -273,19 +273,19 @@ def test_bounds_are_set_in_page_order_but_the_best_one_last() -> None:
     text = KILNS.replace('hours = "edge(share=60)"\ntotal = "edge(best=BEST)"',
                          'total = "edge(best=3)"\nhours = "edge(share=60)"')  # fmt: skip
     text = text.replace("TERMS", TERMS["product"]).replace("LESS_HOURS", ">=").replace("LESS", "<=")
-    made = Tasks(read_page(text)).first(rng(5, "kilns"))
-    assert made is not None
-    assert sorted(sums(*made))[2] == made.problem.params["total"]
+    drawn = Tasks(read_page(text)).first(rng(5, "kilns"))
+    assert drawn is not None
+    assert sorted(sums(*drawn))[2] == drawn.problem.params["total"]
 
 
 def test_no_shortcut_solves_a_task_with_such_a_bound() -> None:
     refused = 0
     for seed in range(12):
         tasks = kilns(12, "<=", "apart")
-        made = tasks.first(rng(seed, "kilns"))
+        found = tasks.first(rng(seed, "kilns"))
         refused += sum(times for why, times in tasks._failed().items() if why.endswith("solves it"))
-        if made is not None:
-            game = AnswerGame(*made)
+        if found is not None:
+            game = AnswerGame(*found)
             players = (game.first_row, game.first_fit, game.greedy)
             assert not any(game.passes(player()) for player in players)
     assert refused  # among so many right answers they find one now and then
@@ -294,18 +294,22 @@ def test_no_shortcut_solves_a_task_with_such_a_bound() -> None:
 def test_the_solution_prunes_by_a_bound_over_two_slots_of_an_item(tmp_path: Path) -> None:
     tasks = Tasks(read_page(HUDDLES))
     first = tasks.first(rng(0, "huddles"))
-    made = first and tasks.harder(tasks.blueprint.operators(1)[0], first.problem, rng(1, "huddles"))
-    assert made is not None
-    source = solution_source(made.problem)
+    harder = first and tasks.harder(
+        tasks.blueprint.operators(1)[0], first.problem, rng(1, "huddles")
+    )
+    assert harder is not None
+    source = solution_source(harder.problem)
     assert source.index("BOUNDS = [\n") < source.index("cost at most")
-    tools = Tools(made.problem, database(made.problem, made.tables, tmp_path / "a"), tmp_path / "b")
+    tools = Tools(
+        harder.problem, database(harder.problem, harder.tables, tmp_path / "a"), tmp_path / "b"
+    )
     names = {"combinations": combinations, "product": product, **tools.proxies()}
     exec(compile(source, "<solution>", "exec"), names)
     solve_it: Any = names["solve"]
     answer = solve_it()
     tools.close()
-    assert all(evaluate(*made, answer).values())
-    assert len(tools.calls) <= len(made.tables["rooms"]) * 2 + len(made.tables["people"]) + 10
+    assert all(evaluate(*harder, answer).values())
+    assert len(tools.calls) <= len(harder.tables["rooms"]) * 2 + len(harder.tables["people"]) + 10
 
 
 PRINT = """

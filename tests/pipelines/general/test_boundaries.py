@@ -174,7 +174,7 @@ def test_validation_reports_constraints_that_are_no_problem(
     failure = failures.pop(bad.task_id)
     assert failure is not None
     assert failure.gate == "files"
-    assert "is no problem" in failure.reason
+    assert "is not a valid problem" in failure.reason
     assert [*failures.values()] == [None]
 
 

@@ -99,18 +99,18 @@ def test_rows_fit_their_relations(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_re_seeds_change_rows_and_parameters_only(domain: str) -> None:
-    tasks, made = load_tasks(domain), 0
+    tasks, count = load_tasks(domain), 0
     for level, (problem, tables) in enumerate(ladder(domain, 11), start=1):
         found = tasks.reseeded(problem, rng(0, "reseed", level))
         if found is None:
             continue
-        made += 1
+        count += 1
         assert found.tables != tables
         same = {"params": problem.params, "feasible": problem.feasible}
         assert found.problem.model_copy(update=same) == problem
         assert set(found.problem.params) == set(problem.params)
         prompt(found.problem, tasks.lexicon)
-    assert made >= 9
+    assert count >= 9
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -180,10 +180,10 @@ def assert_no_change_is_right(problem: Problem, tables: Tables) -> None:
     calls = WorkflowGame(problem, tables).greedy()
     assert calls
     assert not all(evaluate_plan(problem, tables, Plan((), {"outcome": "done"})).values())
-    for made in (*([call] for call in calls), calls):
-        assert apply_plan(problem, tables, Plan(tuple(made), None)).final != tables
+    for sequence in (*([call] for call in calls), calls):
+        assert apply_plan(problem, tables, Plan(tuple(sequence), None)).final != tables
         for outcome in ("done", "escalated"):
-            verdict = evaluate_plan(problem, tables, Plan(tuple(made), {"outcome": outcome}))
+            verdict = evaluate_plan(problem, tables, Plan(tuple(sequence), {"outcome": outcome}))
             assert not all(verdict.values())
 
 
@@ -219,7 +219,9 @@ def test_a_step_sets_fields_and_switches_a_trait_on_at_once() -> None:
     harder = blueprint.stepped(before, step, rng(0, "step"))
     assert harder is not None
     assert harder.traits == before.traits | {"abroad"}
-    money = [said.fields["money"] for said in harder.said if "money" in said.fields]
+    money = [
+        sentence.fields["money"] for sentence in harder.sentences if "money" in sentence.fields
+    ]
     assert len(money) >= 2
     assert set(money) == {"euros"}
 

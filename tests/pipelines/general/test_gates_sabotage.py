@@ -42,8 +42,8 @@ ACCEPT_ALL = "def verify(answer, initial, final):\n    return []\n"
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts(backend="process", trusted=True) as made:
-        yield made
+    with Hosts(backend="process", trusted=True) as started:
+        yield started
 
 
 @cache
@@ -51,10 +51,10 @@ def draft_of(domain: str, level: int) -> Draft:
     """The first draft of a level that passes every gate."""
     author, found = ProceduralAuthor(), page_of(domain)
     request = DraftRequest(domain=found.id, page=found.text, level=level)
-    with Hosts(backend="process", trusted=True) as made:
+    with Hosts(backend="process", trusted=True) as started:
         for seed in range(20):
             draft = author.draft(request, seed)
-            if isinstance(draft, Draft) and prove(draft, made, author=author, seed=seed).passed:
+            if isinstance(draft, Draft) and prove(draft, started, author=author, seed=seed).passed:
                 return draft
     raise AssertionError(f"no {domain} draft of level {level} passes")
 

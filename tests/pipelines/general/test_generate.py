@@ -48,8 +48,8 @@ CONFIG = GenerateConfig(
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("made") / "ds"
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("generated") / "ds"
     generate(CONFIG, out, workers=1, backend="process")
     return out
 
@@ -75,8 +75,8 @@ def bundles(path: Path) -> list[tuple[EnvironmentBundle, list[TaskBundle]]]:
     return result
 
 
-def test_every_task_carries_its_proof(made: Path) -> None:
-    dataset = Dataset.open(made)
+def test_every_task_carries_its_proof(generated: Path) -> None:
+    dataset = Dataset.open(generated)
     assert len(dataset.own_task_ids) == 4
     for task_id in dataset.own_task_ids:
         evidence = dataset.tasks[task_id].evidence
@@ -86,15 +86,15 @@ def test_every_task_carries_its_proof(made: Path) -> None:
         assert all(r.n > 0 for r in evidence if r.status is GateStatus.PASSED)
 
 
-def test_the_funnel_adds_up(made: Path) -> None:
-    funnel = Dataset.open(made).manifest.funnel
+def test_the_funnel_adds_up(generated: Path) -> None:
+    funnel = Dataset.open(generated).manifest.funnel
     rejected = funnel["rejected"]
     assert isinstance(rejected, dict)
     assert funnel["drafted"] == 4 + sum(int(str(n)) for n in rejected.values())
 
 
 @pytest.mark.slow
-def test_same_bytes_for_other_workers_and_hash_seeds(made: Path, tmp_path: Path) -> None:
+def test_same_bytes_for_other_workers_and_hash_seeds(generated: Path, tmp_path: Path) -> None:
     code = (
         "from envgen.pipelines.general.generate import *\n"
         f"generate(GenerateConfig.model_validate_json({CONFIG.model_dump_json()!r}), "
@@ -108,10 +108,10 @@ def test_same_bytes_for_other_workers_and_hash_seeds(made: Path, tmp_path: Path)
         check=True,
         timeout=280,
     )
-    assert contents(tmp_path / "ds") == contents(made)
+    assert contents(tmp_path / "ds") == contents(generated)
 
 
-def test_an_interrupted_run_goes_on(made: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on(generated: Path, tmp_path: Path) -> None:
     def stop(done: int, total: int, what: str) -> None:
         raise KeyboardInterrupt
 
@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on(made: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "ds").exists()
     summary = generate(CONFIG, tmp_path / "ds", workers=1, backend="process")
     assert summary.resumed == 1
-    assert contents(tmp_path / "ds") == contents(made)
+    assert contents(tmp_path / "ds") == contents(generated)
 
 
 def test_partial_work_of_another_configuration_is_refused(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ def test_partial_work_of_another_configuration_is_refused(tmp_path: Path) -> Non
         generate(CONFIG, tmp_path / "ds", workers=1)
 
 
-def test_an_existing_folder_is_not_overwritten(made: Path) -> None:
-    with pytest.raises(ConfigError, match="exists") as told:
-        generate(CONFIG, made)
-    assert "it is finished, by this very configuration: `envgen list" in told.value.hint
-    with pytest.raises(ConfigError, match="exists") as told:
-        generate(CONFIG.model_copy(update={"seed": 6}), made)
-    assert told.value.hint == "choose another --out, or remove it"
+def test_an_existing_folder_is_not_overwritten(generated: Path) -> None:
+    with pytest.raises(ConfigError, match="exists") as error:
+        generate(CONFIG, generated)
+    assert "it is finished, by this very configuration: `envgen list" in error.value.hint
+    with pytest.raises(ConfigError, match="exists") as error:
+        generate(CONFIG.model_copy(update={"seed": 6}), generated)
+    assert error.value.hint == "choose another --out, or remove it"
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ def test_any_number_of_environments_has_all_levels_evenly(
     config = GenerateConfig(categories=names, max_level=levels, environments=levels * sources)
     pairs = [(job.domain, job.level) for job in config.jobs("inline")]
     assert len(set(pairs)) == len(pairs)  # so all pairs have come up
-    for made in range(1, len(pairs)):
+    for n in range(1, len(pairs)):
         for part, of in ((0, sources), (1, levels)):
-            counts = Counter(pair[part] for pair in pairs[:made])
-            assert len(counts) == min(of, made)
-            assert max(counts.values()) - min(counts.values()) <= 1 + (made > levels) * part
+            counts = Counter(pair[part] for pair in pairs[:n])
+            assert len(counts) == min(of, n)
+            assert max(counts.values()) - min(counts.values()) <= 1 + (n > levels) * part
     assert not config.left_out
 
 
@@ -172,8 +172,8 @@ def test_default_configurations_have_all_their_levels() -> None:
     """Six environments of levels 1 to 5 had levels 1 and 2, for eight categories came first."""
     assert {job.level for job in GenerateConfig().jobs("inline")} == {1, 2, 3, 4, 5}
     quick = QuickstartConfig()
-    made = GenerateConfig(environments=quick.environments, max_level=quick.max_level)
-    assert Counter(job.level for job in made.jobs("inline")) == dict.fromkeys(range(1, 6), 3)
+    config = GenerateConfig(environments=quick.environments, max_level=quick.max_level)
+    assert Counter(job.level for job in config.jobs("inline")) == dict.fromkeys(range(1, 6), 3)
     assert GenerateConfig(environments=3).left_out == (4, 5)
 
 
@@ -191,8 +191,8 @@ def test_too_few_siblings_cost_one_more_draft_that_is_counted() -> None:
     )
 
 
-def test_validation_by_another_seed_proves_it_again(made: Path) -> None:
-    report = validate(made, backend="process", seed=1)
+def test_validation_by_another_seed_proves_it_again(generated: Path) -> None:
+    report = validate(generated, backend="process", seed=1)
     assert report.passed
     assert {task.method for task in report.tasks} == {"compared"}
 
@@ -208,9 +208,9 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow  # of two datasets; that figures are compared, planted faults show, too
-def test_validation_finds_the_very_figures_again(made: Path, orders: Path) -> None:
+def test_validation_finds_the_very_figures_again(generated: Path, orders: Path) -> None:
     """Whatever seed the dataset was made with."""
-    for path in (made, orders):
+    for path in (generated, orders):
         dataset = Dataset.open(path)
         report = validate(path, backend="process")
         assert report.passed
@@ -232,8 +232,8 @@ def test_the_recipe_of_a_page_from_elsewhere_is_made_anew() -> None:
     assert first_draft(dumps(draft.blueprint)) == draft
 
 
-def test_validation_catches_a_verifier_that_was_exchanged(made: Path, tmp_path: Path) -> None:
-    (environment, tasks), *_ = bundles(made)
+def test_validation_catches_a_verifier_that_was_exchanged(generated: Path, tmp_path: Path) -> None:
+    (environment, tasks), *_ = bundles(generated)
     lax = "PARAMS = {}\n\n\ndef verify(answer, initial, final):\n    return []\n"
     with DatasetWriter(tmp_path / "ds", name="lax", compiled=True) as writer:
         writer.add_environment(environment)
@@ -244,10 +244,10 @@ def test_validation_catches_a_verifier_that_was_exchanged(made: Path, tmp_path: 
 
 
 def test_validation_catches_a_dataset_of_one_kind(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    generated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each task holds; the dataset does not. With so few tasks the gates must be told to run."""
-    (environment, tasks), *_ = bundles(made)
+    (environment, tasks), *_ = bundles(generated)
     with DatasetWriter(tmp_path / "ds", name="alike", compiled=True) as writer:
         writer.add_environment(environment)
         for task in tasks:
@@ -260,13 +260,13 @@ def test_validation_catches_a_dataset_of_one_kind(
     assert all(task.passed for task in report.tasks)
     assert {r.gate: r.status for r in report.dataset_evidence}["diversity"] is GateStatus.FAILED
     assert not report.passed
-    mixed = dataset_evidence(bundles(made))
+    mixed = dataset_evidence(bundles(generated))
     assert {r.gate: r.status for r in mixed}["diversity"] is GateStatus.PASSED
 
 
-def test_variants_are_new_rows_that_gold_solves(made: Path, tmp_path: Path) -> None:
+def test_variants_are_new_rows_that_gold_solves(generated: Path, tmp_path: Path) -> None:
     summary = variants(
-        VariantsConfig(per_task=3, seed=9), made, tmp_path / "v", workers=1, backend="process"
+        VariantsConfig(per_task=3, seed=9), generated, tmp_path / "v", workers=1, backend="process"
     )
     assert summary.variants == 12
     dataset = Dataset.open(tmp_path / "v")
@@ -287,9 +287,11 @@ def test_variants_are_new_rows_that_gold_solves(made: Path, tmp_path: Path) -> N
     close_hosts()
 
 
-def repeated(made: Path, answers: str) -> list[tuple[EnvironmentBundle, list[TaskBundle]]]:
+def repeated(generated: Path, answers: str) -> list[tuple[EnvironmentBundle, list[TaskBundle]]]:
     """120 copies of a lookup task whose gold row is the first, or every row in turn."""
-    environment, tasks = next(pair for pair in bundles(made) if "trip" in pair[0].spec.category)
+    environment, tasks = next(
+        pair for pair in bundles(generated) if "trip" in pair[0].spec.category
+    )
     task = tasks[0]
     assert isinstance(task.constraints, dict)
     from envgen.core.ir import Problem, Query
@@ -313,19 +315,19 @@ def repeated(made: Path, answers: str) -> list[tuple[EnvironmentBundle, list[Tas
     return [(environment, copies)]
 
 
-def test_planted_rows_catches_gold_that_is_always_first(made: Path) -> None:
-    assert planted_rows(repeated(made, "first")).status is GateStatus.FAILED
-    assert planted_rows(repeated(made, "spread")).status is GateStatus.PASSED
+def test_planted_rows_catches_gold_that_is_always_first(generated: Path) -> None:
+    assert planted_rows(repeated(generated, "first")).status is GateStatus.FAILED
+    assert planted_rows(repeated(generated, "spread")).status is GateStatus.PASSED
 
 
-def test_diversity_catches_a_dataset_of_one_kind(made: Path) -> None:
-    ((_, tasks),) = repeated(made, "spread")
+def test_diversity_catches_a_dataset_of_one_kind(generated: Path) -> None:
+    ((_, tasks),) = repeated(generated, "spread")
     assert diversity(tasks).status is GateStatus.FAILED
 
 
-def test_agreement_catches_a_wrong_density(made: Path) -> None:
+def test_agreement_catches_a_wrong_density(generated: Path) -> None:
     """A density that random-valid can't confirm means that it, the env or the verifier is wrong."""
-    environment, tasks = bundles(made)[0]
+    environment, tasks = bundles(generated)[0]
     density = tasks[0].spec.difficulty.density
     assert density is not None
     wrong = density.model_copy(update={"value": 0.97, "low": 0.95, "high": 0.99})
@@ -340,17 +342,17 @@ def test_agreement_catches_a_wrong_density(made: Path) -> None:
     assert caught.status is GateStatus.FAILED
 
 
-def test_agreement_catches_a_verifier_that_takes_anything(made: Path) -> None:
-    environment, tasks = bundles(made)[0]
+def test_agreement_catches_a_verifier_that_takes_anything(generated: Path) -> None:
+    environment, tasks = bundles(generated)[0]
     lax = "def verify(answer, initial, final):\n    return []\n"
     task = tasks[0].model_copy(update={"verifier": lax})
     result = random_valid_agreement(environment, [task], episodes=64, backend="process", seed=1)[0]
     assert result.status is GateStatus.FAILED
 
 
-def test_diversity_catches_a_task_that_is_there_twice(made: Path) -> None:
+def test_diversity_catches_a_task_that_is_there_twice(generated: Path) -> None:
     """Ten kinds of equal share, one of the tasks twice in its environment."""
-    (environment, tasks), *_ = bundles(made)
+    (environment, tasks), *_ = bundles(generated)
     assert environment.spec.id == tasks[0].spec.environment_id
     kinds = []
     for i in range(100):

@@ -240,21 +240,21 @@ def test_there_are_many_attacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("ints(9, 2)", "no number is from 9 to 2"),
-        ("ints('a', 2)", "'a' to 2 is no range"),
-        ("ints(1, 9, 0)", "0 is no step"),
-        ("distinct_ints(9, 2)", "no number is from 9 to 2"),
+        ("ints(9, 2)", "the range 9 to 2 is empty"),
+        ("ints('a', 2)", "'a' to 2 is not a range"),
+        ("ints(1, 9, 0)", "0 is not a step"),
+        ("distinct_ints(9, 2)", "the range 9 to 2 is empty"),
         ("one([])", "a list that is empty"),
         ("one(few([1, 2], 3))", "3 of 2 values"),
-        ("days('x', 'y')", "'y' is no date"),
+        ("days('x', 'y')", "'y' is not a date"),
     ],
 )
-def test_draws_that_give_nothing_say_so_in_plain_words(text: str, told: str) -> None:
+def test_draws_that_give_nothing_say_so_in_plain_words(text: str, message: str) -> None:
     """In a column, and in [params], where the second gave a traceback."""
-    assert told in str(refused(FLOOR, f"int = {text}"))
-    assert told in refused_parameter(text)
+    assert message in str(refused(FLOOR, f"int = {text}"))
+    assert message in refused_parameter(text)
 
 
 @pytest.mark.parametrize("text", ["distinct([])", "gap(0, 10, 1, 50, 'x')"])
@@ -275,7 +275,7 @@ def refused_parameter(text: str) -> str:
 def test_a_part_that_is_written_wrong_is_named_with_what_was_meant() -> None:
     page = source()
     page["titel"] = page.pop("title")
-    with pytest.raises(ConfigError, match="titel: there is no such part, did you mean 'title'"):
+    with pytest.raises(ConfigError, match="titel: unknown part, did you mean 'title'"):
         tasks_from(json.dumps(page))
 
 

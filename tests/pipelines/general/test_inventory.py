@@ -61,7 +61,7 @@ def up_to(rows: list[Row], order: str, size: str, most: int) -> list[Row]:
 @pytest.mark.parametrize("level", [4, 6, pytest.param(9, marks=pytest.mark.slow)])
 def test_lots_are_picked_as_a_picker_reads_the_rules(level: int) -> None:
     problem, tables, calls = drafted("pick", level)
-    said, params = {clause.id for clause in problem.clauses}, dict[str, Any](problem.params)
+    clauses, params = {clause.id for clause in problem.clauses}, dict[str, Any](problem.params)
     request = tables["requests"][params["request"]]
     lots = [
         lot
@@ -69,11 +69,16 @@ def test_lots_are_picked_as_a_picker_reads_the_rules(level: int) -> None:
         if lot["request"] == request["id"]
         and lot["status"] == "proposed"
         and not lot["inspection"]
-        and ("life" not in said or days(request["deliver_on"], lot["expires_on"]) >= params["life"])
-        and ("new_lots" not in said or lot["arrived_on"] <= params["since"])
-        and ("lapsed" not in said or trusted(lot, tables, lot["place"] <= params.get("until", 0)))
+        and (
+            "life" not in clauses
+            or days(request["deliver_on"], lot["expires_on"]) >= params["life"]
+        )
+        and ("new_lots" not in clauses or lot["arrived_on"] <= params["since"])
+        and (
+            "lapsed" not in clauses or trusted(lot, tables, lot["place"] <= params.get("until", 0))
+        )
     ]
-    if "truck" in said:
+    if "truck" in clauses:
         lots = up_to(lots, "place", "pallets", params["space"])
     picked, cases = [], 0
     for lot in sorted(lots, key=lambda lot: lot["expires_on"]):
@@ -94,7 +99,7 @@ def test_lots_are_picked_as_a_picker_reads_the_rules(level: int) -> None:
 @pytest.mark.parametrize("level", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 10))])
 def test_cases_are_ordered_as_a_buyer_reads_the_rules(level: int) -> None:
     problem, tables, calls = drafted("buy", level)
-    said, params = {clause.id for clause in problem.clauses}, dict[str, Any](problem.params)
+    clauses, params = {clause.id for clause in problem.clauses}, dict[str, Any](problem.params)
     lines = [
         stock
         for stock in tables["stocks"].values()
@@ -103,18 +108,18 @@ def test_cases_are_ordered_as_a_buyer_reads_the_rules(level: int) -> None:
         and days(stock["asked_on"], stock["needed_on"])
         - tables["suppliers"][stock["supplier"]]["lead_days"]
         >= params["slack"]
-        and ("overdue" not in said or trusted(stock, tables, stock["pallets"] <= 5))
+        and ("overdue" not in clauses or trusted(stock, tables, stock["pallets"] <= 5))
     ]
-    if "worth" in said:
+    if "worth" in clauses:
         lines = [
             one
             for one in lines
             if sum(o["pallets"] for o in lines if o["supplier"] == one["supplier"])
             >= params["worth"]
         ]
-    if "neediest" in said:
+    if "neediest" in clauses:
         lines = sorted(lines, key=lambda one: one["pieces"] - one["target"])[: params["most"]]
-    if "dock" in said:
+    if "dock" in clauses:
         lines = up_to(lines, "asked_on", "pallets", params["dock"])
     arriving: dict[str, int] = {}
     if level == 10:

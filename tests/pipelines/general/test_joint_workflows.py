@@ -207,8 +207,8 @@ def test_a_share_of_drafted_workflow_tasks_must_be_escalated_and_reads_like_the_
     found = [task for task in drawn if task is not None]
     escalated = [task for task in found if due(*task)]
     assert 0.10 <= len(escalated) / len(found) <= 0.20
-    said, others = set(map(stated, escalated)), set(map(stated, found))
-    assert said == others  # the same sentences, tools and goal: only rows and numbers differ
+    asked, others = set(map(stated, escalated)), set(map(stated, found))
+    assert asked == others  # the same sentences, tools and goal: only rows and numbers differ
     assert not any(escalates(level(1).problem, rng(seed)) for seed in range(50))
 
 
@@ -228,8 +228,8 @@ def test_a_share_of_siblings_must_be_escalated() -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts(backend="process", trusted=True) as made:
-        yield made
+    with Hosts(backend="process", trusted=True) as started:
+        yield started
 
 
 @cache

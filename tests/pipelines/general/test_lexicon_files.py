@@ -79,7 +79,7 @@ HOSTILE = {
     "a unit that the page lacks": ("[units]\nlumens = 'x'", "'lumens'", "hours"),
     "an unknown frame": ("[frames]\ngreeting = 'x'", "frames.greeting", "[frames]"),
     "an unknown section": ("[sentences]\nrank = 'x'", "sentences", "[phrases]"),
-    "no TOML": ("[phrases", "no TOML", "line"),
+    "no TOML": ("[phrases", "not valid TOML", "line"),
     "a number for a text": ("[phrases]\nwarm = 7", "phrases.warm", "a list"),
     "no texts": ("[phrases]\nwarm = []", "phrases.warm", "a list"),
     "too many texts": (f"[phrases]\nwarm = {['x'] * 9}", "phrases.warm", "a list"),
@@ -96,17 +96,17 @@ HOSTILE = {
     "a hole of another style": (
         "[phrases]\nwarm = 'Plant {k} needs {param:warm_{k}|tenths} degrees.'", "'warm'", "holes"
     ),
-    "a stray brace": ("[phrases]\nwarm = 'Plant {k'", "stray brace", "mend"),
+    "a stray brace": ("[phrases]\nwarm = 'Plant {k'", "stray brace", "fix"),
     "a text of another phrase": (
         "[phrases]\nfits = 'The bench of plant {k} must get at least as much light as the plant needs.'",
-        "also reads", "mend",
+        "also reads", "fix",
     ),
     "its own text again": (
         "[phrases]\nfits = 'The bench of plant {k} must have room for all of its pots.'",
-        "also reads", "mend",
+        "also reads", "fix",
     ),
     "a text that reads another phrase": (
-        "[phrases]\nrank = 'Among {sense} which {attribute:word}?'", "also reads", "mend",
+        "[phrases]\nrank = 'Among {sense} which {attribute:word}?'", "also reads", "fix",
     ),
     "an opening with other holes": (
         "[openings]\nplace = 'Find benches.'", "opening 'place-2'.*plant_1", "holes"
@@ -131,12 +131,12 @@ def test_a_text_that_is_read_back_otherwise_is_refused() -> None:
     """A list of rules holds an "and" of its own: the hole before "and" would end there."""
     page = (ROOT / "examples/pages/seedbank.toml").read_text()
     for joint in ("for", "and"):
-        said = f"""[phrases]\nsend = "Send what is open under {{rules:list}} {joint} {{param:request}}."\n"""
+        words = f"""[phrases]\nsend = "Send what is open under {{rules:list}} {joint} {{param:request}}."\n"""
         if joint == "for":
-            assert tasks_from(read_page(page, said).text)
+            assert tasks_from(read_page(page, words).text)
             continue
         with pytest.raises(ConfigError, match=r"'send'.*not read back as it was written") as error:
-            tasks_from(read_page(page, said).text)
+            tasks_from(read_page(page, words).text)
         assert "words between its holes" in error.value.hint
 
 

@@ -60,8 +60,8 @@ def test_a_description_stays_a_docstring(text: str) -> None:
     source = tools_source(TOWN_RELATIONS, access)
     assert calls_of(source) == calls_of(tools_source(TOWN_RELATIONS, TOWN_ACCESS))
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    told = [words(ast.get_docstring(node)) for node in functions]
-    assert sum(words(text) in one for one in told) == len(access)
+    docstrings = [words(ast.get_docstring(node)) for node in functions]
+    assert sum(words(text) in one for one in docstrings) == len(access)
 
 
 @pytest.mark.parametrize("text", ATTACKS)
@@ -72,7 +72,7 @@ def test_the_words_of_an_error_stay_words(text: str, tmp_path: Path) -> None:
     source = tools_source(problem.relations, problem.access)
     plain = tools_source(sample.problem.relations, sample.problem.access)
     assert calls_of(source) == calls_of(plain)
-    with closing(made(problem, tmp_path)) as tools:
+    with closing(compiled_tools(problem, tmp_path)) as tools:
         given = {"item_id": "i1", "method": "card"}
         assert tools.call("refund_item", given) == {"ok": True}
         reply = tools.call("refund_item", given)
@@ -159,6 +159,6 @@ def with_pre(problem: Problem, change: Callable[[Any], Any]) -> Problem:
     return problem.model_copy(update={"access": tuple(access)})
 
 
-def made(problem: Problem, folder: Path) -> Tools:
+def compiled_tools(problem: Problem, folder: Path) -> Tools:
     initial = database(problem, SAMPLES["c_refund"].tables, folder / "initial.sqlite")
     return Tools(problem, initial, folder / "final.sqlite")

@@ -39,8 +39,8 @@ FAULTS = (
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("generated")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
     return folder / "made-by-0.2.0"
@@ -53,16 +53,16 @@ def validated(path: Path) -> TaskValidation:
     return task
 
 
-def alone(made: Path, name: str, folder: Path) -> Path:
+def alone(generated: Path, name: str, folder: Path) -> Path:
     """The dataset's task of one environment, as a dataset that says no more than the old one."""
-    dataset = Dataset.open(made)
+    dataset = Dataset.open(generated)
     wanted = [i for i in dataset.tasks if dataset.tasks[i].environment_id == ENVIRONMENTS[name]]
     return subset(dataset, wanted, folder / name).path
 
 
-def test_its_figures_are_read(made: Path) -> None:
+def test_its_figures_are_read(generated: Path) -> None:
     """Format 2 knew gold's calls, by another name, and nothing else of format 3."""
-    dataset = Dataset.open(made)
+    dataset = Dataset.open(generated)
     assert dataset.manifest.format_version < 3
     for task_id, spec in dataset.tasks.items():
         gold = dataset.task_files(task_id).gold
@@ -71,9 +71,9 @@ def test_its_figures_are_read(made: Path) -> None:
         assert all(getattr(spec.difficulty, name) is None for name in SINCE_3)
 
 
-def test_it_cannot_say_what_its_format_has_no_words_for(made: Path, tmp_path: Path) -> None:
+def test_it_cannot_say_what_its_format_has_no_words_for(generated: Path, tmp_path: Path) -> None:
     """The content hash of format 2 covers none of the new fields, so a forger must not add one."""
-    folder = shutil.copytree(made, tmp_path / "forged")
+    folder = shutil.copytree(generated, tmp_path / "forged")
     path = min(folder.rglob("task.json"))
     task = json.loads(path.read_text())
     task["difficulty"]["calls_upper_bound"] = 1
@@ -87,21 +87,21 @@ def test_it_cannot_say_what_its_format_has_no_words_for(made: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["meetings", "trips"])
-def test_it_holds(name: str, made: Path, tmp_path: Path) -> None:
-    assert validated(alone(made, name, tmp_path)).failure is None
+def test_it_holds(name: str, generated: Path, tmp_path: Path) -> None:
+    assert validated(alone(generated, name, tmp_path)).failure is None
 
 
 @pytest.mark.slow
-def test_all_of_it_holds(made: Path) -> None:
-    report = validate(made, backend="process", trust=True, by_evaluation=True)
+def test_all_of_it_holds(generated: Path) -> None:
+    report = validate(generated, backend="process", trust=True, by_evaluation=True)
     assert report.passed, [task.failure for task in report.tasks]
     assert {task.method for task in report.tasks} == {"judged by evaluation"}
     assert len(report.tasks) == 6
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_its_faults_are_found(fault: Fault, made: Path, tmp_path: Path) -> None:
-    path = alone(made, fault.dataset, tmp_path)
+def test_its_faults_are_found(fault: Fault, generated: Path, tmp_path: Path) -> None:
+    path = alone(generated, fault.dataset, tmp_path)
     fault.plant(path)
     found = validated(path).failure
     assert found is not None

@@ -105,7 +105,11 @@ def test_sheets_keep_days_and_rules_and_every_sentence_goes_by_them() -> None:
     """A step that keeps what was added keeps the third day; what it sets is of the scene that it begins."""
     before, after = structure(6, "protein"), structure(8, "protein")
     assert (before.scene, before.items, after.scene, after.items) == ("plan", 3, "sheet", 3)
-    assert [said.phrase for said in before.said] == [said.phrase for said in after.said]
-    sources = {said.fields["source"] for said in after.said if "source" in said.fields}
+    assert [sentence.phrase for sentence in before.sentences] == [
+        sentence.phrase for sentence in after.sentences
+    ]
+    sources = {
+        sentence.fields["source"] for sentence in after.sentences if "source" in sentence.fields
+    }
     assert (sources, after.fields["source"]) == ({"sheet"}, "sheet")
-    assert {said.fields["n"] for said in after.said} == {3}
+    assert {sentence.fields["n"] for sentence in after.sentences} == {3}

@@ -29,12 +29,12 @@ def test_one_worker_finds_what_many_find(
     draft = next(draft for draft in drafts if isinstance(draft, Draft))
     with Hosts(backend="process", trusted=True) as hosts:
         with closing(Trial(draft, hosts, tmp_path, author, seed=1)) as trial:
-            made, pairs = list(mutants(draft.verifier))[::4], judged(trial)
+            candidates, pairs = list(mutants(draft.verifier))[::4], judged(trial)
             for some in (pairs[:4], pairs):  # few leave many alive
-                together = mutation._together(trial, made, some)
-                assert together == mutation._apart(trial, made, some)
-                assert len(together) < len(made) / 2 or some is not pairs
+                together = mutation._together(trial, candidates, some)
+                assert together == mutation._apart(trial, candidates, some)
+                assert len(together) < len(candidates) / 2 or some is not pairs
                 assert together or some is pairs
             files = {path for pair, _ in pairs for path in (pair.initial, pair.final)}
             monkeypatch.setattr(WorkerVerifierHost, "AT_LEAST", max(2, len(files) // 3))
-            assert mutation._alive(trial, made, pairs) == together
+            assert mutation._alive(trial, candidates, pairs) == together

@@ -133,10 +133,10 @@ def best_value(problem: Problem, tables: Tables) -> int:
 def test_the_bound_and_what_the_solution_finds_are_the_best_there_is(
     sense: str, terms: str, tmp_path: Path
 ) -> None:
-    made = tasks_from(page(sense, terms))
+    built = tasks_from(page(sense, terms))
     tried = 0
     for seed in range(6):
-        task = made.first(rng(seed, "firing"))
+        task = built.first(rng(seed, "firing"))
         if task is None:
             continue
         tried += 1
@@ -148,7 +148,7 @@ def test_the_bound_and_what_the_solution_finds_are_the_best_there_is(
         path = database(problem, tables, tmp_path / f"{seed}.sqlite")
         answer, _ = run_solution(problem, source, path, tmp_path / f"{seed}-final.sqlite")
         assert all(evaluate(problem, tables, answer).values())
-        other = made.reseeded(problem, rng(seed, "again"))
+        other = built.reseeded(problem, rng(seed, "again"))
         assert other is None or other.problem.params["optimum"] == best_value(*other)
     assert tried >= 3
 
@@ -156,10 +156,10 @@ def test_the_bound_and_what_the_solution_finds_are_the_best_there_is(
 def test_the_prompt_states_the_goal_and_not_the_bound() -> None:
     draft = proven()
     assert draft.problem is not None
-    made = tasks_from(page())
-    said = parse(draft.prompt, draft.problem.relations, made.lexicon)
-    assert said.goal == draft.problem.goal
-    assert said.params.keys() == draft.problem.params.keys() - {"optimum"}
+    built = tasks_from(page())
+    parsed = parse(draft.prompt, draft.problem.relations, built.lexicon)
+    assert parsed.goal == draft.problem.goal
+    assert parsed.params.keys() == draft.problem.params.keys() - {"optimum"}
 
 
 @cache
@@ -191,8 +191,8 @@ def test_every_gate_passes(sense: str, level: int) -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts(backend="process", trusted=True) as made:
-        yield made
+    with Hosts(backend="process", trusted=True) as started:
+        yield started
 
 
 @pytest.mark.parametrize("by", [-1, 1], ids=["too strict", "too lax"])

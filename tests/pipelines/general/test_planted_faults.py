@@ -82,13 +82,13 @@ def drafted(root: Path, name: str) -> Path:
     request = DraftRequest(domain=found.id, page=found.text, level=level)
     drafts = (ProceduralAuthor().draft(request, n) for n in range(9))
     draft = next(one for one in drafts if isinstance(one, Draft) and _has_writes(one, domain))
-    said = (
+    sentence = (
         GateResult(gate="compiled", status=GateStatus.PASSED, n=1, details={"envgen": __version__}),
         GateResult(gate="gold", status=GateStatus.PASSED, n=1),
     )
     with DatasetWriter(root / f"drafted-{name}", name="drafted") as writer:
         writer.add_environment(environment_bundle(draft))
-        writer.add_task(task_bundle(draft, Proof(said, None, (), None)))
+        writer.add_task(task_bundle(draft, Proof(sentence, None, (), None)))
         writer.finish(funnel={})
     return root / f"drafted-{name}"
 

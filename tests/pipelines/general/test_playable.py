@@ -22,14 +22,14 @@ from envgen.store.writer import DatasetWriter
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_random_valid_plays_the_first_levels(domain: str, tmp_path: Path) -> None:
     """A question of menus was asked over a list that wants a shelf: no task of its level was ever kept."""
-    made = dict[str, Draft]()
+    drafts = dict[str, Draft]()
     for level in (1, 2, 3, 4):
         for seed in range(3 if level < 4 else 1):
             draft = attempted(domain, level, seed)
             if isinstance(draft, Draft):
-                made.setdefault(draft.environment_id, draft)
+                drafts.setdefault(draft.environment_id, draft)
     with DatasetWriter(tmp_path / "ds", name="drafts") as writer:
-        for draft in made.values():
+        for draft in drafts.values():
             writer.add_environment(environment_bundle(draft))
             writer.add_task(task_bundle(draft, Proof(())))
         writer.finish()
@@ -43,5 +43,5 @@ def test_random_valid_plays_the_first_levels(domain: str, tmp_path: Path) -> Non
             trust=True,
         )
     )
-    assert summary.samples == len(made) >= 7
+    assert summary.samples == len(drafts) >= 7
     assert summary.errors == 0, summary.faults

@@ -199,7 +199,7 @@ def _counted(tools: str, node: tuple[str, str, str], rows: Tables, folder: Path)
 
 @pytest.mark.parametrize("tools", LINK_TOOLS)
 def test_a_workflow_acts_on_what_is_reachable(tools: str, tmp_path: Path) -> None:
-    rng, made = random.Random(tools), set()
+    rng, calls = random.Random(tools), set()
     over = _reachable(Param(name="start"), "links", "near", "far")
     done = Get(relation="steps", entity=Var(name="s"), column="done")
     due = Cmp(fn="in", left=Var(name="s"), right=over)
@@ -218,5 +218,5 @@ def test_a_workflow_acts_on_what_is_reachable(tools: str, tmp_path: Path) -> Non
     for seed in range(12):
         (tmp_path / str(seed)).mkdir()
         answer = _solved(_problem(tools, (outcome,), goal=goal), _tables(rng), tmp_path / str(seed))
-        made.add(answer["outcome"])
-    assert made == {"done", "escalated"}
+        calls.add(answer["outcome"])
+    assert calls == {"done", "escalated"}

@@ -48,22 +48,22 @@ def matched(draft: Draft, tables: Tables) -> list[tuple[dict[str, Any], list[dic
     return found
 
 
-def sent(payment: dict[str, Any], tables: Tables, said: set[str]) -> int:
+def sent(payment: dict[str, Any], tables: Tables, clauses: set[str]) -> int:
     """What the customer sent, in cents."""
     fee: Any = tables["methods"][payment["method"]]["fee"]
     amount: Any = payment["amount"]
-    if "fit_rate" in said:
+    if "fit_rate" in clauses:
         rate: Any = tables["currencies"][payment["currency"]]["rate"]
         return int(amount * rate // 100 + fee)
-    return int(amount + (fee if "fit_fee" in said else 0))
+    return int(amount + (fee if "fit_fee" in clauses else 0))
 
 
-def replaced(invoice: dict[str, Any], tables: Tables, said: set[str]) -> bool:
+def replaced(invoice: dict[str, Any], tables: Tables, clauses: set[str]) -> bool:
     """Whether a later invoice for the same order counts instead."""
     return any(
         other["order_no"] == invoice["order_no"]
         and other["issued_on"] > invoice["issued_on"]
-        and not ("copies_but" in said and other["disputed"])
+        and not ("copies_but" in clauses and other["disputed"])
         for other in tables["invoices"].values()
     )
 
@@ -74,22 +74,22 @@ def replaced(invoice: dict[str, Any], tables: Tables, said: set[str]) -> bool:
 )
 def test_answers_keep_the_rules_as_a_clerk_reads_them(level: int, seed: int) -> None:
     draft = drafted(level, seed)
-    said = {clause.id for clause in problem_of(draft).clauses}
+    clauses = {clause.id for clause in problem_of(draft).clauses}
     params: Any = problem_of(draft).params
     pairs = matched(draft, draft.tables)
     chosen = [invoice["id"] for _, invoices in pairs for invoice in invoices]
     assert len(set(chosen)) == len(chosen)
     ages = 0
     for payment, invoices in pairs:
-        over = sum(i["amount"] for i in invoices) - sent(payment, draft.tables, said)
+        over = sum(i["amount"] for i in invoices) - sent(payment, draft.tables, clauses)
         assert 0 <= over <= params["room" if level == 4 else "slack"]
         ages += sum(days(i["issued_on"], payment) for i in invoices)
         for invoice in invoices:
-            assert not replaced(invoice, draft.tables, said)
-            if "disputes" in said and invoice["disputed"]:
+            assert not replaced(invoice, draft.tables, clauses)
+            if "disputes" in clauses and invoice["disputed"]:
                 assert invoice["withdrawn"]
                 assert not invoice["reopened"]
-            if "aged" in said:
+            if "aged" in clauses:
                 again = invoice["resent"] and not invoice["disputed"]
                 start = invoice["resent_on" if again else "issued_on"]
                 assert days(start, payment) <= params["limit"]

@@ -20,7 +20,7 @@ from envgen.store.dataset import Dataset
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pages") / "ds"
     config = GenerateConfig(
         categories=("meeting_scheduling",), environments=1, tasks_per_environment=1,
@@ -35,9 +35,9 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(capsys)
 
 
-def copied(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+def copied(generated: Path, tmp_path: Path) -> tuple[Path, Path]:
     folder = tmp_path / "ds"
-    shutil.copytree(made, folder)
+    shutil.copytree(generated, folder)
     (stored,) = folder.glob("domains/*.json")
     return folder, stored
 
@@ -58,26 +58,26 @@ def renamed(folder: Path, stored: Path, text: str) -> None:
     stored.unlink()
 
 
-def test_as_it_was_made_it_is_trusted_and_proven(made: Path, cli: Cli) -> None:
-    assert Dataset.open(made).trusted
-    assert cli("validate", made, "--backend", "process").code == 0
+def test_as_it_was_made_it_is_trusted_and_proven(generated: Path, cli: Cli) -> None:
+    assert Dataset.open(generated).trusted
+    assert cli("validate", generated, "--backend", "process").code == 0
 
 
 @pytest.mark.parametrize("text", [edited, lambda: page("orders").text], ids=["edited", "exchanged"])
 @pytest.mark.parametrize("command", ["validate", "variants"])
 @pytest.mark.parametrize("sealed", [False, True], ids=["hashes as they were", "hashes made again"])
 def test_a_page_that_is_not_what_its_name_says_is_refused(
-    made: Path, tmp_path: Path, cli: Cli, command: str, sealed: bool, text: Callable[[], str]
+    generated: Path, tmp_path: Path, cli: Cli, command: str, sealed: bool, text: Callable[[], str]
 ) -> None:
-    folder, stored = copied(made, tmp_path)
+    folder, stored = copied(generated, tmp_path)
     stored.write_text(text())
     if sealed:
         seal(folder)
     more = ["--per-task", "1", "--out", tmp_path / "out"] if command == "variants" else []
     found = cli(command, folder, "--backend", "process", *more)
     assert found.code != 0
-    told = " ".join((found.out + found.err).split())
-    assert stored.name in told or "another page than its name says" in told, told
+    output = " ".join((found.out + found.err).split())
+    assert stored.name in output or "another page than its name says" in output, output
     assert not (tmp_path / "out").exists()
     if sealed:
         dataset = Dataset.open(folder)
@@ -87,9 +87,9 @@ def test_a_page_that_is_not_what_its_name_says_is_refused(
 
 @pytest.mark.parametrize("text", [edited, lambda: page("orders").text], ids=["edited", "exchanged"])
 def test_a_page_under_its_own_hash_makes_another_dataset_that_nobody_trusts(
-    made: Path, tmp_path: Path, cli: Cli, text: Callable[[], str]
+    generated: Path, tmp_path: Path, cli: Cli, text: Callable[[], str]
 ) -> None:
-    folder, stored = copied(made, tmp_path)
+    folder, stored = copied(generated, tmp_path)
     renamed(folder, stored, text())
     assert not Dataset.open(seal(folder)).trusted
     for command in (["validate"], ["variants", "--per-task", "1", "--out", tmp_path / "out"]):
@@ -99,16 +99,16 @@ def test_a_page_under_its_own_hash_makes_another_dataset_that_nobody_trusts(
         assert any(word in refused.err for word in words), refused.err
         believed = cli(command[0], folder, "--backend", "process", "--trust", *command[1:])
         assert believed.code != 0
-        told = " ".join((believed.out + believed.err).split())
+        output = " ".join((believed.out + believed.err).split())
         # The edit turned a rule, which its own sentence now contradicts: it is no page any more.
         words = ("was made from", "no variant could be made", "but its rule compares with")
-        assert any(word in told for word in words), told
+        assert any(word in output for word in words), output
 
 
 def test_a_page_that_its_rules_name_too_is_found_by_what_it_derives(
-    made: Path, tmp_path: Path, cli: Cli
+    generated: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    folder, stored = copied(made, tmp_path)
+    folder, stored = copied(generated, tmp_path)
     old, new = page("meetings"), page("meetings").model_validate_json(edited())
     renamed(folder, stored, new.text)
     for path in folder.glob("environments/*/tasks/*/constraints.json"):
@@ -155,7 +155,7 @@ def test_what_is_made_from_a_page_in_a_file_is_not_trusted(tmp_path: Path, cli: 
     refused = cli("generate", "general", "--page", own, *one, "--backend", "process")
     assert refused.code != 0
     assert "trust" in refused.err or "isolat" in refused.err
-    made = cli("generate", "general", "--page", own, *one)
-    assert made.code == 0, made.err
+    result = cli("generate", "general", "--page", own, *one)
+    assert result.code == 0, result.err
     assert not Dataset.open(out).trusted
     assert cli("validate", out).code == 0

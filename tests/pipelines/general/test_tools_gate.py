@@ -26,8 +26,8 @@ Run = Callable[[Draft], GateResult]
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts(backend="process", trusted=True) as made:
-        yield made
+    with Hosts(backend="process", trusted=True) as started:
+        yield started
 
 
 @pytest.fixture

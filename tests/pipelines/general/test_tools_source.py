@@ -177,9 +177,13 @@ def test_no_description_states_an_error_as_a_fact() -> None:
     for problem, _ in (*ladder("orders", 11)[3:], *ladder("orders", 12, 8)[3:]):
         specs = {s.name: s for s in tool_specs(problem.relations, problem.access)}
         for one in problem.access:
-            said = specs[one.tool].description
+            description = specs[one.tool].description
             for pre in one.pre:
-                assert said.count(pre.text) == said.count(f'error {pre.code}: "{pre.text}"') == 1
+                assert (
+                    description.count(pre.text)
+                    == description.count(f'error {pre.code}: "{pre.text}"')
+                    == 1
+                )
 
 
 @pytest.mark.parametrize(

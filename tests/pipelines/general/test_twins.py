@@ -186,9 +186,9 @@ def test_a_share_of_tasks_has_no_answer() -> None:
     drawn = [tasks._feasible(problem_of(start), rand) for _ in range(2_000)]
     assert 0.13 <= drawn.count(False) / 2_000 <= 0.17
     for seed in range(12):  # seed 1 draws a task without an answer
-        made = tasks.reseeded(problem_of(start), Random(seed))
-        assert made is not None
-        assert made.problem.feasible is tasks._feasible(problem_of(start), Random(seed))
+        again = tasks.reseeded(problem_of(start), Random(seed))
+        assert again is not None
+        assert again.problem.feasible is tasks._feasible(problem_of(start), Random(seed))
     siblings = [tasks.sibling(problem_of(start), start.tables, Random(i)) for i in range(40)]
     assert {sibling.feasible for sibling in siblings if sibling is not None} == {True, False}
 
@@ -216,20 +216,20 @@ def test_simple_policies_fill_the_ordinary_form() -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts(backend="process", trusted=True) as made:
-        yield made
+    with Hosts(backend="process", trusted=True) as started:
+        yield started
 
 
 @pytest.fixture
 def run(hosts: Hosts, tmp_path: Path) -> Any:
     """Run one gate over one draft."""
-    made: list[Trial] = []
+    trials: list[Trial] = []
 
     def gate_result(gate: Any, draft: Draft) -> GateResult:
-        folder = tmp_path / str(len(made))
+        folder = tmp_path / str(len(trials))
         folder.mkdir()
-        made.append(Trial(draft, hosts, folder, ProceduralAuthor(), seed=1))
-        with closing(made[-1]) as trial:
+        trials.append(Trial(draft, hosts, folder, ProceduralAuthor(), seed=1))
+        with closing(trials[-1]) as trial:
             result: GateResult = gate(trial)
             return result
 
@@ -238,8 +238,8 @@ def run(hosts: Hosts, tmp_path: Path) -> Any:
 
 @cache
 def proof_of(feasible: bool) -> Proof:
-    with Hosts(backend="process", trusted=True) as made:
-        return prove(drafts()[feasible], made, author=ProceduralAuthor())
+    with Hosts(backend="process", trusted=True) as started:
+        return prove(drafts()[feasible], started, author=ProceduralAuthor())
 
 
 @pytest.mark.parametrize("feasible", [True, False])
@@ -268,7 +268,7 @@ def test_both_kinds_pass_every_gate(feasible: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "pattern", "by", "said"),
+    ("file", "pattern", "by", "message"),
     [
         ("evidence.json", r'"conflict": ?\[\s*"\w+",', '"conflict":[', "evidence of infeasible"),
         ("evidence.json", r'"count": ?0', '"count":1', "evidence of infeasible"),
@@ -276,7 +276,7 @@ def test_both_kinds_pass_every_gate(feasible: bool) -> None:
     ],
 )  # fmt: skip
 def test_what_is_stored_of_a_twin_is_compared(
-    file: str, pattern: str, by: str, said: str, hosts: Hosts, tmp_path: Path
+    file: str, pattern: str, by: str, message: str, hosts: Hosts, tmp_path: Path
 ) -> None:
     draft, proof = drafts()[False], proof_of(False)
     writer = DatasetWriter(tmp_path / "ds", name="twins", compiled=True)
@@ -294,7 +294,7 @@ def test_what_is_stored_of_a_twin_is_compared(
     Fault("a lie", "twins", file, pattern, by).plant(tmp_path / "ds")
     result = compared()
     assert result.status is GateStatus.FAILED
-    assert said in result.reason
+    assert message in result.reason
 
 
 def test_the_gate_infeasible_catches_a_twin_that_has_an_answer(run: Any) -> None:
@@ -342,9 +342,9 @@ def test_a_verifier_that_refuses_the_claim_of_a_twin_is_caught(run: Any) -> None
 
 def test_a_verifier_with_the_other_flag_is_caught(run: Any) -> None:
     for draft in drafts().values():
-        said = '"feasible": True' if problem_of(draft).feasible else '"feasible": False'
+        claim = '"feasible": True' if problem_of(draft).feasible else '"feasible": False'
         other = '"feasible": False' if problem_of(draft).feasible else '"feasible": True'
-        broken = replace(draft, verifier=draft.verifier.replace(said, other))
+        broken = replace(draft, verifier=draft.verifier.replace(claim, other))
         assert broken.verifier != draft.verifier
         result = run(meaning.stated, broken)
         assert result.status is GateStatus.FAILED
@@ -353,9 +353,9 @@ def test_a_verifier_with_the_other_flag_is_caught(run: Any) -> None:
 
 def test_a_solution_that_knows_whether_there_is_an_answer_is_caught(run: Any) -> None:
     draft = drafts()[False]
-    told = draft.solution.replace("PARAMS = {", 'PARAMS = {"feasible": False, ', 1)
-    assert told != draft.solution
-    result = run(meaning.stated, replace(draft, solution=told))
+    changed = draft.solution.replace("PARAMS = {", 'PARAMS = {"feasible": False, ', 1)
+    assert changed != draft.solution
+    result = run(meaning.stated, replace(draft, solution=changed))
     assert result.status is GateStatus.FAILED
     assert "feasible of the solution" in result.reason
 
@@ -412,9 +412,9 @@ def test_players_of_shortcuts_play_no_twins() -> None:
     played: list[bool | None] = []
 
     def reseed(seed: int) -> Any:
-        made = author.instance(parent, seed)
-        played.append(None if made is None else made.problem.feasible)
-        return made
+        instance = author.instance(parent, seed)
+        played.append(None if instance is None else instance.problem.feasible)
+        return instance
 
     found = shortcuts(reseed, 0, 8)
     assert found is not None
@@ -464,7 +464,7 @@ def _page(old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('asks = "rank"', 'asks = "rank"\ntwins = true', "more than rules"),
         ('fees = "edge(share=5)"', 'fees = "ints(80, 99)"', "no rule has a bound"),
@@ -472,11 +472,11 @@ def _page(old: str, new: str) -> str:
     ],
 )  # fmt: skip
 def test_scenes_that_can_have_no_twins_are_refused(
-    old: str, new: str, said: str, tmp_path: Path
+    old: str, new: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "depot.toml"
     path.write_text(_page(old, new), encoding="utf-8")
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         Tasks(page_file(path))
 
 

@@ -93,9 +93,9 @@ def test_a_sibling_in_other_words_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     found = synthesize(job)
     assert (len(found.tasks), found.drafts.proven, found.siblings.proven) == (1, 1, 0)
     assert found.siblings.rejected == {"sibling: repeated": found.siblings.tried}
-    told = _short([found], 2)
+    short = _short([found], 2)
     tried = found.siblings.tried
-    assert f"trip: 0 of {tried} siblings proven (sibling: repeated {tried} times)" in told
+    assert f"trip: 0 of {tried} siblings proven (sibling: repeated {tried} times)" in short
 
 
 def test_the_gate_compares_problems_in_small_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +124,9 @@ def test_drafts_and_siblings_are_counted_apart() -> None:
     drafts = Stage(tried=3, rejected={"density": 2}, proven=1)
     siblings = Stage(tried=8, rejected={"sibling: tuning": 8})
     one = Yield(index=0, domain="trip", drafts=drafts, siblings=siblings)
-    told = _short([one, Yield(index=1, domain="orders")], 3)
-    assert "trip: 1 of 3 drafts proven (density 2 times)" in told
-    assert "trip: 0 of 8 siblings proven (sibling: tuning 8 times)" in told
+    short = _short([one, Yield(index=1, domain="orders")], 3)
+    assert "trip: 1 of 3 drafts proven (density 2 times)" in short
+    assert "trip: 0 of 8 siblings proven (sibling: tuning 8 times)" in short
     assert _short([one], 0) == ""
 
 

@@ -47,7 +47,7 @@ def packed(folder: Path) -> PackSummary:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def proven(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example, packed."""
     out = tmp_path_factory.mktemp("packed") / "ds"
     summary = pack(EXAMPLE, out, backend="inline", trust=True)
@@ -55,8 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_example_is_proven(made: Path) -> None:
-    dataset = Dataset.open(made)
+def test_the_example_is_proven(proven: Path) -> None:
+    dataset = Dataset.open(proven)
     assert dataset.source is SourceKind.FOREIGN  # it lies here, and nobody compiled it
     assert set(dataset.tasks) == {READS, WRITES}
     for task in dataset.tasks.values():
@@ -72,11 +72,11 @@ def test_the_example_is_proven(made: Path) -> None:
     assert {error.code for error in lend.errors} == {"unknown_card", "unknown_book"}
 
 
-def test_the_example_validates_and_plays(made: Path, tmp_path: Path) -> None:
-    report = validate(made, backend="inline", trust=True)
+def test_the_example_validates_and_plays(proven: Path, tmp_path: Path) -> None:
+    report = validate(proven, backend="inline", trust=True)
     assert report.passed, report
     config = RolloutConfig(
-        dataset=str(made),
+        dataset=str(proven),
         policy=PolicyConfig(spec="gold"),
         out=str(tmp_path / "gold"),
         backend="inline",
@@ -89,10 +89,10 @@ def test_the_example_validates_and_plays(made: Path, tmp_path: Path) -> None:
         rollout(untold)
 
 
-def test_validation_notices_another_verifier(made: Path, tmp_path: Path) -> None:
+def test_validation_notices_another_verifier(proven: Path, tmp_path: Path) -> None:
     from seals import seal
 
-    folder = Path(shutil.copytree(made, tmp_path / "ds"))
+    folder = Path(shutil.copytree(proven, tmp_path / "ds"))
     path = folder / "environments/library_loans/tasks" / READS / "verifier.py"
     path.write_text("def verify(answer, initial, final):\n    return []\n")
     report = validate(seal(folder), backend="inline", trust=True)
@@ -103,8 +103,8 @@ def test_validation_notices_another_verifier(made: Path, tmp_path: Path) -> None
     assert failure.gate == "empty"
 
 
-def test_only_what_changed_is_proven_again(made: Path, folder: Path) -> None:
-    before = Dataset.open(shutil.copytree(made, folder.parent / "ds"))
+def test_only_what_changed_is_proven_again(proven: Path, folder: Path) -> None:
+    before = Dataset.open(shutil.copytree(proven, folder.parent / "ds"))
     prompt = folder / "tasks" / READS / "prompt.md"
     prompt.write_text(prompt.read_text() + "\nCount only what is not returned.\n")
     second = packed(folder)
@@ -164,25 +164,28 @@ TASK = f"tasks/{READS}"
 UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link out of the folder": (link, "links are refused"),
     "a link to a task": (linked_task, "links are refused"),
-    "a pipe": (pipe, "no regular file"),
+    "a pipe": (pipe, "not a regular file"),
     "no database": (lambda f: (f / "database.sql").unlink(), "no database"),
     "two databases": (write("database.sqlite", "x"), "two databases"),
     "a path in a name": (write("environment.json", '{"id": "../../x"}'), "environment.json: id"),
-    "a task's name": (lambda f: (f / TASK).rename(f / "tasks" / "My task"), "'My task' is no name"),
+    "a task's name": (
+        lambda f: (f / TASK).rename(f / "tasks" / "My task"),
+        "'My task' is not named",
+    ),
     "an unknown setting": (write("environment.json", '{"root": "/"}'), "root"),
     "a strange file": (write("secrets.env", "x"), "'secrets.env' has no place"),
     "a misspelt file": (write(f"{TASK}/solutions.py", "x"), "has no place"),
     "no tools": (lambda f: (f / "tools.py").unlink(), "tools.py is missing"),
     "no verifier": (lambda f: (f / TASK / "verifier.py").unlink(), "verifier.py is missing"),
     "no prompt": (write(f"{TASK}/prompt.md", " \n"), "prompt.md is empty"),
-    "no schema": (write(f"{TASK}/submit.json", '{"type": "objct"}'), "no JSON Schema"),
-    "no JSON": (write(f"{TASK}/submit.json", "{"), "is no JSON"),
+    "no schema": (write(f"{TASK}/submit.json", '{"type": "objct"}'), "not a JSON Schema"),
+    "no JSON": (write(f"{TASK}/submit.json", "{"), "is not valid JSON"),
     "NaN": (write(f"{TASK}/answers.json", '{"wrong": [NaN]}'), "NaN"),
-    "no UTF-8": (lambda f: (f / TASK / "prompt.md").write_bytes(b"\xff"), "no UTF-8"),
+    "no UTF-8": (lambda f: (f / TASK / "prompt.md").write_bytes(b"\xff"), "not UTF-8"),
     "no task": (lambda f: shutil.rmtree(f / "tasks"), "holds no task"),
     "a level": (write(f"{TASK}/task.json", '{"level": 11}'), "level"),
     "no SQL": (write("database.sql", "CREATE TABEL x"), "database.sql fails"),
-    "no table": (write("database.sql", "SELECT 1;"), "makes no table"),
+    "no table": (write("database.sql", "SELECT 1;"), "creates no table"),
 }
 
 
@@ -229,7 +232,7 @@ TOOLS: dict[str, tuple[str, str]] = {
         'def submit_result(db):\n    """F."""\n',
         "can't be called 'submit_result'",
     ),
-    "no Python": ("def f(:\n", "no Python"),
+    "no Python": ("def f(:\n", "not valid Python"),
     "nothing": ("x = 1\n", "holds no tool"),
 }
 

@@ -35,7 +35,7 @@ def test_a_conversation_in_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tools", "told"),
+    ("tools", "expected"),
     [
         ("none", ""),
         (
@@ -51,8 +51,8 @@ def test_a_conversation_in_full() -> None:
         ),
     ],
 )
-def test_tools_are_told_as_asked_for(tools: str, told: str) -> None:
-    assert rendered(tools=tools, system=False).startswith(f"{told}<|user|>Which hotel?")
+def test_tools_are_told_as_asked_for(tools: str, expected: str) -> None:
+    assert rendered(tools=tools, system=False).startswith(f"{expected}<|user|>Which hotel?")
 
 
 def test_results_as_tables() -> None:
@@ -75,14 +75,14 @@ def test_a_call_costs_two_control_tokens_an_argument_and_one_each_for_known_word
         ("hi<|end|>there", "goes on"),
         ("hi<|user|>there<|end|>", r"content holds a stray <\|user\|>"),
         ("so<|thought|>hi<|end|>", "no thinking"),
-        ("<|call|><|end|>", "no tool name"),
+        ("<|call|><|end|>", "expected a tool name"),
         ("<|call|>f<|arg|>a<|end|>", "has no value"),
         ("<|call|>f<|arg|>a<|text|>b<|json|>1<|end|>", r"stray <\|json\|>"),
-        ("<|call|>f<|arg|>a<|json|>{bad<|end|>", "no JSON"),
+        ("<|call|>f<|arg|>a<|json|>{bad<|end|>", "not valid JSON"),
         ("<|call|>f<|arg|>a<|json|>NaN<|end|>", "NaN"),
         ("<|call|>f<|arg|>a<|text|>1<|arg|>a<|text|>2<|end|>", "twice"),
         ("<|call|>f<|arg|>a<|text|>1<|user|><|end|>", r"stray <\|user\|>"),
-        ("<|call|>f<|text|>1<|end|>", "no tool name"),
+        ("<|call|>f<|text|>1<|end|>", "expected a tool name"),
     ],
 )
 def test_the_strict_reader_says_what_is_wrong(text: str, words: str) -> None:
@@ -123,7 +123,7 @@ def test_broken_utf8_spoils_only_its_call() -> None:
     message = encoding.parse(ids, TOOLS, 0, lenient=True)
     assert [c.arguments for c in message.tool_calls] == [None, {}]
     assert message.tool_calls[0].arguments_text == "<|arg|>a<|text|>\ufffd"
-    with pytest.raises(EncodingError, match="no UTF-8"):
+    with pytest.raises(EncodingError, match="not valid UTF-8"):
         encoding.parse(ids, TOOLS, 0)
 
 

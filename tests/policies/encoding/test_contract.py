@@ -107,11 +107,11 @@ def test_a_cut_reply_is_refused_strictly_and_goes_on_leniently(
         assert kept.arguments is None or dumps(kept) == dumps(original)
     if read.tool_calls:
         assert len(read.tool_calls) <= len(message.tool_calls)
-        told = [USER, read, *results(read, *["error"] * len(read.tool_calls))]
-        ids = encoding.extension(told, TOOLS, 2, closed=False)
+        conversation = [USER, read, *results(read, *["error"] * len(read.tool_calls))]
+        ids = encoding.extension(conversation, TOOLS, 2, closed=False)
         assert ids[0] in encoding.stop_ids
-        assert ids[1:] == encoding.extension(told, TOOLS, 2)
-        assert encoding.prompt(told, TOOLS)[-len(ids) :] == ids
+        assert ids[1:] == encoding.extension(conversation, TOOLS, 2)
+        assert encoding.prompt(conversation, TOOLS)[-len(ids) :] == ids
 
 
 @every
@@ -174,10 +174,10 @@ def test_replies_that_are_not_canonical_keep_their_ids(
         text = tokenizer.token_bytes(token)
         ids += [token] if token in control else [single[bytes([b])] for b in text]
     assert dumps(encoding.parse(ids, TOOLS, 0)) == dumps(message)
-    told = [USER, message, *results(message, *["x"] * len(message.tool_calls))]
-    canonical = encoding.prompt(told, TOOLS)
-    before = encoding.prompt(told[:1], TOOLS)
-    assert [*before, *ids, *encoding.extension(told, TOOLS, 2)][: len(before)] == canonical[
+    conversation = [USER, message, *results(message, *["x"] * len(message.tool_calls))]
+    canonical = encoding.prompt(conversation, TOOLS)
+    before = encoding.prompt(conversation[:1], TOOLS)
+    assert [*before, *ids, *encoding.extension(conversation, TOOLS, 2)][: len(before)] == canonical[
         : len(before)
     ]
 
@@ -249,7 +249,7 @@ ASKED = reply("", call("f"), call("g"))
         ([USER, reply("a")], "ends with assistant"),
         ([USER, ASKED, *results(ASKED, "1", "2")[:1]], "has no result"),
         ([USER, ASKED, USER], "has no result"),
-        ([USER, ASKED, *reversed(results(ASKED, "1", "2"))], "in the order|is due"),
+        ([USER, ASKED, *reversed(results(ASKED, "1", "2"))], "in the order|expected the result"),
         ([USER, Message(role="tool", content="1")], "answers no call"),
     ],
 )
@@ -264,7 +264,7 @@ def test_conversations_that_make_no_sense_are_refused(
 @pytest.mark.parametrize("start", [0, 1, 3])
 def test_an_extension_follows_a_reply(config: dict[str, Any], start: int) -> None:
     message = reply("", call("f"))
-    with pytest.raises(EncodingError, match="no reply"):
+    with pytest.raises(EncodingError, match="must be a reply"):
         sample_encoding(**config).extension([USER, message, *results(message, "1")], TOOLS, start)
 
 
@@ -280,7 +280,7 @@ def test_model_folders_keep_the_encoding(config: dict[str, Any], tmp_path: Path)
 
 
 def test_folders_without_an_encoding_say_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         load_encoding(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"encoding\.json"):
         load_encoding(tmp_path)
@@ -306,6 +306,6 @@ def test_options_of_the_other_kind_are_refused() -> None:
 def test_ids_outside_the_vocabulary_are_no_text() -> None:
     encoding = sample_encoding(kind="compact")
     ids = [sample_tokenizer("compact").vocab_size + 5, *encoding.stop_ids]
-    with pytest.raises(EncodingError, match="no UTF-8"):
+    with pytest.raises(EncodingError, match="not valid UTF-8"):
         encoding.parse(ids, TOOLS, 0)
     assert encoding.parse(ids, TOOLS, 0, lenient=True).content == "\ufffd"

@@ -179,9 +179,9 @@ def test_tags_are_cheap_with_the_tokenizer_made_for_them() -> None:
     config = EncodingConfig(kind="dsml")
     message = reply("", call("list_hotels", city="Suzhou"))
     bare = TokenizerConfig(vocab_size=400, control_tokens=control_tokens(config))
-    made = tokenizer_config(config, ["list_hotels", "city", "name"], vocab_size=400)
+    config_file = tokenizer_config(config, ["list_hotels", "city", "name"], vocab_size=400)
     costs = []
-    for settings in (bare, made):
+    for settings in (bare, config_file):
         tokenizer = train_tokenizer(["in Suzhou, in Suzhou"], settings)
         costs.append(len(make_encoding(config, tokenizer).completion(message)))
     assert costs[1] < costs[0] / 2
@@ -228,12 +228,12 @@ def parameter(name: str, value: str, kind: str = "true") -> str:
         (f"{OPEN}{invoke('f')}{EOS}", "block of calls is cut"),
         (f"{OPEN}{invoke('f')}</{D}function_calls>x{EOS}", "goes on after its calls"),
         (f"{OPEN}{invoke('f')}x{CLOSE}", "does not end with its tag"),
-        (f"{OPEN}{invoke('')}{CLOSE}", "no tool name"),
-        (f"{OPEN}{invoke('f', 'x')}{CLOSE}", "'x' is no parameter"),
-        (f"{OPEN}{invoke('f', parameter('a', '1') * 2)}{CLOSE}", "is no parameter"),
+        (f"{OPEN}{invoke('')}{CLOSE}", "expected a tool name"),
+        (f"{OPEN}{invoke('f', 'x')}{CLOSE}", "expected a parameter, got 'x'"),
+        (f"{OPEN}{invoke('f', parameter('a', '1') * 2)}{CLOSE}", "expected a parameter"),
         (f"{OPEN}{invoke('f', parameter('a', '1') + chr(10))}{CLOSE}", "empty line"),
-        (f"{OPEN}{invoke('f', parameter('a', '1', 'maybe'))}{CLOSE}", "is no parameter"),
-        (f"{OPEN}{invoke('f', parameter('a', '{', 'false'))}{CLOSE}", "no JSON"),
+        (f"{OPEN}{invoke('f', parameter('a', '1', 'maybe'))}{CLOSE}", "expected a parameter"),
+        (f"{OPEN}{invoke('f', parameter('a', '{', 'false'))}{CLOSE}", "not valid JSON"),
         (f"{OPEN}{invoke('f', parameter('a', '<think>'))}{CLOSE}", "stray <think>"),
         (
             f"{OPEN}{invoke('f', parameter('a', '1') + chr(10) + parameter('a', '2'))}{CLOSE}",

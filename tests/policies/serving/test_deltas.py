@@ -40,9 +40,9 @@ def sample_reply(thinking: bool) -> Message:
 
 
 def read(
-    made: Encoding, ids: list[int], stops: tuple[str, ...] = ()
+    used: Encoding, ids: list[int], stops: tuple[str, ...] = ()
 ) -> tuple[ReplyReader, list[Delta]]:
-    reader = ReplyReader(made, [], 3, stops)
+    reader = ReplyReader(used, [], 3, stops)
     deltas: list[Delta] = []
     for token in ids:
         if not reader.stopped:
@@ -59,22 +59,22 @@ def joined(deltas: list[Delta]) -> Message:
     )
 
 
-def spoiled(made: Encoding, thinking: bool, rng: random.Random) -> list[int]:
+def spoiled(used: Encoding, thinking: bool, rng: random.Random) -> list[int]:
     """The ids of a reply with up to four ids too many, cut anywhere."""
-    controls = sorted(made.tokenizer.control.values())
-    ids = made.completion(sample_reply(thinking))[:-1]
+    controls = sorted(used.tokenizer.control.values())
+    ids = used.completion(sample_reply(thinking))[:-1]
     for _ in range(rng.randrange(5)):
-        anything = rng.randrange(made.tokenizer.vocab_size)
+        anything = rng.randrange(used.tokenizer.vocab_size)
         ids.insert(rng.randrange(len(ids)), rng.choice([rng.choice(controls), anything]))
     ids = ids[: rng.randrange(len(ids) + 1)]
-    stop = next((i for i, token in enumerate(ids) if token in made.stop_ids), len(ids))
+    stop = next((i for i, token in enumerate(ids) if token in used.stop_ids), len(ids))
     return ids[: stop + 1]
 
 
 @pytest.mark.parametrize(("kind", "thinking"), KINDS)
 def test_pieces_of_a_good_reply_are_the_reply(kind: str, thinking: bool) -> None:
-    made, reply = encoding(kind, thinking), sample_reply(thinking)
-    reader, deltas = read(made, made.completion(reply))
+    used, reply = encoding(kind, thinking), sample_reply(thinking)
+    reader, deltas = read(used, used.completion(reply))
     assert joined(deltas) == reader.message() == reply
     assert len([delta for delta in deltas if delta.content]) > 5
     assert [delta.index for delta in deltas if delta.call] == [0, 1]
@@ -83,10 +83,10 @@ def test_pieces_of_a_good_reply_are_the_reply(kind: str, thinking: bool) -> None
 @pytest.mark.parametrize(("kind", "thinking"), KINDS[1:])
 @pytest.mark.parametrize("seed", range(100))
 def test_pieces_of_a_spoiled_reply_are_what_is_read(kind: str, thinking: bool, seed: int) -> None:
-    made, rng = encoding(kind, thinking), random.Random(seed)
-    ids = spoiled(made, thinking, rng)
-    reader, deltas = read(made, ids)
-    assert joined(deltas) == reader.message() == made.parse(ids, [], 3, lenient=True)
+    used, rng = encoding(kind, thinking), random.Random(seed)
+    ids = spoiled(used, thinking, rng)
+    reader, deltas = read(used, ids)
+    assert joined(deltas) == reader.message() == used.parse(ids, [], 3, lenient=True)
 
 
 @pytest.mark.parametrize(("kind", "thinking"), KINDS[1:])
@@ -95,12 +95,12 @@ def test_pieces_that_wait_are_what_is_read(
     kind: str, thinking: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a reply may not be read again at every control token, its pieces come later, not otherwise."""
-    made, rng = encoding(kind, thinking), random.Random(seed)
+    used, rng = encoding(kind, thinking), random.Random(seed)
     monkeypatch.setattr(deltas_module, "READ_AGAIN_TOKENS", rng.randrange(200))
     monkeypatch.setattr(deltas_module, "READ_AGAIN_PER_TOKEN", rng.choice([0, 1, 2, 4]))
-    ids = spoiled(made, thinking, rng)
-    reader, deltas = read(made, ids)
-    assert joined(deltas) == reader.message() == made.parse(ids, [], 3, lenient=True)
+    ids = spoiled(used, thinking, rng)
+    reader, deltas = read(used, ids)
+    assert joined(deltas) == reader.message() == used.parse(ids, [], 3, lenient=True)
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -108,19 +108,19 @@ def test_pieces_that_wait_are_what_is_read(
 def test_nothing_but_control_tokens_is_read_in_linear_time(
     kind: str, thinking: bool, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, count = encoding(kind, thinking), 2_000
-    parse, read_ids = made.parse, 0
+    used, count = encoding(kind, thinking), 2_000
+    parse, read_ids = used.parse, 0
 
     def counting(ids: Sequence[int], *more: Any, **settings: Any) -> Message:
         nonlocal read_ids
         read_ids += len(ids)
         return parse(ids, *more, **settings)
 
-    monkeypatch.setattr(made, "parse", counting)
+    monkeypatch.setattr(used, "parse", counting)
     limit = 3 * (deltas_module.READ_AGAIN_TOKENS + deltas_module.READ_AGAIN_PER_TOKEN * count)
-    for control in sorted(set(made.tokenizer.control.values()) - set(made.stop_ids)):
+    for control in sorted(set(used.tokenizer.control.values()) - set(used.stop_ids)):
         read_ids = 0
-        reader = ReplyReader(made, [], 3, whole=whole)
+        reader = ReplyReader(used, [], 3, whole=whole)
         deltas = [delta for _ in range(count) for delta in reader.feed(control)]
         assert joined(deltas + reader.finish()) == reader.message()
         assert read_ids <= (3 * count if whole else limit + 3 * count)
@@ -128,22 +128,22 @@ def test_nothing_but_control_tokens_is_read_in_linear_time(
 
 @pytest.mark.parametrize(("kind", "thinking"), KINDS)
 def test_a_stop_sequence_cuts_reasoning_or_content(kind: str, thinking: bool) -> None:
-    made, reply = encoding(kind, thinking), sample_reply(thinking)
-    reader, deltas = read(made, made.completion(reply), ("llo \u676d",))
+    used, reply = encoding(kind, thinking), sample_reply(thinking)
+    reader, deltas = read(used, used.completion(reply), ("llo \u676d",))
     assert reader.stopped
     assert joined(deltas) == reader.message()
     assert reader.message().content == "h\u00e9"
     assert not reader.message().tool_calls
     if thinking:
-        reader, deltas = read(made, made.completion(reply), ("ink",))
+        reader, deltas = read(used, used.completion(reply), ("ink",))
         assert (reader.message().reasoning, reader.message().content) == ("th", "")
 
 
 def test_a_reasoning_model_that_does_not_think_streams_its_thought_as_content() -> None:
     """The one case where pieces differ from the whole: what was sent can't be called back."""
-    made = encoding("compact", False)
-    thought = made.tokenizer.token_id("<|thought|>")
-    ids = [*made.tokenizer.encode_plain("hm"), thought, *made.tokenizer.encode_plain("yes")]
-    reader, deltas = read(made, [*ids, *made.stop_ids])
+    used = encoding("compact", False)
+    thought = used.tokenizer.token_id("<|thought|>")
+    ids = [*used.tokenizer.encode_plain("hm"), thought, *used.tokenizer.encode_plain("yes")]
+    reader, deltas = read(used, [*ids, *used.stop_ids])
     assert joined(deltas).content == "hm"
-    assert reader.message() == made.parse([*ids, *made.stop_ids], [], 3, lenient=True)
+    assert reader.message() == used.parse([*ids, *used.stop_ids], [], 3, lenient=True)

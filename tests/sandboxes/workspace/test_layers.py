@@ -46,8 +46,8 @@ def cache(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     root, owner = tiny_root.make(place / "root"), images.cache_id(tmp_path)
     docker = request.node.get_closest_marker("docker") is not None
     image = images.import_root(root, "tiny", "test", owner) if docker else None
-    made = Layer(name="tiny", identity="test", root=root, image=image, packages=("tiny=1.0-1",))
-    (place / RECORD).write_text(made.model_dump_json())
+    layer = Layer(name="tiny", identity="test", root=root, image=image, packages=("tiny=1.0-1",))
+    (place / RECORD).write_text(layer.model_dump_json())
     yield tmp_path
     if docker:
         for item in sorted(images.ours(owner), key=lambda item: item.kind):
@@ -142,28 +142,28 @@ def test_clean_goes_as_far_as_it_is_told(cache: Path, tree: Path) -> None:
 
 
 def test_an_unknown_layer_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceError, match="no language layer 'x'; there are host") as error:
+    with pytest.raises(WorkspaceError, match="unknown language layer 'x'; there are host") as error:
         layer("x", tmp_path)
     assert "envgen images bootstrap x" in error.value.hint
 
 
 def test_a_layer_is_used_only_where_it_was_made_for(tmp_path: Path, tree: Path) -> None:
-    made = Layer(name="tiny", identity="test", image="nothing:1")
+    layer = Layer(name="tiny", identity="test", image="nothing:1")
     (tmp_path / "layers" / "tiny").mkdir(parents=True)
-    (tmp_path / "layers" / "tiny" / RECORD).write_text(made.model_dump_json())
+    (tmp_path / "layers" / "tiny" / RECORD).write_text(layer.model_dump_json())
     with pytest.raises(WorkspaceError, match="layer 'tiny' was not made for bubblewrap") as error:
         build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=tmp_path)
     assert "--for bubblewrap" in error.value.hint
-    with pytest.raises(WorkspaceError, match="no backend 'process'"):
+    with pytest.raises(WorkspaceError, match="unknown backend of workspaces 'process'"):
         build_workspace(RECIPE, tree, backend="process", cache_root=tmp_path)
 
 
 def test_a_layer_must_have_what_the_recipe_names(tmp_path: Path, tree: Path) -> None:
-    made = Layer(name="tiny", identity="test", image="nothing:1", packages=("git=1:2.39",))
+    layer = Layer(name="tiny", identity="test", image="nothing:1", packages=("git=1:2.39",))
     (tmp_path / "layers" / "tiny").mkdir(parents=True)
-    (tmp_path / "layers" / "tiny" / RECORD).write_text(made.model_dump_json())
+    (tmp_path / "layers" / "tiny" / RECORD).write_text(layer.model_dump_json())
     recipe = RECIPE.model_copy(update={"packages": ("git", "libpq-dev")})
-    with pytest.raises(WorkspaceError, match="layer 'tiny' lacks libpq-dev") as error:
+    with pytest.raises(WorkspaceError, match="layer 'tiny' is missing libpq-dev") as error:
         build_workspace(recipe, tree, cache_root=tmp_path)
     assert "--package libpq-dev" in error.value.hint
 

@@ -150,7 +150,7 @@ def test_no_program_of_the_clones_settings_runs(clone: tuple[Path, str], tmp_pat
         "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----\n\n", 1
     )
     (tmp_path / "commit").write_text(signed + "\n")
-    made = toy_repository.git(
+    commit = toy_repository.git(
         clone[0], "hash-object", "-t", "commit", "-w", str(tmp_path / "commit")
     )
     for name, value in (
@@ -158,9 +158,9 @@ def test_no_program_of_the_clones_settings_runs(clone: tuple[Path, str], tmp_pat
         *(("core.fsmonitor", str(program)), ("core.sshCommand", str(program))),
     ):
         toy_repository.git(clone[0], "config", name, value)
-    base_tree(clone[0], made, tmp_path / "tree.tar")
-    assert commit_date(clone[0], made) == "2023-05-01"
-    assert base_tag(clone[0], made) == "v1.2.0"
+    base_tree(clone[0], commit, tmp_path / "tree.tar")
+    assert commit_date(clone[0], commit) == "2023-05-01"
+    assert base_tag(clone[0], commit) == "v1.2.0"
     assert not marker.exists()
 
 
@@ -188,8 +188,8 @@ def test_a_tree_that_names_files_without_end_is_refused(
     for _ in range(7 if limit == "MAX_LISTING" else 1):
         rows = "".join(f"040000 tree {tree}\td{i}\n" for i in range(10))
         words = ["git", "-C", str(repo), "mktree"]
-        made = subprocess.run(words, input=rows, capture_output=True, text=True, check=True)
-        tree = made.stdout.strip()
+        completed = subprocess.run(words, input=rows, capture_output=True, text=True, check=True)
+        tree = completed.stdout.strip()
     commit = toy_repository.git(repo, "commit-tree", "-m", "many", tree)
     monkeypatch.setattr(tree_module, limit, 1000, raising=False)
     with pytest.raises(WorkspaceError, match="at most 1000 are read"):

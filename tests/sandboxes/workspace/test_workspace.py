@@ -80,10 +80,10 @@ def test_pins_are_frozen(built: Workspace, tree: Path, tmp_path: Path) -> None:
 
 @over_local
 def test_a_workspace_is_built_once(built: Workspace, tree: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     cache = built.folder.parent.parent
-    again = build_workspace(RECIPE, tree, backend=built.backend, cache_root=cache, log=said.append)
-    assert (again, said) == (built, [])
+    again = build_workspace(RECIPE, tree, backend=built.backend, cache_root=cache, log=lines.append)
+    assert (again, lines) == (built, [])
     assert load(built.folder) == built
     assert pickle.loads(pickle.dumps(built)) == built
     left = {path.name for path in built.folder.parent.iterdir()}
@@ -111,8 +111,8 @@ def test_a_diff_holds_what_was_changed_and_nothing_else(built: Workspace) -> Non
         place.shell("rm windows.txt; chmod +x commit.id; ln -s adder.py other; rm run.sh")
         diff = place.diff()
         after = place.shell(LISTING).text
-    for said in (b"new/file.txt", b"GIT binary patch", b"old mode", b"deleted file", b"120000"):
-        assert said in diff
+    for mark in (b"new/file.txt", b"GIT binary patch", b"old mode", b"deleted file", b"120000"):
+        assert mark in diff
     assert b"noise" not in diff
     assert b"built/" not in diff
     assert b"loose" not in diff
@@ -219,7 +219,7 @@ def test_restore_goes_through_no_link(built: Workspace) -> None:
 @over_local
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", ":(exclude)x", "a/../../b"])
 def test_restore_stays_in_the_repository(built: Workspace, path: str) -> None:
-    with built.open() as place, pytest.raises(WorkspaceError, match="no path in the repository"):
+    with built.open() as place, pytest.raises(WorkspaceError, match="not a path in the repository"):
         place.restore([path])
 
 
@@ -255,31 +255,31 @@ LIMITS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"install": ("echo tried; echo no such thing >&2; exit 3",)}, "exit code 3(.|\n)*no such thing"),
-        *((change, said) for said, change in LIMITS.items()),
+        *((change, message) for message, change in LIMITS.items()),
         ({"version": "3.99"}, r"Python 3\.99 is not installed"),
-        ({"layer": "nowhere"}, "no language layer 'nowhere'"),
+        ({"layer": "nowhere"}, "unknown language layer 'nowhere'"),
     ],
 )  # fmt: skip
 @pytest.mark.bwrap
 def test_a_build_that_fails_says_why_and_leaves_nothing(
-    tree: Path, tmp_path: Path, change: dict[str, object], said: str
+    tree: Path, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
-    fails(tree, tmp_path, "bubblewrap", change, said)
+    fails(tree, tmp_path, "bubblewrap", change, message)
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("said", LIMITS)
-def test_a_build_in_a_container_is_limited(tree: Path, tmp_path: Path, said: str) -> None:
-    fails(tree, tmp_path, "docker", LIMITS[said], said)
+@pytest.mark.parametrize("message", LIMITS)
+def test_a_build_in_a_container_is_limited(tree: Path, tmp_path: Path, message: str) -> None:
+    fails(tree, tmp_path, "docker", LIMITS[message], message)
 
 
-def fails(tree: Path, cache: Path, backend: str, change: dict[str, object], said: str) -> None:
+def fails(tree: Path, cache: Path, backend: str, change: dict[str, object], message: str) -> None:
     recipe = RECIPE.model_copy(update=change)
-    limit = 1.0 if "stopped" in said else 120.0
-    with pytest.raises(WorkspaceError, match=said) as error:
+    limit = 1.0 if "stopped" in message else 120.0
+    with pytest.raises(WorkspaceError, match=message) as error:
         build_workspace(recipe, tree, backend=backend, cache_root=cache, install_s=limit)
     assert error.value.hint
     assert [path for path in cache.glob("code/*") if path.is_dir()] == []
@@ -291,8 +291,10 @@ def test_settings_of_the_host_reach_installs_and_are_not_kept(
 ) -> None:
     bundle = tmp_path / "ca.pem"
     bundle.write_text("CERT")
-    told = "cat $SSL_CERT_FILE > /env/seen; echo $NPM_TOKEN >> /env/seen"
-    recipe = RECIPE.model_copy(update={"install": (told,), "build": ("echo [$NPM_TOKEN] > token",)})
+    command = "cat $SSL_CERT_FILE > /env/seen; echo $NPM_TOKEN >> /env/seen"
+    recipe = RECIPE.model_copy(
+        update={"install": (command,), "build": ("echo [$NPM_TOKEN] > token",)}
+    )
     built = build_workspace(
         recipe,
         tree,
@@ -398,7 +400,7 @@ def test_a_build_that_was_killed_is_made_again(tree: Path, tmp_path: Path) -> No
     part = built.folder.with_name(f".{built.key}.part")
     built.folder.rename(part)  # as a kill before the last step leaves it
     (part / "workspace.json").unlink()
-    with pytest.raises(WorkspaceError, match="holds no workspace"):
+    with pytest.raises(WorkspaceError, match="is not a workspace"):
         load(part)
     again = build_workspace(RECIPE, tree, backend="bubblewrap", cache_root=tmp_path)
     assert again.baseline == built.baseline

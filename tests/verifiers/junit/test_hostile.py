@@ -19,8 +19,8 @@ def suite(inside: bytes, attributes: bytes = b"") -> bytes:
 @pytest.mark.parametrize("offset", ["+23:59", "-23:59", "Z"])
 @pytest.mark.parametrize("day", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
 def test_moments_at_the_ends_of_the_calendar(day: str, offset: str) -> None:
-    told = suite(CASE % 1, f'timestamp="{day}{offset}"'.encode())
-    assert [case.id for case in read_junit(told).cases] == ["a::1"]
+    report = suite(CASE % 1, f'timestamp="{day}{offset}"'.encode())
+    assert [case.id for case in read_junit(report).cases] == ["a::1"]
 
 
 @given(

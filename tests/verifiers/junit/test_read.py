@@ -75,7 +75,7 @@ def test_no_report_is_an_error_that_says_so(tmp_path: Path) -> None:
             read_junit(content)
     with pytest.raises(ReportError, match="no JUnit XML"):
         read_junit(b"<html><body/></html>")
-    with pytest.raises(ReportError, match="holds no JUnit XML"):
+    with pytest.raises(ReportError, match="is not JUnit XML"):
         read_junit(b"Segmentation fault")
 
 
@@ -96,7 +96,7 @@ def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
         read_junit(reports)
     (reports / "link.xml").unlink()
     os.mkfifo(reports / "pipe.xml")
-    with pytest.raises(ReportError, match="no regular file"):
+    with pytest.raises(ReportError, match="not a regular file"):
         read_junit(reports)
 
 

@@ -66,8 +66,8 @@ def test_tests_end_alike_where_failures_are_not_explained(tmp_path: Path) -> Non
     line = test_runner.shell(REPORTS, (), test_runner.terse)
     run = run_tests(project.tree(tmp_path, "tests"), [line], env=Path(sys.prefix))
     report = run.report()
-    said = {case.id: case.status.value for case in report.cases}
-    assert said == project.states["tests"]
+    statuses = {case.id: case.status.value for case in report.cases}
+    assert statuses == project.states["tests"]
     assert all("assert" not in case.message for case in report.cases)
 
 

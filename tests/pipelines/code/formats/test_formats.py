@@ -139,21 +139,27 @@ def test_dates_come_in_many_forms(value: object, iso: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         *(
             ({"patch": ""}, "no patch"),
             ({"patch": GOLD[:-4]}, "lines early"),
             ({"repo": None}, "no 'repo'"),
         ),
-        *(({"created_at": "soon"}, "no date"), ({"FAIL_TO_PASS": "x"}, "no list of texts")),
-        *(({"FAIL_TO_PASS": [1]}, "no list of texts"), ({"language": "rust"}, "is in 'rust'")),
-        *(({"patch": GOLD + "\ud83d"}, "half a character"), ({"created_at": True}, "no date")),
+        *(
+            ({"created_at": "soon"}, "not a date"),
+            ({"FAIL_TO_PASS": "x"}, "must be a list of texts"),
+        ),
+        *(
+            ({"FAIL_TO_PASS": [1]}, "must be a list of texts"),
+            ({"language": "rust"}, "is in 'rust'"),
+        ),
+        *(({"patch": GOLD + "\ud83d"}, "half a character"), ({"created_at": True}, "not a date")),
         *(({"repo": 3}, "is int, not text"), ({"patch": "--- a\n+++ b\n"}, "no 'diff --git'")),
     ],
 )
-def test_a_broken_record_is_named(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_broken_record_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         FORMATS["swe-bench"].read({**SAMPLES["swe-bench"], **change})
 
 
