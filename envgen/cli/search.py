@@ -23,7 +23,7 @@ class SearchCommand(Parallel, SearchConfig, Makes):
 
     examples = (
         "envgen generate search --corpus corpus/ --out qa/",
-        "envgen generate search --corpus corpus/ --questions 5000 --depth 1..4 --breadth 2..4 --out qa/",
+        "envgen generate search --corpus corpus/ --questions 500 --depth 1..4 --out qa/",
     )
     verb = "envgen.pipelines.search.generate:generate_search"
 
@@ -112,6 +112,7 @@ class CorpusSearch(Command):
     k: int = Field(default=5, ge=1, le=20)
     """Results of a page."""
     page: int = Field(default=1, ge=1, le=10)
+    """Which page of results."""
 
     def execute(self) -> None:
         """Show the results."""

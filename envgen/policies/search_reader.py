@@ -39,6 +39,8 @@ def searches(task: PublicTask) -> bool:
 def guess(task: PublicTask, rng: random.Random) -> Program[JsonValue]:
     """Search once, and take any title or number of what is shown."""
     hits = yield from _search(task.prompt, 20)
+    if wants_list(task):
+        return [str(hit["title"]) for hit in rng.sample(hits, min(len(hits), rng.randint(2, 5)))]
     if wants_number(task):
         numbers = [one for hit in hits for one in _numbers(hit["snippet"])]
         return rng.choice(numbers) if numbers else 0
@@ -48,6 +50,11 @@ def guess(task: PublicTask, rng: random.Random) -> Program[JsonValue]:
 def wants_number(task: PublicTask) -> bool:
     """Whether the answer is a number."""
     return (task.submit_schema or {}).get("type") in ("number", "integer")
+
+
+def wants_list(task: PublicTask) -> bool:
+    """Whether the answer is a list."""
+    return (task.submit_schema or {}).get("type") == "array"
 
 
 class BM25ReaderPolicy(ProgramPolicy):
@@ -62,11 +69,18 @@ class BM25ReaderPolicy(ProgramPolicy):
         question = task.prompt.rsplit("?", 1)[0]
         hits = yield from _search(question, 20)
         if not hits:
-            return 0 if wants_number(task) else ""
+            return 0 if wants_number(task) else [] if wants_list(task) else ""
         opened = yield [Call("open", {"document": hit["id"]}) for hit in hits[:_DOCUMENTS]]
         pages = [one for one in opened if isinstance(one, dict) and "text" in one]
         if not pages:
             return 0 if wants_number(task) else str(hits[0]["title"])
+        if wants_list(task):
+            fits = [_fit(question, page) for page in pages]
+            return [
+                str(page["title"])
+                for page, fit in zip(pages, fits, strict=True)
+                if fit >= max(fits)
+            ]
         best = max(enumerate(pages), key=lambda one: (_fit(question, one[1]), -one[0]))[1]
         if _NAMES.match(task.prompt) and not wants_number(task):
             return str(best["title"])

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from envgen.core.limits import Label, Whole
 from envgen.core.types import Record
+from envgen.pipelines.search.draw import SIZES
 from envgen.pipelines.search.questions import MAX_DEPTH
 
 MAX_BREADTH = 6
@@ -48,6 +49,12 @@ def _languages(text: str) -> str:
     return text
 
 
+def _shapes(text: str) -> str:
+    if unknown := [one for one in text.split(",") if one not in SIZES]:
+        raise ValueError(f"shapes are {', '.join(SIZES)}, not {unknown[0][:20]!r}")
+    return text
+
+
 class SearchConfig(Record):
     """Which questions, over which corpus."""
 
@@ -62,5 +69,8 @@ class SearchConfig(Record):
     """Clues about what is asked for."""
     language: Annotated[Label, AfterValidator(_languages)] = "en"
     """Of the questions: en, zh or en,zh."""
+    shapes: Annotated[Label, AfterValidator(_shapes)] = "one,set,count,least,most,none"
+    """What is asked of those that fit: about the one, for all, how many, the one with the least or most of
+    something; or nothing fits. Six questions of ten are about one."""
     seed: Whole = 0
     """The same seed, corpus and options give the same questions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import NamedTuple
 
 from envgen.pipelines.search.questions import (
     TITLE,
@@ -11,6 +12,7 @@ from envgen.pipelines.search.questions import (
     EntityQuery,
     FactTable,
     SearchQuestion,
+    Shape,
     Value,
 )
 from envgen.pipelines.search.wording import can_word
@@ -26,8 +28,25 @@ _FREE_TEXT = 80
 """A value that is longer is a text, which neither clues nor answers take."""
 
 
+class Sizes(NamedTuple):
+    """How many entities may fit a query."""
+
+    low: int
+    high: int
+
+
+SIZES: dict[Shape, Sizes] = {
+    "one": Sizes(1, 1),
+    "set": Sizes(2, 8),
+    "count": Sizes(2, 12),
+    "least": Sizes(3, 12),
+    "most": Sizes(3, 12),
+    "none": Sizes(1, 1),
+}
+
+
 def draw_question(
-    table: FactTable, rng: Random, *, depth: int, breadth: int, language: str
+    table: FactTable, rng: Random, *, depth: int, breadth: int, language: str, shape: Shape = "one"
 ) -> SearchQuestion | None:
     """A question of this form, or None where the corpus gave none in many tries.
 
@@ -37,38 +56,47 @@ def draw_question(
         depth: of nesting: at each step one value is replaced by clues that identify it.
         breadth: clues about the target.
         language: of the question; its target has the nouns and phrases for it.
+        shape: what is asked of the entities that fit.
     """
     kinds = [kind for kind in sorted(table.members) if can_word(kind, language, table)]
     kinds = [kind for kind in kinds if any(table.facts[one] for one in table.members[kind][:50])]
-    for _ in range(_TARGETS):
-        kind = rng.choice(kinds) if kinds else None
-        if kind is None:
-            return None
-        target = rng.choice(table.members[kind])
-        asks = _asks(table, target, language)
-        if not asks:
+    for _ in range(_TARGETS if kinds else 0):
+        target = rng.choice(table.members[rng.choice(kinds)])
+        asks = _asks(table, target, language) if shape in ("one", "none") else [TITLE]
+        by = _compared(table, rng, target) if shape in ("least", "most") else None
+        if not asks or (shape in ("least", "most") and by is None):
             continue
         ask = rng.choice(asks)
-        found = identify(table, rng, target, depth, breadth, {ask, *_same(table, target, ask)})
+        taboo = {ask, *_same(table, target, ask)} | ({by} if by else set())
+        found = identify(table, rng, target, depth, breadth, taboo, SIZES[shape])
         if found is None:
             continue
-        query, evidence = found
-        return SearchQuestion(
-            shape="intersection" if depth == 1 else "chain",
-            query=query,
-            ask=ask,
-            language=language,
-            wording=rng.getrandbits(40),
-            target=target,
-            evidence=evidence,
-        )
+        query, behind = found
+        if shape == "none":
+            twin = _twin(table, rng, query)
+            if twin is None:
+                continue
+            query = twin
+        targets = tuple(sorted(table.matching(query)))
+        question = SearchQuestion(
+            shape=shape, query=query, ask=ask, by=by, language=language, wording=rng.getrandbits(40),
+            group=target, targets=targets, evidence=(*behind, *(targets or (target,))),
+        )  # fmt: skip
+        if _decided(table, question):
+            return question
     return None
 
 
 def identify(
-    table: FactTable, rng: Random, target: str, depth: int, breadth: int, taboo: set[str]
+    table: FactTable,
+    rng: Random,
+    target: str,
+    depth: int,
+    breadth: int,
+    taboo: set[str],
+    sizes: Sizes = SIZES["one"],
 ) -> tuple[EntityQuery, tuple[str, ...]] | None:
-    """A query that picks ``target`` alone and needs every clause, and the documents behind it."""
+    """A query that picks ``target`` and few others, and needs every clause; and the documents behind it."""
     kind = table.kinds[target]
     head: tuple[Clue, ...] = ()
     behind: tuple[str, ...] = ()
@@ -89,16 +117,62 @@ def identify(
         clauses = [*head, *chosen]
         rng.shuffle(clauses)
         query = EntityQuery(kind=kind, clauses=tuple(clauses))
-        if table.matching(query) == {target} and is_minimal(table, query):
-            return query, (*behind, target)
+        found = table.matching(query)
+        if sizes.low <= len(found) <= sizes.high and is_minimal(table, query, len(found)):
+            return query, behind
     return None
 
 
-def is_minimal(table: FactTable, query: EntityQuery) -> bool:
-    """Whether no clause can be dropped, and none says it all."""
+def is_minimal(table: FactTable, query: EntityQuery, size: int) -> bool:
+    """Whether more entities than ``size`` fit without any one of its clauses, and fit each clause alone."""
     alone = (table.holding(query.kind, clause) for clause in query.clauses)
-    return all(len(found) > 1 for found in alone) and all(
-        len(table.matching(rest)) > 1 for rest in query.without()
+    most = max(1, size)
+    return all(len(found) > most for found in alone) and all(
+        len(table.matching(rest)) > size for rest in query.without()
+    )
+
+
+def _twin(table: FactTable, rng: Random, query: EntityQuery) -> EntityQuery | None:
+    """The query with one value exchanged: nothing fits it, and something does without any one clause."""
+    places = [i for i, clause in enumerate(query.clauses) if clause.op == "is"]
+    rng.shuffle(places)
+    for i in places:
+        values = sorted(table.with_value[query.kind, query.clauses[i].attribute], key=str)
+        for value in rng.sample(values, min(len(values), _TRIES)):
+            changed = query.clauses[i].model_copy(update={"value": value})
+            twin = query.model_copy(
+                update={"clauses": (*query.clauses[:i], changed, *query.clauses[i + 1 :])}
+            )
+            if not table.matching(twin) and is_minimal(table, twin, 0):
+                return twin
+    return None
+
+
+def _compared(table: FactTable, rng: Random, target: str) -> str | None:
+    """A number of the target by which it can be compared with others."""
+    found = [
+        attribute
+        for attribute, facts in sorted(table.facts[target].items())
+        if len(facts) == 1 and not isinstance(facts[0].value, str)
+    ]
+    return rng.choice(found) if found else None
+
+
+def _decided(table: FactTable, question: SearchQuestion) -> bool:
+    """Whether the entities that fit give one answer, which changes without any one of the clauses."""
+    names = [table.titles[one] for one in question.targets]
+    if len(set(names)) < len(names):
+        return False
+    if question.by is None:
+        return True
+    best = table.extreme(question.targets, question.by, question.shape)
+    rest = (table.matching(one) for one in question.query.without())
+    return best is not None and all(
+        table.extreme(
+            [one for one in names if question.by in table.facts[one]], question.by, question.shape
+        )
+        not in (None, best)
+        for names in rest
     )
 
 
@@ -119,8 +193,8 @@ def _nested(
         assert fact.ref is not None
         found = identify(table, rng, fact.ref, depth - 1, rng.choice((2, 2, 3)), set())
         if found is not None:
-            query, evidence = found
-            return Clue(attribute=fact.attribute, op="entity", entity=query), evidence
+            query, behind = found
+            return Clue(attribute=fact.attribute, op="entity", entity=query), (*behind, fact.ref)
     return None
 
 

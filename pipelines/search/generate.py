@@ -12,8 +12,8 @@ from envgen.core.seeding import rng
 from envgen.environments.search import OpenCorpus, open_corpus
 from envgen.pipelines.assemble import AssembleSummary, TaskDraft, assemble
 from envgen.pipelines.search.config import SearchConfig, bounds
-from envgen.pipelines.search.draw import draw_question
-from envgen.pipelines.search.questions import FactTable, SearchQuestion
+from envgen.pipelines.search.draw import SIZES, draw_question
+from envgen.pipelines.search.questions import FactTable, SearchQuestion, Shape
 from envgen.pipelines.search.tasks import task_of
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.corpus import Corpus
@@ -93,7 +93,11 @@ def _drafts(
         number += 1
         language, depth, breadth = form
         draws = rng(config.seed, "question", number)
-        question = draw_question(table, draws, depth=depth, breadth=breadth, language=language)
+        question = None
+        for shape in dict.fromkeys((_shape(config, number), _known(config)[0])):
+            question = question or draw_question(
+                table, draws, depth=depth, breadth=breadth, language=language, shape=shape
+            )
         if question is None or _same(question) in seen or _tired(question, uses, most_uses):
             fruitless[form] += 1
             continue
@@ -111,10 +115,24 @@ def _drafts(
         yield draft
 
 
+def _known(config: SearchConfig) -> list[Shape]:
+    return [one for one in SIZES if one in config.shapes.split(",")]
+
+
+def _shape(config: SearchConfig, number: int) -> Shape:
+    """The shape of a draw: six of ten are about one entity, the others take turns."""
+    known = _known(config)
+    others = [one for one in known if one != "one"]
+    if not others or ("one" in known and (number * 7) % 10 < 6):
+        return known[0]
+    return others[number % len(others)]
+
+
 def _same(question: SearchQuestion) -> str:
     """What two questions share that ask the same, in whatever words and order."""
     clauses = sorted(one.model_dump_json() for one in question.query.clauses)
-    return f"{question.language} {question.ask} {question.query.kind} {clauses}"
+    asked = (question.language, question.shape, question.ask, question.by, question.query.kind)
+    return f"{asked} {clauses}"
 
 
 def _tired(question: SearchQuestion, uses: Counter[str], most: int) -> bool:

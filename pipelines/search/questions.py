@@ -8,7 +8,7 @@ document states counts neither for nor against.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +20,11 @@ from envgen.store.corpus import AttributeSpec, Corpus, CorpusDocument, CorpusHea
 
 Value = str | int | float
 MAX_DEPTH = 4
+Shape = Literal["one", "set", "count", "least", "most", "none"]
+"""What is asked of the entities that fit: about the one; all of them; how many; the one with the least or the
+most of something; or, of a twin that nothing fits, what its sibling asks."""
+NONE = ("none", "\u65e0", "\u7121")
+"""The answer where nothing fits."""
 TITLE = "title"
 """What a question asks for that asks for no attribute."""
 
@@ -70,21 +75,27 @@ Clue.model_rebuild()
 class SearchQuestion(Record):
     """A question with one answer, and what it was made of: the solution of a search task."""
 
-    shape: Literal["intersection", "chain"]
+    shape: Shape
     query: EntityQuery
     ask: Name
     """The attribute that is asked for, or ``title``."""
+    by: Name | None = None
+    """The attribute that ``least`` and ``most`` compare."""
     language: Language
     wording: Whole
     """Seeds the choice of words."""
-    target: Id
+    group: Id
+    """The entity that the question was drawn from: questions of one are never in two splits."""
+    targets: tuple[Id, ...]
+    """The entities that fit, by id."""
     evidence: tuple[Id, ...]
     """The documents that hold what is needed, in the order in which a reader finds them."""
 
     @property
     def level(self) -> int:
-        """How hard it is by its form, 1 to 10: three steps for each nesting, one for each clause more."""
-        return min(10, 3 * (self.query.depth - 1) + len(self.query.clauses) - 1)
+        """How hard it is by its form, 1 to 10: three for each nesting, one for each clause more and shape."""
+        several = self.shape != "one"
+        return min(10, 3 * (self.query.depth - 1) + len(self.query.clauses) - 1 + several)
 
 
 @dataclass
@@ -167,6 +178,20 @@ class FactTable:
         if ask == TITLE:
             return [self.titles[target]]
         return [fact.value for fact in self.facts[target].get(ask, ())]
+
+    def extreme(self, among: Collection[str], by: str, shape: str) -> str | None:
+        """The one of these entities with the least or most of an attribute; None if it is not one."""
+        values: dict[str, float] = {}
+        for name in among:
+            facts = self.facts[name].get(by, ())
+            if len(facts) != 1 or isinstance(facts[0].value, str):
+                return None
+            values[name] = facts[0].value
+        if not values:
+            return None
+        best = (min if shape == "least" else max)(values.values())
+        found = [name for name, value in values.items() if value == best]
+        return found[0] if len(found) == 1 else None
 
     def share(self, kind: str, ask: str, answer: Value) -> float:
         """How often a value is right: its share of the class's entities that have a value there."""

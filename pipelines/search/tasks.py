@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from pydantic import JsonValue
 
@@ -11,7 +12,7 @@ from envgen.core.errors import PipelineError
 from envgen.core.types import CallRecord, Difficulty, GoldRun, Limits, Schema, TaskSpec
 from envgen.environments.search import OpenCorpus, pages, run_tool, search_environment
 from envgen.pipelines.assemble import TaskDraft
-from envgen.pipelines.search.questions import TITLE, FactTable, SearchQuestion
+from envgen.pipelines.search.questions import NONE, TITLE, FactTable, SearchQuestion
 from envgen.pipelines.search.wording import worded
 from envgen.policies.search_reader import SEARCH_HINT
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
@@ -22,6 +23,7 @@ SCHEMAS: dict[str, Schema] = {
     "text": {"type": "string", "maxLength": 200, SEARCH_HINT: True},
     "number": {"type": "number", SEARCH_HINT: True},
     "year": {"type": "integer", SEARCH_HINT: True},
+    "set": {"type": "array", "items": {"type": "string", "maxLength": 200}, SEARCH_HINT: True},
 }
 
 
@@ -33,27 +35,45 @@ def environment(opened: OpenCorpus) -> EnvironmentBundle:
     return EnvironmentBundle(spec=spec, blueprint=blueprint)
 
 
-def answer_of(question: SearchQuestion, table: FactTable) -> ShortAnswer:
-    """What is accepted: the one value of the target.
+def answer_of(question: SearchQuestion, table: FactTable, targets: Collection[str]) -> ShortAnswer:
+    """What is accepted if these are the entities that fit.
 
     Raises:
-        PipelineError: if the corpus gives none, or several.
+        PipelineError: if they give no answer, or several.
     """
-    values = table.answers(question.target, question.ask)
-    if len(values) != 1:
-        raise PipelineError(f"{question.target!r} has {len(values)} values of {question.ask!r}")
-    if isinstance(values[0], str):
-        return ShortAnswer(kind="text", values=(values[0],))
+    match question.shape:
+        case "none":
+            return ShortAnswer(kind="text", values=NONE)
+        case "set":
+            return ShortAnswer(
+                kind="set", values=tuple(sorted(table.titles[one] for one in targets))
+            )
+        case "count":
+            return ShortAnswer(kind="number", values=(len(targets),))
+        case "least" | "most":
+            known = [one for one in targets if question.by in table.facts[one]]
+            best = table.extreme(known, question.by or "", question.shape)
+            if best is None:
+                raise PipelineError(f"no one of {len(targets)} has the {question.shape}")
+            return ShortAnswer(kind="text", values=(table.titles[best],))
+    values = {value for one in targets for value in table.answers(one, question.ask)}
+    if len(targets) != 1 or len(values) != 1:
+        raise PipelineError(
+            f"{len(targets)} entities have {len(values)} values of {question.ask!r}"
+        )
+    (value,) = values
+    if isinstance(value, str):
+        return ShortAnswer(kind="text", values=(value,))
     spec = table.spec(question.query.kind, question.ask)
     if spec is not None and spec.kind == "year":
-        return ShortAnswer(kind="year", values=(values[0],))
-    return ShortAnswer(kind="number", values=(values[0],), unit=spec.unit if spec else "")
+        return ShortAnswer(kind="year", values=(value,))
+    return ShortAnswer(kind="number", values=(value,), unit=spec.unit if spec else "")
 
 
 def task_of(question: SearchQuestion, table: FactTable, opened: OpenCorpus) -> TaskDraft:
     """The whole task of a question; the same for the same question and corpus."""
     bundle = environment(opened)
-    answer = answer_of(question, table)
+    answer = answer_of(question, table, question.targets)
     calls = [_reading(question, table, opened, document) for document in question.evidence]
     spec = TaskSpec(
         id=f"q-{content_hash(question)[:16]}",
@@ -68,9 +88,13 @@ def task_of(question: SearchQuestion, table: FactTable, opened: OpenCorpus) -> T
         spec=spec,
         solution=pretty(question),
         verifier=pretty(answer),
-        gold=GoldRun(calls=tuple(calls), answer=answer.values[0]),
+        gold=GoldRun(calls=tuple(calls), answer=_given(answer)),
     )
-    return TaskDraft(bundle, task, group=question.target)
+    return TaskDraft(bundle, task, group=question.group)
+
+
+def _given(answer: ShortAnswer) -> JsonValue:
+    return list(answer.values) if answer.kind == "set" else answer.values[0]
 
 
 def _reading(
@@ -78,7 +102,7 @@ def _reading(
 ) -> CallRecord:
     """The call that opens a document where it says what is needed."""
     page = 1
-    if document == question.target and question.ask != TITLE:
+    if document in question.targets and question.ask != TITLE:
         fact = table.facts[document][question.ask][0]
         found = opened.corpus.page(document)
         assert found is not None

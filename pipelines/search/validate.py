@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar
 
+from pydantic import JsonValue
+
 from envgen.core.errors import StoreError
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.search import CorpusNote, OpenCorpus, SearchEnv, open_corpus, results
@@ -134,49 +136,56 @@ class SearchValidator(TaskValidator):
 
 
 def unique(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
-    """Whether exactly the target fits, counted over all documents."""
-    found = count(question.query, facts.by_class)
-    if found != [question.target]:
+    """Whether exactly the targets fit, counted over all documents."""
+    found = sorted(count(question.query, facts.by_class))
+    if found != list(question.targets) or (len(found) != 1 and question.shape == "one"):
         return _failed("unique", f"{len(found)} entities fit, {found[:3]}")
     return _passed("unique", len(facts.documents))
 
 
 def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     """Whether no clause can be left out, at any depth, and none is enough alone."""
-    kind = question.query.kind
-    smaller = [*question.query.without()]
-    smaller += [EntityQuery(kind=kind, clauses=(clause,)) for clause in question.query.clauses]
-    for query in smaller:
-        if len(count(query, facts.by_class)) < 2:
+    size = len(question.targets)
+    smaller = [(query, size) for query in question.query.without()]
+    for clause in question.query.clauses:
+        alone = EntityQuery(kind=question.query.kind, clauses=(clause,))
+        smaller.append((alone, max(1, size)))
+    for query, most in smaller:
+        if len(count(query, facts.by_class)) <= most:
             return _failed("minimal", f"{query.model_dump_json(exclude_none=True)[:500]} is enough")
     return _passed("minimal", len(smaller))
 
 
 def near_answers(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
-    """Whether entities that all clauses but one fit have other answers, which are refused."""
-    answer = answer_of(question, facts.table)
-    near = {one for query in question.query.without() for one in count(query, facts.by_class)}
-    chosen = sorted(near - {question.target})[:MAX_NEAR]
-    given = [value for one in chosen for value in facts.table.answers(one, question.ask)]
-    accepted = sum(accepts(answer, str(value)) for value in given)
+    """Whether answers that all clauses but one give are refused: near entities', or the wider question's."""
+    answer = answer_of(question, facts.table, question.targets)
+    rest = [count(query, facts.by_class) for query in question.query.without()]
+    given: list[JsonValue] = []
+    if question.shape in ("one", "none"):
+        near = sorted({name for names in rest for name in names} - set(question.targets))
+        given = [
+            str(one) for name in near[:MAX_NEAR] for one in facts.table.answers(name, question.ask)
+        ]
+    else:
+        wider = (answer_of(question, facts.table, names) for names in rest)
+        given = [list(one.values) if one.kind == "set" else str(one.values[0]) for one in wider]
     if not given:
-        return GateResult(
-            gate="near_answers", status=GateStatus.NOT_APPLICABLE, reason="there are none"
-        )
+        return _not_applicable("near_answers", "there are none")
+    accepted = sum(accepts(answer, one) for one in given)
     share = accepted / len(given)
-    if share > MAX_SHARE:
+    if share > (MAX_SHARE if question.shape == "one" else 0):
         return _failed("near_answers", f"{accepted} of {len(given)} near answers are right, too")
     return _passed("near_answers", len(given), share)
 
 
 def leak(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResult:
     """Whether the answer stands neither in the question nor in ids, addresses and titles of evidence."""
-    answer = answer_of(question, facts.table)
+    answer = answer_of(question, facts.table, question.targets)
     shown = [("the question", prompt)]
-    for name in question.evidence:
+    for name in question.evidence if question.shape == "one" else ():
         document = facts.documents[name]
         shown += [(f"the id {name}", name), (f"the address of {name}", document.url or "")]
-        if name != question.target or question.ask != TITLE:
+        if name not in question.targets or question.ask != TITLE:
             shown.append((f"the title of {name}", document.title))
     for what, text in shown:
         if says(text, answer):
@@ -186,43 +195,54 @@ def leak(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResul
 
 def prior(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     """Whether the answer is no better guess than one in three."""
-    answer = answer_of(question, facts.table)
-    value = answer.values[0]
-    assert isinstance(value, str | int | float)
-    share = facts.table.share(question.query.kind, question.ask, value)
+    if question.shape in ("set", "count", "none"):
+        return _not_applicable("prior", f"a guess at a {question.shape} is one among many")
+    among = len(facts.table.members[question.query.kind])
+    share = 1 / max(1, len(question.targets))
+    if question.shape == "one":
+        (value,) = answer_of(question, facts.table, question.targets).values
+        assert isinstance(value, str | int | float)
+        share = facts.table.share(question.query.kind, question.ask, value)
     if share > MAX_SHARE:
         return _failed("prior", f"{share:.0%} of all answers of this kind are right")
-    return _passed("prior", len(facts.table.members[question.query.kind]), share)
+    return _passed("prior", among, share)
 
 
 def single_search(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResult:
     """Whether no single search shows the answer: the question whole, and each clause alone."""
-    if question.query.depth < 2:
-        reason = "asked of questions that take two documents or more"
-        return GateResult(gate="single_search", status=GateStatus.NOT_APPLICABLE, reason=reason)
-    answer = answer_of(question, facts.table)
+    if question.query.depth < 2 or question.shape in ("count", "none"):
+        reason = "asked where the answer is a name or value, and two documents or more lead to it"
+        return _not_applicable("single_search", reason)
+    answer = answer_of(question, facts.table, question.targets)
     queries = [prompt, *clue_texts(question, facts.table)]
     for query in queries:
+        shown = []
         for hit in results(facts.opened, query, TOP, 1):
             assert isinstance(hit, dict)
-            if says(f"{hit['title']}\n{hit['snippet']}", answer):
-                return _failed("single_search", f"{query[:200]!r} shows it in {hit['id']}")
+            shown.append(f"{hit['title']}\n{hit['snippet']}")
+        if says("\n".join(shown), answer):
+            return _failed("single_search", f"{query[:200]!r} shows it")
     return _passed("single_search", len(queries))
 
 
 def says(text: str, answer: ShortAnswer) -> bool:
-    """Whether a text holds an answer in one of its forms."""
+    """Whether a text holds an answer in one of its forms, or all members of a set."""
     folded = fold(text)
-    for value in answer.values:
-        if isinstance(value, str):
-            found = re.search(rf"(?<!\w){re.escape(fold(value))}(?!\w)", folded)
-            if found or (not value.isascii() and fold(value) in folded):
-                return True
-        else:
-            plain = re.escape(f"{value:,}") + "|" + re.escape(str(value))
-            if re.search(rf"(?<![\d.,])(?:{plain})(?![\d]|[.,]\d)", folded):
-                return True
-    return False
+    held = (_holds(folded, value) for value in answer.values)
+    return all(held) if answer.kind == "set" else any(held)
+
+
+def _holds(folded: str, value: JsonValue) -> bool:
+    if isinstance(value, str):
+        wanted = fold(value)
+        found = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", folded) is not None
+        return found or (not value.isascii() and wanted in folded)
+    plain = re.escape(f"{value:,}") + "|" + re.escape(str(value))
+    return re.search(rf"(?<![\d.,])(?:{plain})(?![\d]|[.,]\d)", folded) is not None
+
+
+def _not_applicable(gate: str, reason: str) -> GateResult:
+    return GateResult(gate=gate, status=GateStatus.NOT_APPLICABLE, reason=reason)
 
 
 def _passed(gate: str, n: int, figure: float | None = None) -> GateResult:

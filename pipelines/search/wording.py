@@ -28,6 +28,16 @@ PLAIN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ask": ("What is the {attribute} of {it}?", "Which {attribute} does {it} have?"),
         "title": ("Which {noun} {clues}?", "Name the {noun} that {clues}."),
         "it": ("the {noun} that {clues}",),
+        "set": (
+            "List every {noun} that {clues}.",
+            "Which are all those of this kind: a {noun} that {clues}?",
+        ),
+        "count": (
+            "How often does the corpus have this: a {noun} that {clues}?",
+            "Count every {noun} that {clues}.",
+        ),
+        "least": ("Take every {noun} that {clues}. Which of them has the {least} {attribute}?",),
+        "most": ("Take every {noun} that {clues}. Which of them has the {most} {attribute}?",),
     },
     "zh": {
         "is": ("其{attribute}为{value}", "{attribute}是{value}"),
@@ -36,6 +46,10 @@ PLAIN: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ask": ("{it}的{attribute}是什么?", "请问{it}的{attribute}是什么?"),
         "title": ("哪个{noun}{clues}?", "请找出符合以下条件的{noun}:{clues}。"),
         "it": ("{clues}的{noun}",),
+        "set": ("请列出所有{clues}的{noun}。",),
+        "count": ("{clues}的{noun}一共有多少个?",),
+        "least": ("在所有{clues}的{noun}中,哪一个的{attribute}最小?",),
+        "most": ("在所有{clues}的{noun}中,哪一个的{attribute}最大?",),
     },
 }
 """The words of a corpus that brings none, and the frames of all questions."""
@@ -44,11 +58,13 @@ FORMS = {
         "number": "Answer with the number alone{unit}.",
         "year": "Answer with the year alone.",
         "text": "Answer with the name as the document has it, and nothing else.",
+        "set": "Answer with a JSON list of their names as the documents have them.",
     },
     "zh": {
         "number": "只回答数字{unit}。",
         "year": "只回答年份数字。",
         "text": "请按文档中的写法只回答名称。",
+        "set": "请用 JSON 列表回答,名称按文档中的写法。",
     },
 }
 
@@ -79,6 +95,8 @@ class _Writer:
     def text(self) -> str:
         query, ask = self.question.query, self.question.ask
         noun = self.noun(query.kind)
+        if self.question.shape not in ("one", "none"):
+            return self.several()
         if ask == TITLE:
             frame = self.rng.choice(self.plain["title"])
             asked = frame.format(noun=noun, clues=self.clues(query))
@@ -90,6 +108,19 @@ class _Writer:
         form = spec.kind if spec and spec.kind in ("number", "year") else "text"
         unit = f" ({spec.unit})" if spec and spec.unit else ""
         return f"{asked[0].upper()}{asked[1:]} {FORMS[self.language][form].format(unit=unit)}"
+
+    def several(self) -> str:
+        query, shape, by = self.question.query, self.question.shape, self.question.by or ""
+        spec = self.table.spec(query.kind, by)
+        least, most = (
+            ("earliest", "latest") if spec and spec.kind == "year" else ("smallest", "largest")
+        )
+        asked = _fill(
+            self.rng.choice(self.plain[shape]), noun=self.noun(query.kind), clues=self.clues(query),
+            attribute=self.label(by), least=least, most=most,
+        )  # fmt: skip
+        forms = {"set": "set", "count": "number"}
+        return f"{asked} {FORMS[self.language][forms.get(shape, 'text')].format(unit='')}"
 
     def it(self, query: EntityQuery) -> str:
         frame = self.rng.choice(self.plain["it"])

@@ -45,11 +45,15 @@ def test_every_field_has_a_text(name: str) -> None:
 REQUIRED: dict[str, dict[str, object]] = {
     "audit": {"dataset": "ds"},
     "canaries": {"dataset": "ds", "out": "o"},
+    "corpus build": {"sources": ["a.csv"], "out": "o"},
+    "corpus info": {"corpus": "c"},
+    "corpus search": {"corpus": "c", "query": "q"},
     "eval": {"data": "ds", "model": "m", "out": "o"},
     "export": {"source": "ds"},
     "filter": {"dataset": "ds", "out": "o", "rollouts": "r"},
     "generate code": {"out": "o", "mine.repo": "a/b", "policy.spec": "gold"},
     "generate general": {"out": "o"},
+    "generate search": {"out": "o"},
     "images bootstrap": {"name": "python"},
     "import code": {"file": "f", "clones": "c", "out": "o"},
     "list": {"dataset": "ds"},
@@ -93,7 +97,7 @@ DECIDED = {
 """Settings that others decide, and how."""
 CANDIDATES: tuple[object, ...] = (
     "small", ["trip_planning"], True, False, 2, 3, 1, 8, 64, 1024, 0, 0.5, 0.25, 0.05, 2.5, "x1", "a/b",
-    "2024-01-02", "spec:x",
+    "2024-01-02", "spec:x", "2..3", "zh", "count",
     ["x1"], ["a/b"], [2], [0.5], ["/x1"], {"a": 1}, {"a": "b"}, {"a": 0.5}, {"A": "b"},
     {"a": {"length": 0.05}}, [{"source": "/a", "target": "/b"}], [{"id": "a", "text": "b"}],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from films import films_corpus
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.search import OpenCorpus
 from envgen.pipelines.search.draw import draw_question
-from envgen.pipelines.search.questions import Clue, EntityQuery, SearchQuestion, count
+from envgen.pipelines.search.questions import Clue, EntityQuery, SearchQuestion, Shape, count
 from envgen.pipelines.search.tasks import task_of
 from envgen.pipelines.search.validate import (
     CorpusFacts,
@@ -37,11 +37,27 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> CorpusFacts:
 @pytest.fixture(scope="module")
 def questions(facts: CorpusFacts) -> list[SearchQuestion]:
     forms = [(depth, breadth) for depth in (1, 2) for breadth in (2, 3, 4)] * 4
-    drawn = [
-        draw_question(facts.table, Random(i), depth=depth, breadth=breadth, language="en")
+    return drawn(facts, forms, "one")
+
+
+SHAPES: tuple[Shape, ...] = ("set", "count", "least", "most", "none")
+
+
+@pytest.fixture(scope="module")
+def others(facts: CorpusFacts) -> list[SearchQuestion]:
+    """Questions of the other shapes, a few of each."""
+    forms = [(depth, breadth) for depth in (1, 2) for breadth in (2, 3)]
+    return [one for shape in SHAPES for one in drawn(facts, forms, shape)]
+
+
+def drawn(facts: CorpusFacts, forms: list[tuple[int, int]], shape: Shape) -> list[SearchQuestion]:
+    found = [
+        draw_question(
+            facts.table, Random(i), depth=depth, breadth=breadth, language="en", shape=shape
+        )
         for i, (depth, breadth) in enumerate(forms)
     ]
-    return [one for one in drawn if one is not None]
+    return [one for one in found if one is not None]
 
 
 def status(found: GateResult) -> GateStatus:
@@ -52,7 +68,7 @@ def test_the_two_ways_to_count_agree(facts: CorpusFacts, questions: list[SearchQ
     for question in questions:
         for query in (question.query, *question.query.without()):
             assert set(count(query, facts.by_class)) == facts.table.matching(query)
-            assert question.target in facts.table.matching(query)
+            assert question.group in facts.table.matching(query)
 
 
 def test_what_is_drawn_passes_almost_always(
@@ -63,6 +79,34 @@ def test_what_is_drawn_passes_almost_always(
         assert status(unique(question, facts)) == GateStatus.PASSED
         assert status(minimal(question, facts)) == GateStatus.PASSED
         assert status(prior(question, facts)) == GateStatus.PASSED
+
+
+def test_other_shapes_pass_their_gates_and_fail_with_one_entity_more(
+    facts: CorpusFacts, others: list[SearchQuestion], tmp_path: Path
+) -> None:
+    assert {one.shape for one in others} == set(SHAPES)
+    for question in others:
+        prompt = worded(question, facts.table)
+        gates = (unique, minimal, near_answers, prior)
+        found = [gate(question, facts) for gate in gates] + [leak(question, facts, prompt)]
+        assert not [one for one in found if status(one) == GateStatus.FAILED]
+    for shape in SHAPES[:-1]:
+        question = next(one for one in others if one.shape == shape)
+        more = spoiled(
+            facts, tmp_path / shape, question.group,
+            lambda document: document.model_copy(update={"id": "a-twin", "title": "A Twin"}),
+        )  # fmt: skip
+        assert status(unique(question, more)) == GateStatus.FAILED
+
+
+def test_what_nothing_fits_fails_where_something_does(
+    facts: CorpusFacts, others: list[SearchQuestion]
+) -> None:
+    question = next(one for one in others if one.shape == "none")
+    assert question.targets == ()
+    fitting = next(iter(question.query.without()))
+    found = unique(question.model_copy(update={"query": fitting}), facts)
+    assert status(found) == GateStatus.FAILED
 
 
 def spoiled(
@@ -84,7 +128,7 @@ def test_a_twin_of_the_target_makes_a_question_ambiguous(
     def twin(document: CorpusDocument) -> CorpusDocument:
         return document.model_copy(update={"id": "a-twin", "title": "A Twin"})
 
-    found = unique(question, spoiled(facts, tmp_path, question.target, twin))
+    found = unique(question, spoiled(facts, tmp_path, question.group, twin))
     assert status(found) == GateStatus.FAILED
     assert "2 entities fit" in found.reason
 
@@ -108,7 +152,7 @@ def test_an_answer_in_the_question_or_in_what_leads_to_it_is_found(
     question = next(one for one in questions if one.ask == "title" and one.query.depth == 2)
     prompt = worded(question, facts.table)
     assert status(leak(question, facts, prompt)) == GateStatus.PASSED
-    title = facts.documents[question.target].title
+    title = facts.documents[question.group].title
     assert status(leak(question, facts, f"{prompt} {title.upper()}")) == GateStatus.FAILED
     for place in ("title", "url"):
 
@@ -123,7 +167,7 @@ def test_an_answer_in_the_question_or_in_what_leads_to_it_is_found(
 
 def test_an_answer_that_most_others_share_is_a_guess(facts: CorpusFacts, tmp_path: Path) -> None:
     question = SearchQuestion(
-        shape="intersection", ask="award", language="en", wording=0, target="directors-0",
+        shape="one", ask="award", language="en", wording=0, group="directors-0", targets=("directors-0",),
         query=EntityQuery(kind="directors", clauses=(Clue(attribute="city", op="is", value="x"),)),
         evidence=("directors-0",),
     )  # fmt: skip
@@ -145,7 +189,7 @@ def test_near_entities_with_the_same_answer_are_found(
 ) -> None:
     question = next(one for one in questions if one.ask == "title" and one.query.depth == 1)
     assert status(near_answers(question, facts)) == GateStatus.PASSED
-    title = facts.documents[question.target].title
+    title = facts.documents[question.group].title
     documents = [one.model_copy(update={"title": title}) for one in facts.documents.values()]
     corpus = write_corpus(tmp_path, facts.opened.corpus.header, documents)
     same = CorpusFacts(OpenCorpus(corpus, FTS5Index(corpus)))
@@ -162,13 +206,13 @@ def test_a_document_that_answers_the_question_in_one_search_is_found(
         and status(single_search(one, facts, worded(one, facts.table))) == GateStatus.PASSED
     )
     prompt = worded(question, facts.table)
-    answer = facts.table.answers(question.target, question.ask)[0]
+    answer = facts.table.answers(question.group, question.ask)[0]
 
     def tell(document: CorpusDocument) -> CorpusDocument:
         text = f"{prompt} It is {answer}."
         return document.model_copy(update={"id": "a-digest", "text": text, "facts": ()})
 
-    told = spoiled(facts, tmp_path, question.target, tell)
+    told = spoiled(facts, tmp_path, question.group, tell)
     assert status(single_search(question, told, prompt)) == GateStatus.FAILED
 
 
