@@ -21,6 +21,7 @@ from envgen.environments.host import HostEnv
 from envgen.store.bundles import TaskBundle
 from envgen.store.corpus import Corpus, CorpusHeader, find_corpus
 from envgen.store.corpus_index import FTS5Index, snippet
+from envgen.store.corpus_lines import PACKAGE_CORPUS, package_corpus
 from envgen.store.dataset import Dataset
 from envgen.verifiers.answers import ShortAnswer, accepts, read
 
@@ -104,7 +105,7 @@ def open_corpus(digest: str) -> OpenCorpus:
     Raises:
         StoreError: if it is not on this machine.
     """
-    corpus = find_corpus(digest)
+    corpus = package_corpus() if digest == PACKAGE_CORPUS else find_corpus(digest)
     return OpenCorpus(corpus, FTS5Index(corpus))
 
 

@@ -38,9 +38,9 @@ class SearchCommand(Parallel, SearchConfig, Makes):
 class BuildCorpus(Makes):
     """Make a corpus of files: a row of a table is a document, and its columns are facts.
 
-    A CSV file is a class of things, one a row; its column title, name or label (or the first) names them.
-    A column whose values are titles of another file refers to it, so that questions can go through both. A
-    line of JSONL is a document with its own facts (docs/search.md).
+    A table is a class of things, one a row; its column title, name or label (or the first) names them. A
+    column whose values are titles of another table refers to it, so that questions can go through both. A
+    line of JSONL is a document with its own facts; texts have none (docs/search.md).
     """
 
     places = {"SOURCES...": "sources"}
@@ -51,7 +51,7 @@ class BuildCorpus(Makes):
     verb = "envgen.pipelines.search.sources:build_corpus"
 
     sources: tuple[Path, ...]
-    """CSV, TSV or JSONL files."""
+    """CSV, TSV, Parquet, SQLite, JSONL, Markdown or text files, or folders of them."""
     name: Id = "corpus"
     """The corpus's id."""
     title: Label = ""

@@ -237,8 +237,9 @@ def _asks(table: FactTable, target: str, language: str) -> list[str]:
         spec = table.spec(kind, attribute)
         if len(facts) != 1 or (spec is not None and spec.many):
             continue
-        if table.header.attributes and not (spec and spec.ask.get(language)):
-            continue
+        worded = spec is not None and bool(spec.clue or spec.ask)
+        if worded and not (spec and spec.ask.get(language)):
+            continue  # whoever worded the attribute left this out
         if len(str(facts[0].value)) <= _FREE_TEXT:
             found.append(attribute)
     return [ask for ask in found if _rare(table, kind, target, ask)]

@@ -17,6 +17,7 @@ from envgen.pipelines.search.questions import FactTable, SearchQuestion, Shape
 from envgen.pipelines.search.tasks import task_of
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.corpus import Corpus
+from envgen.store.corpus_lines import package_corpus
 
 Progress = Callable[[int, int, str], None]
 _SPARE = 1.25
@@ -65,11 +66,7 @@ def generate_search(
 
 def corpus_of(config: SearchConfig) -> OpenCorpus:
     """The corpus of a configuration, with its index."""
-    if config.corpus is None:
-        raise ConfigError(
-            "there is no corpus", "name one with --corpus: `envgen corpus build` makes it"
-        )
-    corpus = Corpus(config.corpus)
+    corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
     corpus.remember()
     return open_corpus(corpus.hash)
 

@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import csv
 import re
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
-
-from envgen.core.errors import ConfigError, DatasetError
-from envgen.core.limits import Label, Language, fault
-from envgen.core.types import Record
+from envgen.core.errors import ConfigError
+from envgen.pipelines.search.tables import SUFFIXES, RowTable, read_tables
 from envgen.store.corpus import (
-    AttributeKey,
     AttributeSpec,
     Corpus,
     CorpusDocument,
     CorpusHeader,
     Fact,
-    Name,
     SourceNote,
     write_corpus,
 )
+from envgen.store.corpus_lines import CorpusSchema, parse_lines, read_schema
 
-MAX_FIELD_CHARS = 1 << 20
 _SHARED = 0.7
 """Strings of which more than this share are different name their rows rather than group them."""
 _REFERS = 0.8
 """A column refers to a table if so many of its values are titles there."""
+_TEXTS = (".md", ".txt")
 _TITLES = ("title", "name", "label")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,9})?")
 Progress = Callable[[int, int, str], None]
-
-
-class SchemaFile(Record):
-    """A TOML file that says what a corpus's attributes are, and how questions word them."""
-
-    corpus: dict[Name, Label] = Field(default_factory=dict)
-    source: tuple[SourceNote, ...] = ()
-    classes: dict[Name, dict[Language, Label]] = Field(default_factory=dict)
-    attribute: dict[AttributeKey, AttributeSpec] = Field(default_factory=dict)
 
 
 def build_corpus(
@@ -58,37 +43,36 @@ def build_corpus(
     schema: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """Make a corpus of tables (CSV) and documents (JSONL).
+    """Make a corpus of tables (CSV, TSV, Parquet, SQLite), documents (JSONL) and texts (Markdown, plain).
 
-    A CSV file is a class of entities, one a row, named by its file; the column ``title``, ``name`` or
-    ``label``, or else the first, names the row. A column whose values are titles of another file refers to
-    it. A line of JSONL is a ``CorpusDocument``.
+    A table is a class of entities, one a row, named by its file; the column ``title``, ``name`` or
+    ``label``, or else the first, names the row. A column whose values are titles of another table refers to
+    it. A line of JSONL is a ``CorpusDocument``. Texts have no facts.
 
     Args:
-        sources: the files.
+        sources: the files, and folders of such.
         out: the folder of the corpus, which is a file named by its content.
         name: an id for it.
         title: what readers call it.
         date: as of when it speaks.
         licence: of its documents.
-        schema: a TOML file with ``[classes.X]``, ``[attribute."X.y"]`` and ``[[source]]``.
+        schema: a TOML file with ``[class.X]``, ``[attribute."X.y"]`` and ``[[source]]``.
         progress: called now and then.
 
     Raises:
         ConfigError: if a source can't be read, or the schema is wrong.
         DatasetError: if there is no document, or two have one id.
     """
-    given = _schema(schema) if schema is not None else SchemaFile()
-    tables, lines = [], []
-    for source in map(Path, sources):
-        if source.suffix.lower() in (".csv", ".tsv"):
-            tables.append(_Table(source))
-        elif source.suffix.lower() == ".jsonl":
-            lines.append(source)
-        else:
-            raise ConfigError(
-                f"{str(source)!r} is of no kind that is read", "give .csv, .tsv or .jsonl files"
-            )
+    given = read_schema(schema) if schema is not None else CorpusSchema()
+    files = list(_files(sources))
+    tables = [
+        _Table(table)
+        for path in files
+        if path.suffix.lower() in SUFFIXES
+        for table in read_tables(path)
+    ]
+    if twice := [kind for kind, n in Counter(table.kind for table in tables).items() if n > 1]:
+        raise ConfigError(f"two tables are named {twice[0]!r}", "rename one of the files")
     titles = {table.kind: table.titles() for table in tables}
     for table in tables:
         table.find_references({kind: own for kind, own in titles.items() if kind != table.kind})
@@ -104,7 +88,8 @@ def build_corpus(
         attributes=attributes | given.attribute,
     )
     parts: list[Iterable[CorpusDocument]] = [table.documents() for table in tables]
-    parts += [_documents(path) for path in lines]
+    parts += [_documents(path) for path in files if path.suffix.lower() == ".jsonl"]
+    parts.append(_pages([path for path in files if path.suffix.lower() in _TEXTS]))
     return write_corpus(out, header, _reported(parts, progress))
 
 
@@ -120,33 +105,58 @@ def _reported(
             yield document
 
 
-def _schema(path: str | Path) -> SchemaFile:
-    try:
-        return SchemaFile.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise ConfigError(f"{str(path)!r}: {fault(error)}") from error
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error}") from error
+def _files(sources: Sequence[str | Path]) -> Iterator[Path]:
+    """The files to read; of a folder all below it that are of a known kind, in order."""
+    known = (*SUFFIXES, ".jsonl", *_TEXTS)
+    for source in map(Path, sources):
+        if source.is_dir():
+            found = [one for one in sorted(source.rglob("*")) if one.suffix.lower() in known]
+            if not found:
+                raise ConfigError(
+                    f"{str(source)!r} holds no file of a known kind", f"known are {' '.join(known)}"
+                )
+            yield from (one for one in found if one.is_file() and not one.is_symlink())
+        elif source.suffix.lower() in known:
+            yield source
+        else:
+            raise ConfigError(
+                f"{str(source)!r} is of no known kind", f"known are {' '.join(known)}"
+            )
 
 
 def _documents(path: Path) -> Iterator[CorpusDocument]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                if line.strip():
-                    yield CorpusDocument.model_validate_json(line)
-            except ValidationError as error:
-                raise ConfigError(f"{path}, line {number}: {fault(error)}") from error
+        yield from parse_lines(file, path)
+
+
+def _pages(files: Sequence[Path]) -> Iterator[CorpusDocument]:
+    """Texts as they are, without facts; the first heading is the title."""
+    for number, path in enumerate(files):
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{str(path)!r} can't be read: {error}") from error
+        heading = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
+        title = (heading[1] if heading else path.stem.replace("_", " ")).strip()[:2_000]
+        yield CorpusDocument.model_validate(
+            {
+                "id": f"page-{number}",
+                "class": "page",
+                "title": title,
+                "text": text,
+                "source": path.name,
+            }
+        )
 
 
 class _Table:
-    """A CSV file: its rows, and what its columns are."""
+    """A table: its rows, and what its columns are."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.kind = _name(path.stem) or "row"
+    def __init__(self, table: RowTable) -> None:
+        self.source = table.source
+        self.kind = _name(table.name) or "row"
         self.noun = _singular(self.kind.replace("_", " "))
-        self.rows = _rows(path)
+        self.rows = table.rows
         columns = list(self.rows[0])
         named = [one for one in columns if _name(one) in _TITLES]
         self.title = (named or columns)[0]
@@ -216,36 +226,9 @@ class _Table:
                 end = start + len(value)
                 facts.append(Fact(attribute=attribute, value=known, start=start, end=end, ref=ref))
         return CorpusDocument.model_validate(
-            {"id": name, "class": self.kind, "title": title, "text": text, "source": self.path.name,
+            {"id": name, "class": self.kind, "title": title, "text": text, "source": self.source,
              "facts": facts}
         )  # fmt: skip
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    csv.field_size_limit(MAX_FIELD_CHARS)
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, delimiter=separator, strict=True)
-            if not reader.fieldnames or len(set(reader.fieldnames)) != len(reader.fieldnames):
-                raise ConfigError(f"{str(path)!r}: its first line names no columns, or one twice")
-            rows = [
-                {
-                    key: " ".join(value.split())
-                    for key, value in row.items()
-                    if isinstance(value, str)
-                }
-                for row in reader
-            ]
-            names: list[str] = list(reader.fieldnames)
-    except UnicodeDecodeError as error:
-        hint = "save it as UTF-8: iconv -f LATIN1 -t UTF-8"
-        raise ConfigError(f"{str(path)!r} is not UTF-8 at byte {error.start}", hint) from error
-    except (OSError, csv.Error) as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error}") from error
-    if not rows:
-        raise DatasetError(f"{str(path)!r} has no rows")
-    return [{key: row.get(key, "") for key in names} for row in rows]
 
 
 def _column(attribute: str, values: Sequence[str]) -> AttributeSpec:

@@ -149,3 +149,35 @@ def test_a_snippet_shows_the_match_and_is_the_same_each_time() -> None:
     assert len(shown) < 260
     poem = "\u5c71" * 500 + "\u5e8a\u524d\u660e\u6708\u5149" + "\u6c34" * 500
     assert "\u660e\u6708" in snippet(poem, "\u660e\u6708")
+
+
+def test_the_same_rows_give_the_same_documents_whatever_the_file(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [
+        {"title": f"Film {i}", "year": 1950 + i % 7, "genre": ("noir", "drama")[i % 2]}
+        for i in range(30)
+    ]
+    (tmp_path / "csv").mkdir()
+    lines = ["title,year,genre", *(",".join(map(str, row.values())) for row in rows)]
+    (tmp_path / "csv" / "films.csv").write_text("\n".join(lines))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "films.parquet")
+    with sqlite3.connect(tmp_path / "any.sqlite") as db:
+        db.execute("CREATE TABLE films(title, year REAL, genre)")
+        db.executemany("INSERT INTO films VALUES (:title, :year, :genre)", rows)
+    db.close()
+    (tmp_path / "csv" / "about.md").write_text("# About films\n\nThey are seen in the dark.\n")
+    found = {}
+    for source in ("csv", "films.parquet", "any.sqlite"):
+        corpus = build_corpus([tmp_path / source], tmp_path / f"{source}-corpus")
+        found[source] = [
+            (one.title, one.text, one.facts) for one in corpus.documents() if one.kind == "films"
+        ]
+    assert found["csv"] == found["films.parquet"] == found["any.sqlite"]
+    assert len(found["csv"]) == 30
+    assert (
+        FTS5Index(Corpus(tmp_path / "csv-corpus")).search("seen in the dark", 1)[0].id == "page-0"
+    )
+    with pytest.raises(ConfigError, match="no known kind"):
+        build_corpus([tmp_path / "any.exe"], tmp_path / "none")
