@@ -35,6 +35,25 @@ class SearchCommand(Parallel, SearchConfig, Makes):
         )
 
 
+class ImportQuestions(Makes):
+    """Make tasks of questions and answers that somebody else wrote, over a corpus.
+
+    Fields are found by their usual names (question, query, problem, prompt; answer, answers, golden_answers,
+    gold). Nothing is proven, so such tasks are played with --unproven.
+    """
+
+    places = {"FILE": "file"}
+    examples = ("envgen import questions mine.jsonl --corpus corpus/ --out mine/",)
+    verb = "envgen.pipelines.search.import_questions:import_questions"
+
+    file: Path
+    """Records: .jsonl, .json, .csv, .parquet."""
+    corpus: Path | None = None
+    """A corpus of `envgen corpus build`. None: the one in the package."""
+    level: int = Field(default=1, ge=1, le=10)
+    """Of all questions: nobody measured them."""
+
+
 class BuildCorpus(Makes):
     """Make a corpus of files: a row of a table is a document, and its columns are facts.
 

@@ -94,6 +94,10 @@ class SearchValidator(TaskValidator):
 
     def _gates(self, task_id: str, facts: CorpusFacts) -> Iterator[GateResult]:
         files = self.dataset.task_files(task_id)
+        if not files.solution:
+            reason = "it was imported: nothing says what its answer follows from"
+            yield GateResult(gate="stored", status=GateStatus.NOT_RUN, reason=reason)
+            return
         question = SearchQuestion.model_validate_json(files.solution)
         stored = guarded("stored", lambda: self._stored(task_id, question, facts))
         yield stored

@@ -95,6 +95,9 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "generate code": no_changes,
     "generate general": "it raises where no task is proven",
     "generate search": "it raises where the corpus gives no question",
+    "import questions": lambda cli, p: cli(
+        "import", "questions", p.empty / "q.jsonl", "--out", "q"
+    ),
     "corpus build": lambda cli, p: cli("corpus", "build", p.empty / "none.csv", "--out", "c"),
     "corpus info": lambda cli, p: cli("corpus", "info", p.empty),
     "corpus search": lambda cli, p: cli("corpus", "search", p.empty, "x"),

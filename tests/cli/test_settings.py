@@ -56,6 +56,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "generate search": {"out": "o"},
     "images bootstrap": {"name": "python"},
     "import code": {"file": "f", "clones": "c", "out": "o"},
+    "import questions": {"file": "q.jsonl", "out": "o"},
     "list": {"dataset": "ds"},
     "merge": {"datasets": ["a", "b"], "out": "o"},
     "model init": {"tokenizer": "ds", "out": "o", "preset": "tiny"},

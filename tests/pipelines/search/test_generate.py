@@ -14,6 +14,7 @@ from envgen.core.errors import ConfigError, DatasetError, PipelineError, StoreEr
 from envgen.environments.search import SearchEnv, pages
 from envgen.pipelines.search.config import SearchConfig
 from envgen.pipelines.search.generate import generate_search
+from envgen.pipelines.search.import_questions import import_questions
 from envgen.pipelines.validate import validate
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, RolloutSummary, rollout
@@ -150,6 +151,37 @@ def test_questions_that_a_corpus_cannot_give_are_an_error(corpus: Corpus, tmp_pa
         generate_search(SearchConfig(corpus=corpus.path), tmp_path)
     with pytest.raises(DatasetError, match="no corpus"):
         generate_search(SearchConfig(corpus=tmp_path / "none"), tmp_path / "b")
+
+
+def test_questions_of_others_are_played_and_not_proven(corpus: Corpus, tmp_path: Path) -> None:
+    rows = [
+        {"question": "Who shot film 3?", "answers": ["Director 3", "D. 3"]},
+        {"question": "who shot film 3?", "answer": "Director 4"},
+        {"query": "How many?", "answer": 7},
+        {"problem": "Which?", "answer": ["a", "b"]},
+        {"question": "", "answer": "x"},
+        {"question": "And?", "answer": None},
+        {"question": "And then?", "answer": {"a": 1}},
+    ]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = import_questions(tmp_path / "mine.jsonl", tmp_path / "mine", corpus=corpus.path)
+    assert found.tasks == 3
+    assert found.left_out == {
+        "asked twice": 1, "no question": 1, "no answer": 1,
+        "an answer that is neither a text nor a number": 1,
+    }  # fmt: skip
+    with pytest.raises(DatasetError, match="no evidence"):
+        Dataset.open(tmp_path / "mine")
+    dataset = Dataset.open(tmp_path / "mine", unproven=True)
+    env = SearchEnv(dataset)
+    env.reset(
+        options={"task_id": next(n for n, t in dataset.tasks.items() if t.prompt == "Which?")}
+    )
+    action = json.dumps({"tool_calls": [call("submit_result", answer_text='["b", "a"]')]})
+    assert env.step(action)[1] == 1.0
+    report = validate(tmp_path / "mine")
+    assert not report.passed
+    assert {one.evidence[0].status for one in report.tasks} == {"not_run"}
 
 
 def test_pages_lose_nothing_and_end_at_words() -> None:
