@@ -1,0 +1,1 @@
+"""Search-agent questions over a corpus, proven by counting."""
