@@ -6,22 +6,32 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from envgen.core.errors import ConfigError
 from envgen.core.families import find_family
 from envgen.environments.episodes import EpisodeEnv
 from envgen.store.dataset import Dataset
 
 
-def make_env(dataset: str | Path | Dataset, family: str, **options: Any) -> EpisodeEnv:
+def make_env(
+    dataset: str | Path | Dataset | None = None, family: str = "", **options: Any
+) -> EpisodeEnv:
     """An environment that plays a family's tasks of a dataset.
 
     Args:
-        dataset: a dataset folder, ``package:NAME``, or an open ``Dataset``.
+        dataset: a dataset folder, ``package:NAME``, or an open ``Dataset``. None: the one shipped with the
+            family.
         family: whose tasks.
         options: of the family's environment: ``backend``, ``isolate``, ``unproven``, ``render_mode``, ...
 
     Raises:
-        ConfigError: if there is no such family, or it can't use the backend.
+        ConfigError: if there is no such family, it can't use the backend, or no dataset is named or shipped.
     """
+    if dataset is None:
+        dataset = find_family(family).shipped
+        if not dataset:
+            raise ConfigError(
+                f"no dataset is named, and family {family!r} ships none", 'give dataset="FOLDER"'
+            )
     env: EpisodeEnv = find_family(family).load("env")(dataset, **options)
     return env
 

@@ -68,6 +68,8 @@ class Family:
     """Whether its tasks are small and many: those of an environment then stand in one file of a dataset."""
     splits_by_schema: bool = False
     """Whether its tasks are dealt out to splits by the schema of their database and the dataset's seed."""
+    shipped: str = ""
+    """A dataset that comes with the package, ``package:NAME``, for its Gymnasium id where none is named."""
     columns: Mapping[str, Callable[[TaskSpec], str]] = field(default_factory=dict)
     """Further columns of ``envgen list``."""
     legend: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ from envgen.store.corpus import (
 )
 
 DATA = Path(__file__).parent / "data"
-PACKAGE_CORPUS = ""
+PACKAGE_CORPUS = "29f9099a8c6d18cd1b93d3d4c6f9e8f6a2d26cf55ee06d424cbd8626566092d6"
 """Hash of the corpus in the package."""
 
 
@@ -38,7 +38,7 @@ class CorpusSchema(Record):
     corpus: dict[Name, Label] = Field(default_factory=dict)
     """``name``, ``title`` and ``date``."""
     source: tuple[SourceNote, ...] = ()
-    classes: dict[Name, dict[Language, Label]] = Field(default_factory=dict, alias="class")
+    classes: dict[Name, dict[Language, Label]] = Field(default_factory=dict)
     attribute: dict[AttributeKey, AttributeSpec] = Field(default_factory=dict)
 
     def header(self) -> CorpusHeader:

@@ -15,7 +15,7 @@ from envgen.pipelines.search.questions import (
     Shape,
     Value,
 )
-from envgen.pipelines.search.wording import can_word
+from envgen.pipelines.search.wording import can_clue, can_word
 from envgen.store.corpus import Fact
 
 _TRIES = 30
@@ -68,7 +68,7 @@ def draw_question(
             continue
         ask = rng.choice(asks)
         taboo = {ask, *_same(table, target, ask)} | ({by} if by else set())
-        found = identify(table, rng, target, depth, breadth, taboo, SIZES[shape])
+        found = identify(table, rng, target, depth, breadth, taboo, language, SIZES[shape])
         if found is None:
             continue
         query, behind = found
@@ -94,15 +94,16 @@ def identify(
     depth: int,
     breadth: int,
     taboo: set[str],
+    language: str,
     sizes: Sizes = SIZES["one"],
 ) -> tuple[EntityQuery, tuple[str, ...]] | None:
     """A query that picks ``target`` and few others, and needs every clause; and the documents behind it."""
     kind = table.kinds[target]
     head: tuple[Clue, ...] = ()
     behind: tuple[str, ...] = ()
-    plain = _clues(table, rng, target, taboo)
+    plain = _clues(table, rng, target, taboo, language)
     if depth > 1:
-        nested = _nested(table, rng, target, depth, taboo)
+        nested = _nested(table, rng, target, depth, taboo, language)
         if nested is None:
             return None
         head, behind = (nested[0],), nested[1]
@@ -177,34 +178,38 @@ def _decided(table: FactTable, question: SearchQuestion) -> bool:
 
 
 def _nested(
-    table: FactTable, rng: Random, target: str, depth: int, taboo: set[str]
+    table: FactTable, rng: Random, target: str, depth: int, taboo: set[str], language: str
 ) -> tuple[Clue, tuple[str, ...]] | None:
     """A clause about an entity that the target's facts name, identified by clues of its own."""
     facts = [
         fact
         for attribute, own in table.facts[target].items()
-        if attribute not in taboo
+        if attribute not in taboo and can_clue(table.kinds[target], attribute, language, table)
         for fact in own
         if fact.ref in table.facts
+        and can_word(table.kinds[fact.ref], language, table)
         and len(table.naming[table.kinds[target], attribute][fact.ref]) > 1
     ]
     rng.shuffle(facts)
     for fact in facts:
         assert fact.ref is not None
-        found = identify(table, rng, fact.ref, depth - 1, rng.choice((2, 2, 3)), set())
+        found = identify(table, rng, fact.ref, depth - 1, rng.choice((2, 2, 3)), set(), language)
         if found is not None:
             query, behind = found
             return Clue(attribute=fact.attribute, op="entity", entity=query), (*behind, fact.ref)
     return None
 
 
-def _clues(table: FactTable, rng: Random, target: str, taboo: set[str]) -> list[Clue]:
+def _clues(
+    table: FactTable, rng: Random, target: str, taboo: set[str], language: str
+) -> list[Clue]:
     """One clause for each fact of the target that some other entity shares, exact or blurred."""
     kind = table.kinds[target]
     found = []
     for attribute in sorted(table.facts[target]):
         spec = table.spec(kind, attribute)
-        if attribute in taboo or (spec is not None and spec.kind == "key"):
+        known = can_clue(kind, attribute, language, table)
+        if attribute in taboo or not known or (spec is not None and spec.kind == "key"):
             continue
         for fact in table.facts[target][attribute]:
             if (clause := _clue(table, rng, kind, attribute, fact)) is not None:
@@ -220,11 +225,12 @@ def _clue(table: FactTable, rng: Random, kind: str, attribute: str, fact: Fact) 
         return Clue(attribute=attribute, op="is", value=value) if shared and short else None
     spec = table.spec(kind, attribute)
     if spec is not None and spec.kind == "year":
-        low = int(value) - rng.randint(0, 6)
+        low = max(1, int(value) - rng.randint(0, 6))
         high = int(value) + rng.randint(1, 6)
         return Clue(attribute=attribute, op="between", low=low, high=high)
     step = 10 ** max(0, len(str(int(abs(value)))) - 2)
     low = int(value) // step * step - rng.randint(0, 2) * step
+    low = max(0, low) if value >= 0 else low
     high = low + rng.randint(3, 6) * step
     return Clue(attribute=attribute, op="between", low=low, high=high)
 

@@ -13,6 +13,7 @@ SEARCH = Family(
     verifier_file="answer.json",
     measured=False,
     packed=True,
+    shipped="package:search_questions",
     about="""\
 **Search tasks.** Each question has exactly one answer in its corpus, and needs every clue: both were counted
 over all documents. No single search shows the answer of a question that takes several documents. Documents

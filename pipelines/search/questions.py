@@ -7,6 +7,7 @@ document states counts neither for nor against.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from envgen.store.corpus import AttributeSpec, Corpus, CorpusDocument, CorpusHea
 
 Value = str | int | float
 MAX_DEPTH = 4
+_KEPT = 2_000
 Shape = Literal["one", "set", "count", "least", "most", "none"]
 """What is asked of the entities that fit: about the one; all of them; how many; the one with the least or the
 most of something; or, of a twin that nothing fits, what its sibling asks."""
@@ -118,6 +120,11 @@ class FactTable:
     )
     """(class, attribute) -> document named -> entities."""
     languages: dict[str, str] = field(default_factory=dict)
+    _held: dict[tuple[str, int], tuple[Clue, set[str]]] = field(default_factory=dict)
+    """What ``holding`` found: a query's clauses are asked again with each of the others left out. By the
+    clause's identity, which nothing else gets while it is kept here."""
+    _sorted: dict[tuple[str, str], tuple[list[float], list[str]]] = field(default_factory=dict)
+    """(class, attribute) -> its numbers in order, and the entities that have them."""
 
     @classmethod
     def of(cls, corpus: Corpus) -> FactTable:
@@ -146,16 +153,19 @@ class FactTable:
 
     def matching(self, query: EntityQuery) -> set[str]:
         """The entities that a query picks."""
-        found: set[str] | None = None
-        for clause in query.clauses:
-            holds = self.holding(query.kind, clause)
-            found = holds if found is None else found & holds
-            if not found:
-                break
-        return found or set()
+        holding = sorted((self.holding(query.kind, clause) for clause in query.clauses), key=len)
+        return holding[0].intersection(*holding[1:])
 
     def holding(self, kind: str, clause: Clue) -> set[str]:
-        """The entities of a class that one clause holds of."""
+        """The entities of a class that one clause holds of; not to be changed."""
+        known = self._held.get((kind, id(clause)))
+        if known is None:
+            if len(self._held) >= _KEPT:
+                self._held.clear()
+            known = self._held[kind, id(clause)] = clause, self._holding(kind, clause)
+        return known[1]
+
+    def _holding(self, kind: str, clause: Clue) -> set[str]:
         values = self.with_value.get((kind, clause.attribute), {})
         if clause.op == "is":
             assert clause.value is not None
@@ -163,15 +173,22 @@ class FactTable:
         if clause.op == "between":
             assert clause.low is not None
             assert clause.high is not None
-            inside = (
-                names
-                for value, names in values.items()
-                if not isinstance(value, str) and clause.low <= value <= clause.high
-            )
-            return set().union(*inside)
+            numbers, names = self._numbers(kind, clause.attribute)
+            return set(names[bisect_left(numbers, clause.low) : bisect_right(numbers, clause.high)])
         assert clause.entity is not None
         named = self.naming.get((kind, clause.attribute), {})
         return set().union(*(named.get(one, set()) for one in self.matching(clause.entity)))
+
+    def _numbers(self, kind: str, attribute: str) -> tuple[list[float], list[str]]:
+        if (kind, attribute) not in self._sorted:
+            pairs = sorted(
+                (value, name)
+                for value, names in self.with_value.get((kind, attribute), {}).items()
+                if not isinstance(value, str)
+                for name in names
+            )
+            self._sorted[kind, attribute] = [one[0] for one in pairs], [one[1] for one in pairs]
+        return self._sorted[kind, attribute]
 
     def answers(self, target: str, ask: str) -> list[Value]:
         """What is true of an entity, where it is asked for."""

@@ -56,7 +56,7 @@ def build_corpus(
         title: what readers call it.
         date: as of when it speaks.
         licence: of its documents.
-        schema: a TOML file with ``[class.X]``, ``[attribute."X.y"]`` and ``[[source]]``.
+        schema: a TOML file with ``[classes]``, ``[attribute."X.y"]`` and ``[[source]]``.
         progress: called now and then.
 
     Raises:

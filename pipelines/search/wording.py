@@ -85,6 +85,14 @@ def can_word(kind: str, language: str, table: FactTable) -> bool:
     return language == "en" or language in table.header.classes.get(kind, {})
 
 
+def can_clue(kind: str, attribute: str, language: str, table: FactTable) -> bool:
+    """Whether a clue about an attribute can be worded: by the corpus, or plainly."""
+    spec = table.spec(kind, attribute)
+    if spec is None or not (spec.clue or spec.between or spec.ask):
+        return True
+    return bool(spec.clue.get(language) or spec.between.get(language))
+
+
 class _Writer:
     def __init__(self, question: SearchQuestion, table: FactTable) -> None:
         self.question, self.table = question, table
@@ -117,7 +125,8 @@ class _Writer:
         )
         asked = _fill(
             self.rng.choice(self.plain[shape]), noun=self.noun(query.kind), clues=self.clues(query),
-            attribute=self.label(by), least=least, most=most,
+            attribute=self.label(by).removesuffix(f" {spec.unit}" if spec and spec.unit else ""),
+            least=least, most=most,
         )  # fmt: skip
         forms = {"set": "set", "count": "number"}
         return f"{asked} {FORMS[self.language][forms.get(shape, 'text')].format(unit='')}"

@@ -8,12 +8,12 @@ import re
 import tomllib
 import unicodedata
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
-DATA = files("envgen.pipelines.search") / "data"
+from envgen.store.corpus_lines import DATA, PACKAGE_CORPUS, package_corpus
+
 TYPES: dict[str, type | tuple[type, ...]] = {"year": int, "number": (int, float)}
 
 
@@ -78,3 +78,8 @@ def test_the_notice_names_each_source(source: dict[str, str]) -> None:
     assert source["url"] in notice
     assert source["commit"] in notice
     assert source["name"] in {one["source"] for one in documents()}
+
+
+def test_its_hash_is_the_one_in_the_source() -> None:
+    """If the corpus was changed on purpose: note the new hash, and make the shipped questions anew."""
+    assert package_corpus().hash == PACKAGE_CORPUS

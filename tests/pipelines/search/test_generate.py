@@ -11,6 +11,8 @@ import pytest
 from films import INJECTION, films_corpus
 
 from envgen.core.errors import ConfigError, DatasetError, PipelineError, StoreError
+from envgen.environments.families import make_env
+from envgen.environments.hosts import open_dataset
 from envgen.environments.search import SearchEnv, pages
 from envgen.pipelines.search.config import SearchConfig
 from envgen.pipelines.search.generate import generate_search
@@ -182,6 +184,29 @@ def test_questions_of_others_are_played_and_not_proven(corpus: Corpus, tmp_path:
     report = validate(tmp_path / "mine")
     assert not report.passed
     assert {one.evidence[0].status for one in report.tasks} == {"not_run"}
+
+
+def test_the_shipped_questions_are_played_where_no_dataset_is_named() -> None:
+    with gymnasium.make("envgen/Search-v0") as env:
+        dataset = open_dataset("package:search_questions")
+        assert len(dataset.tasks) == 80
+        assert {dataset.facts(one).level for one in dataset.tasks} >= set(range(1, 9))
+        task_id = min(dataset.tasks)
+        env.reset(options={"task_id": task_id})
+        gold = dataset.task_files(task_id).gold
+        assert gold is not None
+        for one in gold.calls:
+            assert step(env, one.name, **one.arguments) == one.result
+    with pytest.raises(ConfigError, match="ships none"):
+        make_env(family="code")
+
+
+@pytest.mark.slow
+def test_the_shipped_questions_are_what_their_command_makes_and_hold(tmp_path: Path) -> None:
+    generate_search(SearchConfig(questions=80, language="en,zh"), tmp_path / "qa")
+    shipped = open_dataset("package:search_questions")
+    assert Dataset.open(tmp_path / "qa").manifest.content_hash == shipped.manifest.content_hash
+    assert validate(shipped.path).passed
 
 
 def test_pages_lose_nothing_and_end_at_words() -> None:
