@@ -64,8 +64,6 @@ class ValidateConfig(Record):
     """Runs of what is kept, beside those."""
     only_touched: bool = False
     """Run only the test files that the test patch touches, where the runner can."""
-    max_unstable: int = Field(default=1000, ge=0)
-    """Most tests of an instance that pass now and then."""
 
 
 class Validation(Record):
