@@ -219,7 +219,9 @@ class FactTable:
         return len(values.get(answer, ())) / max(1, len(known))
 
 
-def count(query: EntityQuery, documents: Mapping[str, Sequence[CorpusDocument]]) -> list[str]:
+def count(
+    query: EntityQuery, documents: Mapping[str, Sequence[CorpusDocument]], *, by_text: bool = False
+) -> list[str]:
     """The entities that a query picks, found by looking at every document of the class.
 
     The gates count with this; questions are drawn with ``FactTable``, which was written apart.
@@ -227,17 +229,29 @@ def count(query: EntityQuery, documents: Mapping[str, Sequence[CorpusDocument]])
     Args:
         query: what is counted.
         documents: by class.
+        by_text: also take a document that has no fact of a clause's attribute, and the value in its text: a
+            reader might.
     """
     inner = {
-        i: set(count(clause.entity, documents))
+        i: set(count(clause.entity, documents, by_text=by_text))
         for i, clause in enumerate(query.clauses)
         if clause.entity is not None
     }
     return [
         document.id
         for document in documents.get(query.kind, ())
-        if all(_holds(document, clause, inner.get(i)) for i, clause in enumerate(query.clauses))
+        if all(
+            _holds(document, clause, inner.get(i)) or (by_text and _may_hold(document, clause))
+            for i, clause in enumerate(query.clauses)
+        )
     ]
+
+
+def _may_hold(document: CorpusDocument, clause: Clue) -> bool:
+    if clause.op != "is" or not isinstance(clause.value, str):
+        return False
+    known = any(fact.attribute == clause.attribute for fact in document.facts)
+    return not known and clause.value.casefold() in document.text.casefold()
 
 
 def _holds(document: CorpusDocument, clause: Clue, inner: set[str] | None) -> bool:

@@ -104,6 +104,7 @@ class SearchValidator(TaskValidator):
         if stored.status is GateStatus.FAILED:  # what follows would be about another question
             return
         yield guarded("unique", lambda: unique(question, facts))
+        yield guarded("unstated", lambda: unstated(question, facts))
         yield guarded("minimal", lambda: minimal(question, facts))
         yield guarded("near_answers", lambda: near_answers(question, facts))
         yield guarded("leak", lambda: leak(question, facts, files.spec.prompt))
@@ -145,6 +146,19 @@ def unique(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     if found != list(question.targets) or (len(found) != 1 and question.shape == "one"):
         return _failed("unique", f"{len(found)} entities fit, {found[:3]}")
     return _passed("unique", len(facts.documents))
+
+
+def unstated(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
+    """Whether no other document might be meant: one with no fact of a clause, and the value in its text.
+
+    Facts of running text are what was surely read from it, and so not all that it says.
+    """
+    found = set(count(question.query, facts.by_class, by_text=True)) - set(question.targets)
+    if found:
+        return _failed(
+            "unstated", f"{len(found)} others may be meant by their texts, {sorted(found)[:3]}"
+        )
+    return _passed("unstated", len(facts.documents))
 
 
 def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:

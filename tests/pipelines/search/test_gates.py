@@ -22,6 +22,7 @@ from envgen.pipelines.search.validate import (
     prior,
     single_search,
     unique,
+    unstated,
 )
 from envgen.pipelines.search.wording import worded
 from envgen.store.corpus import CorpusDocument, Fact, write_corpus
@@ -131,6 +132,27 @@ def test_a_twin_of_the_target_makes_a_question_ambiguous(
     found = unique(question, spoiled(facts, tmp_path, question.group, twin))
     assert status(found) == GateStatus.FAILED
     assert "2 entities fit" in found.reason
+
+
+def test_a_document_that_says_in_words_what_its_facts_leave_out_is_found(
+    facts: CorpusFacts, questions: list[SearchQuestion], tmp_path: Path
+) -> None:
+    question = next(
+        one
+        for one in questions
+        if one.query.depth == 1
+        and any(isinstance(clause.value, str) for clause in one.query.clauses)
+    )
+    assert status(unstated(question, facts)) == GateStatus.PASSED
+    said = next(clause for clause in question.query.clauses if isinstance(clause.value, str))
+
+    def in_words(document: CorpusDocument) -> CorpusDocument:
+        left = tuple(fact for fact in document.facts if fact.attribute != said.attribute)
+        return document.model_copy(update={"id": "a-twin", "title": "A Twin", "facts": left})
+
+    more = spoiled(facts, tmp_path, question.group, in_words)
+    assert status(unique(question, more)) == GateStatus.PASSED
+    assert status(unstated(question, more)) == GateStatus.FAILED
 
 
 def test_a_clause_that_could_be_left_out_is_found(
