@@ -96,7 +96,7 @@ def test_a_token_outside_its_support_is_refused() -> None:
 
 
 def test_temperature_zero_has_no_probabilities() -> None:
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError, match="above 0"):
         score(torch.zeros(1, 4), torch.tensor([0]), 0.0)
 
 
