@@ -135,8 +135,9 @@ def _timings(summary: QuickstartSummary) -> tuple[StageTime, ...]:
     return tuple(StageTime(name=name, seconds=s) for name, s in seconds.items())
 
 
-_REJECTION = (0.59, 0.97, 0.96)
-"""Greedy pass@1 before, after rejection sampling, after GRPO: ``docs/figures/rejection_study.json``."""
+UNBIASED = (0.46, 0.53, 0.55)
+"""Greedy pass@1 where no bias was planted: before, after GRPO, after as many seconds more of supervised
+training: ``docs/figures/unbiased_study.json``, which a test compares."""
 
 
 def training_part(found: TrainingDemoSummary) -> TrainingPart:
@@ -147,8 +148,8 @@ def training_part(found: TrainingDemoSummary) -> TrainingPart:
     )
     shows = (
         "What this shows is that the loop of rollouts, verdicts and updates works, not that it takes GRPO: "
-        f"measured once, from a cold start of {_REJECTION[0]}, rejection sampling over as many rounds of as "
-        f"many rollouts reached {_REJECTION[1]} where GRPO reached {_REJECTION[2]}."
+        f"measured once without a planted bias, from {UNBIASED[0]}, GRPO reached {UNBIASED[1]} where as many "
+        f"seconds more of the same supervised training reached {UNBIASED[2]}."
         if not found.missed
         else f"The training did not do what it should: {'; '.join(found.missed)}."
     )

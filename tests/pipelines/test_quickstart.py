@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -14,7 +15,12 @@ from envgen.pipelines import training_demo
 from envgen.pipelines.demo_records import Measured, TrainingDemoSummary
 from envgen.pipelines.quickstart import STAGES, quickstart
 from envgen.pipelines.quickstart_records import QuickstartConfig, QuickstartSummary
-from envgen.pipelines.quickstart_report import quickstart_report, training_curves, training_part
+from envgen.pipelines.quickstart_report import (
+    UNBIASED,
+    quickstart_report,
+    training_curves,
+    training_part,
+)
 from envgen.policies.registry import PolicyConfig
 from envgen.report.html import render_report
 from envgen.rollout.bootstrap import Estimate
@@ -197,3 +203,10 @@ def training() -> TrainingDemoSummary:
         grpo_steps=2, sft_tokens_per_second=100.0, grpo_tokens_per_second=50.0,
         stages={"cold start": 10.0, "grpo": 20.0},
     )  # fmt: skip
+
+
+def test_the_report_quotes_what_the_study_measured() -> None:
+    figures = Path(__file__).parents[2] / "docs" / "figures" / "unbiased_study.json"
+    (row,) = json.loads(figures.read_text())["seeds"]
+    measured = (row[name]["value"] for name in ("cold start", "GRPO", "more SFT"))
+    assert tuple(round(one, 2) for one in measured) == UNBIASED
