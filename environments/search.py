@@ -15,9 +15,18 @@ from pydantic import JsonValue
 
 from envgen.core.errors import DatasetError
 from envgen.core.limits import Label
-from envgen.core.types import EnvironmentSpec, Record, Score, Sha256, ToolErrorSpec, ToolSpec
+from envgen.core.types import (
+    EnvironmentSpec,
+    PublicTask,
+    Record,
+    Score,
+    Sha256,
+    ToolErrorSpec,
+    ToolSpec,
+)
 from envgen.environments.episodes import ToolResult
 from envgen.environments.host import HostEnv
+from envgen.environments.toolbox import Toolbox
 from envgen.store.bundles import TaskBundle
 from envgen.store.corpus import Corpus, CorpusHeader, find_corpus
 from envgen.store.corpus_index import FTS5Index, snippet
@@ -127,7 +136,7 @@ class SearchEnv(HostEnv):
     """Plays search questions; see ``EpisodeEnv`` for observations, actions and the end.
 
     Raises:
-        StoreError: at ``check`` and at the first call, if the corpus is not on this machine.
+        StoreError: at ``check`` and ``reset``, if the corpus is not on this machine.
     """
 
     family = "search"
@@ -151,6 +160,12 @@ class SearchEnv(HostEnv):
                 raise DatasetError(f"environment {env_id!r} names no corpus") from error
             self._known[env_id] = open_corpus(note.corpus)
         return self._known[env_id]
+
+    def _open(self, task_id: str) -> tuple[PublicTask, Toolbox]:
+        found = super()._open(task_id)
+        # Here, not in a tool: what a tool raises is an observation, and every episode would score 0.
+        self.opened(self.dataset.facts(task_id).environment_id)
+        return found
 
     def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
         """Run a tool; arguments fit its schema."""

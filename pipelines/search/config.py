@@ -68,7 +68,7 @@ class SearchConfig(Record):
     breadth: Annotated[Label, AfterValidator(_breadth)] = "2..4"
     """Clues about what is asked for."""
     language: Annotated[Label, AfterValidator(_languages)] = "en"
-    """Of the questions: en, zh or en,zh."""
+    """Languages of the questions: en, zh or en,zh."""
     shapes: Annotated[Label, AfterValidator(_shapes)] = "one,set,count,least,most,none"
     """What is asked of those that fit: about the one, for all, how many, the one with the least or most of
     something; or nothing fits. Six questions of ten are about one."""

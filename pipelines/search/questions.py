@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from envgen.core.limits import Label, Language, Real, Whole
 from envgen.core.types import Id, Record
@@ -21,6 +21,8 @@ from envgen.store.corpus import AttributeSpec, Corpus, CorpusDocument, CorpusHea
 
 Value = str | int | float
 MAX_DEPTH = 4
+MAX_CLAUSES = 24
+"""Of a query, nested ones included."""
 _KEPT = 2_000
 Shape = Literal["one", "set", "count", "least", "most", "none"]
 """What is asked of the entities that fit: about the one; all of them; how many; the one with the least or the
@@ -57,6 +59,12 @@ class EntityQuery(Record):
         inner = (one.entity.depth for one in self.clauses if one.entity is not None)
         return 1 + max(inner, default=0)
 
+    @property
+    def size(self) -> int:
+        """How many clauses it has, nested ones included."""
+        inner = (one.entity.size for one in self.clauses if one.entity is not None)
+        return len(self.clauses) + sum(inner)
+
     def without(self) -> Iterator[EntityQuery]:
         """The query with each of its clauses left out, and with each of those inside it."""
         for i, clause in enumerate(self.clauses):
@@ -92,6 +100,13 @@ class SearchQuestion(Record):
     """The entities that fit, by id."""
     evidence: tuple[Id, ...]
     """The documents that hold what is needed, in the order in which a reader finds them."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> SearchQuestion:
+        """A stranger's question may not be counted for hours: each clause left out is a count of all documents."""
+        if self.query.depth > MAX_DEPTH or self.query.size > MAX_CLAUSES:
+            raise ValueError(f"a query has at most {MAX_DEPTH} levels and {MAX_CLAUSES} clauses")
+        return self
 
     @property
     def level(self) -> int:

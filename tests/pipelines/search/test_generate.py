@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import pytest
 from films import INJECTION, films_corpus
+from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError, DatasetError, PipelineError, StoreError
 from envgen.environments.families import make_env
@@ -17,6 +18,7 @@ from envgen.environments.search import SearchEnv, pages
 from envgen.pipelines.search.config import SearchConfig
 from envgen.pipelines.search.generate import generate_search
 from envgen.pipelines.search.import_questions import import_questions
+from envgen.pipelines.search.questions import SearchQuestion
 from envgen.pipelines.validate import validate
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, RolloutSummary, rollout
@@ -100,6 +102,9 @@ def test_without_its_corpus_nothing_is_played_and_nothing_counted(
     open_corpus.cache_clear()
     with pytest.raises(StoreError, match="not on this machine"):
         play(questions, "gold", tmp_path / "run")
+    env = SearchEnv(questions.path)
+    with pytest.raises(StoreError, match="not on this machine"):
+        env.reset(seed=0)
     report = validate(questions.path)
     assert not report.passed
     assert report.how.startswith("20 of 20 tasks NOT COUNTED AGAIN")
@@ -153,6 +158,24 @@ def test_questions_that_a_corpus_cannot_give_are_an_error(corpus: Corpus, tmp_pa
         generate_search(SearchConfig(corpus=corpus.path), tmp_path)
     with pytest.raises(DatasetError, match="no corpus"):
         generate_search(SearchConfig(corpus=tmp_path / "none"), tmp_path / "b")
+
+
+def test_a_question_that_would_be_counted_for_hours_is_refused() -> None:
+    leaf: dict[str, Any] = {"attribute": "year", "op": "is", "value": "x"}
+    deep = {"kind": "films", "clauses": [leaf]}
+    for _ in range(4):
+        deep = {"kind": "films", "clauses": [{"attribute": "next", "op": "entity", "entity": deep}]}
+    nested = {
+        "attribute": "next",
+        "op": "entity",
+        "entity": {"kind": "films", "clauses": [leaf] * 8},
+    }
+    for query in (deep, {"kind": "films", "clauses": [nested] * 8}):
+        with pytest.raises(ValidationError, match="at most 4 levels and 24 clauses"):
+            SearchQuestion.model_validate(
+                {"shape": "one", "query": query, "ask": "title", "language": "en", "wording": 0,
+                 "group": "a", "targets": ["a"], "evidence": ["a"]}
+            )  # fmt: skip
 
 
 def test_questions_of_others_are_played_and_not_proven(corpus: Corpus, tmp_path: Path) -> None:
