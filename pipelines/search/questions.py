@@ -103,7 +103,7 @@ class SearchQuestion(Record):
 
     @model_validator(mode="after")
     def _bounded(self) -> SearchQuestion:
-        """A stranger's question may not be counted for hours: each clause left out is a count of all documents."""
+        """A stranger's question may not be counted for hours: each clause left out is one more count."""
         if self.query.depth > MAX_DEPTH or self.query.size > MAX_CLAUSES:
             raise ValueError(f"a query has at most {MAX_DEPTH} levels and {MAX_CLAUSES} clauses")
         return self
