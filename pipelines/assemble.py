@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -16,7 +16,15 @@ from envgen.core.canonical import content_hash
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.types import Evidence, GateStatus, Id, Record
 from envgen.pipelines.boundary import failure
-from envgen.pipelines.validate import ProofItem, ValidateOptions, prove_all, validators
+from envgen.pipelines.partial import partial_folder
+from envgen.pipelines.validate import (
+    ProofItem,
+    TaskValidation,
+    TaskValidator,
+    ValidateOptions,
+    prove_all,
+    validators,
+)
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.store.dataset import Dataset
@@ -61,7 +69,8 @@ def assemble(
     """Prove drafts of one family from a dataset's files, and write those that hold as a dataset.
 
     What is kept has passed the very gates that ``envgen validate`` runs, on the very bytes that are written;
-    their results are its evidence. Splits are dealt by group.
+    their results are its evidence. Splits are dealt by group. An interrupted assembly of the same drafts goes
+    on where it stopped: results are kept in ``OUT.partial`` as they come.
 
     Args:
         config: of the family's pipeline: the dataset notes its hash.
@@ -77,6 +86,7 @@ def assemble(
     Raises:
         ConfigError: if ``out`` exists, or drafts are of several families.
         PipelineError: if no draft was proven; the hint tells why.
+        ResumeError: if ``OUT.partial`` holds another configuration's work.
     """
     out, started = Path(out), time.monotonic()
     if out.exists():
@@ -90,13 +100,14 @@ def assemble(
     options = ValidateOptions(seed=seed, backend=backend)
     family = families.pop()
     out.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        scratch = TemporaryDirectory(prefix=f"{out.name}.drafts-", dir=out.parent)
-        place = Path(stack.enter_context(scratch)) / "drafts"
-        dataset = _written(place, drafts, {}, name=name, seed=seed)
-        own = stack.enter_context(validators(dataset, options, [family]))
-        items = [ProofItem(family, draft.task.spec.id) for draft in drafts]
-        for found in prove_all(own, items, workers, progress):
+    with TemporaryDirectory(prefix=f"{out.name}.drafts-", dir=out.parent) as scratch:
+        dataset = _written(Path(scratch) / "drafts", drafts, {}, name=name, seed=seed)
+        partial = partial_folder(
+            out, {"config": config.model_dump(mode="json"), "drafts": dataset.manifest.content_hash}
+        )
+        with validators(dataset, options, [family]) as own:
+            results = _proven(partial / "proofs.jsonl", own[family], drafts, workers, progress)
+        for found in results:
             if (failed := failure(found.evidence)) is not None:
                 rejected[failed.gate] += 1
                 reasons[f"{failed.gate}: {failed.reason}"] += 1
@@ -107,6 +118,7 @@ def assemble(
     kept = [draft for draft in drafts if draft.task.spec.id in evidence][:most]
     if not kept:
         told = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
+        shutil.rmtree(partial)  # or other settings would be refused as another configuration
         raise PipelineError("no task was proven", told or "there are no drafts")
     numbers: dict[str, JsonValue] = {
         "drafted": len(drafts),
@@ -117,6 +129,7 @@ def assemble(
     dataset = _written(
         out, kept, evidence, name=name, seed=seed, config_hash=content_hash(config), funnel=numbers
     )
+    shutil.rmtree(partial)
     return AssembleSummary(
         path=str(out),
         environments=len(dataset.environments),
@@ -125,6 +138,42 @@ def assemble(
         rejected=dict(rejected),
         seconds=time.monotonic() - started,
     )
+
+
+def _proven(
+    journal: Path,
+    validator: TaskValidator,
+    drafts: Sequence[TaskDraft],
+    workers: int | None,
+    progress: Callable[[int, int, str], None] | None,
+) -> list[TaskValidation]:
+    """The findings about all drafts, in their order; those in the journal are taken over."""
+    names = [draft.task.spec.id for draft in drafts]
+    done = {found.task_id: found for found in _read(journal)}
+    left = [ProofItem(validator.family, name) for name in names if name not in done]
+
+    def note(number: int, _: int, name: str) -> None:
+        if progress:
+            progress(len(names) - len(left) + number, len(names), name)
+
+    with open(journal, "a") as file:
+        file.write("\n")  # ends a line that was cut off
+
+        def keep(found: TaskValidation) -> None:
+            file.write(found.model_dump_json() + "\n")
+            file.flush()
+
+        proven = prove_all({validator.family: validator}, left, workers, note, keep)
+    done |= {found.task_id: found for found in proven}
+    return [done[name] for name in names]
+
+
+def _read(journal: Path) -> Iterator[TaskValidation]:
+    for line in journal.read_text().split("\n") if journal.exists() else ():
+        try:
+            yield TaskValidation.model_validate_json(line)
+        except ValueError:  # empty, or cut off while being written: that task is proven again
+            continue
 
 
 def _written(

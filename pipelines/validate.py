@@ -161,6 +161,7 @@ def prove_all(
     items: Sequence[ProofItem],
     workers: int | None,
     progress: Callable[[int, int, str], None] | None,
+    keep: Callable[[TaskValidation], None] | None = None,
 ) -> list[TaskValidation]:
     """Prove tasks, first in this process, and what is left after some seconds in worker processes.
 
@@ -169,6 +170,7 @@ def prove_all(
         items: what to prove.
         workers: processes; default: one per core. The results don't depend on it.
         progress: called after each task.
+        keep: called with each result as it comes.
 
     Returns:
         The results, in the order of ``items``.
@@ -177,6 +179,8 @@ def prove_all(
 
     def note(item: ProofItem, found: TaskValidation) -> None:
         results[item] = found
+        if keep:
+            keep(found)
         if progress:
             progress(len(results), len(items), item.task_id)
 

@@ -200,15 +200,27 @@ def test_merge_refuses_two_things_of_one_id_and_copies_equal_ones_once(tmp_path:
     assert (again.tasks, again.twice) == (len(one.own_task_ids), len(one.own_task_ids))
     assert validate(tmp_path / "same", trust=True).path == str(tmp_path / "same")
     name = one.own_task_ids[0]
-    with DatasetWriter(tmp_path / "other", name="other") as writer:
-        for env_id in one.environments:
-            writer.add_environment(one.environment_files(env_id).bundle())
-        files = one.task_files(name)
-        spec = files.spec.model_copy(update={"prompt": "another"})
-        writer.add_task(files.model_copy(update={"spec": spec}))
-        other = writer.finish()
+    held = _with_spec(one, tmp_path / "held", name, id="tiny-held", split="test")
+    moved = merge([one, held], tmp_path / "moved")  # one schema in train and test
+    assert moved.moved > 0
+    merged = Dataset.open(tmp_path / "moved", unproven=True)
+    assert {merged.facts(each).split for each in ("tiny-held", name)} == {"test"}
+    back = merge([merged, one], tmp_path / "again", unproven=True)
+    assert (back.twice, back.tasks) == (len(one.own_task_ids), moved.tasks)
+    other = _with_spec(one, tmp_path / "other", name, prompt="another")
     with pytest.raises(StoreError, match=f"a different task '{name}'"):
         merge([one, other], tmp_path / "clash")
     assert not (tmp_path / "clash").exists()
     with pytest.raises(ConfigError, match="two datasets or more"):
         merge([one], tmp_path / "alone")
+
+
+def _with_spec(source: Dataset, path: Path, name: str, **changed: str) -> Dataset:
+    """A dataset of one task of another, with something changed."""
+    with DatasetWriter(path, name=path.name) as writer:
+        for env_id in source.environments:
+            writer.add_environment(source.environment_files(env_id).bundle())
+        files = source.task_files(name)
+        spec = files.spec.model_copy(update=changed)
+        writer.add_task(files.model_copy(update={"spec": spec}))
+        return writer.finish()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envgen.core.seeding import derive
@@ -13,7 +13,7 @@ class SplitUse(NamedTuple):
     """One task's split with what it was made from."""
 
     task_id: str
-    split: str
+    split: Split
     database: str
     """Content hash of the task's database; empty if it has none."""
     schema: str
@@ -59,6 +59,40 @@ def assign_splits(
             filled += len(groups[schema])
             result.update(dict.fromkeys(groups[schema], split))
     return result
+
+
+def held_out(uses: Sequence[SplitUse]) -> dict[str, Split]:
+    """The splits of merged tasks: those of one database or schema share the strictest that one of them had.
+
+    A task of ``train`` that is like one of ``test`` moves there, never the other way: what was held out
+    stays so.
+
+    Args:
+        uses: every task with the split that it had; one that stands in several datasets, several times.
+
+    Returns:
+        Task id -> split.
+    """
+    groups: dict[str, str] = {}  # a forest: key -> the key above it
+
+    def top(key: str) -> str:
+        while groups.setdefault(key, key) != key:
+            groups[key] = key = groups[groups[key]]
+        return key
+
+    strictest: dict[str, Split] = {}
+    for use in uses:
+        own = f"task {use.task_id}"
+        for kind, key in (("database", use.database), ("schema", use.schema)):
+            if key:
+                groups[top(f"{kind} {key}")] = top(own)
+    for use in uses:
+        group = top(f"task {use.task_id}")
+        strictest[group] = max(strictest.get(group, use.split), use.split, key=_STRICTNESS.index)
+    return {use.task_id: strictest[top(f"task {use.task_id}")] for use in uses}
+
+
+_STRICTNESS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 def crossings(uses: Iterable[SplitUse]) -> list[str]:

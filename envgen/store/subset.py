@@ -11,11 +11,14 @@ from pydantic import JsonValue
 from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import ConfigError, StoreError
 from envgen.core.limits import Count, Label
-from envgen.core.types import Id, PassAt, Record
+from envgen.core.types import Id, PassAt, Record, Split
+from envgen.store.bundles import TaskBundle
 from envgen.store.columns import public_row, task_row, task_schema, write_parquet
 from envgen.store.dataset import Dataset
 from envgen.store.manifest import task_hash
 from envgen.store.one_file import one_file, text_lines
+from envgen.store.pack import VariantPack
+from envgen.store.splits import SplitUse, held_out
 from envgen.store.writer import DatasetWriter
 
 _BATCH = 1000
@@ -89,6 +92,8 @@ class MergeSummary(Record):
     variants: Count
     twice: Count
     """Tasks that more than one of the datasets held."""
+    moved: Count
+    """Tasks that are now in the stricter split of a like task of another dataset."""
 
 
 def merge(
@@ -100,8 +105,9 @@ def merge(
 ) -> MergeSummary:
     """Copy all tasks of several datasets, of whatever families, into one new folder.
 
-    Tasks keep their splits. What stands in several datasets, equal, is copied once. The result is trusted on
-    this machine if all of them are.
+    Tasks keep their splits, unless the datasets put one database or schema into different ones: its tasks
+    then share the strictest of them (test, then validation). What stands in several datasets, equal, is
+    copied once. The result is trusted on this machine if all of them are.
 
     Args:
         datasets: where from, in this order.
@@ -111,8 +117,7 @@ def merge(
 
     Raises:
         ConfigError: if there are fewer than two datasets.
-        StoreError: if two of them give one id to different things or one schema to different splits, ``out``
-            is taken, or the disk is full.
+        StoreError: if two of them give one id to different things, ``out`` is taken, or the disk is full.
     """
     if len(datasets) < 2:
         raise ConfigError("to merge takes two datasets or more", "envgen merge A B --out C")
@@ -121,7 +126,9 @@ def merge(
         for one in datasets
     ]
     hashes: dict[str, str] = {}
-    twice = 0
+    twice, uses = 0, list[SplitUse]()
+    tasks: list[tuple[Dataset, str]] = []
+    packs: list[tuple[VariantPack, list[str]]] = []
     with DatasetWriter(out, name=name, sources=sources) as writer:
         for source in sources:
             for env_id in sorted(source.environments):
@@ -129,19 +136,37 @@ def merge(
                 if _is_new(hashes, env_id, content_hash(files.spec), "environment"):
                     writer.add_environment(files.bundle())
             for task_id in source.own_task_ids:
-                if _is_new(hashes, task_id, task_hash(source.tasks[task_id]), "task"):
-                    writer.add_task(source.task_files(task_id))
+                spec = source.tasks[task_id]
+                uses.append(SplitUse(task_id, spec.split, *writer.database(spec.environment_id)))
+                same = task_hash(spec.model_copy(update={"split": "train"}))
+                if _is_new(hashes, task_id, same, "task"):
+                    tasks.append((source, task_id))
                 else:
                     twice += 1
             for pack in source.packs().values():
                 new = [one for one in pack.entries if one not in hashes]
                 hashes |= dict.fromkeys(new, "")
                 twice += len(pack.entries) - len(new)
-                if new:
-                    writer.adopt_pack(pack, new)
+                packs += [(pack, new)] * bool(new)
+                rows = (pack.entries[one] for one in new)
+                uses += (SplitUse(row.id, row.split, row.database, "") for row in rows)
+        splits = held_out(uses)
+        for source, task_id in tasks:
+            writer.add_task(_moved(source.task_files(task_id), splits[task_id]))
+        for pack, new in packs:
+            writer.adopt_pack(pack, new, splits=splits)
         merged = writer.finish(funnel={"merged": [one.manifest.content_hash for one in sources]})
-    counts = merged.manifest.counts
-    return MergeSummary(path=str(out), datasets=len(sources), twice=twice, **counts.model_dump())
+    return MergeSummary(
+        path=str(out),
+        datasets=len(sources),
+        twice=twice,
+        moved=len({use.task_id for use in uses if splits[use.task_id] != use.split}),
+        **merged.manifest.counts.model_dump(),
+    )
+
+
+def _moved(bundle: TaskBundle, split: Split) -> TaskBundle:
+    return bundle.model_copy(update={"spec": bundle.spec.model_copy(update={"split": split})})
 
 
 def _is_new(seen: dict[str, str], name: str, digest: str, what: str) -> bool:

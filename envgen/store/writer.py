@@ -25,6 +25,7 @@ from envgen.core.types import (
     GateResult,
     GateStatus,
     PassAt,
+    Split,
     TaskSpec,
 )
 from envgen.store import trust
@@ -251,8 +252,15 @@ class DatasetWriter:
         pack: VariantPack,
         task_ids: Sequence[str],
         pass_at: Mapping[str, Sequence[PassAt]] | None = None,
+        splits: Mapping[str, Split] | None = None,
     ) -> None:
         """Add packed variants of another dataset, with or without their parent.
+
+        Args:
+            pack: where from.
+            task_ids: the variants.
+            pass_at: rates to add, by task id.
+            splits: other splits than theirs, by task id.
 
         Raises:
             StoreError: if their environment is unknown or an id is taken.
@@ -262,7 +270,9 @@ class DatasetWriter:
         for task_id in task_ids:
             row = pack.read(task_id)
             added = tuple((pass_at or {}).get(task_id, ()))
-            packed.append(compress_row(base, dictionary, row._replace(pass_at=row.pass_at + added)))
+            split = (splits or {}).get(task_id, row.split)
+            row = row._replace(pass_at=row.pass_at + added, split=split)
+            packed.append(compress_row(base, dictionary, row))
         with self._lock:
             self._check_open()
             if base.environment_id not in self._environments:
@@ -276,6 +286,10 @@ class DatasetWriter:
             for item in packed:
                 self._take(item.entry.id)
                 self._rows.setdefault(base.parent, {})[item.entry.id] = item
+
+    def database(self, env_id: str) -> DatabaseContent:
+        """The hashes of an added environment's database; empty if it has none."""
+        return self._databases.get(env_id, DatabaseContent("", ""))
 
     def finish(
         self, *, funnel: Mapping[str, JsonValue] | None = None, dataset_evidence: Evidence = ()
@@ -409,7 +423,7 @@ class DatasetWriter:
     def _split_uses(self) -> Iterator[SplitUse]:
         for name in sorted(self._tasks):
             spec = self._tasks[name]
-            database = self._databases.get(spec.environment_id, DatabaseContent("", ""))
+            database = self.database(spec.environment_id)
             yield SplitUse(name, spec.split, database.content, database.schema)
         for rows in self._rows.values():
             for row in rows.values():

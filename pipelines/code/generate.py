@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
-from envgen.core.canonical import content_hash, pretty
+from envgen.core.canonical import content_hash
 from envgen.core.code_types import Instance
-from envgen.core.errors import ConfigError, PipelineError, ResumeError
+from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.limits import Name, Whole
 from envgen.core.surrogates import from_json, to_json
 from envgen.core.types import Id, Record
@@ -29,6 +29,7 @@ from envgen.pipelines.code.prove import BuildConfig, Job, Outcome, prove
 from envgen.pipelines.code.statement import Texts
 from envgen.pipelines.code.validate import Log
 from envgen.pipelines.code.validation import PASSING_FAULTS, Reason, ValidateConfig
+from envgen.pipelines.partial import partial_folder
 from envgen.policies.base import Policy
 from envgen.sandboxes.workspace import Halt
 from envgen.store.dataset import Dataset
@@ -186,17 +187,11 @@ class _GenerateRun:
 
     def _claim(self) -> None:
         """Make the partial folder ours; refuse that of another configuration."""
+        instances = content_hash([to_json(job.instance) for job in self.jobs])
+        config = self.config.model_dump(mode="json")
+        partial_folder(self.out, {"config": config, "instances": instances})
         for folder in (self.trees, self.results):
             folder.mkdir(parents=True, exist_ok=True)
-        stamp = self.partial / "config.json"
-        instances = content_hash([to_json(job.instance) for job in self.jobs])
-        text = pretty({"config": self.config.model_dump(mode="json"), "instances": instances})
-        if stamp.exists() and stamp.read_text() != text:
-            raise ResumeError(
-                f"{str(self.partial)!r} holds an interrupted run of another configuration",
-                "remove it to start over, or choose another --out",
-            )
-        stamp.write_text(text)
 
     def prove_all(self, workers: int) -> list[Outcome]:
         """Outcomes in the order of the instances; fewer where ``most`` were kept before the end."""

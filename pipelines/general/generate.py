@@ -14,12 +14,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
-from envgen.core.canonical import content_hash, pretty, sha256
+from envgen.core.canonical import content_hash, sha256
 from envgen.core.errors import (
     ConfigError,
     EnvgenError,
     PipelineError,
-    ResumeError,
     TargetsMissedError,
 )
 from envgen.core.executor import ItemOutcome
@@ -33,6 +32,7 @@ from envgen.pipelines.general.domains import page_file
 from envgen.pipelines.general.gates.dataset import dataset_evidence
 from envgen.pipelines.general.synthesize import EnvironmentJob, Stage, Yield, synthesize
 from envgen.pipelines.general.targets import Achieved, Targets
+from envgen.pipelines.partial import partial_folder
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store import trust
 from envgen.store.checks import read_manifest
@@ -227,7 +227,7 @@ def generate(
     for page in config.pages:
         for _ in tasks_from(page.text).rehearsed(config.seed):
             pass
-    partial = _partial_folder(out, config)
+    partial = partial_folder(out, config)
     jobs = config.jobs(backend)
     done = {job.index: found for job in jobs if (found := _load(partial, job.index)) is not None}
     compiled = not config.pages and all(_is_own(partial, index) for index in done)
@@ -279,20 +279,6 @@ def _look(out: Path, config: GenerateConfig) -> str:
     if held == content_hash(config):
         return f"it is finished, by this very configuration: `envgen list {out}` shows its tasks"
     return "choose another --out, or remove it"
-
-
-def _partial_folder(out: Path, config: GenerateConfig) -> Path:
-    folder = out.with_name(out.name + ".partial")
-    folder.mkdir(parents=True, exist_ok=True)
-    stamp = folder / "config.json"
-    text = pretty(config)
-    if stamp.exists() and stamp.read_text() != text:
-        raise ResumeError(
-            f"{str(folder)!r} holds an interrupted run of another configuration",
-            "remove it to start over, or choose another --out",
-        )
-    stamp.write_text(text)
-    return folder
 
 
 def _is_own(partial: Path, index: int) -> bool:

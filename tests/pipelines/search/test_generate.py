@@ -11,7 +11,7 @@ import pytest
 from films import INJECTION, films_corpus
 from pydantic import ValidationError
 
-from envgen.core.errors import ConfigError, DatasetError, PipelineError, StoreError
+from envgen.core.errors import ConfigError, DatasetError, PipelineError, ResumeError, StoreError
 from envgen.environments.families import make_env
 from envgen.environments.hosts import open_dataset
 from envgen.environments.search import SearchEnv, pages
@@ -51,6 +51,32 @@ def test_the_same_seed_gives_the_same_questions_with_any_number_of_processes(
         generate_search(config, tmp_path / f"{workers}{seed}", workers=workers)
         found.append(Dataset.open(tmp_path / f"{workers}{seed}").manifest.content_hash)
     assert found[0] == found[1] != found[2]
+
+
+def test_an_interrupted_assembly_goes_on(corpus: Corpus, tmp_path: Path) -> None:
+    config = SearchConfig(corpus=corpus.path, questions=6, depth="1..2")
+    whole = generate_search(config, tmp_path / "whole", workers=1)
+    proven: list[str] = []
+
+    def stop(done: int, total: int, what: str) -> None:
+        proven.append(what) if what != "drawn" else None
+        if len(proven) == 3:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "qa"
+    with pytest.raises(KeyboardInterrupt):
+        generate_search(config, out, workers=1, progress=stop)
+    with open(tmp_path / "qa.partial" / "proofs.jsonl", "a") as journal:
+        journal.write('{"task_id": "cut o')
+    with pytest.raises(ResumeError, match="another configuration"):
+        generate_search(config.model_copy(update={"seed": 9}), out)
+    proven *= 2  # past the stop
+    again = generate_search(config, out, workers=1, progress=stop)
+    assert len(proven) - 6 == again.drafted - 3
+    assert not (tmp_path / "qa.partial").exists()
+    hashes = {Dataset.open(tmp_path / name).manifest.content_hash for name in ("whole", "qa")}
+    assert len(hashes) == 1
+    assert whole.tasks == again.tasks
 
 
 def test_gold_scores_one_and_blind_players_little(questions: Dataset, tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""``OUT.partial``: the finished parts of an interrupted run, taken over by the same command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from envgen.core.canonical import pretty
+from envgen.core.errors import ResumeError
+from envgen.core.types import Record
+from envgen.store.folders import disk_errors
+
+
+def partial_folder(out: Path, config: Record | JsonValue) -> Path:
+    """The folder beside ``out`` for what is finished; it is removed with the run's end.
+
+    Args:
+        out: where the run's outcome will be.
+        config: all that the parts depend on.
+
+    Raises:
+        ResumeError: if the folder holds parts of another configuration.
+        StoreError: if it can't be written.
+    """
+    folder = out.with_name(out.name + ".partial")
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        stamp, text = folder / "config.json", pretty(config)
+        if not stamp.exists():
+            stamp.write_text(text)
+    if stamp.read_text() != text:
+        raise ResumeError(
+            f"{str(folder)!r} holds an interrupted run of another configuration",
+            "remove it to start over, or choose another --out",
+        )
+    return folder
