@@ -77,7 +77,7 @@ def draw_question(
             if twin is None:
                 continue
             query = twin
-        targets = tuple(sorted(table.matching(query)))
+        targets = tuple(sorted(table.names(query.kind, table.matching(query))))
         question = SearchQuestion(
             shape=shape, query=query, ask=ask, by=by, language=language, wording=rng.getrandbits(40),
             group=target, targets=targets, evidence=(*behind, *(targets or (target,))),
@@ -119,7 +119,8 @@ def identify(
         rng.shuffle(clauses)
         query = EntityQuery(kind=kind, clauses=tuple(clauses))
         found = table.matching(query)
-        if sizes.low <= len(found) <= sizes.high and is_minimal(table, query, len(found)):
+        size = found.bit_count()
+        if sizes.low <= size <= sizes.high and is_minimal(table, query, size):
             return query, behind
     return None
 
@@ -128,8 +129,8 @@ def is_minimal(table: FactTable, query: EntityQuery, size: int) -> bool:
     """Whether more entities than ``size`` fit without any one of its clauses, and fit each clause alone."""
     alone = (table.holding(query.kind, clause) for clause in query.clauses)
     most = max(1, size)
-    return all(len(found) > most for found in alone) and all(
-        len(table.matching(rest)) > size for rest in query.without()
+    return all(found.bit_count() > most for found in alone) and all(
+        table.matching(rest).bit_count() > size for rest in query.without()
     )
 
 
@@ -167,7 +168,8 @@ def _decided(table: FactTable, question: SearchQuestion) -> bool:
     if question.by is None:
         return True
     best = table.extreme(question.targets, question.by, question.shape)
-    rest = (table.matching(one) for one in question.query.without())
+    kind = question.query.kind
+    rest = (table.names(kind, table.matching(one)) for one in question.query.without())
     return best is not None and all(
         table.extreme(
             [one for one in names if question.by in table.facts[one]], question.by, question.shape

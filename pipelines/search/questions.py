@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from envgen.core.limits import Label, Language, Real, Whole
@@ -117,7 +118,11 @@ class SearchQuestion(Record):
 
 @dataclass
 class FactTable:
-    """The facts of a corpus, by attribute: which entities have which values."""
+    """The facts of a corpus, by attribute: which entities have which values.
+
+    A set of entities of one class is an integer whose bits are their places in ``members``: those of a
+    large class share tens of thousands of values, and two such sets are compared at once.
+    """
 
     header: CorpusHeader
     titles: dict[str, str] = field(default_factory=dict)
@@ -126,20 +131,24 @@ class FactTable:
     """Class -> entities."""
     facts: dict[str, dict[str, list[Fact]]] = field(default_factory=dict)
     """Entity -> attribute -> facts."""
-    with_value: dict[tuple[str, str], dict[Value, set[str]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    with_value: dict[tuple[str, str], dict[Value, list[int]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    """(class, attribute) -> value -> entities."""
-    naming: dict[tuple[str, str], dict[str, set[str]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    """(class, attribute) -> value -> places of the entities that have it."""
+    naming: dict[tuple[str, str], dict[str, list[int]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    """(class, attribute) -> document named -> entities."""
+    """(class, attribute) -> document named -> places of the entities that name it."""
     languages: dict[str, str] = field(default_factory=dict)
-    _held: dict[tuple[str, int], tuple[Clue, set[str]]] = field(default_factory=dict)
+    _held: dict[tuple[str, int], tuple[Clue, int]] = field(default_factory=dict)
     """What ``holding`` found: a query's clauses are asked again with each of the others left out. By the
     clause's identity, which nothing else gets while it is kept here."""
-    _sorted: dict[tuple[str, str], tuple[list[float], list[str]]] = field(default_factory=dict)
-    """(class, attribute) -> its numbers in order, and the entities that have them."""
+    _bits: dict[tuple[str, str, Value], int] = field(default_factory=dict)
+    """(class, attribute, value) -> the entities that have it."""
+    _sorted: dict[tuple[str, str], tuple[list[float], list[int]]] = field(default_factory=dict)
+    """(class, attribute) -> its numbers in order, and the places of the entities that have them."""
+    _known: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(class, attribute) -> how many entities have a value."""
 
     @classmethod
     def of(cls, corpus: Corpus) -> FactTable:
@@ -154,25 +163,34 @@ class FactTable:
         name, kind = document.id, document.kind
         self.titles[name], self.kinds[name] = document.title, kind
         self.languages[name] = document.language
+        place = len(self.members[kind])
         self.members[kind].append(name)
         own = self.facts.setdefault(name, {})
         for fact in document.facts:
             own.setdefault(fact.attribute, []).append(fact)
-            self.with_value[kind, fact.attribute][fact.value].add(name)
+            _note(self.with_value[kind, fact.attribute][fact.value], place)
             if fact.ref is not None:
-                self.naming[kind, fact.attribute][fact.ref].add(name)
+                _note(self.naming[kind, fact.attribute][fact.ref], place)
 
     def spec(self, kind: str, attribute: str) -> AttributeSpec | None:
         """What the corpus says of an attribute."""
         return self.header.attributes.get(f"{kind}.{attribute}")
 
-    def matching(self, query: EntityQuery) -> set[str]:
-        """The entities that a query picks."""
-        holding = sorted((self.holding(query.kind, clause) for clause in query.clauses), key=len)
-        return holding[0].intersection(*holding[1:])
+    def matching(self, query: EntityQuery) -> int:
+        """The entities that a query picks, as bits."""
+        found = -1
+        for clause in query.clauses:
+            found &= self.holding(query.kind, clause)
+        return found
 
-    def holding(self, kind: str, clause: Clue) -> set[str]:
-        """The entities of a class that one clause holds of; not to be changed."""
+    def names(self, kind: str, picked: int) -> list[str]:
+        """The ids of a set of entities."""
+        members = self.members[kind]
+        bits = np.frombuffer(picked.to_bytes(len(members) // 8 + 1, "little"), np.uint8)
+        return [members[place] for place in np.flatnonzero(np.unpackbits(bits, bitorder="little"))]
+
+    def holding(self, kind: str, clause: Clue) -> int:
+        """The entities of a class that one clause holds of, as bits."""
         known = self._held.get((kind, id(clause)))
         if known is None:
             if len(self._held) >= _KEPT:
@@ -180,27 +198,39 @@ class FactTable:
             known = self._held[kind, id(clause)] = clause, self._holding(kind, clause)
         return known[1]
 
-    def _holding(self, kind: str, clause: Clue) -> set[str]:
-        values = self.with_value.get((kind, clause.attribute), {})
+    def _holding(self, kind: str, clause: Clue) -> int:
         if clause.op == "is":
             assert clause.value is not None
-            return set(values.get(clause.value, ()))
+            key = kind, clause.attribute, clause.value
+            if key not in self._bits:
+                if len(self._bits) >= _KEPT:
+                    self._bits.clear()
+                rows = self.with_value.get(key[:2], {}).get(clause.value, [])
+                self._bits[key] = self._picked(kind, rows)
+            return self._bits[key]
         if clause.op == "between":
             assert clause.low is not None
             assert clause.high is not None
-            numbers, names = self._numbers(kind, clause.attribute)
-            return set(names[bisect_left(numbers, clause.low) : bisect_right(numbers, clause.high)])
+            numbers, rows = self._numbers(kind, clause.attribute)
+            inside = slice(bisect_left(numbers, clause.low), bisect_right(numbers, clause.high))
+            return self._picked(kind, rows[inside])
         assert clause.entity is not None
         named = self.naming.get((kind, clause.attribute), {})
-        return set().union(*(named.get(one, set()) for one in self.matching(clause.entity)))
+        inner = self.names(clause.entity.kind, self.matching(clause.entity))
+        return self._picked(kind, [place for one in inner for place in named.get(one, ())])
 
-    def _numbers(self, kind: str, attribute: str) -> tuple[list[float], list[str]]:
+    def _picked(self, kind: str, places: Sequence[int]) -> int:
+        mask = np.zeros(len(self.members[kind]), np.uint8)
+        mask[np.array(places, int)] = 1
+        return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+    def _numbers(self, kind: str, attribute: str) -> tuple[list[float], list[int]]:
         if (kind, attribute) not in self._sorted:
             pairs = sorted(
-                (value, name)
-                for value, names in self.with_value.get((kind, attribute), {}).items()
+                (value, place)
+                for value, places in self.with_value.get((kind, attribute), {}).items()
                 if not isinstance(value, str)
-                for name in names
+                for place in places
             )
             self._sorted[kind, attribute] = [one[0] for one in pairs], [one[1] for one in pairs]
         return self._sorted[kind, attribute]
@@ -230,59 +260,11 @@ class FactTable:
         if ask == TITLE:
             return 1 / max(1, len(self.members[kind]))
         values = self.with_value[kind, ask]
-        known: set[str] = set().union(*values.values())
-        return len(values.get(answer, ())) / max(1, len(known))
+        if (kind, ask) not in self._known:
+            self._known[kind, ask] = len(set[int]().union(*values.values()))
+        return len(values.get(answer, ())) / max(1, self._known[kind, ask])
 
 
-def count(
-    query: EntityQuery, documents: Mapping[str, Sequence[CorpusDocument]], *, by_text: bool = False
-) -> list[str]:
-    """The entities that a query picks, found by looking at every document of the class.
-
-    The gates count with this; questions are drawn with ``FactTable``, which was written apart.
-
-    Args:
-        query: what is counted.
-        documents: by class.
-        by_text: also take a document that has no fact of a clause's attribute, and the value in its text: a
-            reader might.
-    """
-    inner = {
-        i: set(count(clause.entity, documents, by_text=by_text))
-        for i, clause in enumerate(query.clauses)
-        if clause.entity is not None
-    }
-    return [
-        document.id
-        for document in documents.get(query.kind, ())
-        if all(
-            _holds(document, clause, inner.get(i)) or (by_text and _may_hold(document, clause))
-            for i, clause in enumerate(query.clauses)
-        )
-    ]
-
-
-def _may_hold(document: CorpusDocument, clause: Clue) -> bool:
-    if clause.op != "is" or not isinstance(clause.value, str):
-        return False
-    known = any(fact.attribute == clause.attribute for fact in document.facts)
-    return not known and clause.value.casefold() in document.text.casefold()
-
-
-def _holds(document: CorpusDocument, clause: Clue, inner: set[str] | None) -> bool:
-    for fact in document.facts:
-        if fact.attribute != clause.attribute:
-            continue
-        if inner is not None:
-            good = fact.ref in inner
-        elif clause.op == "is":
-            good = fact.value == clause.value and isinstance(fact.value, str) == isinstance(
-                clause.value, str
-            )
-        else:
-            low, high = clause.low, clause.high
-            number = not isinstance(fact.value, str) and low is not None and high is not None
-            good = number and low <= fact.value <= high  # type: ignore[operator]  # numbers all
-        if good:
-            return True
-    return False
+def _note(places: list[int], place: int) -> None:
+    if not places or places[-1] != place:
+        places.append(place)

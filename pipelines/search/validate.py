@@ -14,8 +14,9 @@ from envgen.core.types import GateResult, GateStatus
 from envgen.environments.search import CorpusNote, OpenCorpus, SearchEnv, open_corpus, results
 from envgen.pipelines.boundary import failure, guarded
 from envgen.pipelines.played import played
+from envgen.pipelines.search.census import Census
 from envgen.pipelines.search.draw import MAX_SHARE
-from envgen.pipelines.search.questions import TITLE, EntityQuery, FactTable, SearchQuestion, count
+from envgen.pipelines.search.questions import TITLE, EntityQuery, FactTable, SearchQuestion
 from envgen.pipelines.search.tasks import answer_of, task_of
 from envgen.pipelines.search.wording import clue_texts
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
@@ -41,12 +42,9 @@ class CorpusFacts:
         return {one.id: one for one in self.opened.corpus.documents()}
 
     @cached_property
-    def by_class(self) -> dict[str, list[CorpusDocument]]:
-        """The documents of each class."""
-        found: dict[str, list[CorpusDocument]] = {}
-        for document in self.documents.values():
-            found.setdefault(document.kind, []).append(document)
-        return found
+    def census(self) -> Census:
+        """What counts in them."""
+        return Census(self.documents.values())
 
     @cached_property
     def table(self) -> FactTable:
@@ -142,7 +140,7 @@ class SearchValidator(TaskValidator):
 
 def unique(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     """Whether exactly the targets fit, counted over all documents."""
-    found = sorted(count(question.query, facts.by_class))
+    found = sorted(facts.census.count(question.query))
     if found != list(question.targets) or (len(found) != 1 and question.shape == "one"):
         return _failed("unique", f"{len(found)} entities fit, {found[:3]}")
     return _passed("unique", len(facts.documents))
@@ -153,7 +151,7 @@ def unstated(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
 
     Facts of running text are what was surely read from it, and so not all that it says.
     """
-    found = set(count(question.query, facts.by_class, by_text=True)) - set(question.targets)
+    found = set(facts.census.count(question.query, by_text=True)) - set(question.targets)
     if found:
         return _failed(
             "unstated", f"{len(found)} others may be meant by their texts, {sorted(found)[:3]}"
@@ -169,7 +167,7 @@ def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
         alone = EntityQuery(kind=question.query.kind, clauses=(clause,))
         smaller.append((alone, max(1, size)))
     for query, most in smaller:
-        if len(count(query, facts.by_class)) <= most:
+        if len(facts.census.count(query)) <= most:
             return _failed("minimal", f"{query.model_dump_json(exclude_none=True)[:500]} is enough")
     return _passed("minimal", len(smaller))
 
@@ -177,7 +175,7 @@ def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
 def near_answers(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     """Whether answers that all clauses but one give are refused: near entities', or the wider question's."""
     answer = answer_of(question, facts.table, question.targets)
-    rest = [count(query, facts.by_class) for query in question.query.without()]
+    rest = [facts.census.count(query) for query in question.query.without()]
     given: list[JsonValue] = []
     if question.shape in ("one", "none"):
         near = sorted({name for names in rest for name in names} - set(question.targets))

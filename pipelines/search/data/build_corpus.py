@@ -182,17 +182,51 @@ def _place(row: Row, event: str, words: Row, countries: Mapping[str, str]) -> Pi
     return Piece(text, tuple(marks))
 
 
-def works(folder: Path, words: Row, makers: Mapping[str, str]) -> Iterator[Row]:
-    """Works with titles of their own, taken in turn from artists who have several."""
+def works(
+    folder: Path, words: Row, makers: Mapping[str, str], *, whole: bool = False
+) -> Iterator[Row]:
+    """Works with titles of their own, taken in turn from artists who have several; or all works.
+
+    Of all, those without a title of their own have their accession number behind it.
+    """
     rows, titles = [], Counter[str]()
     for path in sorted(folder.glob("artworks/**/*.json")):
         row = json.loads(path.read_text("utf-8"))
         row["title"], row["path"] = plain(row["title"]), path.relative_to(folder).as_posix()
         titles[row["title"].casefold()] += 1
+        if whole:
+            rows.append(row)
+            continue
         hands = row["contributors"]
         sure = len(hands) == 1 and hands[0]["role"] == "artist"
         if sure and f"tate-artist-{hands[0]['id']}" in makers and not NO_TITLE.match(row["title"]):
             rows.append(row)
+    chosen = rows if whole else _in_turn(rows, titles)
+    counts = Counter(name for row in chosen for name in _subjects(row))
+    for row in sorted(chosen, key=lambda one: int(one["id"])):
+        known = [name for name in _subjects(row) if counts[name] in SUBJECT_WORKS]
+        rare = sorted(sorted(known, key=lambda name: (counts[name], name))[:SUBJECTS_A_WORK])
+        slots, key = _work_slots(row, makers, rare), f"tate-work-{row['id']}"
+        title = row["title"]
+        if whole and (titles[title.casefold()] > 1 or NO_TITLE.match(title)):
+            title = f"{title} ({row['acno']})"
+        kinds: dict[str, Slots] = {
+            "maker": {name: slots[name] for name in ("artist", "year")},
+            "material": {name: slots[name] for name in ("medium", "classification")},
+            "size": {name: slots[name] for name in ("height_mm", "width_mm")},
+            "subjects": {"subject": slots["subject"]},
+            "movement": {"movement": slots["movement"]},
+        }
+        bought = {name: slots[name] for name in ("acquisition", "acquisition_year")}
+        if bought["acquisition_year"]:
+            kinds["acquisition" if bought["acquisition"] else "acquired"] = bought
+        text, marks = Writer(words["work"], key, f"“{title}”").write(kinds)
+        url = f"https://github.com/tategallery/collection/blob/{TATE_COMMIT}/{row['path']}"
+        yield document("work", key, title, text, marks, source="tate", url=url)
+
+
+def _in_turn(rows: Sequence[Row], titles: Mapping[str, int]) -> list[Row]:
+    """Works with titles of their own, taken in turn from artists who have several."""
     own: defaultdict[int, list[tuple[int, bytes, Row]]] = defaultdict(list)
     for row in rows:
         if 1 < len(row["title"]) <= 120 and titles[row["title"].casefold()] == 1:
@@ -207,25 +241,7 @@ def works(folder: Path, words: Row, makers: Mapping[str, str]) -> Iterator[Row]:
         step = isqrt(100 * cap)  # who has more candidates has more turns, but not in proportion
         turns += [(1000 * i // step, *one) for i, one in enumerate(found[:cap]) if cap > 1]
     turns.sort(key=lambda one: one[:3])
-    chosen = [row for *_, row in turns[:WORKS]]
-    counts = Counter(name for row in chosen for name in _subjects(row))
-    for row in sorted(chosen, key=lambda one: int(one["id"])):
-        known = [name for name in _subjects(row) if counts[name] in SUBJECT_WORKS]
-        rare = sorted(sorted(known, key=lambda name: (counts[name], name))[:SUBJECTS_A_WORK])
-        slots, key = _work_slots(row, makers, rare), f"tate-work-{row['id']}"
-        kinds: dict[str, Slots] = {
-            "maker": {name: slots[name] for name in ("artist", "year")},
-            "material": {name: slots[name] for name in ("medium", "classification")},
-            "size": {name: slots[name] for name in ("height_mm", "width_mm")},
-            "subjects": {"subject": slots["subject"]},
-            "movement": {"movement": slots["movement"]},
-        }
-        bought = {name: slots[name] for name in ("acquisition", "acquisition_year")}
-        if bought["acquisition_year"]:
-            kinds["acquisition" if bought["acquisition"] else "acquired"] = bought
-        text, marks = Writer(words["work"], key, f"“{row['title']}”").write(kinds)
-        url = f"https://github.com/tategallery/collection/blob/{TATE_COMMIT}/{row['path']}"
-        yield document("work", key, row["title"], text, marks, source="tate", url=url)
+    return [row for *_, row in turns[:WORKS]]
 
 
 def _subjects(row: Row) -> list[str]:

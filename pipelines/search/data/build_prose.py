@@ -236,7 +236,7 @@ def poets(path: Path) -> Iterator[Row]:
         own = text.startswith((name, name[1:])) and len(name) > 1 and not name.endswith("等")
         if own and names[name] == 1 and len(text) >= 10 and re.fullmatch(f"{HAN}+", name):
             key = f"tang-{row['id'].replace('-', '')[:12]}"
-            found.append((key, name, text, _life_facts(name, text)))
+            found.append((key, name, text, life_facts(name, text)))
     found.sort(key=lambda one: (-_worth(one[3]), -min(len(one[2]), 300), one[0]))
     for key, name, text, marks in sorted(found[:POETS]):
         yield document("poet", key, name, text, marks, source="chinese-poetry", language="zh")
@@ -247,7 +247,8 @@ def _worth(marks: Sequence[Mark]) -> int:
     return sum(1 if one.attribute in ("courtesy_name", "poems") else 2 for one in marks)
 
 
-def _life_facts(name: str, text: str) -> list[Mark]:
+def life_facts(name: str, text: str) -> list[Mark]:
+    """What the life of a Tang poet surely says."""
     start = f"^(?:{name}|{name[1:]})"
     style = rf"{start}\uff0c(?:一?名{HAN}+\uff0c)?字({HAN}{{2}})[\uff0c。]"
     found = spotted("courtesy_name", style, text)

@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 from films import films_corpus
+from slow_count import slow_count
 
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.search import OpenCorpus
 from envgen.pipelines.search.draw import draw_question
-from envgen.pipelines.search.questions import Clue, EntityQuery, SearchQuestion, Shape, count
+from envgen.pipelines.search.questions import Clue, EntityQuery, SearchQuestion, Shape
 from envgen.pipelines.search.tasks import task_of
 from envgen.pipelines.search.validate import (
     CorpusFacts,
@@ -65,11 +66,15 @@ def status(found: GateResult) -> GateStatus:
     return found.status
 
 
-def test_the_two_ways_to_count_agree(facts: CorpusFacts, questions: list[SearchQuestion]) -> None:
+def test_all_ways_to_count_agree(facts: CorpusFacts, questions: list[SearchQuestion]) -> None:
     for question in questions:
         for query in (question.query, *question.query.without()):
-            assert set(count(query, facts.by_class)) == facts.table.matching(query)
-            assert question.group in facts.table.matching(query)
+            picked = facts.table.names(query.kind, facts.table.matching(query))
+            assert facts.census.count(query) == picked
+            for by_text in (False, True):
+                slow = slow_count(query, facts.documents.values(), by_text=by_text)
+                assert facts.census.count(query, by_text=by_text) == slow
+            assert question.group in picked
 
 
 def test_what_is_drawn_passes_almost_always(
