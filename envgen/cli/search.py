@@ -71,7 +71,7 @@ class BuildCorpus(Makes):
     verb = "envgen.pipelines.search.sources:build_corpus"
 
     sources: tuple[Path, ...]
-    """CSV, TSV, Parquet, SQLite, JSONL, Markdown or text files, or folders of them."""
+    """CSV, TSV, Parquet, SQLite, JSONL, Markdown, text or HTML files, or folders of them."""
     name: Id = "corpus"
     """The corpus's id."""
     title: Label = ""

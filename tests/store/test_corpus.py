@@ -112,5 +112,6 @@ def test_the_same_rows_give_the_same_documents_whatever_the_file(tmp_path: Path)
     assert (
         FTS5Index(Corpus(tmp_path / "csv-corpus")).search("seen in the dark", 1)[0].id == "page-0"
     )
+    (tmp_path / "any.exe").touch()
     with pytest.raises(ConfigError, match="no known kind"):
         build_corpus([tmp_path / "any.exe"], tmp_path / "none")
