@@ -27,6 +27,7 @@ NAMES = (
     "prefix_reuse",
     "serving",
     "junit",
+    "search_engines",
 )
 FOLDER = Path(__file__).resolve().parent
 

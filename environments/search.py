@@ -29,7 +29,8 @@ from envgen.environments.host import HostEnv
 from envgen.environments.toolbox import Toolbox
 from envgen.store.bundles import TaskBundle
 from envgen.store.corpus import Corpus, CorpusHeader, find_corpus
-from envgen.store.corpus_index import FTS5Index, snippet
+from envgen.store.corpus_engines import check_engine, open_index
+from envgen.store.corpus_index import CorpusIndex, snippet
 from envgen.store.corpus_lines import PACKAGE_CORPUS, package_corpus
 from envgen.store.dataset import Dataset
 from envgen.verifiers.answers import ShortAnswer, accepts, read
@@ -104,18 +105,19 @@ class OpenCorpus(NamedTuple):
     """A corpus with its index."""
 
     corpus: Corpus
-    engine: FTS5Index
+    engine: CorpusIndex
 
 
 @lru_cache(maxsize=4)
-def open_corpus(digest: str) -> OpenCorpus:
-    """The corpus of this hash with its index, once in a process.
+def open_corpus(digest: str, engine: str = "fts5") -> OpenCorpus:
+    """The corpus of this hash with its index in an engine, once in a process.
 
     Raises:
         StoreError: if it is not on this machine.
+        ConfigError, MissingExtraError: as ``open_index``.
     """
     corpus = package_corpus() if digest == PACKAGE_CORPUS else find_corpus(digest)
-    return OpenCorpus(corpus, FTS5Index(corpus))
+    return OpenCorpus(corpus, open_index(corpus, engine))
 
 
 def search_environment(digest: str, header: CorpusHeader) -> EnvironmentSpec:
@@ -135,13 +137,24 @@ def search_environment(digest: str, header: CorpusHeader) -> EnvironmentSpec:
 class SearchEnv(HostEnv):
     """Plays search questions; see ``EpisodeEnv`` for observations, actions and the end.
 
+    Args:
+        dataset: as ``HostEnv`` takes it.
+        engine: what searches, ``fts5`` or ``tantivy``. Questions were proven with ``fts5``.
+        options: as ``HostEnv`` takes them.
+
     Raises:
+        ConfigError: if there is no such engine.
+        MissingExtraError: at ``check`` and ``reset``, without the engine's package.
         StoreError: at ``check`` and ``reset``, if the corpus is not on this machine.
     """
 
     family = "search"
 
-    def __init__(self, dataset: str | Path | Dataset, **options: Any) -> None:
+    def __init__(
+        self, dataset: str | Path | Dataset, *, engine: str = "fts5", **options: Any
+    ) -> None:
+        check_engine(engine)
+        self._engine = engine
         self._known: dict[str, OpenCorpus] = {}
         super().__init__(dataset, **options)
 
@@ -158,7 +171,7 @@ class SearchEnv(HostEnv):
                 note = CorpusNote.model_validate(blueprint)
             except ValueError as error:
                 raise DatasetError(f"environment {env_id!r} names no corpus") from error
-            self._known[env_id] = open_corpus(note.corpus)
+            self._known[env_id] = open_corpus(note.corpus, self._engine)
         return self._known[env_id]
 
     def _open(self, task_id: str) -> tuple[PublicTask, Toolbox]:

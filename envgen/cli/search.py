@@ -13,6 +13,7 @@ from envgen.cli.records import show_record, show_rows, write_json
 from envgen.core.limits import Label, Line
 from envgen.core.types import Id
 from envgen.pipelines.search.config import SearchConfig
+from envgen.store.corpus_engines import Engine
 
 
 class SearchCommand(Parallel, SearchConfig, Makes):
@@ -70,7 +71,7 @@ class BuildCorpus(Makes):
     verb = "envgen.pipelines.search.sources:build_corpus"
 
     sources: tuple[Path, ...]
-    """CSV, TSV, Parquet, SQLite, JSONL, Markdown or text files, or folders of them."""
+    """CSV, TSV, Parquet, SQLite, JSONL, Markdown, text or HTML files, or folders of them."""
     name: Id = "corpus"
     """The corpus's id."""
     title: Label = ""
@@ -132,6 +133,8 @@ class CorpusSearch(Command):
     """Results of a page."""
     page: int = Field(default=1, ge=1, le=10)
     """Which page of results."""
+    engine: Engine = "fts5"
+    """What searches: SQLite's fts5, or tantivy."""
 
     def execute(self) -> None:
         """Show the results."""
@@ -140,7 +143,7 @@ class CorpusSearch(Command):
 
         corpus = Corpus(self.corpus)
         corpus.remember()
-        found = results(open_corpus(corpus.hash), self.query, self.k, self.page)
+        found = results(open_corpus(corpus.hash, self.engine), self.query, self.k, self.page)
         write_json(self.figures, found)
         rows = [(one["id"], one["title"], one["snippet"]) for one in found if isinstance(one, dict)]
         show_rows(("document", "title", "snippet"), rows, title=self.query)

@@ -1,35 +1,28 @@
-"""Full-text search over a corpus: SQLite's FTS5, words as they are and Chinese by pairs of characters.
+"""What search engines over a corpus share: words as they are, Chinese by pairs of characters, and snippets.
 
-The index is a cache in the user's cache folder. Ties are broken by document id, and snippets
-show the part of a document that holds most of the query, so the same query gives the same results anywhere.
+Ties are broken by document id, and snippets show the part of a document that holds most of the query, so the
+same query gives the same results anywhere.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import sqlite3
-import threading
 import unicodedata
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
-from uuid import uuid4
 
-from envgen.core.errors import StoreError
-from envgen.store.corpus import Corpus, known_place
-from envgen.store.folders import disk_errors
-
-VERSION = 1
 MAX_QUERY_CHARS = 2_000
 """A longer query is cut there."""
 MAX_TERMS = 64
+MAX_KNOWN_CHARS = 40
+"""Words so long are not remembered: there are few."""
 SNIPPET_CHARS = 240
-MAX_DEPTH = 200
-"""Results that pages reach."""
+TITLE_WEIGHT = 5
+"""A word of a title counts so many times."""
 _CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af"
-_TERM = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[.'\u2019][^\W_{_CJK}]+)*", re.UNICODE)
+_IS_CJK = re.compile(f"[{_CJK}]")
+_TERM = re.compile(rf"([{_CJK}]+)|[^\W_{_CJK}]+(?:[.'\u2019][^\W_{_CJK}]+)*", re.UNICODE)
 
 
 class Hit(NamedTuple):
@@ -41,7 +34,7 @@ class Hit(NamedTuple):
 
 
 class CorpusIndex(Protocol):
-    """A search engine over one corpus."""
+    """A search engine over one corpus; safe to share between threads, and to pickle."""
 
     def search(self, query: str, k: int, skip: int = 0) -> Sequence[Hit]:
         """The ``k`` best documents after the first ``skip``; best first, ties by id.
@@ -67,91 +60,24 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def _units(text: str) -> Iterator[tuple[int, int]]:
-    """Where the words of a text stand, and in Chinese each pair of characters."""
-    for match in _TERM.finditer(text):
-        start, end = match.span()
-        if end - start > 1 and is_cjk(text[start]):
-            yield from ((i, i + 2) for i in range(start, end - 1))
-        else:
-            yield start, end
-
-
 def is_cjk(character: str) -> bool:
     """Whether a character is of a script without spaces between words."""
-    return re.match(f"[{_CJK}]", character) is not None
+    return _IS_CJK.match(character) is not None
 
 
-class FTS5Index:
-    """SQLite's FTS5 with BM25; titles count five times.
-
-    Args:
-        corpus: what to search; its index is built the first time.
-
-    Raises:
-        StoreError: if the index can't be built.
-    """
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.path = known_place(corpus.hash).with_suffix(f".fts5-{VERSION}.sqlite")
-        self._local = threading.local()
-        if not self.path.exists():
-            _build(corpus, self.path)
-
-    def search(self, query: str, k: int, skip: int = 0) -> list[Hit]:
-        """See ``CorpusIndex``."""
-        words = list(dict.fromkeys(terms(query[:MAX_QUERY_CHARS])))[:MAX_TERMS]
-        if not words or k < 1:
-            return []
-        asked = " OR ".join(f'"{word}"' for word in words)
-        try:
-            rows = self._db.execute(_QUERY, (asked, k + skip)).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"the index {self.path} can't be read: {error}", "remove it"
-            ) from error
-        return [Hit(name, -score) for name, score in rows[skip:]]
-
-    @property
-    def _db(self) -> sqlite3.Connection:
-        if not hasattr(self._local, "db"):
-            uri = f"file:{self.path}?mode=ro&immutable=1"
-            self._local.db = sqlite3.connect(uri, uri=True)
-            self._local.db.execute("PRAGMA mmap_size = 268435456")
-        found: sqlite3.Connection = self._local.db
-        return found
+def query_terms(query: str) -> list[str]:
+    """The words that a query asks for, each once."""
+    return list(dict.fromkeys(terms(query[:MAX_QUERY_CHARS])))[:MAX_TERMS]
 
 
-_QUERY = """
-SELECT ids.id, round(bm25(texts, 5.0, 1.0), 6) AS score FROM texts JOIN ids ON ids.number = texts.rowid
-WHERE texts MATCH ? ORDER BY score, ids.id LIMIT ?
-"""
+@lru_cache(maxsize=64)
+def _wanted(query: str) -> frozenset[str]:
+    return frozenset(terms(query))
 
 
-def _build(corpus: Corpus, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    with disk_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as db:
-                db.execute("PRAGMA journal_mode = OFF")
-                db.execute("PRAGMA synchronous = OFF")
-                db.execute("CREATE TABLE ids(number INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-                db.execute("CREATE VIRTUAL TABLE texts USING fts5(title, text, content='')")
-                db.execute("BEGIN")
-                for number, name in enumerate(corpus.ids):
-                    page = corpus.page(name)
-                    assert page is not None
-                    db.execute("INSERT INTO ids VALUES (?, ?)", (number, name))
-                    words = (number, " ".join(terms(page.title)), " ".join(terms(page.text)))
-                    db.execute("INSERT INTO texts(rowid, title, text) VALUES (?, ?, ?)", words)
-                db.execute("INSERT INTO texts(texts) VALUES ('optimize')")
-                db.execute("COMMIT")
-            os.replace(temporary, path)
-        except sqlite3.Error as error:
-            raise StoreError(f"can't build the index {path}: {error}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
+@lru_cache(maxsize=1 << 16)
+def _known_terms(word: str) -> frozenset[str]:
+    return frozenset(terms(word))
 
 
 def snippet(text: str, query: str, length: int = SNIPPET_CHARS) -> str:
@@ -159,21 +85,8 @@ def snippet(text: str, query: str, length: int = SNIPPET_CHARS) -> str:
 
     Cut at word borders, with ``...`` where something is left out.
     """
-    wanted = set(terms(query[:MAX_QUERY_CHARS]))
-    places = [
-        (start, end, hit)
-        for start, end in _units(text)
-        if (hit := wanted.intersection(terms(text[start:end])))
-    ]
-    best, start = 0, 0
-    for first, (begin, _, _) in enumerate(places):
-        seen: set[str] = set()
-        for _, end, hit in places[first:]:
-            if end - begin > length:
-                break
-            seen |= hit
-        if len(seen) > best:
-            best, start = len(seen), begin
+    wanted = _wanted(query[:MAX_QUERY_CHARS])
+    start = _densest(_places(text, wanted), length)
     start = max(0, start - length // 8)
     if start and not is_cjk(text[start]):
         start = text.rfind(" ", 0, start + 1) + 1
@@ -186,3 +99,47 @@ def snippet(text: str, query: str, length: int = SNIPPET_CHARS) -> str:
         end = space
     cut = " ".join(text[start:end].split())
     return f"{'...' if start else ''}{cut}{'...' if end < len(text) else ''}"
+
+
+class _WordPlace(NamedTuple):
+    start: int
+    end: int
+    words: frozenset[str]
+
+
+def _places(text: str, wanted: frozenset[str]) -> list[_WordPlace]:
+    """Where a text has a wanted word; in Chinese each pair of characters is one."""
+    found = []
+    for match in _TERM.finditer(text):
+        start, end = match.span()
+        if match.lastindex and end - start > 1:
+            spans = [(i, i + 2) for i in range(start, end - 1)]
+        else:
+            spans = [(start, end)]
+        for first, last in spans:
+            word = text[first:last]
+            held = _known_terms(word) if last - first < MAX_KNOWN_CHARS else frozenset(terms(word))
+            if not wanted.isdisjoint(held):
+                found.append(_WordPlace(first, last, held & wanted))
+    return found
+
+
+def _densest(places: Sequence[_WordPlace], length: int) -> int:
+    """Where the first stretch of ``length`` begins that holds most words; 0 if none holds one."""
+    best, found, last = 0, 0, 0
+    held: dict[str, int] = {}
+    for first, (start, _, words) in enumerate(places):
+        while last < len(places) and places[last].end - start <= length:
+            for word in places[last].words:
+                held[word] = held.get(word, 0) + 1
+            last += 1
+        if len(held) > best:
+            best, found = len(held), start
+        if last == first:  # it is longer than a snippet
+            last = first + 1
+            continue
+        for word in words:
+            held[word] -= 1
+            if not held[word]:
+                del held[word]
+    return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from envgen.core.errors import ConfigError
 from envgen.pipelines.search.tables import SUFFIXES, RowTable, read_tables
+from envgen.pipelines.search.texts import HTML, PageText, read_html, read_text
 from envgen.store.corpus import (
     AttributeSpec,
     Corpus,
@@ -26,7 +27,7 @@ _SHARED = 0.7
 """Strings of which more than this share are different name their rows rather than group them."""
 _REFERS = 0.8
 """A column refers to a table if so many of its values are titles there."""
-_TEXTS = (".md", ".txt")
+_TEXTS = (".md", ".txt", *HTML)
 _TITLES = ("title", "name", "label")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,9})?")
 Progress = Callable[[int, int, str], None]
@@ -43,11 +44,12 @@ def build_corpus(
     schema: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """Make a corpus of tables (CSV, TSV, Parquet, SQLite), documents (JSONL) and texts (Markdown, plain).
+    """Make a corpus of tables (CSV, TSV, Parquet, SQLite), documents (JSONL) and texts.
 
     A table is a class of entities, one a row, named by its file; the column ``title``, ``name`` or
     ``label``, or else the first, names the row. A column whose values are titles of another table refers to
-    it. A line of JSONL is a ``CorpusDocument``. Texts have no facts.
+    it. A line of JSONL is a ``CorpusDocument``. Texts (Markdown, plain, HTML) have no
+    facts.
 
     Args:
         sources: the files, and folders of such.
@@ -109,6 +111,10 @@ def _files(sources: Sequence[str | Path]) -> Iterator[Path]:
     """The files to read; of a folder all below it that are of a known kind, in order."""
     known = (*SUFFIXES, ".jsonl", *_TEXTS)
     for source in map(Path, sources):
+        if not source.exists():
+            raise ConfigError(
+                f"there is no file or folder {str(source)!r}", "name files, or a folder of files"
+            )
         if source.is_dir():
             found = [one for one in sorted(source.rglob("*")) if one.suffix.lower() in known]
             if not found:
@@ -130,14 +136,12 @@ def _documents(path: Path) -> Iterator[CorpusDocument]:
 
 
 def _pages(files: Sequence[Path]) -> Iterator[CorpusDocument]:
-    """Texts as they are, without facts; the first heading is the title."""
+    """Texts without facts; the title is HTML's own, or the first heading."""
     for number, path in enumerate(files):
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{str(path)!r} can't be read: {error}") from error
-        heading = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
-        title = (heading[1] if heading else path.stem.replace("_", " ")).strip()[:2_000]
+        html = path.suffix.lower() in HTML
+        title, text = read_html(path) if html else PageText("", read_text(path))
+        heading = None if html else re.search(r"^#+ +(.+)$", text, re.MULTILINE)
+        title = (heading[1] if heading else title or path.stem.replace("_", " ")).strip()[:2_000]
         yield CorpusDocument.model_validate(
             {
                 "id": f"page-{number}",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envgen.core.errors import ConfigError, DatasetError
+from envgen.pipelines.search.texts import read_text
 
 MAX_FIELD_CHARS = 1 << 20
 SUFFIXES = (".csv", ".tsv", ".parquet", ".sqlite", ".db")
@@ -39,9 +41,8 @@ def read_tables(path: Path) -> Iterator[RowTable]:
             if not found:
                 raise DatasetError(f"{str(path)!r} has no rows in {name!r}")
             yield RowTable(name, path.name, found)
-    except UnicodeDecodeError as error:
-        hint = "save it as UTF-8: iconv -f LATIN1 -t UTF-8"
-        raise ConfigError(f"{str(path)!r} is not UTF-8 at byte {error.start}", hint) from error
+    except ConfigError:
+        raise
     except (OSError, csv.Error, sqlite3.Error, ValueError) as error:
         raise ConfigError(f"{str(path)!r} can't be read: {error}") from error
 
@@ -55,12 +56,12 @@ class _RawTable(NamedTuple):
 def _csv(path: Path) -> Iterator[_RawTable]:
     csv.field_size_limit(MAX_FIELD_CHARS)
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter=separator, strict=True)
-        columns = list(reader.fieldnames or ())
-        if not columns or len(set(columns)) != len(columns):
-            raise ConfigError(f"{str(path)!r}: its first line names no columns, or one twice")
-        yield _RawTable(path.stem, columns, reader)
+    file = io.StringIO(read_text(path), newline="")
+    reader = csv.DictReader(file, delimiter=separator, strict=True)
+    columns = list(reader.fieldnames or ())
+    if not columns or len(set(columns)) != len(columns):
+        raise ConfigError(f"{str(path)!r}: its first line names no columns, or one twice")
+    yield _RawTable(path.stem, columns, reader)
 
 
 def _parquet(path: Path) -> Iterator[_RawTable]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pickle
 import shutil
 import sqlite3
-import unicodedata
 from pathlib import Path
 
 import pytest
-from films import films_corpus
+from poems import POEMS, poems_corpus
 
 from envgen.core.errors import ConfigError, DatasetError, StoreError
 from envgen.pipelines.search.sources import build_corpus
@@ -21,23 +20,12 @@ from envgen.store.corpus import (
     find_corpus,
     write_corpus,
 )
-from envgen.store.corpus_index import FTS5Index, snippet, terms
-
-POEMS = {
-    "p1": ("静夜思", "李白。床前明月光\uff0c疑是地上霜。"),
-    "p2": ("春望", "杜甫。国破山河在\uff0c城春草木深。"),
-    "c1": ("C++ & AT&T", "The language was made at AT&T. O'Brien wrote on it in 1.985."),
-    "c2": ("Caf\u00e9", "A caf\u00e9 at the corner. The corner is dark. A caf\u00e9 it is."),
-}
+from envgen.store.corpus_fts5 import FTS5Index
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Corpus:
-    documents = [
-        CorpusDocument.model_validate({"id": name, "class": "text", "title": title, "text": text})
-        for name, (title, text) in POEMS.items()
-    ]
-    return write_corpus(tmp_path / "corpus", CorpusHeader(name="small"), documents)
+    return poems_corpus(tmp_path / "corpus")
 
 
 def test_content_names_a_corpus_whatever_the_order(small: Corpus, tmp_path: Path) -> None:
@@ -96,61 +84,6 @@ def test_a_table_that_cannot_be_read_says_why(tmp_path: Path, content: bytes, me
         build_corpus([tmp_path / "films.csv"], tmp_path / "corpus")
 
 
-HOSTILE = [
-    "",
-    "   ",
-    "?!,.",
-    "a AND",
-    '"x',
-    "(" * 500,
-    "foo:bar",
-    "NEAR(",
-    "\ud800",
-    "\0",
-    "x" * 1_000_000,
-    "-",
-    "*",
-    "^a",
-    "' OR 1=1 --",
-]
-
-
-def test_no_query_breaks_the_index_and_chinese_is_found(small: Corpus) -> None:
-    index = FTS5Index(small)
-    for query in (*HOSTILE, "x" * 1_000_000):
-        assert len(index.search(query, 5)) <= 4
-    assert index.search("\u660e\u6708", 5)[0].id == "p1"
-    assert index.search("\u675c\u752b", 5)[0].id == "p2"
-    assert not index.search("\u767d\u674e", 5)  # the two characters, the other way round
-    assert index.search("AT&T", 1)[0].id == "c1"
-    assert index.search("cafe", 1) == index.search(unicodedata.normalize("NFD", "CAF\u00c9"), 1)
-    assert terms("O'Brien\u2019s 1.985 \u674e\u767d\u8bd7") == [
-        "obriens",
-        "1985",
-        "\u674e\u767d",
-        "\u767d\u8bd7",
-    ]
-
-
-def test_pages_of_results_follow_each_other_and_ties_go_by_id(tmp_path: Path) -> None:
-    index = FTS5Index(films_corpus(tmp_path))
-    first = index.search("western Kenya", 40)
-    assert [index.search("western Kenya", 10, skip)[0] for skip in (0, 10, 20)] == first[::10][:3]
-    assert first == sorted(first, key=lambda hit: (-hit.score, hit.id))
-
-
-def test_a_snippet_shows_the_match_and_is_the_same_each_time() -> None:
-    text = (
-        "Nothing here. " * 100 + "The lighthouse keeper met Ada in Porto. " + "Nothing here. " * 100
-    )
-    shown = snippet(text, "keeper of the lighthouse in Porto")
-    assert "lighthouse keeper met Ada in Porto" in shown
-    assert shown == snippet(text, "keeper of the lighthouse in Porto")
-    assert len(shown) < 260
-    poem = "\u5c71" * 500 + "\u5e8a\u524d\u660e\u6708\u5149" + "\u6c34" * 500
-    assert "\u660e\u6708" in snippet(poem, "\u660e\u6708")
-
-
 def test_the_same_rows_give_the_same_documents_whatever_the_file(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -179,5 +112,6 @@ def test_the_same_rows_give_the_same_documents_whatever_the_file(tmp_path: Path)
     assert (
         FTS5Index(Corpus(tmp_path / "csv-corpus")).search("seen in the dark", 1)[0].id == "page-0"
     )
+    (tmp_path / "any.exe").touch()
     with pytest.raises(ConfigError, match="no known kind"):
         build_corpus([tmp_path / "any.exe"], tmp_path / "none")

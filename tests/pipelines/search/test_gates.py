@@ -27,7 +27,7 @@ from envgen.pipelines.search.validate import (
 )
 from envgen.pipelines.search.wording import worded
 from envgen.store.corpus import CorpusDocument, Fact, write_corpus
-from envgen.store.corpus_index import FTS5Index
+from envgen.store.corpus_fts5 import FTS5Index
 
 
 @pytest.fixture(scope="module")

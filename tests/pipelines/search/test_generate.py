@@ -111,6 +111,20 @@ def test_an_agent_searches_opens_finds_and_answers(questions: Dataset) -> None:
         assert env.step(answer)[1] == 1.0
 
 
+def test_an_engine_is_chosen_by_name(questions: Dataset) -> None:
+    pytest.importorskip("tantivy", reason="pip install 'envgen-gym[search]'")
+    shown = []
+    for engine in ("fts5", "tantivy"):
+        with gymnasium.make("envgen/Search-v0", dataset=questions.path, engine=engine) as env:
+            env.reset(seed=0)
+            shown.append(step(env, "search", query="noir Kenya", k=20))
+    assert len(shown[0]) == len(shown[1]) == 20
+    titles = [{hit["title"] for hit in hits} for hits in shown]
+    assert len(titles[0] & titles[1]) >= 10
+    with pytest.raises(ConfigError, match="unknown search engine 'lucene'; there are"):
+        SearchEnv(questions.path, engine="lucene")
+
+
 def test_documents_are_data(questions: Dataset, corpus: Corpus) -> None:
     env = SearchEnv(questions.path)
     env.reset(seed=0)
