@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from envgen.core.limits import Label, Language, Real, Whole
@@ -145,7 +146,11 @@ class FactTable:
     clause's identity, which nothing else gets while it is kept here."""
     _bits: dict[tuple[str, str, Value], int] = field(default_factory=dict)
     """(class, attribute, value) -> the entities that have it."""
-    _sorted: dict[tuple[str, str], tuple[list[float], list[int]]] = field(default_factory=dict)
+    _named: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """(class, attribute, document named) -> the entities that name it."""
+    _sorted: dict[tuple[str, str], tuple[list[float], NDArray[np.int64]]] = field(
+        default_factory=dict
+    )
     """(class, attribute) -> its numbers in order, and the places of the entities that have them."""
     _known: dict[tuple[str, str], int] = field(default_factory=dict)
     """(class, attribute) -> how many entities have a value."""
@@ -205,34 +210,41 @@ class FactTable:
             if key not in self._bits:
                 if len(self._bits) >= _KEPT:
                     self._bits.clear()
-                rows = self.with_value.get(key[:2], {}).get(clause.value, [])
-                self._bits[key] = self._picked(kind, rows)
+                having = self.with_value.get(key[:2], {}).get(clause.value, [])
+                self._bits[key] = self._picked(kind, having)
             return self._bits[key]
         if clause.op == "between":
             assert clause.low is not None
             assert clause.high is not None
-            numbers, rows = self._numbers(kind, clause.attribute)
+            numbers, places = self._numbers(kind, clause.attribute)
             inside = slice(bisect_left(numbers, clause.low), bisect_right(numbers, clause.high))
-            return self._picked(kind, rows[inside])
+            return self._picked(kind, places[inside])
         assert clause.entity is not None
         named = self.naming.get((kind, clause.attribute), {})
-        inner = self.names(clause.entity.kind, self.matching(clause.entity))
-        return self._picked(kind, [place for one in inner for place in named.get(one, ())])
+        found = 0
+        for one in self.names(clause.entity.kind, self.matching(clause.entity)):
+            if one in named:
+                full = kind, clause.attribute, one
+                if full not in self._named:
+                    self._named[full] = self._picked(kind, named[one])
+                found |= self._named[full]
+        return found
 
-    def _picked(self, kind: str, places: Sequence[int]) -> int:
+    def _picked(self, kind: str, places: Sequence[int] | NDArray[np.int64]) -> int:
         mask = np.zeros(len(self.members[kind]), np.uint8)
-        mask[np.array(places, int)] = 1
+        mask[np.asarray(places, np.int64)] = 1
         return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
-    def _numbers(self, kind: str, attribute: str) -> tuple[list[float], list[int]]:
+    def _numbers(self, kind: str, attribute: str) -> tuple[list[float], NDArray[np.int64]]:
         if (kind, attribute) not in self._sorted:
             pairs = sorted(
                 (value, place)
-                for value, places in self.with_value.get((kind, attribute), {}).items()
+                for value, having in self.with_value.get((kind, attribute), {}).items()
                 if not isinstance(value, str)
-                for place in places
+                for place in having
             )
-            self._sorted[kind, attribute] = [one[0] for one in pairs], [one[1] for one in pairs]
+            places = np.array([one[1] for one in pairs], np.int64)
+            self._sorted[kind, attribute] = [one[0] for one in pairs], places
         return self._sorted[kind, attribute]
 
     def answers(self, target: str, ask: str) -> list[Value]:
