@@ -263,7 +263,7 @@ def public(value: Any, name: str = "") -> Any:
 def template(kind: type[BaseModel], command: str) -> str:
     """All settings as a TOML file: each with its text and its default, or as a comment where it has none."""
     found = (one for one in settings(kind).values() if one.path != "figures")
-    lines = [f"# Settings of `envgen {command}`: envgen {command} --config FILE", ""]
+    lines = [f"# Settings: envgen {command} --config FILE", ""]
     table = ""
     for one in sorted(found, key=lambda one: one.path.rpartition(".")[0]):
         inside, _, name = one.path.rpartition(".")

@@ -26,6 +26,7 @@ OWN = {
     "general": "envgen.pipelines.general.family:GENERAL",
     "code": "envgen.pipelines.code.family:CODE",
     "search": "envgen.pipelines.search.family:SEARCH",
+    "interpreter": "envgen.pipelines.interpreter.family:INTERPRETER",
 }
 """The families of envgen itself."""
 

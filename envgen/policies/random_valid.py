@@ -27,6 +27,9 @@ from envgen.policies.programs import Call, Program, ProgramPolicy, gather
 from envgen.policies.search_reader import guess, searches
 from envgen.policies.sources import Reader, Where, parameters
 
+_FREE = tuple(str(number) for number in range(101))
+"""Guesses at a text that can be anything: what problems ask for is most often a small number."""
+
 
 class RandomValidPolicy(ProgramPolicy):
     """Draws each leaf uniformly from its domain, later leaves conditioned on earlier ones."""
@@ -78,6 +81,8 @@ def _domain(reader: Reader, leaf: AnswerLeaf, where: Where) -> Program[Sequence[
     values = options(leaf.element)
     if values is not None:
         return values
+    if leaf.source is None and leaf.element.get("type") == "string":
+        return _FREE  # no tool tells what it may be
     if leaf.source is None:
         raise PolicyError(f"leaf {leaf.pointer!r} has neither a source nor a range")
     return (yield from reader.values(leaf.source, where))

@@ -14,6 +14,10 @@ ONCE_UNSEEN = {
 """Verifiers that passed when the faults were planted, and the gate that finds each since."""
 
 
+TOO_WIDE = ("order_management-5", "order_management-7")
+"""Made when a write set was wider than its effect, so that a wrong final state passed: not sound, either."""
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(tmp_path_factory.mktemp("blind"))
@@ -22,7 +26,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_sound_ones_hold(name: str, sound: Path, tmp_path: Path) -> None:
-    assert judged(sound, name, None, tmp_path / "ds").failure is None
+    failure = judged(sound, name, None, tmp_path / "ds").failure
+    if name in TOO_WIDE:
+        assert failure is not None
+        assert "states other goal" in failure.reason
+    else:
+        assert failure is None
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""Makers of problems, by area."""

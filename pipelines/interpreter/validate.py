@@ -1,0 +1,123 @@
+"""``envgen validate`` on code-interpreter tasks: derive the answer again, twice, and run gold in a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from envgen.core.types import GateResult, GateStatus
+from envgen.environments.interpreter import InterpreterEnv
+from envgen.pipelines.boundary import failure, guarded
+from envgen.pipelines.interpreter.makers.registry import find_maker
+from envgen.pipelines.interpreter.tasks import InterpreterProblem, task_of
+from envgen.pipelines.played import played
+from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
+from envgen.sandboxes.kernel import Kernel
+from envgen.store.dataset import Dataset
+from envgen.verifiers.maths import MathAnswer, accepts
+
+
+class InterpreterValidator(TaskValidator):
+    """Proves code-interpreter problems again: by their makers' two methods, and in a kernel."""
+
+    family = "interpreter"
+    methods: ClassVar = {"derived": "derived again by two methods, and run in a kernel"}
+
+    def __init__(self, dataset: Dataset, options: ValidateOptions) -> None:
+        super().__init__(dataset, options)
+        # One kernel for all: what runs in it is compared with what its maker writes before.
+        self._env = InterpreterEnv(dataset, backend=options.backend, reuse=True)
+        self._kernel: Kernel | None = None
+
+    def __exit__(self, *_: object) -> None:
+        self._env.close()
+        if self._kernel is not None:
+            self._kernel.close()
+
+    def validate(self, task_id: str) -> TaskValidation:
+        """See ``TaskValidator``."""
+        evidence = tuple(self._gates(task_id))
+        return TaskValidation(
+            task_id=task_id, method="derived", passed=failure(evidence) is None, evidence=evidence
+        )
+
+    def _gates(self, task_id: str) -> Iterator[GateResult]:
+        files = self.dataset.task_files(task_id)
+        problem = InterpreterProblem.model_validate_json(files.solution)
+        stored = guarded("stored", lambda: self._stored(task_id, problem))
+        yield stored
+        if stored.status is GateStatus.FAILED:  # what follows would run somebody else's code
+            return
+        answer = MathAnswer.model_validate_json(files.verifier)
+        yield guarded("derived_twice", lambda: derived_twice(problem, answer))
+        yield guarded("near_answers", lambda: near_answers(answer))
+        yield guarded("computed", lambda: self._computed(problem, answer))
+        yield played(self._env, task_id)
+
+    def _stored(self, task_id: str, problem: InterpreterProblem) -> GateResult:
+        """Whether everything stored is what follows from the problem's numbers."""
+        files = self.dataset.task_files(task_id)
+        again = task_of(problem)
+        names = (
+            "solution",
+            "verifier",
+            "gold",
+            "constraints",
+            "probes",
+            "split",
+            "evidence",
+            "pass_at",
+        )
+        own = {name: getattr(files.spec, name) for name in names}
+        expected = again.task.model_copy(update={"spec": again.task.spec.model_copy(update=own)})
+        environment = self.dataset.environment_files(files.spec.environment_id).bundle()
+        kept = {
+            name: getattr(environment.spec, name)
+            for name in ("blueprint", "tools_source", "database")
+        }
+        wanted = again.environment.model_copy(
+            update={"spec": again.environment.spec.model_copy(update=kept)}
+        )
+        for name in type(files).model_fields:
+            if getattr(files, name) != getattr(expected, name):
+                return _failed("stored", f"its {name} is not what its problem gives")
+        if environment != wanted or environment.spec.tools_source is not None:
+            return _failed("stored", "its environment is not that of its problem")
+        return GateResult(gate="stored", status=GateStatus.PASSED, n=1)
+
+    def _computed(self, problem: InterpreterProblem, answer: MathAnswer) -> GateResult:
+        """Whether gold's code, run in a kernel, prints the answer as its last line."""
+        if self._kernel is None:
+            self._kernel = Kernel(self.options.backend)
+        cell = self._kernel.run(find_maker(problem.maker).code(problem.params), 60.0)
+        self._kernel.forget()
+        last = (cell.output.strip().splitlines() or [""])[-1]
+        if cell.status != "ok" or not accepts(answer, last):
+            return _failed("computed", f"it ended with {cell.status} and printed {last[:200]!r}")
+        return GateResult(gate="computed", status=GateStatus.PASSED, n=1)
+
+
+def derived_twice(problem: InterpreterProblem, answer: MathAnswer) -> GateResult:
+    """Whether the maker's other method gives the same answer."""
+    again = find_maker(problem.maker).check(problem.params)
+    if not (accepts(answer, again.value) and accepts(again, answer.value)):
+        return _failed(
+            "derived_twice", f"one method gives {answer.value!r}, another {again.value!r}"
+        )
+    return GateResult(gate="derived_twice", status=GateStatus.PASSED, n=2)
+
+
+def near_answers(answer: MathAnswer) -> GateResult:
+    """Whether near answers are refused: the next numbers, another sign, nothing, more words behind."""
+    near = ["", answer.value + " or so", answer.value + "1", "-" + answer.value]
+    if answer.kind == "integer":
+        near += [str(int(answer.value) + step) for step in (-1, 1, 10)]
+    wrong = [one for one in near if one.strip("-") != "0"]
+    accepted = [one for one in wrong if accepts(answer, one)]
+    if accepted:
+        return _failed("near_answers", f"{accepted[0]!r} is accepted, too")
+    return GateResult(gate="near_answers", status=GateStatus.PASSED, n=len(wrong))
+
+
+def _failed(gate: str, reason: str) -> GateResult:
+    return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=reason)

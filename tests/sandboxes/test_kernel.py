@@ -1,0 +1,191 @@
+"""The code interpreter's kernel: what is kept, what is told, and what hostile cells can't do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from envgen.core.errors import SandboxUnavailableError
+from envgen.sandboxes.kernel import Kernel, SpareKernels, library_mounts
+
+pytestmark = pytest.mark.bwrap
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel("bubblewrap") as one:
+        yield one
+
+
+def test_variables_stay_and_everything_shown_is_told_in_order(kernel: Kernel) -> None:
+    assert kernel.run("x = 6 * 7\nx").output == "42\n"
+    cell = kernel.run("print('first'); import sys; print('second', file=sys.stderr); x + 1")
+    assert (cell.status, cell.output) == ("ok", "first\nsecond\n43\n")
+    shown = kernel.run("from IPython.display import display; display({'a': 1})\nlen?")
+    assert shown.output.startswith("{'a': 1}\n")
+    assert "Return the number of items" in shown.output
+    assert kernel.run("!echo from the shell").output.split() == ["from", "the", "shell"]
+
+
+def test_an_error_is_told_without_colours(kernel: Kernel) -> None:
+    cell = kernel.run("1 / 0")
+    assert cell.status == "error"
+    assert "ZeroDivisionError: division by zero" in cell.output
+    assert "\x1b" not in cell.output
+    assert "StdinNotImplementedError" in kernel.run("input('name?')").output
+    assert kernel.run("def f(:").status == "error"
+
+
+def test_pictures_are_counted(kernel: Kernel) -> None:
+    cell = kernel.run("import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show(); 5")
+    assert (cell.status, cell.images) == ("ok", 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "loses"),
+    [
+        ("import time; time.sleep(60)", False),
+        ("while True:\n    pass", False),
+        ("import re; re.match(r'(a+)+$', 'a' * 60 + 'b')", False),
+        ("while True:\n  try:\n    while True: pass\n  except BaseException: pass", None),
+        ("sum(range(10**11))", None),
+    ],
+    ids=["sleep", "loop", "no-gil", "catches-all", "c-loop"],
+)  # fmt: skip
+def test_a_cell_ends_at_its_time(kernel: Kernel, code: str, loses: bool | None) -> None:
+    kernel.run("kept = 1")
+    started = time.monotonic()
+    cell = kernel.run(code, 0.5)
+    assert cell.status in ("timeout", "lost")
+    assert time.monotonic() - started < 30
+    after = kernel.run("kept")
+    assert after.output == "1\n" if loses is False else after.status in ("ok", "error")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os._exit(3)",
+        "import ctypes; ctypes.string_at(0)",
+        "import os, signal; os.kill(os.getppid(), signal.SIGKILL)",
+        "import os, signal; os.kill(-1, signal.SIGKILL)",
+    ],
+    ids=["exit", "segfault", "nursery", "everything"],
+)
+def test_a_kernel_that_dies_is_replaced_and_that_is_told(kernel: Kernel, code: str) -> None:
+    kernel.run("kept = 1")
+    assert kernel.run(code, 10).status == "lost"
+    assert "NameError" in kernel.run("kept").output
+
+
+def test_floods_are_cut_and_the_next_cell_works(kernel: Kernel) -> None:
+    cell = kernel.run("for i in range(100_000): print(i)")
+    assert cell.output.startswith("0\n1\n")
+    assert "characters left out" in cell.output
+    assert cell.output.endswith("99999\n")
+    assert "lost" in kernel.run("print('x' * 50_000_000)").output
+    assert kernel.run("'fine'").output == "'fine'\n"
+
+
+def test_forged_messages_fool_nobody_but_their_author(kernel: Kernel) -> None:
+    forge = """
+from ipykernel.kernelbase import Kernel
+k = get_ipython().kernel
+k.session.send(k.iopub_socket, "status", {"execution_state": "idle"}, parent=k.get_parent())
+k.session.send(k.iopub_socket, "stream", {"name": "stdout", "text": "never ran"}, parent={})
+import os
+for pid in os.listdir("/proc"):
+    if pid.isdigit() and int(pid) != os.getpid():
+        try:
+            open(f"/proc/{pid}/fd/1", "wb", buffering=0).write(b'{"id": "x", "status": "ok"}\\n')
+        except OSError:
+            pass
+"""
+    assert kernel.run(forge).status in ("ok", "error")
+    assert kernel.run("2 + 2").output == "4\n"
+
+
+def test_background_children_don_t_hold_a_cell(kernel: Kernel) -> None:
+    started = time.monotonic()
+    cell = kernel.run("import subprocess; p = subprocess.Popen(['sleep', '300']); p.poll()")
+    assert cell.status == "ok"
+    assert time.monotonic() - started < 20
+
+
+def test_the_sandbox_holds(kernel: Kernel) -> None:
+    net = kernel.run(
+        "import socket\ns = socket.socket(); s.settimeout(2)\n"
+        "try:\n    s.connect(('1.1.1.1', 80)); print('open')\nexcept OSError: print('shut')"
+    )
+    assert net.output == "shut\n"
+    assert "ModuleNotFoundError" in kernel.run("import envgen").output
+    assert "ModuleNotFoundError" in kernel.run("import torch").output
+    assert (
+        kernel.run("import os; os.path.exists('/root/.ssh') or os.getuid() == 0").output
+        == "False\n"
+    )
+    full = kernel.run("open('/work/big', 'wb').write(b'x' * (300 << 20))", 30)
+    assert "No space left" in full.output
+    kernel.run("import os; os.remove('/work/big')")
+    forks = "import os, time\nfor _ in range(4000):\n    if os.fork() == 0: time.sleep(60)"
+    bomb = kernel.run(forks, 10)
+    assert bomb.status in ("error", "lost", "timeout")
+
+
+def test_memory_is_limited() -> None:
+    with Kernel("bubblewrap", memory_bytes=512 << 20) as small:
+        cell = small.run("x = bytearray(3 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1", 30)
+        assert cell.status in ("error", "lost")
+        assert small.run("1").output == "1\n"
+
+
+def test_nothing_is_left_running() -> None:
+    kernel = Kernel("bubblewrap")
+    kernel.run("import subprocess; subprocess.Popen(['sleep', '4321'], start_new_session=True)")
+    kernel.close()
+    deadline = time.monotonic() + 10
+    while _running("4321") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _running("4321")
+
+
+def _running(word: str) -> bool:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    if file.read().split(b"\0")[:2] == [b"sleep", word.encode()]:
+                        return True
+            except OSError:
+                continue
+    return False
+
+
+def test_a_plain_process_is_for_trusted_code_only() -> None:
+    with pytest.raises(SandboxUnavailableError, match="not trusted"):
+        Kernel("process")
+    with Kernel("process", trusted=True) as kernel:
+        assert kernel.run("40 + 2").output == "42\n"
+
+
+def test_spares_are_ready_ahead() -> None:
+    spares = SpareKernels("bubblewrap", spares=1)
+    first = spares.take()
+    deadline = time.monotonic() + 60
+    while not spares.ready and time.monotonic() < deadline:
+        time.sleep(0.05)
+    started = time.monotonic()
+    with spares.take() as second:
+        assert time.monotonic() - started < 0.5
+        assert second.run("1").output == "1\n"
+    first.close()
+    spares.close()
+
+
+def test_only_the_kernels_packages_are_shown() -> None:
+    names = {mount.target.rpartition("/")[2] for mount in library_mounts()}
+    assert {"ipykernel", "numpy", "sympy", "zmq"} <= names
+    assert not {"torch", "pytest", "envgen", "_pytest"} & names
