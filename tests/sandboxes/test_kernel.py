@@ -124,7 +124,7 @@ def test_the_sandbox_holds(kernel: Kernel) -> None:
     assert "ModuleNotFoundError" in kernel.run("import envgen").output
     assert "ModuleNotFoundError" in kernel.run("import torch").output
     assert (
-        kernel.run("import os; os.path.exists('/root/.ssh') or os.getuid() == 0").output
+        kernel.run("import os; os.getuid() == 0 or os.access('/etc/shadow', os.R_OK)").output
         == "False\n"
     )
     full = kernel.run("open('/work/big', 'wb').write(b'x' * (300 << 20))", 30)
