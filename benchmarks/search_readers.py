@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from envgen import generate
+from envgen.core.errors import PipelineError
 from envgen.pipelines.search.config import SearchConfig
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, rollout
@@ -42,7 +43,10 @@ def row(place: Path, language: str, depth: int, arguments: argparse.Namespace) -
         questions=arguments.questions, depth=str(depth), breadth="2", shapes="one",
         language=language, seed=arguments.seed,
     )  # fmt: skip
-    made = generate(config, place / "qa").tasks
+    try:
+        made = generate(config, place / "qa").tasks
+    except PipelineError:  # the corpus has no such questions in this language
+        made = 0
     cells = [language, str(depth), str(made)]
     for policy in POLICIES if made else ():
         run = RolloutConfig(
