@@ -1,8 +1,9 @@
 """Short answers, judged strictly by their type: what is equal, and nothing else.
 
 Numbers, units, dates and codes are read before any punctuation is dropped, so 3.14 is not 314, and C++
-is not C. Text is compared folded (NFKC, case, quotes, dashes, spaces, a leading article); words too many
-are wrong. Lists are multisets. ``tests/data/answer_pairs.jsonl`` has the false equals of common normalisers.
+is not C. Text is compared folded (NFKC, case, quotes, dashes, spaces, a leading article, traditional and
+simplified characters of one reading); words too many are wrong. Lists are multisets.
+``tests/data/answer_pairs.jsonl`` has the false equals of common normalisers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 import unicodedata
 from collections import Counter
 from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -102,8 +105,16 @@ def fold(text: str) -> str:
             plain = plain[1:-1].strip()
     shorter = plain.rstrip(".!;,\u3002\uff01 ")
     plain = shorter if re.search(r"\w", shorter) else plain
-    plain = _BETWEEN_CJK.sub("", _HYPHEN.sub(" ", plain))
+    plain = _BETWEEN_CJK.sub("", _HYPHEN.sub(" ", plain)).translate(_simplified())
     return _ARTICLE.sub("", plain, count=1) if _ARTICLE.match(plain) else plain
+
+
+@cache
+def _simplified() -> dict[int, str]:
+    """Traditional characters that have one simplified counterpart, which stands for nothing else."""
+    source = files("envgen.verifiers").joinpath("data/chinese_pairs.txt").read_text("utf-8")
+    pairs = "".join(line for line in source.splitlines() if not line.startswith("#"))
+    return {ord(old): new for old, new in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
 def _plain(text: str) -> str:

@@ -14,8 +14,8 @@ from envgen.cli.command import ReadsDataset
 from envgen.cli.console import heading, out, prose, remark, require, say
 from envgen.cli.records import percent, show_record, show_records, show_rows, write_json
 from envgen.core.canonical import dumps
-from envgen.core.errors import ConfigError
-from envgen.core.families import find_family
+from envgen.core.errors import ConfigError, StoreError
+from envgen.core.families import Family, find_family
 from envgen.core.limits import Label
 from envgen.core.registry import near_names
 from envgen.core.types import TaskSpec, ToolSpec
@@ -233,6 +233,8 @@ def _secrets(dataset: Dataset, task_id: str) -> None:
         heading("Gold answer")
         say("  " + dumps(files.gold.answer))
     family = find_family(files.spec.family)
+    if family.readable:
+        _readable(family, dataset, task_id)
     parts = ((family.solution_file, files.solution), (family.verifier_file, files.verifier))
     for title, source in parts:
         heading(title)
@@ -241,3 +243,15 @@ def _secrets(dataset: Dataset, task_id: str) -> None:
             out.print(Syntax(source, lexer, theme="ansi_dark", background_color="default"))
         else:
             say(source)
+
+
+def _readable(family: Family, dataset: Dataset, task_id: str) -> None:
+    try:
+        parts: dict[str, list[str]] = family.load("readable")(dataset, task_id)
+    except StoreError as error:
+        remark(f"{error}: {error.hint}")
+        return
+    for title, lines in parts.items():
+        heading(title)
+        for line in lines:
+            prose(line, indent=2)

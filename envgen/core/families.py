@@ -56,6 +56,9 @@ class Family:
     with a class variable ``family``."""
     command: str = ""
     """The class of the command ``envgen generate NAME``; empty: there is none."""
+    readable: str = ""
+    """A function of (dataset, task id) that gives headings and lines: what ``envgen show --secrets`` shows
+    of a task before its files. It may raise a ``StoreError``."""
     submit: Callable[[str], ToolSpec] = takes_an_answer
     """The tool that ends an episode, by the name that the environment gives it."""
     solution_file: str = "solution.py"
@@ -79,7 +82,7 @@ class Family:
     """Whether nothing is left unproven of a task with this evidence: ``filter --proof strict``."""
 
     def load(self, what: str) -> Any:
-        """Import what ``env``, ``validator``, ``generate`` or ``command`` names.
+        """Import what ``env``, ``validator``, ``generate``, ``command`` or ``readable`` names.
 
         Raises:
             ConfigError: if it names nothing, or can't be imported.

@@ -8,6 +8,7 @@ SEARCH = Family(
     validator="envgen.pipelines.search.validate:SearchValidator",
     generate="envgen.pipelines.search.generate:generate_search",
     command="envgen.cli.search:SearchCommand",
+    readable="envgen.pipelines.search.show:readable",
     tags=("agent", "search", "question-answering", "tool-use"),
     solution_file="question.json",
     verifier_file="answer.json",

@@ -120,9 +120,16 @@ def _shape(config: SearchConfig, number: int) -> Shape:
     """The shape of a draw: six of ten are about one entity, the others take turns."""
     known = _known(config)
     others = [one for one in known if one != "one"]
-    if not others or ("one" in known and (number * 7) % 10 < 6):
-        return known[0]
-    return others[number % len(others)]
+    if not others or "one" not in known:
+        return known[number % len(known)]
+    tens, place = divmod(number, 10)
+    if place not in _OTHERS:
+        return "one"
+    return others[(len(_OTHERS) * tens + _OTHERS.index(place)) % len(others)]
+
+
+_OTHERS = (1, 4, 7, 8)
+"""Of ten draws, those that are not about one entity."""
 
 
 def _same(question: SearchQuestion) -> str:

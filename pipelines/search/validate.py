@@ -174,24 +174,30 @@ def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
 
 def near_answers(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     """Whether answers that all clauses but one give are refused: near entities', or the wider question's."""
-    answer = answer_of(question, facts.table, question.targets)
-    rest = [facts.census.count(query) for query in question.query.without()]
-    given: list[JsonValue] = []
-    if question.shape in ("one", "none"):
-        near = sorted({name for names in rest for name in names} - set(question.targets))
-        given = [
-            str(one) for name in near[:MAX_NEAR] for one in facts.table.answers(name, question.ask)
-        ]
-    else:
-        wider = (answer_of(question, facts.table, names) for names in rest)
-        given = [list(one.values) if one.kind == "set" else str(one.values[0]) for one in wider]
+    given = near(question, facts)
     if not given:
         return _not_applicable("near_answers", "there are none")
-    accepted = sum(accepts(answer, one) for one in given)
+    accepted = sum(good for _, good in given)
     share = accepted / len(given)
     if share > (MAX_SHARE if question.shape == "one" else 0):
         return _failed("near_answers", f"{accepted} of {len(given)} near answers are right, too")
     return _passed("near_answers", len(given), share)
+
+
+def near(question: SearchQuestion, facts: CorpusFacts) -> list[tuple[JsonValue, bool]]:
+    """Answers that all clauses but one give, and whether each is accepted."""
+    answer = answer_of(question, facts.table, question.targets)
+    rest = [facts.census.count(query) for query in question.query.without()]
+    given: list[JsonValue]
+    if question.shape in ("one", "none"):
+        names = sorted({name for found in rest for name in found} - set(question.targets))
+        given = [
+            str(one) for name in names[:MAX_NEAR] for one in facts.table.answers(name, question.ask)
+        ]
+    else:
+        wider = (answer_of(question, facts.table, found) for found in rest)
+        given = [list(one.values) if one.kind == "set" else str(one.values[0]) for one in wider]
+    return [(one, accepts(answer, one)) for one in given]
 
 
 def leak(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResult:
