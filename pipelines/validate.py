@@ -15,7 +15,7 @@ from pydantic import Field
 
 from envgen.core.families import find_family
 from envgen.core.limits import Label, Text, Whole
-from envgen.core.types import Evidence, GateResult, GateStatus, Record, SourceKind
+from envgen.core.types import Evidence, GateResult, GateStatus, Id, Record, SourceKind
 from envgen.pipelines.boundary import broken, failure, outcomes
 from envgen.pipelines.card import said_of_itself, unchecked
 from envgen.pipelines.tables import tables
@@ -37,7 +37,7 @@ class ValidateOptions(Record):
 class TaskValidation(Record):
     """The findings of validation about one task."""
 
-    task_id: str
+    task_id: Id
     method: Label
     """The way it was judged, as its family calls it."""
     passed: bool

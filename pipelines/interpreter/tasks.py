@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from envgen.core.canonical import content_hash, pretty
-from envgen.core.limits import Json
+from envgen.core.limits import Json, Label
 from envgen.core.types import CallRecord, Difficulty, GoldRun, Id, Limits, Record, Schema, TaskSpec
 from envgen.environments.interpreter import PYTHON, interpreter_environment
 from envgen.pipelines.assemble import TaskDraft
@@ -21,7 +21,7 @@ class InterpreterProblem(Record):
 
     maker: Id
     level: int = Field(ge=1, le=8)
-    params: dict[str, Json]
+    params: dict[Label, Json]
 
 
 def environment_of(problem: InterpreterProblem) -> EnvironmentBundle:
