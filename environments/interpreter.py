@@ -49,9 +49,10 @@ there is no network. End with submit_result, whose answer_text is the answer alo
 
 
 class InterpreterNote(Record):
-    """An environment's blueprint: the files that lie in the kernel's working folder."""
+    """An environment's blueprint."""
 
-    files: dict[Label, Text] = {}
+    texts: dict[Label, Text] = {}
+    """Files in the kernel's working folder, by name."""
 
 
 def interpreter_environment(env_id: str, title: str, about: str = "") -> EnvironmentSpec:
@@ -113,7 +114,7 @@ class InterpreterEnv(HostEnv):
         place = KernelPlace(kernel, keep=self._reuse)
         blueprint = self.dataset.environment_files(self.files.spec.environment_id).blueprint
         try:
-            files = InterpreterNote.model_validate(blueprint or {}).files
+            files = InterpreterNote.model_validate(blueprint or {}).texts
         except ValueError as error:
             raise DatasetError("its environment's files are none") from error
         for path, text in files.items():

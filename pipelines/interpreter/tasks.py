@@ -27,10 +27,12 @@ class InterpreterProblem(Record):
 def environment_of(problem: InterpreterProblem) -> EnvironmentBundle:
     """The environment of a problem: of one kind, or of its table."""
     maker = find_maker(problem.maker)
-    spec = interpreter_environment(
-        f"interpreter-{maker.kind}", f"Problems to compute: {maker.kind}"
-    )
-    return EnvironmentBundle(spec=spec, blueprint={"files": {}})
+    files: dict[str, JsonValue] = dict(maker.files(problem.params)) if maker.files else {}
+    name, about = f"interpreter-{maker.kind}", ""
+    if maker.files and maker.about:
+        name, about = f"{name}-{content_hash(files)[:12]}", maker.about(problem.params)
+    spec = interpreter_environment(name, f"Problems to compute: {maker.kind}", about)
+    return EnvironmentBundle(spec=spec, blueprint={"texts": files})
 
 
 def task_of(problem: InterpreterProblem) -> TaskDraft:
@@ -61,4 +63,5 @@ def task_of(problem: InterpreterProblem) -> TaskDraft:
             answer=answer.value,
         ),
     )
-    return TaskDraft(bundle, task, group=spec.id)
+    # Problems about one table share a split.
+    return TaskDraft(bundle, task, group=bundle.spec.id if maker.files else spec.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import ClassVar
 
 from envgen.core.types import GateResult, GateStatus
@@ -87,9 +88,12 @@ class InterpreterValidator(TaskValidator):
 
     def _computed(self, problem: InterpreterProblem, answer: MathAnswer) -> GateResult:
         """Whether gold's code, run in a kernel, prints the answer as its last line."""
+        maker = find_maker(problem.maker)
         if self._kernel is None:
             self._kernel = Kernel(self.options.backend)
-        cell = self._kernel.run(find_maker(problem.maker).code(problem.params), 60.0)
+        for name, text in (maker.files(problem.params) if maker.files else {}).items():
+            self._kernel.sandbox.write_file(name, text.encode())
+        cell = self._kernel.run(maker.code(problem.params), 60.0)
         self._kernel.forget()
         last = (cell.output.strip().splitlines() or [""])[-1]
         if cell.status != "ok" or not accepts(answer, last):
@@ -109,10 +113,11 @@ def derived_twice(problem: InterpreterProblem, answer: MathAnswer) -> GateResult
 
 def near_answers(answer: MathAnswer) -> GateResult:
     """Whether near answers are refused: the next numbers, another sign, nothing, more words behind."""
-    near = ["", answer.value + " or so", answer.value + "1", "-" + answer.value]
-    if answer.kind == "integer":
-        near += [str(int(answer.value) + step) for step in (-1, 1, 10)]
-    wrong = [one for one in near if one.strip("-") != "0"]
+    near = ["", answer.value + " or so", answer.value + " " + answer.value, "-" + answer.value]
+    if answer.kind in ("integer", "decimal"):
+        unit = Decimal(1).scaleb(-answer.digits)
+        near += [str(Decimal(answer.value) + step * unit) for step in (-1, 1, 10)]
+    wrong = [one for one in near if set(one) - set("-0.") or not one]
     accepted = [one for one in wrong if accepts(answer, one)]
     if accepted:
         return _failed("near_answers", f"{accepted[0]!r} is accepted, too")

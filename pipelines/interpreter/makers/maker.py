@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
@@ -39,7 +39,10 @@ class Maker:
     """The answer, by another method."""
     code: Callable[[Params], str]
     """Python that prints the answer as its last line."""
-    tags: tuple[str, ...] = field(default=())
+    files: Callable[[Params], dict[str, str]] | None = None
+    """Files in the kernel's working folder, by name."""
+    about: Callable[[Params], str] | None = None
+    """What the files are: part of the environment's instructions."""
 
 
 def integer(value: int) -> MathAnswer:

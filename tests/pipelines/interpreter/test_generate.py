@@ -58,6 +58,8 @@ def test_a_maker_s_methods_agree_at_every_level(maker: Maker) -> None:
 @pytest.mark.parametrize("maker", all_makers().values(), ids=lambda maker: str(maker.name))
 def test_gold_code_prints_the_answer(maker: Maker, kernel: Kernel) -> None:
     params = maker.draw(Random(maker.name), 2)
+    for name, text in (maker.files(params) if maker.files else {}).items():
+        kernel.sandbox.write_file(name, text.encode())
     cell = kernel.run(maker.code(params), 60)
     kernel.forget()
     assert cell.status == "ok", cell.output
