@@ -30,6 +30,7 @@ COMMANDS = {
     "pack": "datasets:Pack",
     "try-tests": "code:TryTests",
     "import code": "code:Import",
+    "import problems": "interpreter:ImportProblems",
     "import questions": "search:ImportQuestions",
     "list": "show:List",
     "show": "show:Show",

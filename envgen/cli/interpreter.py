@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from envgen.cli.command import Makes, Parallel
 from envgen.cli.console import require
@@ -26,3 +29,21 @@ class InterpreterCommand(Parallel, InterpreterConfig, Makes):
         """Report when there are fewer problems than asked for."""
         super().tell(summary)
         require(summary.tasks, self.problems, "problems made", "ask for more kinds or levels")
+
+
+class ImportProblems(Makes):
+    """Make tasks of problems and answers that somebody else published, for the code interpreter.
+
+    Fields are found by their usual names (problem, question, prompt as text or messages; answer,
+    final_answer, reward_model.ground_truth, GSM8K's ####, a box in solution), answers get a type. Nothing is
+    proven, so such tasks are played with --unproven.
+    """
+
+    places = {"FILE": "file"}
+    examples = ("envgen import problems gsm8k.jsonl --out gsm8k/",)
+    verb = "envgen.pipelines.interpreter.import_problems:import_problems"
+
+    file: Path
+    """Records: .jsonl, .json, .csv, .parquet."""
+    level: int = Field(default=1, ge=1, le=8)
+    """Of problems that don't state one: nobody measured them."""

@@ -44,6 +44,10 @@ class InterpreterValidator(TaskValidator):
 
     def _gates(self, task_id: str) -> Iterator[GateResult]:
         files = self.dataset.task_files(task_id)
+        if not files.solution:
+            reason = "it was imported: nothing says what its answer follows from"
+            yield GateResult(gate="stored", status=GateStatus.NOT_RUN, reason=reason)
+            return
         problem = InterpreterProblem.model_validate_json(files.solution)
         stored = guarded("stored", lambda: self._stored(task_id, problem))
         yield stored

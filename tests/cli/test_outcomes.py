@@ -96,6 +96,7 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "generate general": "it raises where no task is proven",
     "generate interpreter": "it raises where no problem is proven",
     "generate search": "it raises where the corpus gives no question",
+    "import problems": lambda cli, p: cli("import", "problems", p.empty / "q.jsonl", "--out", "q"),
     "import questions": lambda cli, p: cli(
         "import", "questions", p.empty / "q.jsonl", "--out", "q"
     ),

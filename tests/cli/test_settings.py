@@ -57,6 +57,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "generate search": {"out": "o"},
     "images bootstrap": {"name": "python"},
     "import code": {"file": "f", "clones": "c", "out": "o"},
+    "import problems": {"file": "p.jsonl", "out": "o"},
     "import questions": {"file": "q.jsonl", "out": "o"},
     "list": {"dataset": "ds"},
     "merge": {"datasets": ["a", "b"], "out": "o"},
