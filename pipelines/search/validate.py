@@ -195,7 +195,9 @@ def near(question: SearchQuestion, facts: CorpusFacts) -> list[tuple[JsonValue, 
             str(one) for name in names[:MAX_NEAR] for one in facts.table.answers(name, question.ask)
         ]
     else:
-        wider = (answer_of(question, facts.table, found) for found in rest)
+        # Of thousands that fit without a clause, some: a list of them is as wrong.
+        some = (found[:MAX_NEAR] if question.shape == "set" else found for found in rest)
+        wider = (answer_of(question, facts.table, found) for found in some)
         given = [list(one.values) if one.kind == "set" else str(one.values[0]) for one in wider]
     return [(one, accepts(answer, one)) for one in given]
 
