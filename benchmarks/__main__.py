@@ -28,6 +28,7 @@ NAMES = (
     "serving",
     "junit",
     "search_engines",
+    "kernels",
 )
 FOLDER = Path(__file__).resolve().parent
 
