@@ -8,6 +8,7 @@ from typing import Any
 
 from envgen.core.types import PublicTask, StopReason, Trajectory
 from envgen.pipelines.demo_records import TrainingDemoSummary
+from envgen.pipelines.family_samples import family_samples
 from envgen.pipelines.general.gates.dataset import AGREEMENT
 from envgen.pipelines.general.gates.prove import GATES
 from envgen.pipelines.quickstart_records import QuickstartSummary
@@ -79,6 +80,7 @@ def quickstart_report(dataset: Dataset, summary: QuickstartSummary, out: Path) -
         curves=training_curves(out) if trained else (),
         played=played,
         played_task=task,
+        samples=tuple(family_samples()),
         notes=(*summary.notes, *(alarms(read_run(out / "grpo")) if trained else ())),
     )
 

@@ -59,6 +59,8 @@ class Family:
     readable: str = ""
     """A function of (dataset, task id) that gives headings and lines: what ``envgen show --secrets`` shows
     of a task before its files. It may raise a ``StoreError``."""
+    players: tuple[str, ...] = ("random-valid",)
+    """Policies without a model that play its tasks, beside gold: the floors that a report shows."""
     submit: Callable[[str], ToolSpec] = takes_an_answer
     """The tool that ends an episode, by the name that the environment gives it."""
     solution_file: str = "solution.py"

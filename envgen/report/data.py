@@ -115,6 +115,22 @@ class Played(Record):
     episode: Trajectory
 
 
+class FamilySample(Record):
+    """One task of a family, with its secrets and who fails it."""
+
+    family: str
+    title: str
+    task_id: str
+    level: int
+    prompt: str
+    answer: str
+    parts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Heading -> lines: what ``envgen show --secrets`` shows."""
+    players: dict[str, str] = Field(default_factory=dict)
+    """Policy -> how many episodes it passed."""
+    note: str = ""
+
+
 class TaskPath(Record):
     """The steps that tasks go through, and the numbers that are left."""
 
@@ -180,6 +196,8 @@ class ReportData(Record):
     played: tuple[Played, ...] = ()
     """Of one task; two stand side by side, at the page's top if there is a training."""
     played_task: PublicTask | None = None
+    samples: tuple[FamilySample, ...] = ()
+    """Of the other families."""
     notes: tuple[str, ...] = ()
     """What a reader should know: what is not isolated, what was not run and why."""
 

@@ -8,6 +8,7 @@ SEARCH = Family(
     validator="envgen.pipelines.search.validate:SearchValidator",
     generate="envgen.pipelines.search.generate:generate_search",
     command="envgen.cli.search:SearchCommand",
+    players=("random-valid", "bm25-reader"),
     readable="envgen.pipelines.search.show:readable",
     tags=("agent", "search", "question-answering", "tool-use"),
     solution_file="question.json",

@@ -13,6 +13,7 @@ from envgen.cli.quickstart import Quickstart
 from envgen.core.errors import StoreError
 from envgen.pipelines import training_demo
 from envgen.pipelines.demo_records import Measured, TrainingDemoSummary
+from envgen.pipelines.family_samples import family_samples
 from envgen.pipelines.quickstart import STAGES, quickstart
 from envgen.pipelines.quickstart_records import QuickstartConfig, QuickstartSummary
 from envgen.pipelines.quickstart_report import (
@@ -22,6 +23,7 @@ from envgen.pipelines.quickstart_report import (
     training_part,
 )
 from envgen.policies.registry import PolicyConfig
+from envgen.report.data import ReportData
 from envgen.report.html import render_report
 from envgen.rollout.bootstrap import Estimate
 from envgen.rollout.run import RolloutConfig, rollout
@@ -210,3 +212,13 @@ def test_the_report_quotes_what_the_study_measured() -> None:
     (row,) = json.loads(figures.read_text())["seeds"]
     measured = (row[name]["value"] for name in ("cold start", "GRPO", "more SFT"))
     assert tuple(round(one, 2) for one in measured) == UNBIASED
+
+
+def test_the_report_shows_a_task_of_each_other_family() -> None:
+    found = {one.family: one for one in family_samples()}
+    search = found["search"]
+    assert search.players["gold"] == "1 of 1"
+    assert search.players["random-valid"] == "0 of 5"
+    assert len(search.parts["Clues"]) > 1
+    page = render_report(ReportData(title="x", samples=tuple(found.values())))
+    assert all(one.task_id in page for one in found.values())
