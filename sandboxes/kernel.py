@@ -37,7 +37,7 @@ LIBRARIES = ("numpy", "sympy", "scipy", "pandas", "matplotlib")
 """What code may import besides the standard library."""
 PRELOAD = ("numpy", "sympy")
 """Imported before the first call; the others when they are asked for."""
-_SHOWN = "/opt/envgen-libraries"
+_SHOWN, _PROGRAMS = "/opt/envgen-libraries", "/opt/envgen-programs"
 _START_S = 60.0
 _LADDER_S = 12.0
 """After a cell's time: interrupt, SIGINT, kill, and a new kernel."""
@@ -84,7 +84,7 @@ class Kernel:
         disk_bytes: int = 256 << 20,
         preload: tuple[str, ...] = PRELOAD,
     ) -> None:
-        mounts = library_mounts()
+        mounts = (*library_mounts(), Mount(source=runtime.PROGRAMS, target=_PROGRAMS))
         chosen = "process" if backend == "inline" else backend
         self._preload = preload
         spec = SandboxSpec(
@@ -152,8 +152,7 @@ class Kernel:
 
     def _start(self) -> None:
         self._count += 1
-        folder, libraries = f"/tmp/kernel-{self._count}", _SHOWN
-        programs = f"{runtime.INSIDE}/programs"
+        folder, libraries, programs = f"/tmp/kernel-{self._count}", _SHOWN, _PROGRAMS
         if self._plain is not None:
             folder = str(self._plain.shown(str(self._count)))
             libraries, programs = _packages_folder(), str(runtime.PROGRAMS)

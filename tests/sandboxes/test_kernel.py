@@ -10,13 +10,28 @@ import pytest
 
 from envgen.core.errors import SandboxUnavailableError
 from envgen.sandboxes.kernel import Kernel, SpareKernels, library_mounts
+from envgen.sandboxes.zygote import WorkerBackend
 
-pytestmark = pytest.mark.bwrap
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("bubblewrap", marks=pytest.mark.bwrap),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ],
+)
+def test_a_kernel_dies_and_is_replaced_in_either_place(backend: WorkerBackend) -> None:
+    with Kernel(backend) as kernel:
+        assert kernel.run("x = 6 * 7\nx").output == "42\n"
+        assert kernel.run("import time; time.sleep(60)", 0.5).status == "timeout"
+        assert kernel.run("x").output == "42\n"
+        assert kernel.run("import os, signal; os.kill(-1, signal.SIGKILL)", 10).status == "lost"
+        assert "NameError" in kernel.run("x").output
 
 
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("bubblewrap") as one:
+@pytest.fixture(scope="module", params=[pytest.param("bubblewrap", marks=pytest.mark.bwrap)])
+def kernel(request: pytest.FixtureRequest) -> Iterator[Kernel]:
+    with Kernel(request.param) as one:
         yield one
 
 
@@ -135,6 +150,7 @@ def test_the_sandbox_holds(kernel: Kernel) -> None:
     assert bomb.status in ("error", "lost", "timeout")
 
 
+@pytest.mark.bwrap
 def test_memory_is_limited() -> None:
     with Kernel("bubblewrap", memory_bytes=512 << 20) as small:
         cell = small.run("x = bytearray(3 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1", 30)
@@ -142,6 +158,7 @@ def test_memory_is_limited() -> None:
         assert small.run("1").output == "1\n"
 
 
+@pytest.mark.bwrap
 def test_nothing_is_left_running() -> None:
     kernel = Kernel("bubblewrap")
     kernel.run("import subprocess; subprocess.Popen(['sleep', '4321'], start_new_session=True)")
@@ -171,6 +188,7 @@ def test_a_plain_process_is_for_trusted_code_only() -> None:
         assert kernel.run("40 + 2").output == "42\n"
 
 
+@pytest.mark.bwrap
 def test_spares_are_ready_ahead() -> None:
     spares = SpareKernels("bubblewrap", spares=1)
     first = spares.take()
