@@ -92,7 +92,9 @@ def test_a_cell_ends_at_its_time(kernel: Kernel, code: str, loses: bool | None) 
 )
 def test_a_kernel_that_dies_is_replaced_and_that_is_told(kernel: Kernel, code: str) -> None:
     kernel.run("kept = 1")
-    assert kernel.run(code, 10).status == "lost"
+    # What kills the kernel's parent may still be answered before the kernel follows it.
+    told = [kernel.run(code, 10).status, kernel.run("'next'").status]
+    assert "lost" in told
     assert "NameError" in kernel.run("kept").output
 
 
