@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from decimal import Decimal
+from fractions import Fraction
 from typing import ClassVar
 
 from envgen.core.types import GateResult, GateStatus
@@ -117,11 +118,16 @@ def derived_twice(problem: InterpreterProblem, answer: MathAnswer) -> GateResult
 
 def near_answers(answer: MathAnswer) -> GateResult:
     """Whether near answers are refused: the next numbers, another sign, nothing, more words behind."""
-    near = ["", answer.value + " or so", answer.value + " " + answer.value, "-" + answer.value]
-    if answer.kind in ("integer", "decimal"):
-        unit = Decimal(1).scaleb(-answer.digits)
-        near += [str(Decimal(answer.value) + step * unit) for step in (-1, 1, 10)]
-    wrong = [one for one in near if set(one) - set("-0.") or not one]
+    near = ["", answer.value + " or so", f"{answer.value} {answer.value}", "-" + answer.value]
+    if answer.kind == "decimal":  # one more digit may be right, another last one is not
+        value = Fraction(answer.value)
+        step = Fraction(1, 10**answer.digits) if answer.digits else abs(value) / 10**5
+        near += [str(value + step), str(value - step)] if step else ["1"]
+    else:
+        near.append(answer.value + "1")
+    if answer.kind == "integer":
+        near += [str(int(answer.value) + step) for step in (-1, 1, 10)]
+    wrong = [one for one in near if not re.fullmatch(r"-[0.]+", one)]
     accepted = [one for one in wrong if accepts(answer, one)]
     if accepted:
         return _failed("near_answers", f"{accepted[0]!r} is accepted, too")

@@ -153,6 +153,21 @@ def test_validate_finds_what_was_changed(problems: Dataset, tmp_path: Path, fiel
     assert found.failure.gate == "stored"
 
 
+NEAR = (
+    MathAnswer(kind="decimal", value="3.14", digits=2, unit="m"),
+    MathAnswer(kind="decimal", value="0.00", digits=2),
+    MathAnswer(kind="decimal", value="-1.5e-7"),
+    MathAnswer(kind="rational", value="-1/3"),
+    MathAnswer(kind="integer", value="0"),
+    MathAnswer(kind="expression", value="sqrt(2)/2"),
+    MathAnswer(kind="set", value="{0,1}"),
+    MathAnswer(kind="tuple", value="(0,0)"),
+    MathAnswer(kind="matrix", value="[[0]]"),
+    MathAnswer(kind="interval", value="[0,1)"),
+    MathAnswer(kind="choice", value="yes", choices=("yes", "no")),
+)
+
+
 def test_a_wrong_method_and_a_lax_answer_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     maker = all_makers()["prime_count"]
     problem = InterpreterProblem(maker=maker.name, level=1, params=dict(maker.draw(Random(1), 1)))
@@ -161,6 +176,8 @@ def test_a_wrong_method_and_a_lax_answer_are_found(monkeypatch: pytest.MonkeyPat
     wrong = MathAnswer(kind="integer", value=str(int(answer.value) + 1))
     assert derived_twice(problem, wrong).status is GateStatus.FAILED
     assert near_answers(answer).status is GateStatus.PASSED
-    lax = MathAnswer(kind="string", value=" ")
+    for other in NEAR:
+        assert near_answers(other).status is GateStatus.PASSED, other
+    lax = MathAnswer(kind="string", value="x")
     monkeypatch.setattr("envgen.pipelines.interpreter.validate.accepts", lambda *_: True)
     assert near_answers(lax).status is GateStatus.FAILED
