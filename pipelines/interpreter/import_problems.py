@@ -15,7 +15,7 @@ from envgen.pipelines.import_records import RecordsSummary, import_records
 from envgen.pipelines.interpreter.tasks import LIMITS, SCHEMA
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.verifiers.answers import fold
-from envgen.verifiers.maths import MathAnswer, accepts
+from envgen.verifiers.maths import MathAnswer
 
 PROBLEM_FIELDS = ("problem", "question", "prompt", "Problem", "Question")
 ANSWER_FIELDS = ("answer", "final_answer", "expected_answer", "ground_truth", "Answer", "label")
@@ -112,16 +112,36 @@ def typed(text: str) -> MathAnswer | None:
     """An answer with its type; None where it has none that can be judged exactly."""
     if len(text) > _MAX_ANSWER:
         return None
+    try:
+        return _typed(text)
+    except ValueError:  # it can't be read as what it looks like
+        return None
+
+
+def _typed(text: str) -> MathAnswer | None:
     plain = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text.replace("\\!", "").replace("\\,", ""))
     plain = plain.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
     plain = re.sub(r"\\frac\{(-?\d+)\}\{(\d+)\}", r"\1/\2", plain).strip()
-    found: MathAnswer | None = None
     if re.fullmatch(r"[+-]?\d+", plain):
-        found = MathAnswer(kind="integer", value=plain.lstrip("+"))
-    elif re.fullmatch(r"[+-]?\d+/\d+", plain):
-        found = MathAnswer(kind="rational", value=plain.lstrip("+"))
-    elif re.fullmatch(r"[+-]?\d*\.\d+", plain):
-        found = MathAnswer(kind="decimal", value=plain, digits=len(plain.rpartition(".")[2]))
-    elif re.fullmatch(r"\(?[A-J]\)?", plain):
-        found = MathAnswer(kind="string", value=plain.strip("()"))
-    return found if found is not None and accepts(found, found.value) else None
+        return MathAnswer(kind="integer", value=plain.lstrip("+"))
+    if re.fullmatch(r"[+-]?\d+/\d+", plain):
+        return MathAnswer(kind="rational", value=plain.lstrip("+"))
+    if re.fullmatch(r"[+-]?\d*\.\d+", plain):
+        return MathAnswer(kind="decimal", value=plain, digits=len(plain.rpartition(".")[2]))
+    if re.fullmatch(r"\(?[A-J]\)?", plain):
+        return MathAnswer(kind="string", value=plain.strip("()"))
+    return _structured(text)
+
+
+def _structured(text: str) -> MathAnswer | None:
+    """Sets, matrices and expressions; a pair in round brackets may be a point or an interval, so it is none."""
+    if re.match(r"\\?\{", text):
+        return MathAnswer(kind="set", value=text)
+    if re.match(r"\\begin\{[pb]matrix\}", text):
+        return MathAnswer(kind="matrix", value=text)
+    bare = re.sub(r"\\[a-zA-Z]+", " ", text)
+    letters = re.findall(r"[a-zA-Z]+", bare)
+    if "," in text or any(len(one) > 1 for one in letters):
+        return None
+    variables = tuple(sorted(set(letters) - {"e"}))
+    return MathAnswer(kind="expression", value=text, variables=variables)

@@ -43,6 +43,13 @@ def test_answers_get_their_type() -> None:
     assert typed("\\dfrac{3}{7}") == MathAnswer(kind="rational", value="3/7")
     assert typed("2.50") == MathAnswer(kind="decimal", value="2.50", digits=2)
     assert typed("(C)") == MathAnswer(kind="string", value="C")
+    assert typed("2\\sqrt{3}") == MathAnswer(kind="expression", value="2\\sqrt{3}")
+    found = typed("\\frac{1}{2}n(n+1)")
+    assert found is not None
+    assert found.variables == ("n",)
+    assert typed("\\{1,2,3\\}") == MathAnswer(kind="set", value="\\{1,2,3\\}")
+    assert typed("y = 2x + 3") is None
+    assert typed("(3, 4)") is None  # a point or an interval
     assert typed("all primes p such that p divides n") is None
     assert typed("9" * 5_000) is None
 
