@@ -134,7 +134,7 @@ def _typed(text: str) -> MathAnswer | None:
 
 
 def _structured(text: str) -> MathAnswer | None:
-    """Sets, matrices and expressions; a pair in round brackets may be a point or an interval, so it is none."""
+    """Sets, matrices and expressions; a pair in round brackets may be a point or an interval: it is none."""
     if re.match(r"\\?\{", text):
         return MathAnswer(kind="set", value=text)
     if re.match(r"\\begin\{[pb]matrix\}", text):
