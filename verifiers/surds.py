@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -69,6 +70,10 @@ def _whole_root(number: int, order: int) -> int:
     while (y := ((order - 1) * x + number // x ** (order - 1)) // order) < x:
         x = y
     return x
+
+
+class _UnseenError(ArithmeticError):
+    """A divisor's bounds have zero between them."""
 
 
 class ExactArithmetic:
@@ -135,7 +140,7 @@ class ExactArithmetic:
                 raise UndefinedError("a power that is no root, or of a negative number")
             x = self.root(x, exponent.denominator)
         times = abs(exponent.numerator)
-        if x == 0 and exponent <= 0:
+        if exponent <= 0 and self.sign(x) == 0:
             raise UndefinedError("zero to zero or less")
         if x in (0, 1, -1):
             return x if times % 2 or x == 0 else Fraction(1)
@@ -181,11 +186,12 @@ class ExactArithmetic:
         bound = (math.prod(order for _, order in x.roots) - 1) * x.above + x.below
         precision = 64
         while precision <= MAX_PRECISION:
-            low, high = self._enclose(x, precision)
-            if low > 0 or high < 0:
-                return 1 if low > 0 else -1
-            if precision > bound and max(-low, high) < 1 << (precision - bound):
-                return 0
+            with suppress(_UnseenError):
+                low, high = self._enclose(x, precision)
+                if low > 0 or high < 0:
+                    return 1 if low > 0 else -1
+                if precision > bound and max(-low, high) < 1 << (precision - bound):
+                    return 0
             precision = 4 * precision if 4 * precision < bound else max(bound + 64, 2 * precision)
         raise NoAnswerError("it takes too long")
 
@@ -194,9 +200,10 @@ class ExactArithmetic:
         if x is y or (isinstance(x, Fraction) and isinstance(y, Fraction)):
             return x == y
         self._spend(50 - OVERHEAD)
-        (low, high), (its_low, its_high) = self._ends(x), self._ends(y)
-        if high < its_low or its_high < low:
-            return False
+        with suppress(_UnseenError):
+            (low, high), (its_low, its_high) = self._ends(x), self._ends(y)
+            if high < its_low or its_high < low:
+                return False
         return self.sign(self.add(x, self.multiply(Fraction(-1), y))) == 0
 
     def _ends(self, x: Exact) -> tuple[int, int]:
@@ -240,8 +247,8 @@ def _apply(surd: Surd, ends: list[tuple[int, int]], precision: int) -> tuple[int
         products = [a * b for a in ends[0] for b in ends[1]]
         return min(products) >> precision, -(-max(products) >> precision)
     if surd.op == "inv":
-        if low <= 0 <= high:  # not zero, but not seen yet
-            return -1 << 4 * precision, 1 << 4 * precision
+        if low <= 0 <= high:
+            raise _UnseenError("it is not zero, which is not seen at this precision")
         return (1 << 2 * precision) // high, -((-1 << 2 * precision) // low)
     shift = precision * (surd.order - 1)
     root = _whole_root(max(low, 0) << shift, surd.order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import time
 from fractions import Fraction
@@ -164,6 +165,19 @@ def test_signs_of_sums_of_roots_are_those_of_floats_or_zero(terms: list[tuple[in
     zero = not any(squares.values())
     assert (numbers.sign(total) == 0) == zero
     assert zero or abs(near) < 1e-9 or numbers.sign(total) == (1 if near > 0 else -1)
+
+
+def test_what_is_divided_by_almost_nothing_is_large() -> None:
+    numbers = ExactArithmetic()
+    root = numbers.root(Fraction(2), 2)
+    near = Fraction(-math.isqrt(2 * 10**1_000) - 1, 10**500)
+    huge = numbers.invert(numbers.add(root, near))
+    total = numbers.add(huge, Fraction(10**450))
+    assert numbers.sign(total) == -1
+    assert not numbers.equal(total, Fraction(10**450))
+    assert numbers.equal(numbers.multiply(numbers.invert(huge), Fraction(2)), numbers.add(
+        numbers.multiply(root, Fraction(2)), 2 * near
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(
