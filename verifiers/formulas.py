@@ -58,7 +58,7 @@ _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\([%{}])", r"\1"),
         (r"\\(frac|sqrt)\s*(\d)", r"\\\1{\2}"),
         (r"\\sqrt(?![A-Za-z])", " sqrt "),
-        (LONE_TEXT.pattern, r" \1"),
+        (LONE_TEXT.pattern, r" \1 "),
     )
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -20,7 +21,7 @@ MAX_PRECISION = 20_000
 """Bits after the point to which roots are computed: an equality that would take more is refused."""
 MAX_WORK = 3_000_000
 """Bits of all numbers that one comparison may compute."""
-MAX_FACTORIAL, MAX_ROOT = 1_100, 6
+MAX_FACTORIAL, MAX_ROOT, OVERHEAD = 1_100, 6, 200
 ENOUGH_POINTS = 4
 """Points at which two expressions must be defined, and agree."""
 
@@ -71,15 +72,20 @@ def _whole_root(number: int, order: int) -> int:
     return x
 
 
+class _UnseenError(ArithmeticError):
+    """A divisor's bounds have zero between them."""
+
+
 class ExactArithmetic:
     """Computes with fractions and roots for one comparison, and stops where that would take too long."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK
         self._surds: dict[tuple[object, ...], Surd] = {}
+        self._near: dict[int, tuple[int, int]] = {}
 
     def _spend(self, bits: int) -> None:
-        self._left -= bits + 200
+        self._left -= bits + OVERHEAD
         if self._left < 0:
             raise NoAnswerError("it takes too long")
 
@@ -134,7 +140,7 @@ class ExactArithmetic:
                 raise UndefinedError("a power that is no root, or of a negative number")
             x = self.root(x, exponent.denominator)
         times = abs(exponent.numerator)
-        if x == 0 and exponent <= 0:
+        if exponent <= 0 and self.sign(x) == 0:
             raise UndefinedError("zero to zero or less")
         if x in (0, 1, -1):
             return x if times % 2 or x == 0 else Fraction(1)
@@ -180,13 +186,32 @@ class ExactArithmetic:
         bound = (math.prod(order for _, order in x.roots) - 1) * x.above + x.below
         precision = 64
         while precision <= MAX_PRECISION:
-            low, high = self._enclose(x, precision)
-            if low > 0 or high < 0:
-                return 1 if low > 0 else -1
-            if precision > bound and max(-low, high) < 1 << (precision - bound):
-                return 0
+            with suppress(_UnseenError):
+                low, high = self._enclose(x, precision)
+                if low > 0 or high < 0:
+                    return 1 if low > 0 else -1
+                if precision > bound and max(-low, high) < 1 << (precision - bound):
+                    return 0
             precision = 4 * precision if 4 * precision < bound else max(bound + 64, 2 * precision)
         raise NoAnswerError("it takes too long")
+
+    def equal(self, x: Exact, y: Exact) -> bool:
+        """Whether two numbers are equal; quick where they are far from each other."""
+        if x is y or (isinstance(x, Fraction) and isinstance(y, Fraction)):
+            return x == y
+        self._spend(50 - OVERHEAD)
+        with suppress(_UnseenError):
+            (low, high), (its_low, its_high) = self._ends(x), self._ends(y)
+            if high < its_low or its_high < low:
+                return False
+        return self.sign(self.add(x, self.multiply(Fraction(-1), y))) == 0
+
+    def _ends(self, x: Exact) -> tuple[int, int]:
+        if isinstance(x, Fraction):
+            return _enclosed(x, 64)
+        if x.index not in self._near:
+            self._near[x.index] = self._enclose(x, 64)
+        return self._near[x.index]
 
     def _enclose(self, x: Surd, precision: int) -> tuple[int, int]:
         """Bounds of x, times 2 to the precision."""
@@ -201,16 +226,16 @@ class ExactArithmetic:
             surd = wanted[index]
             self._spend(precision * (1 if surd.order < 3 else 4 * surd.order))
             ends = [
-                found[part.index]
-                if isinstance(part, Surd)
-                else (
-                    (part.numerator << precision) // part.denominator,
-                    -((-part.numerator << precision) // part.denominator),
-                )
+                found[part.index] if isinstance(part, Surd) else _enclosed(part, precision)
                 for part in surd.parts
             ]
             found[index] = _apply(surd, ends, precision)
         return found[x.index]
+
+
+def _enclosed(x: Fraction, precision: int) -> tuple[int, int]:
+    above, below = x.numerator << precision, x.denominator
+    return above // below, -(-above // below)
 
 
 def _apply(surd: Surd, ends: list[tuple[int, int]], precision: int) -> tuple[int, int]:
@@ -222,8 +247,8 @@ def _apply(surd: Surd, ends: list[tuple[int, int]], precision: int) -> tuple[int
         products = [a * b for a in ends[0] for b in ends[1]]
         return min(products) >> precision, -(-max(products) >> precision)
     if surd.op == "inv":
-        if low <= 0 <= high:  # not zero, but not seen yet
-            return -1 << 4 * precision, 1 << 4 * precision
+        if low <= 0 <= high:
+            raise _UnseenError("it is not zero, which is not seen at this precision")
         return (1 << 2 * precision) // high, -((-1 << 2 * precision) // low)
     shift = precision * (surd.order - 1)
     root = _whole_root(max(low, 0) << shift, surd.order)
@@ -241,6 +266,7 @@ class FormulaComparison:
     def __init__(self, variables: tuple[str, ...], *texts: str) -> None:
         self._numbers = ExactArithmetic()
         self._variables, self._texts = variables, texts
+        self._constants: dict[int, tuple[Formula, Exact]] = {}
 
     def value(self, formula: Formula, point: Mapping[str, Fraction]) -> Exact:
         """The value at a point.
@@ -279,7 +305,7 @@ class FormulaComparison:
         """The value of a formula without names, if it is a fraction and no list."""
         if formula.op in LISTS or formula.names():
             return None
-        value = self.value(formula, {})
+        value = self._constant(formula)
         return value if isinstance(value, Fraction) else None
 
     def compare(self, x: Formula, y: Formula) -> int:
@@ -288,39 +314,42 @@ class FormulaComparison:
         return self._numbers.sign(self._numbers.add(self.constant(x), minus))
 
     def same(self, x: Formula, y: Formula) -> bool:
-        """Whether two formulas are equal."""
+        """Whether a formula is equal to the right one, ``x``.
+
+        If that is defined at whole numbers only (2**n, n!), only they count, and only where it is defined.
+        """
         if x.op in LISTS or y.op in LISTS:
             return (
                 x.op == y.op
                 and len(x.parts) == len(y.parts)
                 and all(map(self.same, x.parts, y.parts))
             )
-        if not x.names() | y.names():
-            return self._same_at(x, y, {}) is True
-        for whole in (False, True):
-            agreed = 0
-            for i in range(16):
-                equal = self._same_at(x, y, self._point(i, whole=whole))
-                if equal is False:
-                    return False
-                agreed += equal is True
-            if agreed:
-                return agreed >= ENOUGH_POINTS
-        return False
+        names = x.names() | y.names()
+        if not names:
+            return self._numbers.equal(self._constant(x), self._constant(y))
+        whole = all(self._value_or_none(x, self._point(i, whole=False)) is None for i in range(16))
+        agreed = set()
+        for i in range(16):
+            point = self._point(i, whole=whole)
+            first, second = self._value_or_none(x, point), self._value_or_none(y, point)
+            if first is None and (whole or second is None):
+                continue
+            if first is None or second is None or not self._numbers.equal(first, second):
+                return False
+            agreed.add(tuple(point[name] for name in sorted(names & point.keys())))
+        return len(agreed) >= ENOUGH_POINTS
 
-    def _same_at(self, x: Formula, y: Formula, point: Mapping[str, Fraction]) -> bool | None:
-        """Whether they are equal at a point; None where neither is defined."""
-        values: list[Exact | None] = []
-        for formula in (x, y):
-            try:
-                values.append(self.value(formula, point))
-            except UndefinedError:
-                values.append(None)
-        first, second = values
-        if first is None or second is None:
-            return None if first is second else False
-        minus = self._numbers.multiply(Fraction(-1), second)
-        return self._numbers.sign(self._numbers.add(first, minus)) == 0
+    def _value_or_none(self, formula: Formula, point: Mapping[str, Fraction]) -> Exact | None:
+        try:
+            return self.value(formula, point)
+        except UndefinedError:
+            return None
+
+    def _constant(self, formula: Formula) -> Exact:
+        """The value of a formula without names, computed once."""
+        if id(formula) not in self._constants:
+            self._constants[id(formula)] = formula, self.value(formula, {})
+        return self._constants[id(formula)][1]
 
     def _point(self, i: int, *, whole: bool, variables: bool = True) -> dict[str, Fraction]:
         """Small and large numbers, at first positive ones; whole ones for what stands in exponents."""
@@ -331,7 +360,7 @@ class FormulaComparison:
         }
         for name in self._variables if variables else ():
             if whole:
-                point[name] = Fraction(random.randint(1, 12))
+                point[name] = Fraction(random.randint(1, 40))
                 continue
             value = Fraction(random.randint(1, 1 << 20), 1 << 16)
             small = i % 4 < 2 if i < 8 else random.random() < 0.5

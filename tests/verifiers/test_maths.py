@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import time
 from fractions import Fraction
@@ -43,6 +44,16 @@ SIGNS = (
 )
 
 
+def _is_quick(answer: MathAnswer, text: str, limit_s: float) -> bool:
+    """Whether one of three tries is: the collector may run in any."""
+    for _ in range(3):
+        start = time.process_time()
+        accepts(answer, text)
+        if time.process_time() - start < limit_s:
+            return True
+    return False
+
+
 def test_pairs_are_equal_where_a_reader_says_so_and_nowhere_else() -> None:
     rows: list[dict[str, Any]] = [json.loads(line) for line in PAIRS.read_text().splitlines()]
     wrong = []
@@ -75,18 +86,15 @@ def test_pairs_are_equal_where_a_reader_says_so_and_nowhere_else() -> None:
 )  # fmt: skip
 def test_hostile_answers_are_wrong_and_quick(text: str) -> None:
     for answer in ANSWERS:
-        start = time.process_time()
         assert not accepts(answer, text)
-        assert time.process_time() - start < 0.5, answer.kind
+        assert _is_quick(answer, text, 0.5), answer.kind
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.one_of(st.text(max_size=300), st.lists(st.sampled_from(SIGNS), max_size=60).map("".join)))
 def test_random_texts_raise_nothing_and_take_no_time(text: str) -> None:
     for answer in ANSWERS:
-        start = time.process_time()
-        accepts(answer, text)
-        assert time.process_time() - start < 0.05, answer.kind
+        assert _is_quick(answer, text, 0.05), answer.kind
 
 
 @pytest.mark.parametrize(
@@ -157,6 +165,19 @@ def test_signs_of_sums_of_roots_are_those_of_floats_or_zero(terms: list[tuple[in
     zero = not any(squares.values())
     assert (numbers.sign(total) == 0) == zero
     assert zero or abs(near) < 1e-9 or numbers.sign(total) == (1 if near > 0 else -1)
+
+
+def test_what_is_divided_by_almost_nothing_is_large() -> None:
+    numbers = ExactArithmetic()
+    root = numbers.root(Fraction(2), 2)
+    near = Fraction(-math.isqrt(2 * 10**1_000) - 1, 10**500)
+    huge = numbers.invert(numbers.add(root, near))
+    total = numbers.add(huge, Fraction(10**450))
+    assert numbers.sign(total) == -1
+    assert not numbers.equal(total, Fraction(10**450))
+    assert numbers.equal(numbers.multiply(numbers.invert(huge), Fraction(2)), numbers.add(
+        numbers.multiply(root, Fraction(2)), 2 * near
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(
