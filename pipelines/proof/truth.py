@@ -35,3 +35,8 @@ def column(formula: Formula, of_atoms: dict[str, int], every: int) -> int:
             return every ^ parts[0] ^ parts[1]
         case _:
             return of_atoms[formula.op]
+
+
+def follows(given: int, goal: int) -> bool:
+    """Whether every row of the one is a row of the other."""
+    return given & ~goal == 0

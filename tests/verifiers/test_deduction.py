@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_deduction import implies, meaningful, proves, tree
 
+from envgen.core.seeding import rng
+from envgen.pipelines.proof.derive import derive
+from envgen.pipelines.proof.spoil import spoil
+from envgen.verifiers import deduction
 from envgen.verifiers.deduction import RULES, Sequent, check
 from envgen.verifiers.formulas import MAX_SYMBOLS, read_formula
 from envgen.verifiers.proof_library import Lemma, check_library
@@ -199,3 +204,91 @@ def test_no_text_raises_anything_else(text: str) -> None:
     except ProofTextError:
         return
     assert verdict.accepted == (not verdict.reason)
+
+
+def judge_mutants(theorems: int, each: int) -> tuple[int, int]:
+    """Spoil proofs, and compare the checker with the naive one; how many there were, how many right."""
+    seen, accepted, total = set[str](), 0, 0
+    for number in range(theorems):
+        draws = rng(35, number)
+        theorem = derive(draws, number % 8 + 1)
+        sequent = Sequent.read(theorem.hypotheses, theorem.goal)
+        for _ in range(each):
+            kind, text = spoil(draws, theorem.proof)
+            if text in seen:
+                continue
+            seen.add(text)
+            total += 1
+            verdict = check(text, sequent)
+            right = proves(text, list(theorem.hypotheses), theorem.goal)
+            assert verdict.accepted == right, (kind, verdict, text)
+            if verdict.accepted:
+                accepted += 1
+                assert implies([tree(one) for one in theorem.hypotheses], tree(theorem.goal))
+                assert meaningful(text, list(theorem.hypotheses))
+    return total, accepted
+
+
+def test_spoilt_proofs_are_accepted_only_where_a_second_checker_finds_them_right() -> None:
+    total, accepted = judge_mutants(theorems=80, each=32)
+    assert total >= 2_000
+    assert 0 < accepted < total / 20
+
+
+@pytest.mark.slow
+def test_of_many_spoilt_proofs_none_is_accepted_that_is_wrong() -> None:
+    total, accepted = judge_mutants(theorems=480, each=50)
+    print(f"{total} mutants, {accepted} of them still proofs, 0 wrong ones accepted")
+    assert total >= 20_000
+    assert 0 < accepted < total / 20
+
+
+def test_what_is_accepted_up_to_its_first_wrong_line_is_true_in_every_row() -> None:
+    """Whatever the spoilt rest is, the steps before it follow from hypotheses and assumptions."""
+    for number in range(40):
+        draws = rng(36, number)
+        theorem = derive(draws, number % 4 + 1)
+        text = spoil(draws, theorem.proof).text
+        verdict = check(text, Sequent.read(theorem.hypotheses, theorem.goal))
+        if verdict.num_steps:
+            right = "\n".join(text.split("\n")[: verdict.num_steps])
+            assert meaningful(right, list(theorem.hypotheses)), (verdict, text)
+
+
+@pytest.mark.parametrize(("name", "unsound"), [
+    ("implies-elim", "A -> B, B => A"), ("or-elim", "A | B, A .. C, A .. C => C"),
+    ("or-intro-left", "A => A & B"), ("not-intro", "A .. B => ~A"), ("explosion", "A => B"),
+])  # fmt: skip
+def test_an_unsound_rule_is_noticed(
+    name: str, unsound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison with the naive checker fails once a rule of the kernel is wrong."""
+    monkeypatch.setitem(deduction._RULES, name, deduction._pattern(unsound))
+    with pytest.raises(AssertionError):
+        both_comparisons()
+
+
+def both_comparisons() -> None:
+    judge_mutants(theorems=60, each=20)
+    sound_on_random_steps(steps=4_000)
+
+
+def sound_on_random_steps(steps: int) -> None:
+    """Random single steps from two hypotheses: what is accepted is true in every row."""
+    draws, formulas = (
+        rng(37),
+        ["P", "Q", "~P", "P & Q", "P | Q", "P -> Q", "P <-> Q", "~~P", "false"],
+    )
+    accepted = 0
+    for _ in range(steps):
+        one, two, goal = (draws.choice(formulas) for _ in range(3))
+        rule, cited = draws.choice(list(RULES)), draws.choice(["1", "2", "1 2", "2 1"])
+        text = f"1. {one} [premise]\n2. {two} [premise]\n3. {goal} [{rule} {cited}]"
+        if check(text, Sequent.read([one, two], goal)).accepted:
+            accepted += 1
+            assert implies([tree(one), tree(two)], tree(goal)), text
+    assert accepted > steps / 200
+
+
+def test_random_steps_that_are_accepted_are_true_in_every_row() -> None:
+    sound_on_random_steps(steps=20_000)
