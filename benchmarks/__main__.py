@@ -28,6 +28,7 @@ NAMES = (
     "serving",
     "junit",
     "search_engines",
+    "proof_checker",
 )
 FOLDER = Path(__file__).resolve().parent
 

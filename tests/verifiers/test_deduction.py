@@ -235,6 +235,23 @@ def test_spoilt_proofs_are_accepted_only_where_a_second_checker_finds_them_right
     assert 0 < accepted < total / 20
 
 
+def test_no_proof_is_accepted_once_a_hypothesis_is_missing_that_the_goal_needs() -> None:
+    """Spoilt or not: whatever were accepted would be wrong, as truth tables say."""
+    judged = 0
+    for number in range(24):
+        draws = rng(38, number)
+        theorem = derive(draws, number % 8 + 1)
+        texts = [theorem.proof, *(spoil(draws, theorem.proof).text for _ in range(40))]
+        for missing in range(len(theorem.hypotheses)):
+            fewer = theorem.hypotheses[:missing] + theorem.hypotheses[missing + 1 :]
+            if implies([tree(one) for one in fewer], tree(theorem.goal)):
+                continue
+            judged += len(texts)
+            sequent = Sequent.read(fewer, theorem.goal)
+            assert not any(check(text, sequent).accepted for text in texts)
+    assert judged > 1_000
+
+
 @pytest.mark.slow
 def test_of_many_spoilt_proofs_none_is_accepted_that_is_wrong() -> None:
     total, accepted = judge_mutants(theorems=480, each=50)
