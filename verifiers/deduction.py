@@ -266,7 +266,9 @@ def _judge(
 ) -> None:
     """Compare what is cited, and then the formula, with the rule."""
     if len(cited) != len(pattern.cited):
-        raise _WrongError(f"{rule} cites {len(pattern.cited)} things, not {len(cited)}")
+        raise _WrongError(
+            f"{rule} ({_shown(pattern)}) cites {len(pattern.cited)}, not {len(cited)}"
+        )
     for place, (wanted, given) in enumerate(zip(pattern.cited, cited, strict=True), start=1):
         if isinstance(wanted, Subproof) and isinstance(given, Subproof):
             fits = matches(wanted.first, given.first, bound) and matches(
