@@ -25,8 +25,8 @@ from envgen.pipelines.proof.spoil_chain import spoil_chain
 from envgen.pipelines.proof.truth import column, columns, follows
 from envgen.verifiers.deduction import Sequent, check
 from envgen.verifiers.equational import check_chain
-from envgen.verifiers.formulas import Formula, atoms
 from envgen.verifiers.proof_verdict import ProofVerdict
+from envgen.verifiers.propositions import Proposition, atoms
 
 TARGET_STEPS = 5_000
 
@@ -100,7 +100,7 @@ def deduction(number: int) -> CheckedTheorem:
     )
 
 
-def needed_hypothesis(sequent: Sequent) -> Formula | None:
+def needed_hypothesis(sequent: Sequent) -> Proposition | None:
     """A hypothesis without which the goal does not follow from the others; None if there is none."""
     names = sorted(atoms(sequent.goal).union(*map(atoms, sequent.hypotheses)))
     every, of_atoms = (1 << (1 << len(names))) - 1, columns(names)

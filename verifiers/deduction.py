@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from envgen.verifiers.formulas import PLAIN, Formula, atoms, read_formula
 from envgen.verifiers.proof_verdict import (
     MAX_LINE_CHARS,
     ProofTextError,
@@ -32,6 +31,7 @@ from envgen.verifiers.proof_verdict import (
     clipped,
     proof_lines,
 )
+from envgen.verifiers.propositions import PLAIN, Proposition, atoms, read_proposition
 
 MAX_SUBPROOFS = 32
 """Sub-proofs inside each other."""
@@ -42,30 +42,30 @@ _CITED = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 class Sequent(NamedTuple):
     """What is to be proven, or what a lemma says: the goal follows from the hypotheses."""
 
-    hypotheses: tuple[Formula, ...]
-    goal: Formula
+    hypotheses: tuple[Proposition, ...]
+    goal: Proposition
 
     @classmethod
     def read(cls, hypotheses: Sequence[str], goal: str) -> Sequent:
         """What texts say; raises ProofTextError."""
-        return cls(tuple(map(read_formula, hypotheses)), read_formula(goal))
+        return cls(tuple(map(read_proposition, hypotheses)), read_proposition(goal))
 
 
 class Subproof(NamedTuple):
     """The assumption and the last formula of a sub-proof."""
 
-    first: Formula
-    last: Formula
+    first: Proposition
+    last: Proposition
 
 
-Cited = Formula | Subproof
+Cited = Proposition | Subproof
 
 
 class _Pattern(NamedTuple):
     """Of a rule: what its cited lines look like and what it concludes."""
 
     cited: tuple[Cited, ...]
-    conclusion: Formula
+    conclusion: Proposition
 
 
 def _pattern(text: str) -> _Pattern:
@@ -73,9 +73,9 @@ def _pattern(text: str) -> _Pattern:
     above, _, conclusion = text.partition("=>")
     cited: list[Cited] = []
     for one in above.split(","):
-        ends = [read_formula(end) for end in one.split("..")]
+        ends = [read_proposition(end) for end in one.split("..")]
         cited.append(Subproof(*ends) if len(ends) == 2 else ends[0])
-    return _Pattern(tuple(cited), read_formula(conclusion))
+    return _Pattern(tuple(cited), read_proposition(conclusion))
 
 
 RULES = {
@@ -101,7 +101,7 @@ RULES = {
 _RULES = {name: _pattern(text) for name, text in RULES.items()}
 
 
-def matches(pattern: Formula, formula: Formula, bound: dict[str, Formula]) -> bool:
+def matches(pattern: Proposition, formula: Proposition, bound: dict[str, Proposition]) -> bool:
     """Whether a formula is the pattern with formulas for its atoms; ``bound`` has them, and grows."""
     if pattern.parts:
         return pattern.op == formula.op and all(
@@ -121,7 +121,7 @@ class _WrongError(Exception):
 class Scope:
     """The lines so far, and which of them may be cited. Line 0 stands for the proof itself."""
 
-    formulas: list[Formula] = field(default_factory=lambda: [Formula("false")])
+    formulas: list[Proposition] = field(default_factory=lambda: [Proposition("false")])
     home: list[int] = field(default_factory=lambda: [0])
     """Of each line: the assumption that opened the innermost sub-proof that it is in, or 0."""
     open: list[int] = field(default_factory=lambda: [0])
@@ -135,14 +135,14 @@ class Scope:
             assumption = self.open.pop()
             self.closed[assumption] = (len(self.formulas) - 1, self.open[-1])
 
-    def add(self, formula: Formula, *, assumed: bool) -> None:
+    def add(self, formula: Proposition, *, assumed: bool) -> None:
         """Take a line that was found right."""
         if assumed:
             self.open.append(len(self.formulas))
         self.formulas.append(formula)
         self.home.append(self.open[-1])
 
-    def line(self, number: int) -> Formula:
+    def line(self, number: int) -> Proposition:
         """The formula of a line that may be cited now."""
         if not 1 <= number < len(self.formulas):
             raise _WrongError(f"line {number} is cited, which is not an earlier line")
@@ -203,7 +203,7 @@ def _take(
         raise _WrongError("this is no step; a step looks like: 3. P & Q  [and-intro 1 2]")
     if int(read[2]) != number:
         raise _WrongError(f"the step is numbered {read[2]}, but it is number {number}")
-    depth, formula = read[1].count("|"), read_formula(read[3])
+    depth, formula = read[1].count("|"), read_proposition(read[3])
     by, _, chosen = read[4].partition(" with ")
     rule, *cited = by.replace(",", " ").split() or [""]
     assumed = rule == "assume"
@@ -221,7 +221,7 @@ def _take(
             raise _WrongError(f"{formula} is no hypothesis")
         scope.add(formula, assumed=assumed)
         return
-    bound: dict[str, Formula] = {}
+    bound: dict[str, Proposition] = {}
     if rule == "lemma":
         rule, cited = " ".join(["lemma", *cited[:1]]), cited[1:]
         if rule[6:] not in lemmas:
@@ -245,24 +245,28 @@ def _cite(cited: str, scope: Scope) -> Cited:
     return scope.line(first) if last is None else scope.subproof(first, int(last))
 
 
-def _substitution(text: str, lemma: _Pattern) -> dict[str, Formula]:
+def _substitution(text: str, lemma: _Pattern) -> dict[str, Proposition]:
     """The formulas that ``with`` gives for atoms of a lemma."""
     known = atoms(lemma.conclusion).union(
-        *(atoms(one) for one in lemma.cited if isinstance(one, Formula))
+        *(atoms(one) for one in lemma.cited if isinstance(one, Proposition))
     )
-    bound: dict[str, Formula] = {}
+    bound: dict[str, Proposition] = {}
     for one in text.split(",") if text.strip() else ():
         atom, _, formula = one.partition(":=")
         if atom.strip() not in known or atom.strip() in bound:
             raise _WrongError(
                 f"{clipped(atom.strip(), 40)!r} is no atom of the lemma, or is given twice"
             )
-        bound[atom.strip()] = read_formula(formula)
+        bound[atom.strip()] = read_proposition(formula)
     return bound
 
 
 def _judge(
-    rule: str, pattern: _Pattern, cited: list[Cited], formula: Formula, bound: dict[str, Formula]
+    rule: str,
+    pattern: _Pattern,
+    cited: list[Cited],
+    formula: Proposition,
+    bound: dict[str, Proposition],
 ) -> None:
     """Compare what is cited, and then the formula, with the rule."""
     if len(cited) != len(pattern.cited):
@@ -274,10 +278,10 @@ def _judge(
             fits = matches(wanted.first, given.first, bound) and matches(
                 wanted.last, given.last, bound
             )
-        elif isinstance(wanted, Formula) and isinstance(given, Formula):
+        elif isinstance(wanted, Proposition) and isinstance(given, Proposition):
             fits = matches(wanted, given, bound)
         else:
-            kind = "a line" if isinstance(wanted, Formula) else "a sub-proof such as 3-5"
+            kind = "a line" if isinstance(wanted, Proposition) else "a sub-proof such as 3-5"
             raise _WrongError(f"{rule} cites {kind} at place {place}")
         if not fits:
             raise _WrongError(
@@ -294,4 +298,4 @@ def _shown(pattern: _Pattern) -> str:
 
 def _text(cited: Cited) -> str:
     """A line's formula, or the ends of a sub-proof."""
-    return str(cited) if isinstance(cited, Formula) else f"{cited.first} .. {cited.last}"
+    return str(cited) if isinstance(cited, Proposition) else f"{cited.first} .. {cited.last}"

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from envgen.core.errors import PipelineError
 from envgen.pipelines.proof.truth import column, columns, follows
-from envgen.verifiers.formulas import Formula
+from envgen.verifiers.propositions import Proposition
 
 LEVELS = range(1, 9)
 MAX_SIZE = 13
 """Atoms and connectives of a derived formula."""
 TRIES = 400
 GIVEN = ("premise", "assume")
-FALSE = Formula("false")
+FALSE = Proposition("false")
 
 
 class Theorem(NamedTuple):
@@ -38,7 +38,7 @@ class Theorem(NamedTuple):
 class Derived:
     """A formula, and how it came to be."""
 
-    formula: Formula
+    formula: Proposition
     rule: str
     cited: tuple[Derived | Enclosed, ...] = ()
 
@@ -88,7 +88,7 @@ def _attempt(rng: Random, level: int, names: str) -> Theorem | None:
     """Draw hypotheses, derive, and take a far formula; None if none is far enough."""
     of_atoms, every = columns(names), (1 << (1 << len(names))) - 1
     row = 1 << rng.randrange(1 << len(names))  # of the truth table; all hypotheses are true there
-    hypotheses: list[Formula] = []
+    hypotheses: list[Proposition] = []
     while len(hypotheses) < 3 + level:
         drawn = _hypothesis(rng, names)
         if drawn not in hypotheses and column(drawn, of_atoms, every) & row:
@@ -125,7 +125,7 @@ def _far(one: Derived, level: int, of_atoms: dict[str, int], every: int) -> bool
     if depth_of(needed) < depth_of_level(level):
         return False
     op, parts = one.formula.op, one.formula.parts
-    stronger: tuple[Formula, ...] = ()
+    stronger: tuple[Proposition, ...] = ()
     if op == "|":
         stronger = parts
     elif op == "->":
@@ -147,31 +147,31 @@ def _all(rows: list[int], every: int) -> int:
     return reduce(and_, rows, every)
 
 
-def _hypothesis(rng: Random, names: str) -> Formula:
+def _hypothesis(rng: Random, names: str) -> Proposition:
     """A formula that rules can work on: two or three literals."""
     one, two, three = (_literal(rng, name) for name in rng.sample(names, 3))
-    joined = Formula(rng.choice("&|"), (two, three))
+    joined = Proposition(rng.choice("&|"), (two, three))
     return rng.choice(
         [
             one,
-            Formula("->", (one, two)),
-            Formula("->", (one, two)),
-            Formula("->", (one, joined)),
-            Formula("->", (joined, one)),
-            Formula("|", (one, two)),
-            Formula("&", (one, two)),
-            Formula("<->", (one, two)),
-            Formula("|", (one, joined)),
+            Proposition("->", (one, two)),
+            Proposition("->", (one, two)),
+            Proposition("->", (one, joined)),
+            Proposition("->", (joined, one)),
+            Proposition("|", (one, two)),
+            Proposition("&", (one, two)),
+            Proposition("<->", (one, two)),
+            Proposition("|", (one, joined)),
         ]
     )
 
 
-def _literal(rng: Random, name: str) -> Formula:
-    atom = Formula(name)
-    return Formula("~", (atom,)) if rng.random() < 0.25 else atom
+def _literal(rng: Random, name: str) -> Proposition:
+    atom = Proposition(name)
+    return Proposition("~", (atom,)) if rng.random() < 0.25 else atom
 
 
-Known = dict[Formula, Derived]
+Known = dict[Proposition, Derived]
 
 
 def _forward(rng: Random, known: Known, rounds: int, depth: int) -> list[Derived]:
@@ -210,10 +210,10 @@ def _saturate(known: Known) -> list[Derived]:
 def _joined(rng: Random, lines: list[Derived]) -> Derived:
     """Two lines, joined by ``&``."""
     one, other = rng.sample(lines, 2)
-    return Derived(Formula("&", (one.formula, other.formula)), "and-intro", (one, other))
+    return Derived(Proposition("&", (one.formula, other.formula)), "and-intro", (one, other))
 
 
-Following = tuple[Formula, str, tuple[Derived, ...]]
+Following = tuple[Proposition, str, tuple[Derived, ...]]
 """A formula, the rule that gives it, and from what."""
 
 
@@ -262,15 +262,15 @@ def _subproof(rng: Random, known: Known, rounds: int, depth: int) -> Derived | N
         opened.end = inner[FALSE]
         if assumed.op == "~" and rng.random() < 0.7:
             return Derived(assumed.parts[0], "raa", (opened,))
-        return Derived(Formula("~", (assumed,)), "not-intro", (opened,))
+        return Derived(Proposition("~", (assumed,)), "not-intro", (opened,))
     ends = [one for one in opened.inside if needs(one, opened.assumption)]
     if not ends:
         return None
     opened.end = rng.choice(ends[-4:])
-    back = Formula("->", (opened.end.formula, assumed))
+    back = Proposition("->", (opened.end.formula, assumed))
     if back in known and rng.random() < 0.5:
         return None
-    return Derived(Formula("->", (assumed, opened.end.formula)), "implies-intro", (opened,))
+    return Derived(Proposition("->", (assumed, opened.end.formula)), "implies-intro", (opened,))
 
 
 def _cases(rng: Random, known: Known, either: Derived, rounds: int, depth: int) -> Derived | None:
@@ -304,7 +304,7 @@ def _cases(rng: Random, known: Known, either: Derived, rounds: int, depth: int) 
         absurd.inside.append(absurd.end)
     else:
         left, right = rng.choice(reached[0]), rng.choice(reached[1])
-        conclusion = Formula("|", (left.formula, right.formula))
+        conclusion = Proposition("|", (left.formula, right.formula))
         if conclusion in known:
             return None
         first.end = Derived(conclusion, "or-intro-left", (left,))
@@ -315,7 +315,7 @@ def _cases(rng: Random, known: Known, either: Derived, rounds: int, depth: int) 
 
 
 def _enclosed(
-    rng: Random, known: Known, formula: Formula, rounds: int, depth: int
+    rng: Random, known: Known, formula: Proposition, rounds: int, depth: int
 ) -> tuple[Enclosed, Known]:
     """A sub-proof of an assumption, not ended yet, and all that is known in it."""
     opened = Enclosed(Derived(formula, "assume"))
@@ -324,11 +324,11 @@ def _enclosed(
     return opened, inner
 
 
-def _denied(formula: Formula) -> Formula:
-    return formula.parts[0] if formula.op == "~" else Formula("~", (formula,))
+def _denied(formula: Proposition) -> Proposition:
+    return formula.parts[0] if formula.op == "~" else Proposition("~", (formula,))
 
 
-def _size(formula: Formula) -> int:
+def _size(formula: Proposition) -> int:
     return 1 + sum(map(_size, formula.parts))
 
 

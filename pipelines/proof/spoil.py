@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from envgen.core.errors import PipelineError
 from envgen.verifiers.deduction import RULES
-from envgen.verifiers.formulas import Formula, atoms, read_formula
 from envgen.verifiers.proof_verdict import ProofTextError
+from envgen.verifiers.propositions import Proposition, atoms, read_proposition
 
 _LINE = re.compile(r"([| ]*)(\d+)\. (.*?)  \[([a-z-]+)((?: [\d-]+)*)\]")
 _NUMBER = re.compile(r"\d+")
@@ -115,32 +115,32 @@ def _order(rng: Random, steps: Steps) -> Steps:
 def _formula(rng: Random, steps: Steps) -> Steps:
     """Another formula: one part of it changed, or another line's."""
     at = rng.randrange(len(steps))
-    formula = read_formula(steps[at].formula)
+    formula = read_proposition(steps[at].formula)
     if rng.random() < 0.2:
         other = rng.choice(steps).formula
     else:
-        names = sorted({name for step in steps for name in atoms(read_formula(step.formula))})
+        names = sorted({name for step in steps for name in atoms(read_proposition(step.formula))})
         other = str(_changed(rng, formula, [*names, "false"]))
     steps[at] = steps[at]._replace(formula=other)
     return steps
 
 
-def _changed(rng: Random, formula: Formula, names: list[str]) -> Formula:
+def _changed(rng: Random, formula: Proposition, names: list[str]) -> Proposition:
     """A formula with one connective or atom changed, one negation more or less, or two parts swapped."""
     if formula.parts and rng.random() < 0.6:
         place = rng.randrange(len(formula.parts))
         parts = list(formula.parts)
         parts[place] = _changed(rng, parts[place], names)
-        return Formula(formula.op, tuple(parts))
+        return Proposition(formula.op, tuple(parts))
     if formula.op == "~" and rng.random() < 0.5:
         return formula.parts[0]
     if rng.random() < 0.3:
-        return Formula("~", (formula,))
+        return Proposition("~", (formula,))
     if len(formula.parts) == 2:
         if rng.random() < 0.4:
-            return Formula(formula.op, formula.parts[::-1])
-        return Formula(rng.choice(["&", "|", "->", "<->"]), formula.parts)
-    return Formula(rng.choice(names))
+            return Proposition(formula.op, formula.parts[::-1])
+        return Proposition(rng.choice(["&", "|", "->", "<->"]), formula.parts)
+    return Proposition(rng.choice(names))
 
 
 def _dropped(rng: Random, steps: Steps) -> Steps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envgen.verifiers.formulas import Formula
+from envgen.verifiers.propositions import Proposition
 
 
 def columns(names: Sequence[str]) -> dict[str, int]:
@@ -19,7 +19,7 @@ def columns(names: Sequence[str]) -> dict[str, int]:
     }
 
 
-def column(formula: Formula, of_atoms: dict[str, int], every: int) -> int:
+def column(formula: Proposition, of_atoms: dict[str, int], every: int) -> int:
     """The rows that make a formula true; ``every`` has a bit for each row."""
     parts = [column(part, of_atoms, every) for part in formula.parts]
     match formula.op:

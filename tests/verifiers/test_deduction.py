@@ -14,9 +14,9 @@ from envgen.pipelines.proof.derive import derive
 from envgen.pipelines.proof.spoil import spoil
 from envgen.verifiers import deduction
 from envgen.verifiers.deduction import RULES, Sequent, check
-from envgen.verifiers.formulas import MAX_SYMBOLS, read_formula
 from envgen.verifiers.proof_library import Lemma, check_library
 from envgen.verifiers.proof_verdict import MAX_PROOF_CHARS, ProofTextError
+from envgen.verifiers.propositions import MAX_SYMBOLS, read_proposition
 
 MODUS_TOLLENS = Sequent.read(["P -> Q", "~Q"], "~P")
 PROOF = """
@@ -225,8 +225,8 @@ def test_hostile_texts_are_refused_quickly() -> None:
     ],
 )  # fmt: skip
 def test_connectives_bind_as_the_docstring_says(text: str, same: str) -> None:
-    assert read_formula(text) == read_formula(same)
-    assert read_formula(str(read_formula(text))) == read_formula(text)
+    assert read_proposition(text) == read_proposition(same)
+    assert read_proposition(str(read_proposition(text))) == read_proposition(text)
 
 
 WORDS = st.sampled_from(

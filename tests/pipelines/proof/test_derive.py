@@ -11,7 +11,7 @@ from envgen.pipelines.proof.derive import LEVELS, depth_of_level, derive, steps_
 from envgen.pipelines.proof.spoil import KINDS, read_steps, spoil
 from envgen.pipelines.proof.truth import column, columns, follows
 from envgen.verifiers.deduction import Sequent, check
-from envgen.verifiers.formulas import read_formula
+from envgen.verifiers.propositions import read_proposition
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -75,5 +75,5 @@ def test_columns_are_truth_tables() -> None:
     of_atoms, every = columns(names), (1 << 8) - 1
     for one in texts:
         for other in texts:
-            rows = [column(read_formula(text), of_atoms, every) for text in (one, other)]
+            rows = [column(read_proposition(text), of_atoms, every) for text in (one, other)]
             assert follows(*rows) == implies([tree(one)], tree(other))

@@ -24,11 +24,11 @@ PLAIN = str.maketrans(
 """Signs of textbooks, as ASCII."""
 
 
-class Formula(NamedTuple):
+class Proposition(NamedTuple):
     """A connective over its parts; atoms and ``false`` have none."""
 
     op: str
-    parts: tuple[Formula, ...] = ()
+    parts: tuple[Proposition, ...] = ()
 
     def __str__(self) -> str:
         """As it is written, with no more parentheses than it needs."""
@@ -42,12 +42,12 @@ class Formula(NamedTuple):
         return f"{_within(left, binds + right_first)} {self.op} {_within(right, binds + (not right_first))}"
 
 
-def _within(part: Formula, binds: int) -> str:
+def _within(part: Proposition, binds: int) -> str:
     """A part of a formula, in parentheses unless it binds at least so close."""
     return f"({part})" if part.parts and _BINDS[part.op] < binds else str(part)
 
 
-def read_formula(text: str) -> Formula:
+def read_proposition(text: str) -> Proposition:
     """The formula that a text is.
 
     Raises:
@@ -69,28 +69,28 @@ def read_formula(text: str) -> Formula:
     return found
 
 
-def _read(words: list[str], least: int) -> Formula:
+def _read(words: list[str], least: int) -> Proposition:
     """A formula from the end of the words, of connectives that bind at least so close."""
     word = words.pop()
     if word == "~":
-        found = Formula("~", (_read(words, _BINDS["~"]),))
+        found = Proposition("~", (_read(words, _BINDS["~"]),))
     elif word == "(":
         found = _read(words, least=1)
         if words.pop() != ")":
             raise ProofTextError("a parenthesis is not closed where it should be")
     elif word[:1].isalpha():
-        found = Formula(word)
+        found = Proposition(word)
     else:
         raise ProofTextError(
             f"{word!r} stands where a formula is expected" if word else "a formula is missing"
         )
     while words[-1] in _BINDS and least <= (binds := _BINDS[words[-1]]) < _BINDS["~"]:
         op = words.pop()
-        found = Formula(op, (found, _read(words, binds + (op != "->"))))
+        found = Proposition(op, (found, _read(words, binds + (op != "->"))))
     return found
 
 
-def atoms(formula: Formula) -> frozenset[str]:
+def atoms(formula: Proposition) -> frozenset[str]:
     """The names of a formula's atoms."""
     if formula.parts:
         return frozenset().union(*map(atoms, formula.parts))
