@@ -40,7 +40,7 @@ test-slow: dev  ## the proofs that take longer; SLOW='tests/store tests/train' n
 	$(BIN)/python -P -m pytest $(PROCESSES) -m slow $(SLOW)
 
 readme: dev  ## the blocks of README and of the pages that teach, word for word, each page in an empty directory
-	$(BIN)/python -P .ci/readme.py README.md docs/tour.md docs/domains.md docs/runners.md docs/policies.md docs/search.md docs/interpreter.md
+	$(BIN)/python -P .ci/readme.py README.md docs/tour.md docs/domains.md docs/runners.md docs/policies.md docs/search.md docs/interpreter.md docs/proofs.md
 
 tour: dev  ## the tour with its training blocks, which readme leaves out; it fails where the policy does not learn
 	$(BIN)/python -P .ci/readme.py --slow docs/tour.md

@@ -37,6 +37,7 @@ COMMANDS = {
     "validate": "datasets:Validate",
     "audit": "datasets:Audit",
     "corpus build": "search:BuildCorpus",
+    "check-proof": "proof:CheckProof",
     "corpus info": "search:CorpusInfo",
     "corpus search": "search:CorpusSearch",
     "variants": "datasets:Variants",

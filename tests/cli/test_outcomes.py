@@ -101,6 +101,7 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
         "import", "questions", p.empty / "q.jsonl", "--out", "q"
     ),
     "corpus build": lambda cli, p: cli("corpus", "build", p.empty / "none.csv", "--out", "c"),
+    "check-proof": lambda cli, p: cli("check-proof", p.empty / "no.txt"),
     "corpus info": lambda cli, p: cli("corpus", "info", p.empty),
     "corpus search": lambda cli, p: cli("corpus", "search", p.empty, "x"),
     "page": "it raises where a level has no task",

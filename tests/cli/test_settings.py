@@ -46,6 +46,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "audit": {"dataset": "ds"},
     "canaries": {"dataset": "ds", "out": "o"},
     "corpus build": {"sources": ["a.csv"], "out": "o"},
+    "check-proof": {"file": "p.txt"},
     "corpus info": {"corpus": "c"},
     "corpus search": {"corpus": "c", "query": "q"},
     "eval": {"data": "ds", "model": "m", "out": "o"},
