@@ -7,10 +7,10 @@ from functools import cache
 
 from envgen.core.errors import ConfigError
 from envgen.core.registry import near_names
-from envgen.pipelines.interpreter.makers import number_theory, tables
+from envgen.pipelines.interpreter.makers import algebra, number_theory, tables
 from envgen.pipelines.interpreter.makers.maker import Maker
 
-_MODULES = (number_theory, tables)
+_MODULES = (number_theory, algebra, tables)
 
 
 @cache

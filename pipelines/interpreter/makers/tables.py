@@ -96,7 +96,7 @@ def _sample(sample: int, rows: int) -> tuple[list[Row], list[Row]]:
 def files(params: Params) -> dict[str, str]:
     """The tables of a problem, as CSV."""
     works, artists = _sample(number(params, "sample"), number(params, "rows"))
-    if not params.get("together"):
+    if not _together(params):
         return {
             "works.csv": _csv((*WORKS, *SIZES), works),
             "artists.csv": _csv(ARTISTS, artists),
@@ -105,9 +105,21 @@ def files(params: Params) -> dict[str, str]:
     return {"works.csv": _csv((*WORKS, "size"), sized), "artists.csv": _csv(ARTISTS, artists)}
 
 
+def _together(params: Params) -> bool:
+    """Whether heights and widths stand in one column.
+
+    Raises:
+        ValueError: if that is not said.
+    """
+    found = params.get("together")
+    if not isinstance(found, bool):
+        raise ValueError(f"'together' must be true or false, got {found!r:.40}")
+    return found
+
+
 def about(params: Params) -> str:
     """What the tables are."""
-    together = bool(params.get("together"))
+    together = _together(params)
     works = ", ".join((*WORKS, "size") if together else (*WORKS, *SIZES))
     size = _SIZE_TOGETHER if together else _SIZE_APART
     return ABOUT.format(works=works, artists=", ".join(ARTISTS), size=size)
@@ -148,7 +160,9 @@ def _conditions(params: Params) -> list[tuple[str, str, Any]]:
     """
     found = []
     given = params.get("where")
-    for one in given if isinstance(given, list) else []:
+    if not isinstance(given, list) or len(given) > len(_WORDS):
+        raise ValueError(f"'where' must be a list of conditions, got {given!r:.40}")
+    for one in given:
         if (
             not isinstance(one, list)
             or len(one) != 3
@@ -205,7 +219,7 @@ def _pandas(params: Params) -> str:
         "import pandas as pd",
         "d = pd.read_csv('works.csv').merge(pd.read_csv('artists.csv'), on='artist_id')",
     ]
-    if params.get("together"):
+    if _together(params):
         lines += [
             "s = d['size'].str.extract(r'([\\d.]+) x ([\\d.]+) (mm|cm)')",
             "k = s[2].map({'mm': 1, 'cm': 10})",
@@ -227,7 +241,7 @@ def _sql(params: Params, select: str) -> list[tuple[Any, ...]]:
             typed = ([_typed(c, v) for c, v in zip(header, row, strict=True)] for row in rows)
             db.executemany(f"INSERT INTO {table} VALUES ({marks})", typed)
         size = ""
-        if params.get("together"):
+        if _together(params):
             db.create_function("millimetres", 2, _millimetres, deterministic=True)
             size = ", millimetres(size, 0) AS height_mm, millimetres(size, 1) AS width_mm"
         conditions = _conditions(params)
@@ -417,7 +431,7 @@ MEASURES = {
         "ORDER BY count(*) DESC LIMIT 1",
         lambda rows: MathAnswer(kind="string", value=str(rows[0][0])),
         "print(d[{column!r}].value_counts().index[0])",
-        ("medium", "birth_country"),
+        ("medium", "acquisition_year"),
     ),
     "distinct": Measure(
         "Among the {rows}, how many different pairs of artist_id and {column} are there, where {column} is "
@@ -478,7 +492,7 @@ def _draw(name: str, rng: Random, level: int) -> Params:
         }
         row = rng.choice(_joined(params))
         columns = [c for c in _WORDS if row.get(c) is not None and c != params["column"]]
-        chosen = rng.sample(columns, min(len(columns), (level + 1) // 2))
+        chosen = rng.sample(columns, min(len(columns), (level + 3) // 2))
         params["where"] = [[c, rng.choice(sorted(_WORDS[c])), row[c]] for c in chosen]
         if len(_known(params)) >= _LEAST and _loops(name, params) is not None:
             return params
