@@ -57,7 +57,7 @@ def _drafts(config: InterpreterConfig) -> Iterator[TaskDraft]:
     number = fruitless = 0
     while len(seen) < round(config.problems * _SPARE) + 1 and fruitless < _GIVE_UP:
         maker = makers[number % len(makers)]
-        level = levels[(number // len(makers)) % len(levels)]
+        level = levels[(number + number // len(makers)) % len(levels)]
         params = maker.draw(rng(config.seed, "problem", number), level)
         number += 1
         draft = task_of(InterpreterProblem(maker=maker.name, level=level, params=dict(params)))

@@ -302,7 +302,8 @@ def _median_sql(column: str) -> str:
 
 
 def _share(rows: list[Row], column: str) -> MathAnswer | None:
-    return decimal(100 * (len(rows) - len(_values(rows, column))) / len(rows), 2)
+    missing = len(rows) - len(_values(rows, column))
+    return decimal(100 * missing / len(rows), 2) if missing else None
 
 
 def _percentile(rows: list[Row], column: str) -> MathAnswer | None:
