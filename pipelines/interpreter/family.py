@@ -13,6 +13,7 @@ INTERPRETER = Family(
     verifier_file="answer.json",
     measured=False,
     packed=True,
+    shipped="package:interpreter_problems",
     about="""\
 **Code-interpreter tasks.** Each answer was derived by two methods written apart, and a third time by code in
 the very kernel that agents use. Answers are compared by their type; near ones were refused.""",

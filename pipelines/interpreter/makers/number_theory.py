@@ -119,7 +119,7 @@ COPRIME_COUNT = Maker(
     kind="math",
     area="number theory",
     draw=lambda rng, level: {
-        "n": rng.randrange(2 * 10 ** (level // 3 + 2), 10 ** (level // 3 + 3))
+        "n": rng.randrange(10 ** (level // 3 + 3), 5 * 10 ** (level // 3 + 3))
     },
     text=lambda p: (
         f"How many whole numbers from 1 to {p['n']} have no common divisor with {p['n']} but 1?"
@@ -244,7 +244,7 @@ DIVISOR_SUM = Maker(
 
 
 def _logarithm(rng: Random, level: int) -> Params:
-    low = 40 * 4**level
+    low = 90 * 3**level
     sieve = _primes(2 * low)
     modulus = rng.choice([n for n in range(low, 2 * low) if sieve[n]])
     base = rng.randrange(2, modulus - 1)
@@ -254,7 +254,7 @@ def _logarithm(rng: Random, level: int) -> Params:
 
 
 def _logarithm_numbers(params: Params) -> tuple[int, int, int]:
-    modulus = number(params, "modulus", 3, 6 * 10**6)
+    modulus = number(params, "modulus", 3, 2 * 10**6)
     base, power = number(params, "base", 1), number(params, "power", 1)
     if gcd(base * power, modulus) != 1:
         raise ValueError("'base' and 'power' must have no divisor in common with 'modulus'")

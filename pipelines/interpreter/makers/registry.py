@@ -7,10 +7,17 @@ from functools import cache
 
 from envgen.core.errors import ConfigError
 from envgen.core.registry import near_names
-from envgen.pipelines.interpreter.makers import algebra, number_theory, tables
+from envgen.pipelines.interpreter.makers import (
+    algebra,
+    combinatorics,
+    linear_algebra,
+    number_theory,
+    probability,
+    tables,
+)
 from envgen.pipelines.interpreter.makers.maker import Maker
 
-_MODULES = (number_theory, algebra, tables)
+_MODULES = (number_theory, algebra, combinatorics, probability, linear_algebra, tables)
 
 
 @cache

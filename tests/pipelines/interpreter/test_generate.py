@@ -12,6 +12,7 @@ import gymnasium
 import pytest
 
 from envgen.core.types import GateStatus
+from envgen.environments.hosts import open_dataset
 from envgen.environments.interpreter import MAX_CALLS, InterpreterEnv, submitted
 from envgen.pipelines.interpreter.config import InterpreterConfig
 from envgen.pipelines.interpreter.generate import generate_interpreter
@@ -181,3 +182,11 @@ def test_a_wrong_method_and_a_lax_answer_are_found(monkeypatch: pytest.MonkeyPat
     lax = MathAnswer(kind="string", value="x")
     monkeypatch.setattr("envgen.pipelines.interpreter.validate.accepts", lambda *_: True)
     assert near_answers(lax).status is GateStatus.FAILED
+
+
+@pytest.mark.slow
+def test_the_shipped_problems_are_what_their_command_makes_and_hold(tmp_path: Path) -> None:
+    generate_interpreter(InterpreterConfig(problems=80, kind="math,data"), tmp_path / "int")
+    shipped = open_dataset("package:interpreter_problems")
+    assert Dataset.open(tmp_path / "int").manifest.content_hash == shipped.manifest.content_hash
+    assert validate(shipped.path).passed
