@@ -21,7 +21,7 @@ def run(name: str, *arguments: object) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1500,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -43,7 +43,7 @@ def test_filter_by_pass_at_k(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # 2 to 3 minutes of processor time
+@pytest.mark.timeout(1800)  # 4 minutes of processor time
 def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     """From a cold start that does as one of two teachers, the reward rises, KL term and clip at work."""
     from students import school
