@@ -7,10 +7,16 @@ from functools import cache
 
 from envgen.core.errors import ConfigError
 from envgen.core.registry import near_names
-from envgen.pipelines.interpreter.makers import number_theory
+from envgen.pipelines.interpreter.makers import (
+    algebra,
+    combinatorics,
+    linear_algebra,
+    number_theory,
+    probability,
+)
 from envgen.pipelines.interpreter.makers.maker import Maker
 
-_MODULES = (number_theory,)
+_MODULES = (number_theory, algebra, combinatorics, probability, linear_algebra)
 
 
 @cache
