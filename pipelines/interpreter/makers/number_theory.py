@@ -121,7 +121,7 @@ COPRIME_COUNT = Maker(
     name="coprime_count",
     kind="math",
     area="number theory",
-    draw=lambda rng, level: drawn(rng, n=rng.randrange(8_000 * level, 30_000 * level)),
+    draw=lambda rng, level: drawn(rng, n=rng.randrange(4_000 * level, 12_000 * level)),
     text=worded(
         "How many whole numbers from 1 to {n} have no common divisor with {n} but 1?",
         "Among the fractions 1/{n}, 2/{n}, ..., {n}/{n}, how many can't be reduced?",

@@ -9,14 +9,28 @@ from envgen.core.errors import ConfigError
 from envgen.core.registry import near_names
 from envgen.pipelines.interpreter.makers import (
     algebra,
+    calculus,
     combinatorics,
+    graphs,
     linear_algebra,
+    logic,
     number_theory,
     probability,
+    simulation,
 )
 from envgen.pipelines.interpreter.makers.maker import Maker
 
-_MODULES = (number_theory, algebra, combinatorics, probability, linear_algebra)
+_MODULES = (
+    number_theory,
+    algebra,
+    combinatorics,
+    probability,
+    linear_algebra,
+    calculus,
+    graphs,
+    logic,
+    simulation,
+)
 
 
 @cache
