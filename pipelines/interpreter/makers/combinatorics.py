@@ -255,7 +255,7 @@ def _boxes_box_by_box(params: Params) -> MathAnswer:
 
 
 def _boxes_by_series(params: Params) -> MathAnswer:
-    """N! times the coefficient of x^n in (sum of x^k / k! over k >= least)^boxes, by squaring."""
+    """By the coefficient of x^balls in (sum of x^k / k! over k >= least)^boxes."""
     balls, boxes, least = _boxes_numbers(params)
     base = [Fraction(int(k >= least), factorial(k)) for k in range(balls + 1)]
     result = [Fraction(1)] + [Fraction(0)] * balls
@@ -309,7 +309,7 @@ print(ways.get(balls, 0))
 
 def _necklace(rng: Random, level: int) -> Params:
     unit = rng.choice((1, 2, 2, 3))
-    beads = [unit * rng.randint(1, 2 + level // 2) for _ in range(3 + level // 3)]
+    beads = [unit * rng.randint(1, 5 + level // 2) for _ in range(3 + level // 3)]
     beads[0] += unit * (1 + level // 2)
     return drawn(rng, beads=beads)
 
@@ -323,7 +323,7 @@ def _arrangements(beads: Sequence[int]) -> int:
 
 def _necklaces_by_turns(params: Params) -> MathAnswer:
     """Burnside's lemma: the arrangements that each rotation leaves alone."""
-    beads = numbers(params, "beads", 6, 1, 30)
+    beads = numbers(params, "beads", 6, 1, 40)
     size, total = sum(beads), 0
     for turn in range(size):
         repeats = size // gcd(turn, size)
@@ -334,9 +334,9 @@ def _necklaces_by_turns(params: Params) -> MathAnswer:
 
 def _necklaces_by_periods(params: Params) -> MathAnswer:
     """Arrangements of a least period p fall into classes of p."""
-    beads = numbers(params, "beads", 6, 1, 30)
-    own: dict[int, int] = {}
+    beads = numbers(params, "beads", 6, 1, 40)
     whole, total = gcd(*beads), 0
+    own: dict[int, int] = {}
     for repeats in sorted((d for d in range(1, whole + 1) if whole % d == 0), reverse=True):
         fixed = _arrangements([count // repeats for count in beads])
         own[repeats] = fixed - sum(n for r, n in own.items() if r % repeats == 0)

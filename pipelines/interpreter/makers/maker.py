@@ -155,7 +155,10 @@ def worded(*wordings: str) -> Callable[[Params], str]:
 
     def text(params: Params) -> str:
         wording = wordings[number(params, "wording", 0, _WORDINGS - 1) % len(wordings)]
-        return wording.format(**{name: _shown(value) for name, value in params.items()})
+        try:
+            return wording.format(**{name: _shown(value) for name, value in params.items()})
+        except KeyError as error:
+            raise ValueError(f"a number is missing: {error}") from None
 
     return text
 

@@ -30,7 +30,7 @@ def _primes(limit: int) -> list[bool]:
 
 def _prime_range(rng: Random, level: int) -> Params:
     low = rng.randrange(10 ** (level // 2 + 1), 10 ** (level // 2 + 2))
-    return {"low": low, "high": low + rng.randrange(200, 400 * level)}
+    return drawn(rng, low=low, high=low + rng.randrange(200, 400 * level))
 
 
 def _count_by_sieve(params: Params) -> MathAnswer:
@@ -51,8 +51,9 @@ PRIME_COUNT = Maker(
     kind="math",
     area="number theory",
     draw=_prime_range,
-    text=lambda p: (
-        f"How many prime numbers are there from {p['low']} to {p['high']}, both included?"
+    text=worded(
+        "How many prime numbers are there from {low} to {high}, both included?",
+        "Count the primes p with {low} <= p <= {high}.",
     ),
     solve=_count_by_sieve,
     check=_count_by_trial,
@@ -63,11 +64,12 @@ PRIME_COUNT = Maker(
 
 
 def _power(rng: Random, level: int) -> Params:
-    return {
-        "base": rng.randrange(3, 10 ** (level // 2 + 1)),
-        "power": rng.randrange(10**level, 10 ** (level + 1)),
-        "modulus": rng.randrange(10 ** (level // 2 + 1), 10 ** (level // 2 + 2)),
-    }
+    return drawn(
+        rng,
+        base=rng.randrange(3, 10 ** (level // 2 + 1)),
+        power=rng.randrange(10**level, 10 ** (level + 1)),
+        modulus=rng.randrange(10 ** (level // 2 + 1), 3 * 10 ** (level // 2 + 1)),
+    )
 
 
 def _power_by_cycle(params: Params) -> MathAnswer:
@@ -91,8 +93,9 @@ POWER_REST = Maker(
     kind="math",
     area="number theory",
     draw=_power,
-    text=lambda p: (
-        f"What is the remainder of {p['base']}^{p['power']} when it is divided by {p['modulus']}?"
+    text=worded(
+        "What is the remainder of {base}^{power} when it is divided by {modulus}?",
+        "Compute {base}^{power} modulo {modulus}, a number from 0 to {modulus} - 1.",
     ),
     solve=lambda p: integer(
         pow(number(p, "base"), number(p, "power", 1), number(p, "modulus", 2, 10**6))
@@ -118,11 +121,10 @@ COPRIME_COUNT = Maker(
     name="coprime_count",
     kind="math",
     area="number theory",
-    draw=lambda rng, level: {
-        "n": rng.randrange(10 ** (level // 3 + 3), 5 * 10 ** (level // 3 + 3))
-    },
-    text=lambda p: (
-        f"How many whole numbers from 1 to {p['n']} have no common divisor with {p['n']} but 1?"
+    draw=lambda rng, level: drawn(rng, n=rng.randrange(4_000 * level, 12_000 * level)),
+    text=worded(
+        "How many whole numbers from 1 to {n} have no common divisor with {n} but 1?",
+        "Among the fractions 1/{n}, 2/{n}, ..., {n}/{n}, how many can't be reduced?",
     ),
     solve=_coprime_by_totient,
     check=lambda p: integer(sum(gcd(i, number(p, "n")) == 1 for i in range(1, number(p, "n") + 1))),
@@ -245,8 +247,9 @@ DIVISOR_SUM = Maker(
 
 def _logarithm(rng: Random, level: int) -> Params:
     low = 90 * 3**level
-    sieve = _primes(2 * low)
-    modulus = rng.choice([n for n in range(low, 2 * low) if sieve[n]])
+    modulus = rng.randrange(low, 2 * low)
+    while not all(modulus % d for d in range(2, isqrt(modulus) + 1)):
+        modulus += 1
     base = rng.randrange(2, modulus - 1)
     return drawn(
         rng, base=base, modulus=modulus, power=pow(base, rng.randrange(low // 2, low), modulus)

@@ -9,15 +9,22 @@ from envgen.core.errors import ConfigError
 from envgen.core.registry import near_names
 from envgen.pipelines.interpreter.makers import (
     algebra,
+    calculus,
     combinatorics,
+    graphs,
     linear_algebra,
+    logic,
     number_theory,
     probability,
+    simulation,
     tables,
 )
 from envgen.pipelines.interpreter.makers.maker import Maker
 
-_MODULES = (number_theory, algebra, combinatorics, probability, linear_algebra, tables)
+_MODULES = (
+    number_theory, algebra, combinatorics, probability, linear_algebra, calculus, graphs, logic, simulation,
+    tables,
+)  # fmt: skip
 
 
 @cache

@@ -186,7 +186,7 @@ def test_a_wrong_method_and_a_lax_answer_are_found(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_the_shipped_problems_are_what_their_command_makes_and_hold(tmp_path: Path) -> None:
-    generate_interpreter(InterpreterConfig(problems=80, kind="math,data"), tmp_path / "int")
+    generate_interpreter(InterpreterConfig(problems=80), tmp_path / "int")
     shipped = open_dataset("package:interpreter_problems")
     assert Dataset.open(tmp_path / "int").manifest.content_hash == shipped.manifest.content_hash
     assert validate(shipped.path).passed
