@@ -84,6 +84,11 @@ def _file(text: bytes) -> FilePatch:
     old, new = fields.get(b"--- "), fields.get(b"+++ ")
     old_path = _prefixed(old) if old is not None else _same_path(first)
     new_path = _prefixed(new) if new is not None else _same_path(first)
+    for verb in (b"rename", b"copy"):
+        if (verb + b" from " in fields) != (verb + b" to " in fields):
+            raise ConfigError(
+                f"half of a {verb.decode()} in {head[0][:200]!r}", "write it with git diff"
+            )
     if b"rename from " in fields:
         old_path, new_path = _plain(fields[b"rename from "]), _plain(fields[b"rename to "])
     elif b"copy from " in fields:

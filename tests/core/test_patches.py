@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from git_history import History
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envgen.core.errors import ConfigError
@@ -131,6 +131,8 @@ def test_an_empty_patch_has_no_parts() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 300))
+@example(b"copy from ", 45)
+@example(b"rename from x\n", 45)
 def test_no_bytes_crash_the_reader(noise: bytes, at: int) -> None:
     whole = b"diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n" * 3
     for patch in (noise, whole[:at] + noise + whole[at:], whole[:at]):
