@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -20,12 +22,19 @@ def partial_folder(out: Path, config: Record | JsonValue) -> Path:
         config: all that the parts depend on.
 
     Raises:
-        ResumeError: if the folder holds parts of another configuration.
+        ResumeError: if the folder holds parts of another configuration, or somebody else could have written
+            them: they are believed.
         StoreError: if it can't be written.
     """
     folder = out.with_name(out.name + ".partial")
     with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        info = folder.lstat()
+        if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o022:
+            raise ResumeError(
+                f"{str(folder)!r} is not private to this user", "remove it, or choose another --out"
+            )
         stamp, text = folder / "config.json", pretty(config)
         if not stamp.exists():
             stamp.write_text(text)

@@ -70,6 +70,10 @@ def test_an_interrupted_assembly_goes_on(corpus: Corpus, tmp_path: Path) -> None
         journal.write('{"task_id": "cut o')
     with pytest.raises(ResumeError, match="another configuration"):
         generate_search(config.model_copy(update={"seed": 9}), out)
+    (tmp_path / "qa.partial").chmod(0o777)  # others could have written what is believed
+    with pytest.raises(ResumeError, match="not private"):
+        generate_search(config, out)
+    (tmp_path / "qa.partial").chmod(0o700)
     proven *= 2  # past the stop
     again = generate_search(config, out, workers=1, progress=stop)
     assert len(proven) - 6 == again.drafted - 3
