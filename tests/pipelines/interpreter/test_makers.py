@@ -91,3 +91,34 @@ def tried(maker: Maker, params: Params) -> None:
     maker.solve(params)
     maker.check(params)
     maker.text(params)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        [["year", ">=", "1900"]],
+        [["year", "==", 1900]],
+        [["classification", ">=", "painting"]],
+        [["classification", "==", 5]],
+        [["year", ">=", True]],
+        [[["year"], ">=", 1900]],
+        [["year; DROP TABLE works", ">=", 1900]],
+        [["classification", "==", "painting"]] * 99,
+    ],
+)
+def test_no_condition_of_a_stranger_reaches_code_or_sql(where: JsonValue) -> None:
+    maker = all_makers()["table_median"]
+    for run in (maker.solve, maker.check, maker.code, maker.text):
+        with pytest.raises(ValueError, match=r"condition|value"):
+            run({**drawn(maker, 1), "where": where})
+
+
+def test_a_quoted_value_stays_a_value() -> None:
+    maker = all_makers()["table_distinct"]
+    text = "x'] or __import__('os').system('true') or d['"
+    params: dict[str, JsonValue] = {
+        **drawn(maker, 1),
+        "where": [["classification", "==", text]],
+    }
+    assert f"== {text!r}" in str(maker.code(params))
+    assert maker.check(params).value == "0"
