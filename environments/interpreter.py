@@ -98,13 +98,9 @@ class InterpreterEnv(HostEnv):
         self._kept: Kernel | None = None
 
     def check(self) -> None:
-        """Refuse at once where no kernel starts."""
+        """Raise at once if no kernel can be started here."""
         library_mounts()
         self._spares.take().close()
-
-    def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
-        """Not used: what runs here is the agent's, in its kernel (``_run``)."""
-        raise NotImplementedError
 
     def _start(self, alone: bool) -> KernelPlace:  # type: ignore[override]  # another place than the host's
         assert self.files is not None
@@ -121,7 +117,8 @@ class InterpreterEnv(HostEnv):
             kernel.sandbox.write_file(path, text.encode())
         return place
 
-    def _run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+    def call(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        """Run a cell in the episode's kernel, if one is left."""
         if sum(call.name == name and call.error is None for call in self.calls) >= MAX_CALLS:
             return ToolResult(
                 None, NO_CALLS_LEFT, f"it was used {MAX_CALLS} times: submit an answer"
@@ -129,6 +126,9 @@ class InterpreterEnv(HostEnv):
         code = str(arguments["code"])
         cell: CellResult = self._places.do(lambda place: place.run(code))
         return ToolResult(shown(cell))
+
+    def _run(self, name: str, arguments: dict[str, JsonValue]) -> ToolResult:
+        return self.call(name, arguments)  # what breaks in it breaks in the kernel
 
     def judge(self, files: TaskBundle, answer: str) -> Score:
         """1 for the answer."""

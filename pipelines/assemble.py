@@ -94,32 +94,22 @@ def assemble(
     families = {draft.task.spec.family for draft in drafts}
     if len(families) != 1:
         raise ConfigError(f"drafts of families {sorted(families)}", "assemble one family at a time")
-    evidence: dict[str, Evidence] = {}
-    rejected: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
     options = ValidateOptions(seed=seed, backend=backend)
-    family = families.pop()
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f"{out.name}.drafts-", dir=out.parent) as scratch:
         dataset = _written(Path(scratch) / "drafts", drafts, {}, name=name, seed=seed)
         partial = partial_folder(
             out, {"config": config.model_dump(mode="json"), "drafts": dataset.manifest.content_hash}
         )
-        with validators(dataset, options, [family]) as own:
-            results = _proven(partial / "proofs.jsonl", own[family], drafts, workers, progress)
-        for found in results:
-            if (failed := failure(found.evidence)) is not None:
-                rejected[failed.gate] += 1
-                reasons[f"{failed.gate}: {failed.reason}"] += 1
-            elif any(one.status is GateStatus.PASSED for one in found.evidence):
-                evidence[found.task_id] = found.evidence
-            else:
-                rejected["nothing proven"] += 1
+        with validators(dataset, options, sorted(families)) as own:
+            (validator,) = own.values()
+            results = _proven(partial / "proofs.jsonl", validator, drafts, workers, progress)
+    evidence, rejected, reasons = _sorted_out(results)
     kept = [draft for draft in drafts if draft.task.spec.id in evidence][:most]
     if not kept:
-        told = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
+        why = "; ".join(f"{reason} ({n} times)" for reason, n in reasons.most_common(3))
         shutil.rmtree(partial)  # or other settings would be refused as another configuration
-        raise PipelineError("no task was proven", told or "there are no drafts")
+        raise PipelineError("no task was proven", why or "there are no drafts")
     numbers: dict[str, JsonValue] = {
         "drafted": len(drafts),
         "rejected": dict(sorted(rejected.items())),
@@ -138,6 +128,28 @@ def assemble(
         rejected=dict(rejected),
         seconds=time.monotonic() - started,
     )
+
+
+class _SortedOut(NamedTuple):
+    """Findings about drafts: the evidence of those that hold, and the others counted."""
+
+    evidence: dict[str, Evidence]
+    rejected: Counter[str]
+    """By the gate that failed first."""
+    reasons: Counter[str]
+
+
+def _sorted_out(results: Sequence[TaskValidation]) -> _SortedOut:
+    found = _SortedOut({}, Counter(), Counter())
+    for one in results:
+        if (bad := failure(one.evidence)) is not None:
+            found.rejected[bad.gate] += 1
+            found.reasons[f"{bad.gate}: {bad.reason}"] += 1
+        elif any(gate.status is GateStatus.PASSED for gate in one.evidence):
+            found.evidence[one.task_id] = one.evidence
+        else:
+            found.rejected["nothing proven"] += 1
+    return found
 
 
 def _proven(

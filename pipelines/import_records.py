@@ -78,6 +78,8 @@ def read_records(file: Path) -> Iterator[Mapping[str, Any]]:
     Raises:
         ConfigError: if it can't be read, naming the line.
     """
+    if not file.is_file():
+        raise ConfigError(f"there is no file {str(file)!r}", "give JSONL, JSON or a table")
     suffix = file.suffix.lower()
     if suffix in SUFFIXES:
         for table in read_tables(file):

@@ -15,8 +15,8 @@ from envgen.pipelines.interpreter.config import InterpreterConfig
 class InterpreterCommand(Parallel, InterpreterConfig, Makes):
     """Make problems that are worth writing code for; each answer is derived twice, and computed by gold.
 
-    Needs no model. The tool is a Jupyter kernel in a sandbox, which keeps its variables; playing takes
-    `pip install 'envgen-gym[interpreter]'`.
+    Needs no model. The tool is a Jupyter kernel in a sandbox, which keeps its variables; making and
+    playing problems takes `pip install 'envgen-gym[interpreter]'`.
     """
 
     examples = (

@@ -10,7 +10,7 @@ from envgen.cli.console import fail, remark
 
 
 class CheckProof(Command):
-    """Judge a proof: accepted, or the first wrong step and why; the exit code is then 1.
+    """Judge a proof: accepted, or the first wrong step and why, with exit code 1.
 
     The file states what is proven ("given: P -> Q", "given: P", "goal: Q"), and then the steps, one a line:
     "3. Q [implies-elim 1 2]". With "algebra: group" it is a chain of equal terms (docs/proofs.md).

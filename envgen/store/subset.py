@@ -125,44 +125,67 @@ def merge(
         one if isinstance(one, Dataset) else Dataset.open(one, unproven=unproven)
         for one in datasets
     ]
-    hashes: dict[str, str] = {}
-    twice, uses = 0, list[SplitUse]()
-    tasks: list[tuple[Dataset, str]] = []
-    packs: list[tuple[VariantPack, list[str]]] = []
     with DatasetWriter(out, name=name, sources=sources) as writer:
+        union = _Union(writer)
         for source in sources:
-            for env_id in sorted(source.environments):
-                files = source.environment_files(env_id)
-                if _is_new(hashes, env_id, content_hash(files.spec), "environment"):
-                    writer.add_environment(files.bundle())
-            for task_id in source.own_task_ids:
-                spec = source.tasks[task_id]
-                uses.append(SplitUse(task_id, spec.split, *writer.database(spec.environment_id)))
-                same = task_hash(spec.model_copy(update={"split": "train"}))
-                if _is_new(hashes, task_id, same, "task"):
-                    tasks.append((source, task_id))
-                else:
-                    twice += 1
-            for pack in source.packs().values():
-                new = [one for one in pack.entries if one not in hashes]
-                hashes |= dict.fromkeys(new, "")
-                twice += len(pack.entries) - len(new)
-                packs += [(pack, new)] * bool(new)
-                rows = (pack.entries[one] for one in new)
-                uses += (SplitUse(row.id, row.split, row.database, "") for row in rows)
-        splits = held_out(uses)
-        for source, task_id in tasks:
-            writer.add_task(_moved(source.task_files(task_id), splits[task_id]))
-        for pack, new in packs:
-            writer.adopt_pack(pack, new, splits=splits)
+            union.take(source)
+        splits = union.write()
         merged = writer.finish(funnel={"merged": [one.manifest.content_hash for one in sources]})
     return MergeSummary(
         path=str(out),
         datasets=len(sources),
-        twice=twice,
-        moved=len({use.task_id for use in uses if splits[use.task_id] != use.split}),
+        twice=union.twice,
+        moved=len({use.task_id for use in union.uses if splits[use.task_id] != use.split}),
         **merged.manifest.counts.model_dump(),
     )
+
+
+class _Union:
+    """What several datasets hold, each thing once; tasks are written when all splits are known."""
+
+    def __init__(self, writer: DatasetWriter) -> None:
+        self.writer = writer
+        self.twice = 0
+        self.uses: list[SplitUse] = []
+        self._hashes: dict[str, str] = {}
+        self._tasks: list[tuple[Dataset, str]] = []
+        self._packs: list[tuple[VariantPack, list[str]]] = []
+
+    def take(self, source: Dataset) -> None:
+        """Add a dataset's environments, and note its tasks.
+
+        Raises:
+            StoreError: if an id stands for something else already.
+        """
+        for env_id in sorted(source.environments):
+            files = source.environment_files(env_id)
+            if _is_new(self._hashes, env_id, content_hash(files.spec), "environment"):
+                self.writer.add_environment(files.bundle())
+        for task_id in source.own_task_ids:
+            spec = source.tasks[task_id]
+            database = self.writer.database(spec.environment_id)
+            self.uses.append(SplitUse(task_id, spec.split, *database))
+            same = task_hash(spec.model_copy(update={"split": "train"}))
+            if _is_new(self._hashes, task_id, same, "task"):
+                self._tasks.append((source, task_id))
+            else:
+                self.twice += 1
+        for pack in source.packs().values():
+            new = [one for one in pack.entries if one not in self._hashes]
+            self._hashes |= dict.fromkeys(new, "")
+            self.twice += len(pack.entries) - len(new)
+            self._packs += [(pack, new)] * bool(new)
+            rows = (pack.entries[one] for one in new)
+            self.uses += (SplitUse(row.id, row.split, row.database, "") for row in rows)
+
+    def write(self) -> dict[str, Split]:
+        """Write the tasks; their splits, by id."""
+        splits = held_out(self.uses)
+        for source, task_id in self._tasks:
+            self.writer.add_task(_moved(source.task_files(task_id), splits[task_id]))
+        for pack, new in self._packs:
+            self.writer.adopt_pack(pack, new, splits=splits)
+        return splits
 
 
 def _moved(bundle: TaskBundle, split: Split) -> TaskBundle:

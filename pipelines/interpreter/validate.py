@@ -13,6 +13,7 @@ from envgen.pipelines.boundary import failure, guarded
 from envgen.pipelines.interpreter.makers.registry import find_maker
 from envgen.pipelines.interpreter.tasks import InterpreterProblem, task_of
 from envgen.pipelines.played import played
+from envgen.pipelines.stored import IMPORTED, failed, passed, stored
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.sandboxes.kernel import Kernel
 from envgen.store.dataset import Dataset
@@ -46,50 +47,18 @@ class InterpreterValidator(TaskValidator):
     def _gates(self, task_id: str) -> Iterator[GateResult]:
         files = self.dataset.task_files(task_id)
         if not files.solution:
-            reason = "it was imported: nothing says what its answer follows from"
-            yield GateResult(gate="stored", status=GateStatus.NOT_RUN, reason=reason)
+            yield IMPORTED
             return
         problem = InterpreterProblem.model_validate_json(files.solution)
-        stored = guarded("stored", lambda: self._stored(task_id, problem))
-        yield stored
-        if stored.status is GateStatus.FAILED:  # what follows would run somebody else's code
+        same = stored(self.dataset, task_id, lambda: task_of(problem))
+        yield same
+        if same.status is GateStatus.FAILED:  # what follows would run somebody else's code
             return
         answer = MathAnswer.model_validate_json(files.verifier)
         yield guarded("derived_twice", lambda: derived_twice(problem, answer))
         yield guarded("near_answers", lambda: near_answers(answer))
         yield guarded("computed", lambda: self._computed(problem, answer))
         yield played(self._env, task_id)
-
-    def _stored(self, task_id: str, problem: InterpreterProblem) -> GateResult:
-        """Whether everything stored is what follows from the problem's numbers."""
-        files = self.dataset.task_files(task_id)
-        again = task_of(problem)
-        names = (
-            "solution",
-            "verifier",
-            "gold",
-            "constraints",
-            "probes",
-            "split",
-            "evidence",
-            "pass_at",
-        )
-        own = {name: getattr(files.spec, name) for name in names}
-        expected = again.task.model_copy(update={"spec": again.task.spec.model_copy(update=own)})
-        environment = self.dataset.environment_files(files.spec.environment_id).bundle()
-        kept = {
-            name: getattr(environment.spec, name)
-            for name in ("blueprint", "tools_source", "database")
-        }
-        wanted = again.environment.model_copy(
-            update={"spec": again.environment.spec.model_copy(update=kept)}
-        )
-        for name in type(files).model_fields:
-            if getattr(files, name) != getattr(expected, name):
-                return _failed("stored", f"its {name} is not what its problem gives")
-        if environment != wanted or environment.spec.tools_source is not None:
-            return _failed("stored", "its environment is not that of its problem")
-        return GateResult(gate="stored", status=GateStatus.PASSED, n=1)
 
     def _computed(self, problem: InterpreterProblem, answer: MathAnswer) -> GateResult:
         """Whether gold's code, run in a kernel, prints the answer as its last line."""
@@ -102,18 +71,18 @@ class InterpreterValidator(TaskValidator):
         self._kernel.forget()
         last = (cell.output.strip().splitlines() or [""])[-1]
         if cell.status != "ok" or not accepts(answer, last):
-            return _failed("computed", f"it ended with {cell.status} and printed {last[:200]!r}")
-        return GateResult(gate="computed", status=GateStatus.PASSED, n=1)
+            return failed("computed", f"it ended with {cell.status} and printed {last[:200]!r}")
+        return passed("computed")
 
 
 def derived_twice(problem: InterpreterProblem, answer: MathAnswer) -> GateResult:
     """Whether the maker's other method gives the same answer."""
     again = find_maker(problem.maker).check(problem.params)
     if not (accepts(answer, again.value) and accepts(again, answer.value)):
-        return _failed(
+        return failed(
             "derived_twice", f"one method gives {answer.value!r}, another {again.value!r}"
         )
-    return GateResult(gate="derived_twice", status=GateStatus.PASSED, n=2)
+    return passed("derived_twice", 2)
 
 
 def near_answers(answer: MathAnswer) -> GateResult:
@@ -130,9 +99,5 @@ def near_answers(answer: MathAnswer) -> GateResult:
     wrong = [one for one in near if not re.fullmatch(r"-[0.]+", one)]
     accepted = [one for one in wrong if accepts(answer, one)]
     if accepted:
-        return _failed("near_answers", f"{accepted[0]!r} is accepted, too")
-    return GateResult(gate="near_answers", status=GateStatus.PASSED, n=len(wrong))
-
-
-def _failed(gate: str, reason: str) -> GateResult:
-    return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=reason)
+        return failed("near_answers", f"{accepted[0]!r} is accepted, too")
+    return passed("near_answers", len(wrong))

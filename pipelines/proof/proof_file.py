@@ -39,6 +39,8 @@ def check_proof(file: str | Path) -> ProofReport:
         ProofTextError: if there are no steps, or a statement is no formula.
     """
     path = Path(file)
+    if not path.is_file():
+        raise ConfigError(f"there is no file {str(file)!r}", "give a text file")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

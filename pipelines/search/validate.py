@@ -19,6 +19,7 @@ from envgen.pipelines.search.draw import MAX_SHARE
 from envgen.pipelines.search.questions import TITLE, EntityQuery, FactTable, SearchQuestion
 from envgen.pipelines.search.tasks import answer_of, task_of
 from envgen.pipelines.search.wording import clue_texts
+from envgen.pipelines.stored import IMPORTED, failed, passed, stored
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.store.corpus import CorpusDocument
 from envgen.store.dataset import Dataset
@@ -93,13 +94,12 @@ class SearchValidator(TaskValidator):
     def _gates(self, task_id: str, facts: CorpusFacts) -> Iterator[GateResult]:
         files = self.dataset.task_files(task_id)
         if not files.solution:
-            reason = "it was imported: nothing says what its answer follows from"
-            yield GateResult(gate="stored", status=GateStatus.NOT_RUN, reason=reason)
+            yield IMPORTED
             return
         question = SearchQuestion.model_validate_json(files.solution)
-        stored = guarded("stored", lambda: self._stored(task_id, question, facts))
-        yield stored
-        if stored.status is GateStatus.FAILED:  # what follows would be about another question
+        same = stored(self.dataset, task_id, lambda: task_of(question, facts.table, facts.opened))
+        yield same
+        if same.status is GateStatus.FAILED:  # what follows would be about another question
             return
         yield guarded("unique", lambda: unique(question, facts))
         yield guarded("unstated", lambda: unstated(question, facts))
@@ -110,40 +110,13 @@ class SearchValidator(TaskValidator):
         yield guarded("single_search", lambda: single_search(question, facts, files.spec.prompt))
         yield played(self._env, task_id)
 
-    def _stored(self, task_id: str, question: SearchQuestion, facts: CorpusFacts) -> GateResult:
-        """Whether everything stored is what follows from the question and the corpus."""
-        files = self.dataset.task_files(task_id)
-        again = task_of(question, facts.table, facts.opened)
-        own = {
-            "split": files.spec.split,
-            "evidence": files.spec.evidence,
-            "pass_at": files.spec.pass_at,
-        }
-        names = ("solution", "verifier", "gold", "constraints", "probes")
-        own |= {name: getattr(files.spec, name) for name in names}
-        expected = again.task.model_copy(update={"spec": again.task.spec.model_copy(update=own)})
-        environment = self.dataset.environment_files(files.spec.environment_id).bundle()
-        references = {
-            name: getattr(environment.spec, name)
-            for name in ("blueprint", "tools_source", "database")
-        }
-        wanted = again.environment.model_copy(
-            update={"spec": again.environment.spec.model_copy(update=references)}
-        )
-        for name in type(files).model_fields:
-            if getattr(files, name) != getattr(expected, name):
-                return _failed("stored", f"its {name} is not what its question gives")
-        if environment != wanted or environment.spec.tools_source is not None:
-            return _failed("stored", "its environment is not that of its corpus")
-        return _passed("stored", 1)
-
 
 def unique(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     """Whether exactly the targets fit, counted over all documents."""
     found = sorted(facts.census.count(question.query))
     if found != list(question.targets) or (len(found) != 1 and question.shape == "one"):
-        return _failed("unique", f"{len(found)} entities fit, {found[:3]}")
-    return _passed("unique", len(facts.documents))
+        return failed("unique", f"{len(found)} entities fit, {found[:3]}")
+    return passed("unique", len(facts.documents))
 
 
 def unstated(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
@@ -153,10 +126,10 @@ def unstated(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     """
     found = set(facts.census.count(question.query, by_text=True)) - set(question.targets)
     if found:
-        return _failed(
+        return failed(
             "unstated", f"{len(found)} others may be meant by their texts, {sorted(found)[:3]}"
         )
-    return _passed("unstated", len(facts.documents))
+    return passed("unstated", len(facts.documents))
 
 
 def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
@@ -168,8 +141,8 @@ def minimal(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
         smaller.append((alone, max(1, size)))
     for query, most in smaller:
         if len(facts.census.count(query)) <= most:
-            return _failed("minimal", f"{query.model_dump_json(exclude_none=True)[:500]} is enough")
-    return _passed("minimal", len(smaller))
+            return failed("minimal", f"{query.model_dump_json(exclude_none=True)[:500]} is enough")
+    return passed("minimal", len(smaller))
 
 
 def near_answers(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
@@ -180,8 +153,8 @@ def near_answers(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
     accepted = sum(good for _, good in given)
     share = accepted / len(given)
     if share > (MAX_SHARE if question.shape == "one" else 0):
-        return _failed("near_answers", f"{accepted} of {len(given)} near answers are right, too")
-    return _passed("near_answers", len(given), share)
+        return failed("near_answers", f"{accepted} of {len(given)} near answers are right, too")
+    return passed("near_answers", len(given), share)
 
 
 def near(question: SearchQuestion, facts: CorpusFacts) -> list[tuple[JsonValue, bool]]:
@@ -213,8 +186,8 @@ def leak(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResul
             shown.append((f"the title of {name}", document.title))
     for what, text in shown:
         if says(text, answer):
-            return _failed("leak", f"the answer stands in {what}")
-    return _passed("leak", len(shown))
+            return failed("leak", f"the answer stands in {what}")
+    return passed("leak", len(shown))
 
 
 def prior(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
@@ -228,8 +201,8 @@ def prior(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
         assert isinstance(value, str | int | float)
         share = facts.table.share(question.query.kind, question.ask, value)
     if share > MAX_SHARE:
-        return _failed("prior", f"{share:.0%} of all answers of this kind are right")
-    return _passed("prior", among, share)
+        return failed("prior", f"{share:.0%} of all answers of this kind are right")
+    return passed("prior", among, share)
 
 
 def single_search(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResult:
@@ -245,8 +218,8 @@ def single_search(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> 
             assert isinstance(hit, dict)
             shown.append(f"{hit['title']}\n{hit['snippet']}")
         if says("\n".join(shown), answer):
-            return _failed("single_search", f"{query[:200]!r} shows it")
-    return _passed("single_search", len(queries))
+            return failed("single_search", f"{query[:200]!r} shows it")
+    return passed("single_search", len(queries))
 
 
 def says(text: str, answer: ShortAnswer) -> bool:
@@ -267,11 +240,3 @@ def _holds(folded: str, value: JsonValue) -> bool:
 
 def _not_applicable(gate: str, reason: str) -> GateResult:
     return GateResult(gate=gate, status=GateStatus.NOT_APPLICABLE, reason=reason)
-
-
-def _passed(gate: str, n: int, figure: float | None = None) -> GateResult:
-    return GateResult(gate=gate, status=GateStatus.PASSED, n=n, figure=figure)
-
-
-def _failed(gate: str, reason: str) -> GateResult:
-    return GateResult(gate=gate, status=GateStatus.FAILED, n=1, reason=reason)

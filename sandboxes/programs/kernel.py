@@ -235,7 +235,7 @@ class Client:
                     _, message = self.session.recv(socket, zmq.NOBLOCK)
                 except zmq.Again:
                     break
-                except Exception:  # forged by the code that runs
+                except (ValueError, TypeError, LookupError):  # the code that runs forged it
                     continue
                 if message is None:
                     break

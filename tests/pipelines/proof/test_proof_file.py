@@ -60,5 +60,5 @@ def test_what_states_nothing_is_refused(tmp_path: Path, text: str) -> None:
         judged(tmp_path, text)
     with pytest.raises(ProofTextError):
         judged(tmp_path, "goal: P ->\n1. P [premise]")
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(ConfigError, match="there is no file"):
         check_proof(tmp_path)
