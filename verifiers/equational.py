@@ -39,7 +39,7 @@ _BY = re.compile(
 
 @dataclass(frozen=True)
 class Algebra:
-    """What symbols there are, and which equations hold; lemmas that were proven may stand among them."""
+    """An equational theory: a signature, and its axioms; proven lemmas may be added to them."""
 
     signature: Mapping[str, int]
     """The number of arguments of each symbol; other names are variables."""
@@ -58,7 +58,7 @@ class Algebra:
 
 
 class _BadStepError(Exception):
-    """A line is wrong; the reason is its argument."""
+    """Raised at the first wrong line, with the reason."""
 
 
 def check_chain(text: str, algebra: Algebra, goal: Equation) -> ProofVerdict:

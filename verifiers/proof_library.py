@@ -19,7 +19,7 @@ class Lemma:
 
 
 def check_library(lemmas: Sequence[Lemma]) -> dict[str, ProofVerdict]:
-    """Judge lemmas in order; each may cite those before it that were accepted.
+    """Check lemmas in order. Each may cite accepted lemmas before it.
 
     Raises:
         ProofTextError: if two have one name, or a proof is empty or too long.

@@ -11,7 +11,7 @@ from envgen.verifiers.proof_verdict import ProofTextError, clipped
 MAX_SYMBOLS = 200
 """Of a term: names in it."""
 MAX_NESTED = 60
-"""Of a term: function symbols inside each other."""
+"""Maximum nesting depth of a term."""
 _TOKEN = re.compile(r"\s*([A-Za-z0-9_]{1,32}(?![A-Za-z0-9_])|[(),])", re.ASCII)
 
 

@@ -20,7 +20,7 @@ from envgen.verifiers.maths import MathAnswer
 PROBLEM_FIELDS = ("problem", "question", "prompt", "Problem", "Question")
 ANSWER_FIELDS = ("answer", "final_answer", "expected_answer", "ground_truth", "Answer", "label")
 UNUSABLE = ("proof", "notfound", "none", "n/a")
-"""Words that published sets have where there is no answer."""
+"""Placeholders that published sets use for a missing answer."""
 _BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}")
 _MAX_ANSWER = 300
 

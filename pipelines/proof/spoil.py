@@ -35,7 +35,7 @@ class WrittenStep(NamedTuple):
     cited: tuple[str, ...]
 
     def at(self, number: int) -> str:
-        """The line of this step."""
+        """The step as a line of the proof."""
         return f"{self.bars}{number}. {self.formula}  [{' '.join([self.rule, *self.cited])}]"
 
 
@@ -58,7 +58,7 @@ def read_steps(proof: str) -> Steps:
 
 
 def spoil(rng: Random, proof: str, kind: str | None = None) -> SpoiltProof:
-    """A proof with one thing changed.
+    """A proof with one planted error.
 
     Args:
         rng: makes all choices.

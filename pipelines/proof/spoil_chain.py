@@ -75,7 +75,7 @@ def _place(rng: Random, links: Links, algebra: Algebra) -> Links:
 
 
 def _symbol(rng: Random, links: Links, algebra: Algebra) -> Links:
-    """Another symbol in a term, of as many arguments."""
+    """Replace a symbol by another one of the same arity."""
     at = rng.randrange(len(links))
     term, by = links[at]
     name = rng.choice(list(_NAME.finditer(term)))

@@ -46,7 +46,7 @@ def _paths_by_table(params: Params) -> MathAnswer:
 
 
 def _paths_by_first_block(params: Params) -> MathAnswer:
-    """All paths, less those that first meet a closed point at each of them."""
+    """All paths minus those through closed points, grouped by the first closed point that they meet."""
     width, height, closed = _paths_numbers(params)
     points = sorted({(x, y) for x, y in [*closed, [width, height]]})
     if [width, height] in closed:

@@ -24,7 +24,7 @@ from envgen.verifiers.maths import MathAnswer
 
 
 def _connected(rng: Random, size: int, extra: int) -> list[tuple[int, int]]:
-    """The edges of a random connected graph on 1..size: a tree and ``extra`` more."""
+    """Edges of a random connected graph with vertices 1..size: a spanning tree plus ``extra`` edges."""
     edges = {(rng.randint(1, v - 1), v) for v in range(2, size + 1)}
     others = [(a, b) for b in range(2, size + 1) for a in range(1, b) if (a, b) not in edges]
     return sorted(edges | set(rng.sample(others, min(extra, len(others)))))

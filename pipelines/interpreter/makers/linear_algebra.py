@@ -72,7 +72,7 @@ def _entries_by_squares(params: Params) -> MathAnswer:
 
 
 def _entries_by_vectors(params: Params) -> MathAnswer:
-    """The sum of entries is the vector of ones, times the matrix again and again."""
+    """The sum of all entries, by multiplying the all-ones vector by the matrix repeatedly."""
     matrix, power, modulus = _power_numbers(params)
     vector = [1] * len(matrix)
     for _ in range(power):

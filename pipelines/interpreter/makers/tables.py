@@ -38,7 +38,7 @@ class Measure:
     text: str
     """With ``{rows}`` and ``{column}``."""
     loops: Callable[[list[Row], str], MathAnswer | None]
-    """The answer, or None where it has none."""
+    """The answer computed row by row, or None if there is none."""
     select: Callable[[str], str]
     """SQL for it; its rows go to ``read``."""
     read: Callable[[list[tuple[Any, ...]]], MathAnswer]
