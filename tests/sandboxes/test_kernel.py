@@ -123,6 +123,8 @@ for pid in os.listdir("/proc"):
 """
     assert kernel.run(forge).status in ("ok", "error")
     assert kernel.run("2 + 2").output == "4\n"
+    kernel._rest = b'{"id": "x", "status": "ok"}\nno JSON\n'  # had it reached the client's pipe
+    assert kernel.run("2 + 3").output == "5\n"
 
 
 def test_background_children_don_t_hold_a_cell(kernel: Kernel) -> None:
