@@ -222,3 +222,4 @@ def test_the_report_shows_a_task_of_each_other_family() -> None:
     assert len(search.parts["Clues"]) > 1
     page = render_report(ReportData(title="x", samples=tuple(found.values())))
     assert all(one.task_id in page for one in found.values())
+    assert page.count("#families") == page.count('id="families"') == 1
