@@ -23,10 +23,10 @@ from envgen.pipelines.proof.derive_chain import ALGEBRAS, derive_chain
 from envgen.pipelines.proof.spoil import SpoiltProof, spoil
 from envgen.pipelines.proof.spoil_chain import spoil_chain
 from envgen.pipelines.proof.truth import column, columns, follows
-from envgen.verifiers.deduction import Sequent, check
+from envgen.verifiers.deduction import check
 from envgen.verifiers.equational import check_chain
 from envgen.verifiers.proof_verdict import ProofVerdict
-from envgen.verifiers.propositions import Proposition, atoms
+from envgen.verifiers.propositions import Proposition, Sequent, atoms
 
 TARGET_STEPS = 5_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
@@ -106,6 +107,15 @@ class _HostPlace:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def submitted_text(answer: str) -> str:
+    """The text that was submitted: of a JSON string what it holds, else all of it, digit for digit."""
+    try:
+        value = json.loads(answer)
+    except (ValueError, RecursionError):
+        return answer
+    return value if isinstance(value, str) else answer
 
 
 def _all_tools(path: Path, family: str, unproven: bool) -> tuple[Sequence[ToolSpec], Schema | None]:

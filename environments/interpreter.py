@@ -6,7 +6,6 @@ shown to the agent and never graded: only what is submitted counts.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from envgen.core.errors import DatasetError
 from envgen.core.limits import Label, Text
 from envgen.core.types import EnvironmentSpec, Record, Score, ToolErrorSpec, ToolSpec
 from envgen.environments.episodes import ToolResult
-from envgen.environments.host import HostEnv
+from envgen.environments.host import HostEnv, submitted_text
 from envgen.sandboxes.kernel import CellResult, Kernel, SpareKernels, library_mounts
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.bundles import TaskBundle
@@ -132,7 +131,7 @@ class InterpreterEnv(HostEnv):
 
     def judge(self, files: TaskBundle, answer: str) -> Score:
         """1 for the answer."""
-        passed = accepts(MathAnswer.model_validate_json(files.verifier), submitted(answer))
+        passed = accepts(MathAnswer.model_validate_json(files.verifier), submitted_text(answer))
         return Score(value=float(passed), passed=passed)
 
     def close(self) -> None:
@@ -184,12 +183,3 @@ def shown(cell: CellResult) -> JsonValue:
     if cell.images:
         value["images"] = cell.images
     return value
-
-
-def submitted(answer: str) -> str:
-    """The text that was submitted: of a JSON string what it holds, else all of it, digit for digit."""
-    try:
-        value = json.loads(answer)
-    except (ValueError, RecursionError):
-        return answer
-    return value if isinstance(value, str) else answer

@@ -31,24 +31,12 @@ from envgen.verifiers.proof_verdict import (
     clipped,
     proof_lines,
 )
-from envgen.verifiers.propositions import PLAIN, Proposition, atoms, read_proposition
+from envgen.verifiers.propositions import PLAIN, Proposition, Sequent, atoms, read_proposition
 
 MAX_SUBPROOFS = 32
 """Sub-proofs inside each other."""
 _LINE = re.compile(r"([| ]*)(\d{1,5})\.([^\[\]]*)\[([^\[\]]*)\]", re.ASCII)
 _CITED = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
-
-
-class Sequent(NamedTuple):
-    """What is to be proven, or what a lemma says: the goal follows from the hypotheses."""
-
-    hypotheses: tuple[Proposition, ...]
-    goal: Proposition
-
-    @classmethod
-    def read(cls, hypotheses: Sequence[str], goal: str) -> Sequent:
-        """What texts say; raises ProofTextError."""
-        return cls(tuple(map(read_proposition, hypotheses)), read_proposition(goal))
 
 
 class Subproof(NamedTuple):
@@ -142,6 +130,14 @@ class Scope:
         self.formulas.append(formula)
         self.home.append(self.open[-1])
 
+    def unfinished(self, goal: Proposition) -> str:
+        """Why the lines are no whole proof of a goal; empty if they are."""
+        if len(self.open) > 1:
+            return f"the assumption of line {self.open[-1]} is never discharged"
+        if self.formulas[-1] != goal:
+            return f"the proof ends with {self.formulas[-1]}, but the goal is {goal}"
+        return ""
+
     def line(self, number: int) -> Proposition:
         """The formula of a line that may be cited now."""
         if not 1 <= number < len(self.formulas):
@@ -174,24 +170,28 @@ def check(text: str, sequent: Sequent, lemmas: Mapping[str, Sequent] | None = No
     Args:
         text: the proof, one step a line.
         sequent: what it has to prove, from hypotheses that ``premise`` may state.
-        lemmas: what ``lemma`` may cite, by name; the caller answers for their truth (``proof_library``).
+        lemmas: what ``lemma`` may cite; the caller answers for their truth (``proof_library``).
 
     Raises:
         ProofTextError: if the text is empty or too long. A line that can't be read is a wrong line.
     """
-    lines, scope, number = proof_lines(text), Scope(), 0
+    scope, verdict = follow(proof_lines(text), sequent, lemmas)
+    if verdict.accepted and (reason := scope.unfinished(sequent.goal)):
+        return ProofVerdict(verdict.num_steps - 1, verdict.num_steps, clipped(reason, 600))
+    return verdict
+
+
+def follow(
+    lines: Sequence[str], sequent: Sequent, lemmas: Mapping[str, Sequent] | None = None
+) -> tuple[Scope, ProofVerdict]:
+    """Judge lines that need not be a whole proof; the scope has those before the first wrong one."""
+    scope, number = Scope(), 0
     try:
         for number, line in enumerate(lines, start=1):
             _take(line, number, scope, sequent, lemmas or {})
-        if len(scope.open) > 1:
-            raise _WrongError(f"the assumption of line {scope.open[-1]} is never discharged")
-        if scope.formulas[-1] != sequent.goal:
-            raise _WrongError(
-                f"the proof ends with {scope.formulas[-1]}, but the goal is {sequent.goal}"
-            )
     except (_WrongError, ProofTextError) as error:
-        return ProofVerdict(number - 1, number, clipped(str(error), 600))
-    return ProofVerdict(number)
+        return scope, ProofVerdict(number - 1, number, clipped(str(error), 600))
+    return scope, ProofVerdict(number)
 
 
 def _take(

@@ -17,7 +17,7 @@ To trust it, read ``matches``, ``_rewrites`` and ``_places``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envgen.verifiers.proof_verdict import (
@@ -72,15 +72,24 @@ def check_chain(text: str, algebra: Algebra, goal: Equation) -> ProofVerdict:
     Raises:
         ProofTextError: if the text is empty or too long. A line that can't be read is a wrong line.
     """
-    lines, number, term = proof_lines(text), 0, goal.left
+    term, verdict = follow_chain(proof_lines(text), algebra, goal)
+    if verdict.accepted and term != goal.right:
+        reason = f"the chain ends with {term}, but the goal is {goal}"
+        return ProofVerdict(verdict.num_steps - 1, verdict.num_steps, clipped(reason, 600))
+    return verdict
+
+
+def follow_chain(
+    lines: Sequence[str], algebra: Algebra, goal: Equation
+) -> tuple[FunctionTerm, ProofVerdict]:
+    """Judge lines that need not be a whole chain; the last right term."""
+    number, term = 0, goal.left
     try:
         for number, line in enumerate(lines, start=1):
             term = _take(line, number, term, algebra)
-        if term != goal.right:
-            raise _BadStepError(f"the chain ends with {term}, but the goal is {goal}")
     except (_BadStepError, ProofTextError) as error:
-        return ProofVerdict(number - 1, number, clipped(str(error), 600))
-    return ProofVerdict(number)
+        return term, ProofVerdict(number - 1, number, clipped(str(error), 600))
+    return term, ProofVerdict(number)
 
 
 def _take(line: str, number: int, before: FunctionTerm, algebra: Algebra) -> FunctionTerm:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envgen.verifiers.deduction import Sequent, check
+from envgen.verifiers.deduction import check
 from envgen.verifiers.proof_verdict import ProofTextError, ProofVerdict
+from envgen.verifiers.propositions import Sequent
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ textbooks are read, too.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from envgen.verifiers.proof_verdict import ProofTextError, clipped
@@ -95,3 +96,15 @@ def atoms(formula: Proposition) -> frozenset[str]:
     if formula.parts:
         return frozenset().union(*map(atoms, formula.parts))
     return frozenset() if formula.op == "false" else frozenset((formula.op,))
+
+
+class Sequent(NamedTuple):
+    """What is to be proven, or what a lemma says: the goal follows from the hypotheses."""
+
+    hypotheses: tuple[Proposition, ...]
+    goal: Proposition
+
+    @classmethod
+    def read(cls, hypotheses: Sequence[str], goal: str) -> Sequent:
+        """What texts say; raises ProofTextError."""
+        return cls(tuple(map(read_proposition, hypotheses)), read_proposition(goal))

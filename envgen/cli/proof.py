@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from envgen.cli.command import Command
-from envgen.cli.console import fail, remark
+from envgen.cli.command import Command, Makes, Parallel
+from envgen.cli.console import fail, remark, require
+from envgen.pipelines.proof.config import ProofConfig
 
 
 class CheckProof(Command):
@@ -29,3 +30,22 @@ class CheckProof(Command):
         if not report.accepted:
             remark(f"error: wrong at step {report.line}: {report.reason}")
             fail()
+
+
+class ProofCommand(Parallel, ProofConfig, Makes):
+    """Make statements to prove, each with a proof that a checker accepts.
+
+    Needs no model. Deduction: propositional logic, with lemmas to cite; equational: chains of equal terms in
+    an algebra. Truth tables and finite models confirm each statement.
+    """
+
+    examples = (
+        "envgen generate proof --out proofs/",
+        "envgen generate proof --system equational --problems 500 --level 3..8 --out chains/",
+    )
+    verb = "envgen.pipelines.proof.generate:generate_proofs"
+
+    def tell(self, summary: Any) -> None:
+        """Report when there are fewer statements than asked for."""
+        super().tell(summary)
+        require(summary.tasks, self.problems, "statements made", "ask for more systems or levels")

@@ -27,6 +27,7 @@ OWN = {
     "code": "envgen.pipelines.code.family:CODE",
     "search": "envgen.pipelines.search.family:SEARCH",
     "interpreter": "envgen.pipelines.interpreter.family:INTERPRETER",
+    "proof": "envgen.pipelines.proof.family:PROOF",
 }
 """The families of envgen itself."""
 

@@ -7,7 +7,7 @@ other hypotheses are distractors. Every draw comes from the generator that is gi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from envgen.core.errors import PipelineError
 from envgen.pipelines.proof.truth import column, columns, follows
+from envgen.verifiers.deduction import matches
+from envgen.verifiers.proof_library import Lemma
 from envgen.verifiers.propositions import Proposition
 
 LEVELS = range(1, 9)
@@ -62,7 +64,7 @@ def depth_of_level(level: int) -> int:
     return level // 3
 
 
-def derive(rng: Random, level: int) -> Theorem:
+def derive(rng: Random, level: int, lemmas: Sequence[Lemma] = ()) -> Theorem:
     """A theorem whose proof has ``2 * level`` steps or a few more, and sub-proofs ``level // 3`` deep.
 
     It needs at least ``2 + level // 3`` hypotheses, each of them.
@@ -70,6 +72,7 @@ def derive(rng: Random, level: int) -> Theorem:
     Args:
         rng: makes all choices.
         level: 1 to 8.
+        lemmas: the proof may cite those of them whose hypotheses name all of their atoms.
 
     Raises:
         PipelineError: if no draw gave one.
@@ -78,13 +81,13 @@ def derive(rng: Random, level: int) -> Theorem:
         raise PipelineError(f"levels are 1 to {LEVELS[-1]}, got {level}")
     for _ in range(TRIES):
         names = "PQRSTUVW"[: 3 + (level + 1) // 2]
-        theorem = _attempt(rng, level, names)
+        theorem = _attempt(rng, level, names, lemmas)
         if theorem is not None:
             return theorem
     raise PipelineError(f"no theorem of level {level} in {TRIES} draws", "try another seed")
 
 
-def _attempt(rng: Random, level: int, names: str) -> Theorem | None:
+def _attempt(rng: Random, level: int, names: str, lemmas: Sequence[Lemma]) -> Theorem | None:
     """Draw hypotheses, derive, and take a far formula; None if none is far enough."""
     of_atoms, every = columns(names), (1 << (1 << len(names))) - 1
     row = 1 << rng.randrange(1 << len(names))  # of the truth table; all hypotheses are true there
@@ -95,6 +98,7 @@ def _attempt(rng: Random, level: int, names: str) -> Theorem | None:
             hypotheses.append(drawn)
     premises = [Derived(formula, "premise") for formula in hypotheses]
     known = {one.formula: one for one in premises}
+    known.update(_by_lemmas(premises, rng.sample(lemmas, len(lemmas) // 2), known))
     _forward(rng, known, rounds=3 + level, depth=depth_of_level(level) + 1)
     goals = [one for one in known.values() if _far(one, level, of_atoms, every)]
     if not goals:
@@ -191,6 +195,38 @@ def _forward(rng: Random, known: Known, rounds: int, depth: int) -> list[Derived
             known[found.formula] = found
             added += [found, *_saturate(known)]
     return added
+
+
+def _by_lemmas(premises: list[Derived], lemmas: Sequence[Lemma], known: Known) -> Known:
+    """What lemmas give, all of whose hypotheses are premises.
+
+    Lemmas of lemmas would go on without end, and most of them would say nothing new.
+    """
+    found: Known = {}
+    for lemma in lemmas:
+        first, *others = lemma.sequent.hypotheses or (None,)
+        for one in premises:
+            bound: dict[str, Proposition] = {}
+            if first is None or not matches(first, one.formula, bound):
+                continue
+            rest = [filled(other, bound) for other in others]
+            formula = filled(lemma.sequent.goal, bound)
+            if formula is None or formula in known or _size(formula) > MAX_SIZE:
+                continue
+            cited = [known.get(other) for other in rest if other is not None]
+            if len(cited) == len(rest) and all(cited):
+                steps = (one, *(other for other in cited if other is not None))
+                found.setdefault(formula, Derived(formula, f"lemma {lemma.name}", steps))
+    return found
+
+
+def filled(pattern: Proposition, bound: dict[str, Proposition]) -> Proposition | None:
+    """A pattern with formulas for its atoms; None if one has none."""
+    if not pattern.parts:
+        return pattern if pattern.op == "false" else bound.get(pattern.op)
+    parts = [filled(part, bound) for part in pattern.parts]
+    known = tuple(part for part in parts if part is not None)
+    return Proposition(pattern.op, known) if len(known) == len(parts) else None
 
 
 def _saturate(known: Known) -> list[Derived]:

@@ -8,9 +8,10 @@ from envgen.core.errors import ConfigError
 from envgen.core.limits import Count, Label, Text
 from envgen.core.types import Record
 from envgen.pipelines.proof.derive_chain import ALGEBRAS
-from envgen.verifiers.deduction import Sequent, check
+from envgen.verifiers.deduction import check
 from envgen.verifiers.equational import check_chain
 from envgen.verifiers.proof_verdict import MAX_PROOF_CHARS, ProofVerdict
+from envgen.verifiers.propositions import Sequent
 from envgen.verifiers.terms import read_equation
 
 

@@ -15,7 +15,7 @@ from envgen.verifiers.deduction import RULES
 from envgen.verifiers.proof_verdict import ProofTextError
 from envgen.verifiers.propositions import Proposition, atoms, read_proposition
 
-_LINE = re.compile(r"([| ]*)(\d+)\. (.*?)  \[([a-z-]+)((?: [\d-]+)*)\]")
+_LINE = re.compile(r"([| ]*)(\d+)\. (.*?)  \[((?:lemma )?[a-z-]+)((?: [\d-]+)*)\]")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -120,17 +120,17 @@ def _formula(rng: Random, steps: Steps) -> Steps:
         other = rng.choice(steps).formula
     else:
         names = sorted({name for step in steps for name in atoms(read_proposition(step.formula))})
-        other = str(_changed(rng, formula, [*names, "false"]))
+        other = str(changed_formula(rng, formula, [*names, "false"]))
     steps[at] = steps[at]._replace(formula=other)
     return steps
 
 
-def _changed(rng: Random, formula: Proposition, names: list[str]) -> Proposition:
+def changed_formula(rng: Random, formula: Proposition, names: list[str]) -> Proposition:
     """A formula with one connective or atom changed, one negation more or less, or two parts swapped."""
     if formula.parts and rng.random() < 0.6:
         place = rng.randrange(len(formula.parts))
         parts = list(formula.parts)
-        parts[place] = _changed(rng, parts[place], names)
+        parts[place] = changed_formula(rng, parts[place], names)
         return Proposition(formula.op, tuple(parts))
     if formula.op == "~" and rng.random() < 0.5:
         return formula.parts[0]

@@ -28,22 +28,36 @@ def spoil_chain(rng: Random, proof: str, algebra: Algebra, kind: str | None = No
     Raises:
         PipelineError: if the chain has nothing that can be spoilt so.
     """
+    links = read_chain(proof)
+    for _ in range(100):
+        drawn = kind or rng.choice(sorted(CHAIN_KINDS))
+        changed = CHAIN_KINDS[drawn](rng, list(links), algebra)
+        if (text := written_chain(changed)) not in (proof, ""):
+            return SpoiltProof(drawn, text)
+    raise PipelineError(f"the chain can't be spoilt by {kind!r}", "try another kind")
+
+
+def read_chain(proof: str) -> Links:
+    """The links of a well-formed chain.
+
+    Raises:
+        PipelineError: if a line is none.
+    """
     links: Links = []
     for line in proof.split("\n"):
         read = _STEP.fullmatch(line)
         if read is None:
             raise PipelineError(f"no step of a chain: {line[:80]!r}")
         links.append((read[1], read[2] or ""))
-    for _ in range(100):
-        drawn = kind or rng.choice(sorted(CHAIN_KINDS))
-        changed = CHAIN_KINDS[drawn](rng, list(links), algebra)
-        lines = [
-            f"{number}. = {term}  [{by}]" if number > 1 else f"1. {term}"
-            for number, (term, by) in enumerate(changed, start=1)
-        ]
-        if (text := "\n".join(lines)) not in (proof, ""):
-            return SpoiltProof(drawn, text)
-    raise PipelineError(f"the chain can't be spoilt by {kind!r}", "try another kind")
+    return links
+
+
+def written_chain(links: Links) -> str:
+    """Links as the text of a chain."""
+    return "\n".join(
+        f"{number}. = {term}  [{by}]" if number > 1 else f"1. {term}"
+        for number, (term, by) in enumerate(links, start=1)
+    )
 
 
 def _equation(rng: Random, links: Links, algebra: Algebra) -> Links:
@@ -78,11 +92,16 @@ def _symbol(rng: Random, links: Links, algebra: Algebra) -> Links:
     """Replace a symbol by another one of the same arity."""
     at = rng.randrange(len(links))
     term, by = links[at]
+    links[at] = (changed_term(rng, term, algebra), by)
+    return links
+
+
+def changed_term(rng: Random, term: str, algebra: Algebra) -> str:
+    """A term with one symbol replaced by one of the same arity, perhaps the same."""
     name = rng.choice(list(_NAME.finditer(term)))
     arity = algebra.signature[name[0]]
     other = rng.choice([one for one, many in algebra.signature.items() if many == arity])
-    links[at] = (term[: name.start()] + other + term[name.end() :], by)
-    return links
+    return term[: name.start()] + other + term[name.end() :]
 
 
 def _left_out(rng: Random, links: Links, algebra: Algebra) -> Links:

@@ -95,6 +95,7 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "generate code": no_changes,
     "generate general": "it raises where no task is proven",
     "generate interpreter": "it raises where no problem is proven",
+    "generate proof": "it raises where no statement is proven",
     "generate search": "it raises where the corpus gives no question",
     "import problems": lambda cli, p: cli("import", "problems", p.empty / "q.jsonl", "--out", "q"),
     "import questions": lambda cli, p: cli(

@@ -13,10 +13,10 @@ from envgen.core.seeding import rng
 from envgen.pipelines.proof.derive import derive
 from envgen.pipelines.proof.spoil import spoil
 from envgen.verifiers import deduction
-from envgen.verifiers.deduction import RULES, Sequent, check
+from envgen.verifiers.deduction import RULES, check
 from envgen.verifiers.proof_library import Lemma, check_library
 from envgen.verifiers.proof_verdict import MAX_PROOF_CHARS, ProofTextError
-from envgen.verifiers.propositions import MAX_SYMBOLS, read_proposition
+from envgen.verifiers.propositions import MAX_SYMBOLS, Sequent, read_proposition
 
 MODUS_TOLLENS = Sequent.read(["P -> Q", "~Q"], "~P")
 PROOF = """

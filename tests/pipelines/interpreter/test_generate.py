@@ -12,8 +12,9 @@ import gymnasium
 import pytest
 
 from envgen.core.types import GateStatus
+from envgen.environments.host import submitted_text
 from envgen.environments.hosts import open_dataset
-from envgen.environments.interpreter import MAX_CALLS, InterpreterEnv, submitted
+from envgen.environments.interpreter import MAX_CALLS, InterpreterEnv
 from envgen.pipelines.interpreter.config import InterpreterConfig
 from envgen.pipelines.interpreter.generate import generate_interpreter
 from envgen.pipelines.interpreter.makers.maker import Maker
@@ -122,10 +123,10 @@ def test_output_is_no_answer(problems: Dataset) -> None:
 
 
 def test_submissions_are_read_digit_for_digit() -> None:
-    assert submitted('"1/2"') == "1/2"
-    assert submitted("12345678901234567890") == "12345678901234567890"
-    assert submitted("[1, 2]") == "[1, 2]"
-    assert submitted("9**9**9") == "9**9**9"
+    assert submitted_text('"1/2"') == "1/2"
+    assert submitted_text("12345678901234567890") == "12345678901234567890"
+    assert submitted_text("[1, 2]") == "[1, 2]"
+    assert submitted_text("9**9**9") == "9**9**9"
 
 
 @pytest.mark.parametrize("field", ["answer", "prompt", "gold"])

@@ -10,8 +10,8 @@ from envgen.core.seeding import rng
 from envgen.pipelines.proof.derive import LEVELS, depth_of_level, derive, steps_of_level
 from envgen.pipelines.proof.spoil import KINDS, read_steps, spoil
 from envgen.pipelines.proof.truth import column, columns, follows
-from envgen.verifiers.deduction import Sequent, check
-from envgen.verifiers.propositions import read_proposition
+from envgen.verifiers.deduction import check
+from envgen.verifiers.propositions import Sequent, read_proposition
 
 
 @pytest.mark.parametrize("level", LEVELS)
