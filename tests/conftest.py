@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 os.environ.pop("COLUMNS", None)  # xdist sets it for its workers; pipes have no width
 
@@ -51,10 +52,19 @@ ALONE = ("postgres", "ray", "browser", "gpu")
 
 @pytest.hookimpl(tryfirst=True)  # xdist's own hook reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under ``-n N --dist loadgroup``: a file's tests share its fixtures, and so do its slow ones.
+    """Mark what ``slow_tests.txt`` lists; keep the ids that the file ENVGEN_TESTS_ONLY names, if it is set.
 
-    Groups with slow tests go first, or one process would be left alone with the last of them.
+    Under ``-n N --dist loadgroup``: a file's tests share its fixtures, and so do its slow ones. Groups with
+    slow tests go first, or one process would be left alone with the last of them.
     """
+    lines = (Path(__file__).parent / "slow_tests.txt").read_text("utf-8").splitlines()
+    slow_ones = {line.partition(" ")[2] for line in lines if not line.startswith("#")}
+    for item in items:
+        if item.nodeid in slow_ones:
+            item.add_marker(pytest.mark.slow)
+    if only := os.environ.get("ENVGEN_TESTS_ONLY"):
+        wanted = set(Path(only).read_text("utf-8").splitlines())
+        items[:] = [item for item in items if item.nodeid in wanted]
     if not config.pluginmanager.hasplugin("xdist"):
         return
     groups = {item: _group(item) for item in items}

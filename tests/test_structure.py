@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from import_graph import ROOT, circles, imports, longest_chain, sources
+from import_graph import ROOT, circles, imports, longest_chain, parsed, sources
 
 from envgen.core.families import OWN
 
@@ -14,7 +14,7 @@ def test_one_class_has_one_name() -> None:
     found = defaultdict(set)
     for path in sources().values():
         file = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 found[node.name].add(file)
     twice = {name for name, files in found.items() if len(files) > 1}
@@ -73,7 +73,7 @@ def test_shared_code_names_no_family() -> None:
     for file in sources().values():
         path = file.relative_to(ROOT).as_posix().removeprefix("envgen/")
         if path not in FAMILY_FILES and not path.startswith(FAMILY_OWN):
-            found += [f"{path}:{n}" for n in family_names_in(ast.parse(file.read_text("utf-8")))]
+            found += [f"{path}:{n}" for n in family_names_in(parsed(file))]
     assert found == []
 
 

@@ -29,6 +29,12 @@ def sources() -> dict[str, Path]:
     return found
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file's syntax tree."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def imports(*, deferred: bool = False) -> Graph:
     """By module what it imports of the package; ``deferred``: inside functions, too.
 
@@ -36,7 +42,7 @@ def imports(*, deferred: bool = False) -> Graph:
     """
     graph: Graph = {}
     for name, path in sources().items():
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = parsed(path)
         nodes = ast.walk(tree) if deferred else _at_top(tree.body)
         graph[name] = {target for node in nodes for target in _targets(node)} - {name}
     return graph
