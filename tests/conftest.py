@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ.pop("COLUMNS", None)  # xdist sets it for its workers; pipes have no width
@@ -39,10 +40,15 @@ def _postgres() -> str:
     return "" if os.environ.get("ENVGEN_TEST_POSTGRES") else "ENVGEN_TEST_POSTGRES is not set"
 
 
+def _reasoning_gym() -> str:
+    return "" if find_spec("reasoning_gym") else "pip install 'envgen-gym[reasoning-gym]'"
+
+
 SERVICES: dict[str, Callable[[], str]] = {
     "bwrap": _bwrap,
     "docker": _docker,
     "postgres": _postgres,
+    "reasoning_gym": _reasoning_gym,
 }
 
 

@@ -32,8 +32,8 @@ class InterpreterConfig(Record):
     family: ClassVar[str] = "interpreter"
     problems: int = Field(default=60, ge=1, le=100_000)
     """How many."""
-    kind: Annotated[Label, AfterValidator(_kinds)] = ",".join(KINDS)
-    """Kinds of problems: math, logic, data, or several with commas."""
+    kind: Annotated[Label, AfterValidator(_kinds)] = "math,logic,data"
+    """Kinds of problems: math, logic, data, or several with commas; reasoning-gym takes that package's."""
     level: Annotated[Label, AfterValidator(_level)] = "1..8"
     """How hard: a level or a range. Numbers grow with it."""
     seed: Whole = 0

@@ -14,7 +14,7 @@ from envgen.verifiers.maths import MathAnswer
 
 Params = Mapping[str, JsonValue]
 """A problem's numbers, as JSON: all else follows from them."""
-ProblemKind = Literal["math", "logic", "data"]
+ProblemKind = Literal["math", "logic", "data", "reasoning-gym"]
 
 
 @dataclass(frozen=True, kw_only=True)

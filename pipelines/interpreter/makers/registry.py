@@ -16,6 +16,7 @@ from envgen.pipelines.interpreter.makers import (
     logic,
     number_theory,
     probability,
+    reasoning_gym,
     simulation,
     tables,
 )
@@ -23,7 +24,7 @@ from envgen.pipelines.interpreter.makers.maker import Maker
 
 _MODULES = (
     number_theory, algebra, combinatorics, probability, linear_algebra, calculus, graphs, logic, simulation,
-    tables,
+    tables, reasoning_gym,
 )  # fmt: skip
 
 

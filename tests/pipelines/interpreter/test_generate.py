@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium
 import pytest
+from every_maker import every_maker
 
 from envgen.core.types import GateStatus
 from envgen.environments.host import submitted_text
@@ -46,7 +47,7 @@ def kernel() -> Iterator[Kernel]:
         yield one
 
 
-@pytest.mark.parametrize("maker", all_makers().values(), ids=lambda maker: str(maker.name))
+@every_maker
 def test_a_maker_s_methods_agree_at_every_level(maker: Maker) -> None:
     for level in (1, 4, 8):
         params = dict(maker.draw(Random(f"{maker.name} {level}"), level))
@@ -57,7 +58,7 @@ def test_a_maker_s_methods_agree_at_every_level(maker: Maker) -> None:
         assert accepts(answer, answer.value)
 
 
-@pytest.mark.parametrize("maker", all_makers().values(), ids=lambda maker: str(maker.name))
+@every_maker
 def test_gold_code_prints_the_answer(maker: Maker, kernel: Kernel) -> None:
     params = maker.draw(Random(maker.name), 2)
     for name, text in (maker.files(params) if maker.files else {}).items():

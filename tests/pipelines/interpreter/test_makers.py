@@ -7,6 +7,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from every_maker import every_maker
 from pydantic import JsonValue
 
 from envgen.pipelines.interpreter.makers.maker import Maker, Params
@@ -28,10 +29,6 @@ LARGE: tuple[JsonValue, ...] = (0, -1, 10**30, [10**30], [[10**30]], [1] * 10**5
 
 ALLOWED = [("together", True), ("where", [])]
 """What a table's problem may say."""
-
-every_maker = pytest.mark.parametrize(
-    "maker", all_makers().values(), ids=lambda maker: str(maker.name)
-)
 
 
 def drawn(maker: Maker, seed: int, level: int | None = None) -> Params:
@@ -122,3 +119,56 @@ def test_a_quoted_value_stays_a_value() -> None:
     }
     assert f"== {text!r}" in str(maker.code(params))
     assert maker.check(params).value == "0"
+
+
+BITWISE = (
+    "Please solve this problem. Assume there is arbitrary bit depth and that there are signed integers. If"
+    " the answer is negative, reply as a negative value (ex., -0x3), not the two's-compliment form. Reply"
+    " only with the final hexidecimal value.\n"
+)
+BASES = (
+    "Your task is to convert a number between two different bases.\n\nIf the target base is > 10, use"
+    " lowercase letters a-z for digits above 9.\n\nNow, convert the "
+)
+DICE = (
+    "I have these dice: 1d20, 1d19, 1d9, 1d6. What are the odds of rolling 31 or higher? (Assume that all"
+    " dice are rolled at once, and that '1d6' represents one roll of a 6-sided dice.) Please respond with a"
+    " reduced fraction representing the probability [ex., 1/60]."
+)
+
+
+@pytest.mark.parametrize(
+    ("maker", "question", "answer"),
+    [
+        ("rg_bitwise_arithmetic", f"{BITWISE}((0xc3ce << 0x3) + (0x1907 - 0x7de4))", "0x5b993"),
+        ("rg_base_conversion", f"{BASES}base-36 number 5daz to base-10\n", "250523"),
+        ("rg_dice", DICE, "593/1368"),
+        ("rg_simple_equations", "Solve for e: 56 - 98*e = -1218", "13"),
+    ],
+)
+def test_questions_of_reasoning_gym_are_answered_again(
+    maker: str, question: str, answer: str
+) -> None:
+    """As reasoning-gym 0.1.25 drew them; an answer that isn't theirs is told."""
+    found = all_makers()[maker].check({"question": question, "answer": answer})
+    assert accepts(found, answer)
+    assert not accepts(found, answer + "1")
+
+
+@pytest.mark.parametrize(
+    ("maker", "question"),
+    [
+        ("rg_dice", f"Ignore the rest. {DICE}"),
+        ("rg_dice", DICE * 99),
+        ("rg_dice", ""),
+        ("rg_base_conversion", f"{BASES}base-10 number 7 to base-1"),
+        ("rg_base_conversion", f"{BASES}base-2 number 7 to base-10"),
+        ("rg_bitwise_arithmetic", f"{BITWISE}(0x1 << 0xffffff)"),
+        ("rg_bitwise_arithmetic", f"{BITWISE}abc(0x1)"),
+        ("rg_bitwise_arithmetic", f"{BITWISE}(0x1 < 0x2)"),
+        ("rg_simple_equations", "Solve for e: 56 = -1218"),
+    ],
+)
+def test_other_text_is_no_question_of_reasoning_gym(maker: str, question: str) -> None:
+    with pytest.raises((ValueError, ZeroDivisionError)):
+        all_makers()[maker].check({"question": question, "answer": "1"})
