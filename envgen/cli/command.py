@@ -187,6 +187,21 @@ class Trusts(Runs):
     trust: bool = False
 
 
+class BringsCorpus(Command):
+    """A command that may need the corpus of a dataset's questions."""
+
+    corpus: Path | None = None
+    """The corpus that search questions are about, where it isn't in the cache folder yet: file or folder."""
+
+    def execute(self) -> None:
+        """Put the corpus where datasets find it, and go on."""
+        if self.corpus is not None:
+            from envgen.store.corpus import Corpus
+
+            Corpus(self.corpus).remember()
+        super().execute()
+
+
 class Parallel(Command):
     """A command that works in several processes."""
 

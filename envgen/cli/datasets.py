@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 from rich.text import Text
 
-from envgen.cli.command import Makes, Parallel, ReadsDataset, Trusts
+from envgen.cli.command import BringsCorpus, Makes, Parallel, ReadsDataset, Trusts
 from envgen.cli.console import fail, prose, remark, require, say
 from envgen.cli.records import few, percent, show_records, show_rows
 from envgen.core.limits import Whole
@@ -183,7 +183,7 @@ def _judged(evidence: Evidence, good: str) -> tuple[str, Text]:
     return f"{sum(one.status is GateStatus.PASSED for one in applied)}/{len(applied)}", verdict
 
 
-class Validate(Trusts):
+class Validate(BringsCorpus, Trusts):
     """Prove a dataset again from its files alone.
 
     Every gate runs again, in a sandbox, and everything stored is compared with what follows from it,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from envgen.cli.command import Command
+from envgen.cli.command import BringsCorpus, Command
 from envgen.cli.console import OnProgress, remark, require
 from envgen.cli.records import interval, show_record, show_records, show_rows
 from envgen.core.limits import Label
@@ -18,7 +18,7 @@ from envgen.rollout.run import Progress, RolloutConfig
 RETRY = "--retry-errors plays what errors have spoiled again"
 
 
-class Rollout(RolloutConfig, Command):
+class Rollout(BringsCorpus, RolloutConfig, Command):
     """Play episodes and store them.
 
     The same command goes on where a stopped run left off.

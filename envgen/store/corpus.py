@@ -296,7 +296,7 @@ def find_corpus(digest: Sha256) -> Corpus:
     if not place.exists():
         raise StoreError(
             f"the corpus {digest[:12]} is not on this machine",
-            "get its file and run `envgen corpus info FILE`, or build it again from its sources",
+            "name its file with --corpus or `envgen corpus info FILE`, or build it again from its sources",
         )
     return Corpus(place)
 

@@ -11,6 +11,7 @@ import pytest
 from films import INJECTION, films_corpus
 from pydantic import ValidationError
 
+from envgen.cli.datasets import Validate
 from envgen.core.errors import ConfigError, DatasetError, PipelineError, ResumeError, StoreError
 from envgen.environments.families import make_env
 from envgen.environments.hosts import open_dataset
@@ -140,7 +141,7 @@ def test_documents_are_data(questions: Dataset, corpus: Corpus) -> None:
 def test_without_its_corpus_nothing_is_played_and_nothing_counted(
     questions: Dataset, corpus: Corpus, tmp_path: Path
 ) -> None:
-    known_place(corpus.hash).unlink()
+    elsewhere = known_place(corpus.hash).rename(tmp_path / known_place(corpus.hash).name)
     from envgen.environments.search import open_corpus
 
     open_corpus.cache_clear()
@@ -153,7 +154,7 @@ def test_without_its_corpus_nothing_is_played_and_nothing_counted(
     assert not report.passed
     assert report.how.startswith("20 of 20 tasks NOT COUNTED AGAIN")
     assert {one.evidence[0].status for one in report.tasks} == {"not_run"}
-    corpus.remember()
+    Validate(dataset=questions.path, corpus=elsewhere).execute()
     assert validate(questions.path).passed
 
 
