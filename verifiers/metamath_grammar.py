@@ -91,12 +91,13 @@ class Grammar:
     def parse_statement(self, expression: str) -> Tree:
         """The tree of what stands after a typecode like ``|-``, which no variable has."""
         typecode, _, body = expression.partition(" ")
+        refused: list[ProofTextError] = []
         for one in (typecode,) if typecode in self.typecodes else self.typecodes:
             try:
                 return self.parse(body, one)
             except ProofTextError as error:
-                refused = error
-        raise refused
+                refused.append(error)
+        raise refused[0] if refused else ProofTextError("the theory has no syntax")
 
     def match(self, pattern: Tree, tree: Tree, bound: dict[str, Tree]) -> bool:
         """Whether a tree is the pattern with trees for its variables; ``bound`` has them, and grows."""

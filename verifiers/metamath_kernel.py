@@ -108,12 +108,9 @@ class Assertion:
 
 def _template(expression: str, numbers: Mapping[str, int]) -> str:
     """An expression for ``str.format``, in which variables are their numbers."""
-    escaped = expression.replace("{", "{{").replace("}", "}}")
-    if not numbers:
-        return escaped
     return "".join(
-        f"{{{numbers[symbol]}}}" if symbol in numbers else symbol + " "
-        for symbol in escaped.split()
+        f"{{{numbers[one]}}}" if one in numbers else one.replace("{", "{{").replace("}", "}}") + " "
+        for one in expression.split()
     )
 
 
