@@ -12,8 +12,10 @@ from typing import NamedTuple
 from envgen.verifiers.metamath_kernel import Assertion, Hypothesis
 from envgen.verifiers.proof_verdict import ProofTextError, clipped
 
-MAX_SYMBOLS = 2_000
+MAX_SYMBOLS = 1_000
 MAX_NESTED = 150
+MAX_KEPT = 1_000
+"""Trees that are kept: a proof that grows by a step is read again from its start."""
 MAX_TRIES = 200_000
 """Rules and parts of rules that are tried for one expression."""
 
@@ -63,6 +65,7 @@ class Grammar:
         for one in variables:
             typecode, symbol = one.expression.split()
             self.variables[symbol] = Tree(one.label, typecode, symbol + " ")
+        self._read: dict[tuple[str, str], Tree] = {}
         self.rules: dict[tuple[str, str], list[_Rule]] = {}
         for axiom in axioms:
             typecode, *symbols = axiom.expression.split()
@@ -80,12 +83,16 @@ class Grammar:
         Raises:
             ProofTextError: if it is none, too long, or nested too deeply.
         """
+        if (body, typecode) in self._read:
+            return self._read[body, typecode]
         symbols = body.split()
         if len(symbols) > MAX_SYMBOLS:
             raise ProofTextError(f"{clipped(body, 60)!r} has {len(symbols)} symbols", "be shorter")
         for part in _Parse(self, symbols).derive(typecode, 0):
             if part.end == len(symbols):
-                return part.args[0]
+                if len(self._read) >= MAX_KEPT:
+                    self._read.clear()
+                return self._read.setdefault((body, typecode), part.args[0])
         raise ProofTextError(f"{clipped(body.strip(), 200)!r} is no {typecode}")
 
     def parse_statement(self, expression: str) -> Tree:

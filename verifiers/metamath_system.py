@@ -127,7 +127,6 @@ class MetamathSystem:
             raise ProofTextError("a label or a variable of the theory is used twice")
         syntax = [self._assertions[label] for label in theory.syntax]
         self._grammar = Grammar(self._floating.values(), syntax)
-        self._patterns: dict[str, Tree] = {}
         for text in (*self._given.values(), self._goal):
             self._grammar.parse_statement(text)
         self._apart = self._kept_apart(statement)
@@ -207,13 +206,10 @@ class MetamathSystem:
         """A tree for each variable of an assertion, so that its conclusion is the goal."""
         mandatory = {hyp.variable: hyp for hyp in one.hypotheses if hyp.floating}
         bound = self._chosen(one.label, given, mandatory)
-        if one.label not in self._patterns:
-            self._patterns[one.label] = self._grammar.parse_statement(one.expression)
+        pattern = self._grammar.parse_statement(one.expression)
         tree = self._grammar.parse_statement(goal)
         typecode = one.expression.split(" ")[0]
-        if typecode != goal.split(" ")[0] or not self._grammar.match(
-            self._patterns[one.label], tree, bound
-        ):
+        if typecode != goal.split(" ")[0] or not self._grammar.match(pattern, tree, bound):
             where = f" with {given}" if given else ""
             raise ProofTextError(
                 f"{one.label}{where} concludes {one.expression.strip()}, which does not match {goal.strip()}"

@@ -214,6 +214,8 @@ class MetamathTheorems:
                 break
             if one.label in left or one.label in self._database.discouraged:
                 continue
+            if len(_text(one)) > MAX_TEXT_CHARS:
+                continue
             others = set(_text(one).split()) - self._types.keys()
             ranked.append((-len(symbols & others) / len(symbols | others), -one.position, one))
         near: list[Assertion] = []
