@@ -18,6 +18,8 @@ from envgen.verifiers.proof_verdict import ProofTextError, clipped
 
 MAX_DATABASE_CHARS = 1 << 27
 MAX_INCLUDED = 100
+MAX_TOGETHER = 100
+"""Variables of a ``$d``, and ``$e`` that are active at once: texts that are made to be slow have more."""
 
 _FOREIGN = re.compile(r"[^\t\n\f\r\x20-\x7e]")
 _LABEL = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -177,17 +179,13 @@ def _number(code: str) -> int:
 
 @dataclass
 class _Scope:
-    """What is active between ``${`` and ``$}``."""
+    """What ends with ``$}``; what is active in the scope around it is in the first two fields, too."""
 
-    variables: set[str] = field(default_factory=set)
-    floating: dict[str, Hypothesis] = field(default_factory=dict)
     essential: tuple[Hypothesis, ...] = ()
     disjoint: frozenset[Pair] = frozenset()
-    own: list[str] = field(default_factory=list)
-    """Labels of hypotheses that end with it."""
-
-    def inner(self) -> _Scope:
-        return _Scope(set(self.variables), dict(self.floating), self.essential, self.disjoint)
+    variables: list[str] = field(default_factory=list)
+    typed: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
 
 
 class _Reader:
@@ -197,8 +195,9 @@ class _Reader:
         self.database = Database()
         self.outer: list[_Scope] = []
         self._folder, self._included = folder, set[str]()
-        self._scope, self._constants, self._position = _Scope(), set[str](), 0
-        self._num_chars = 0
+        self._scope, self._constants = _Scope(), set[str]()
+        self._variables, self._floating = set[str](), dict[str, Hypothesis]()
+        self._position = self._num_chars = 0
 
     def include(self, name: str) -> None:
         """Read a file once: a second inclusion, also of a file by itself, says nothing (section 4.1.2)."""
@@ -233,7 +232,7 @@ class _Reader:
             end = read.end()
             if read["brace"] == "{":
                 self.outer.append(self._scope)
-                self._scope = self._scope.inner()
+                self._scope = _Scope(self._scope.essential, self._scope.disjoint)
             elif read["brace"]:
                 self._leave()
             elif read["file"]:
@@ -246,7 +245,10 @@ class _Reader:
     def _leave(self) -> None:
         if not self.outer:
             raise ProofTextError("$} closes no scope")
-        self.database.ends.update(dict.fromkeys(self._scope.own, self._position))
+        self.database.ends.update(dict.fromkeys(self._scope.labels, self._position))
+        self._variables.difference_update(self._scope.variables)
+        for one in self._scope.typed:
+            del self._floating[one]
         self._scope = self.outer.pop()
 
     def _add(self, kind: str, label: str, symbols: list[str], proof: str | None) -> None:
@@ -271,7 +273,7 @@ class _Reader:
         for one in symbols:
             if (
                 one in self._constants
-                or one in self._scope.variables
+                or one in self._variables
                 or (kind == "c" and one in self.database.variables)
             ):
                 raise ProofTextError(f"{one!r} is declared already")
@@ -280,16 +282,17 @@ class _Reader:
             if kind == "c":
                 self._constants.add(one)
             else:
-                self._scope.variables.add(one)
+                self._scope.variables.append(one)
+                self._variables.add(one)
                 self.database.variables.add(one)
 
     def _keep_apart(self, symbols: list[str]) -> None:
         if len(symbols) < 2 or len(set(symbols)) < len(symbols):
             raise ProofTextError("it needs two or more variables, each once")
-        if strange := set(symbols) - self._scope.variables:
+        if strange := set(symbols) - self._variables:
             raise ProofTextError(f"{min(strange)!r} is no variable")
-        if len(symbols) > 1_000:
-            raise ProofTextError("it has more than 1000 variables")
+        if len(symbols) > MAX_TOGETHER:
+            raise ProofTextError(f"it has more than {MAX_TOGETHER} variables")
         self._scope.disjoint |= {ordered(*pair) for pair in combinations(symbols, 2)}
 
     def _label(self, label: str) -> None:
@@ -306,19 +309,23 @@ class _Reader:
         if not symbols or symbols[0] not in self._constants:
             raise ProofTextError("it does not start with a constant")
         if kind == "f":
-            if len(symbols) != 2 or symbols[1] not in scope.variables:
+            if len(symbols) != 2 or symbols[1] not in self._variables:
                 raise ProofTextError("it is no typecode and variable")
-            if symbols[1] in scope.floating:
+            if symbols[1] in self._floating:
                 raise ProofTextError(f"{symbols[1]!r} has a type already")
-            scope.floating[symbols[1]] = self._hypothesis(label, expression, True)
+            scope.typed.append(symbols[1])
+            self._floating[symbols[1]] = self._hypothesis(label, expression, True)
             return
-        if strange := set(symbols) - self._constants - scope.floating.keys():
+        known = self._floating
+        if strange := {one for one in symbols if one not in self._constants and one not in known}:
             raise ProofTextError(f"{min(strange)!r} is not declared, or has no type")
         if kind == "e":
+            if len(scope.essential) >= MAX_TOGETHER:
+                raise ProofTextError(f"more than {MAX_TOGETHER} are active at once")
             scope.essential += (self._hypothesis(label, expression, False),)
             return
         used = set(symbols).union(*(one.expression.split() for one in scope.essential))
-        types = [scope.floating[one] for one in used & scope.floating.keys()]
+        types = [known[one] for one in used if one in known]
         mandatory = sorted([*types, *scope.essential], key=lambda one: one.position)
         self.database.assertions[label] = Assertion.make(
             label, mandatory, expression, scope.disjoint, proof=proof, position=self._position
@@ -327,7 +334,7 @@ class _Reader:
     def _hypothesis(self, label: str, expression: str, floating: bool) -> Hypothesis:
         one = Hypothesis(label, expression, floating, self._position)
         self.database.hypotheses[label] = one
-        self._scope.own.append(label)
+        self._scope.labels.append(label)
         return one
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 from envgen.verifiers.proof_verdict import ProofTextError, clipped
@@ -87,7 +88,7 @@ class Assertion:
             for at, one in enumerate(hypotheses)
             if not one.floating
         )
-        disjoint = frozenset(pair for pair in scope if numbers.keys() >= set(pair))
+        disjoint = scope.intersection(combinations(sorted(numbers), 2)) if scope else scope
         conclusion = _template(expression, numbers)
         return cls(
             label,

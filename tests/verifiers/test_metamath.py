@@ -41,6 +41,12 @@ STATEMENT = MetamathStatement(
 )
 STEPS = ("syl with ps := ( ch -> ph )", "ax-1", "h")
 TEXT = "wph wch wph wi wps wph wch ax-1 h syl"
+VARIABLES = "".join(f"$v v{one} $. f{one} $f a v{one} $. " for one in range(10_000))
+
+
+def short(value: object) -> str:
+    """The name of a case: some texts are long."""
+    return str(value)[:20]
 
 
 def database_file(name: str) -> Path:
@@ -113,8 +119,23 @@ def test_all_of_set_mm_is_right() -> None:
         ("x" * 1_000_000, "no statement"),
         ("$( " * 300_000, "comment"),
         ("${ " * 100_000, "not closed"),
+        ("$c a $. " + VARIABLES + "${ $} " * 50_000 + "$}", "closes no scope"),
+        (
+            "$c a $. " + VARIABLES + "".join(f"a{n} $a a $. " for n in range(20_000)) + "$}",
+            "closes",
+        ),
+        ("$c a $. " + "".join(f"e{n} $e a $. " for n in range(20_000)), "active at once"),
+        (
+            "$v "
+            + "".join(f"v{n} " for n in range(101))
+            + "$. $d "
+            + "".join(f"v{n} " for n in range(101))
+            + "$.",
+            "more than 100 variables",
+        ),
         ("(New usage is discouraged.)" * 40_000, "no statement"),
     ],
+    ids=short,
 )
 def test_a_text_that_is_no_database_is_refused_quickly(text: str, reason: str) -> None:
     began = time.monotonic()
@@ -155,6 +176,7 @@ def test_a_text_that_is_no_database_is_refused_quickly(text: str, reason: str) -
             "too long|leaves",
         ),
     ],
+    ids=short,
 )
 def test_a_wrong_proof_is_refused_quickly(proof: str, reason: str) -> None:
     text = f"{SMALL} new $p |- ( ph -> ph ) $= {proof} $.  later $a |- ( ph -> ph ) $."
@@ -220,6 +242,7 @@ def test_backward_steps_become_a_text_that_is_accepted() -> None:
         ([*STEPS, "h"], 4, "no goal is open"),
         (["syl with ps := " + "( ch -> " * 170 + "ch" + " )" * 170], 1, "nested too deeply"),
     ],
+    ids=short,
 )
 def test_the_first_wrong_step_is_named(steps: list[str], number: int, reason: str) -> None:
     with pytest.raises(WrongStepError, match=reason) as raised:
@@ -238,13 +261,15 @@ def test_variables_are_kept_apart_at_once() -> None:
         system(captured).follow(["ax-5"])
 
 
-@pytest.mark.parametrize("text", ["", " \n", "x" * (MAX_PROOF_CHARS + 1)])
+@pytest.mark.parametrize("text", ["", " \n", "x" * (MAX_PROOF_CHARS + 1)], ids=short)
 def test_a_text_that_is_no_proof_is_refused(text: str) -> None:
     with pytest.raises(ProofTextError):
         system().check(text)
 
 
-@pytest.mark.parametrize("text", ["?", "wph h", "h", TEXT + " h", "( wi ) AB", "wph\n" * 40_000])
+@pytest.mark.parametrize(
+    "text", ["?", "wph h", "h", TEXT + " h", "( wi ) AB", "wph\n" * 40_000], ids=short
+)
 def test_a_wrong_text_is_no_proof(text: str) -> None:
     verdict = system().check(text)
     assert not verdict.accepted
