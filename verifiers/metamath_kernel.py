@@ -169,8 +169,8 @@ class ProofStack:
 
     def _keep_apart(self, label: str, pair: Pair, first: str, second: str) -> None:
         """Refuse expressions with a variable in common, or two that nothing keeps apart."""
-        others = self._variables.intersection(second.split())
-        for one in self._variables.intersection(first.split()):
+        others = sorted(self._variables.intersection(second.split()))
+        for one in sorted(self._variables.intersection(first.split())):
             for two in others:
                 if one == two or ordered(one, two) not in self._apart:
                     raise ProofTextError(

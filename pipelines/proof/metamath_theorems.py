@@ -233,7 +233,7 @@ class MetamathTheorems:
         chosen = list(chosen)
         texts = {*shown, *(one.expression for one in chosen)}
         texts.update(hyp.expression for one in chosen for hyp in one.hypotheses)
-        trees: list[Tree] = [self._grammar.parse_statement(text) for text in texts]
+        trees: list[Tree] = [self._grammar.parse_statement(text) for text in sorted(texts)]
         labels = {label for tree in trees for label in tree.labels()}
         syntax = [one for one in self._database.assertions.values() if one.label in labels]
         variables = {symbol for one in syntax for symbol in one.expression.split()}
