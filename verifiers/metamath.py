@@ -42,7 +42,7 @@ class ProofStep(NamedTuple):
 
 
 @dataclass
-class Database:
+class MetamathDatabase:
     """What a database says; ``verify`` judges the proofs in it."""
 
     assertions: dict[str, Assertion] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Database:
     """Labels whose comment says "(New usage is discouraged.)"."""
 
     @classmethod
-    def read(cls, source: Path | str) -> Database:
+    def read(cls, source: Path | str) -> MetamathDatabase:
         """Read a database; proofs in it are not judged yet.
 
         Args:
@@ -192,7 +192,7 @@ class _Reader:
     """Builds a database from the statements of its text."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.database = Database()
+        self.database = MetamathDatabase()
         self.outer: list[_Scope] = []
         self._folder, self._included = folder, set[str]()
         self._scope, self._constants = _Scope(), set[str]()

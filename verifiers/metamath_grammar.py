@@ -38,14 +38,14 @@ class Tree(NamedTuple):
         yield self.label
 
 
-class _Rule(NamedTuple):
+class _SyntaxRule(NamedTuple):
     """A syntax axiom: constants, and variables as numbers of its hypotheses."""
 
     axiom: Assertion
     items: tuple[str | int, ...]
 
 
-class _Part(NamedTuple):
+class _Derived(NamedTuple):
     """What a rule, or a part of it, may stand for."""
 
     args: tuple[Tree, ...]
@@ -66,14 +66,14 @@ class Grammar:
             typecode, symbol = one.expression.split()
             self.variables[symbol] = Tree(one.label, typecode, symbol + " ")
         self._read: dict[tuple[str, str], Tree] = {}
-        self.rules: dict[tuple[str, str], list[_Rule]] = {}
+        self.rules: dict[tuple[str, str], list[_SyntaxRule]] = {}
         for axiom in axioms:
             typecode, *symbols = axiom.expression.split()
             if not axiom.essential and symbols:
                 numbers = {one.variable: at for at, one in enumerate(axiom.hypotheses)}
                 first = "" if symbols[0] in numbers else symbols[0]
                 items = tuple(numbers.get(symbol, symbol) for symbol in symbols)
-                self.rules.setdefault((typecode, first), []).append(_Rule(axiom, items))
+                self.rules.setdefault((typecode, first), []).append(_SyntaxRule(axiom, items))
         types = [one.typecode for one in self.variables.values()]
         self.typecodes = tuple(dict.fromkeys([*types, *(typecode for typecode, _ in self.rules)]))
 
@@ -123,10 +123,10 @@ class _Parse:
 
     def __init__(self, grammar: Grammar, symbols: list[str]) -> None:
         self._grammar, self._symbols = grammar, symbols
-        self._found: dict[tuple[str, int], list[_Part]] = {}
+        self._found: dict[tuple[str, int], list[_Derived]] = {}
         self._depth = self._tries = 0
 
-    def derive(self, typecode: str, at: int) -> list[_Part]:
+    def derive(self, typecode: str, at: int) -> list[_Derived]:
         """The trees of a type that start at a place, one in the ``args`` of each part."""
         if (typecode, at) in self._found:
             return self._found[typecode, at]
@@ -141,16 +141,18 @@ class _Parse:
         symbol, rules = self._symbols[at], self._grammar.rules
         parts = []
         if (leaf := self._grammar.variables.get(symbol)) and leaf.typecode == typecode:
-            parts.append(_Part((leaf,), at + 1))
+            parts.append(_Derived((leaf,), at + 1))
         for rule in (*rules.get((typecode, symbol), ()), *rules.get((typecode, ""), ())):
             for part in self._apply(rule, at):
                 body = "".join(f"{one} " for one in self._symbols[at : part.end])
-                parts.append(_Part((Tree(rule.axiom.label, typecode, body, part.args),), part.end))
+                parts.append(
+                    _Derived((Tree(rule.axiom.label, typecode, body, part.args),), part.end)
+                )
         self._depth -= 1
         found += parts
         return found
 
-    def _apply(self, rule: _Rule, at: int) -> Iterator[_Part]:
+    def _apply(self, rule: _SyntaxRule, at: int) -> Iterator[_Derived]:
         """The ways in which a rule fits at a place."""
         hypotheses = rule.axiom.hypotheses
         ends: list[tuple[dict[int, Tree], int]] = [({}, at)]
@@ -169,4 +171,4 @@ class _Parse:
                         after.append(({**trees, item: part.args[0]}, part.end))
             ends = after
         for trees, end in ends:
-            yield _Part(tuple(trees[number] for number in range(len(hypotheses))), end)
+            yield _Derived(tuple(trees[number] for number in range(len(hypotheses))), end)

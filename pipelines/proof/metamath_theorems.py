@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from envgen.core.errors import PipelineError
-from envgen.verifiers.metamath import Database
+from envgen.verifiers.metamath import MetamathDatabase
 from envgen.verifiers.metamath_grammar import Grammar, Tree
 from envgen.verifiers.metamath_kernel import PROVABLE, Assertion, Hypothesis, ProofStack
 from envgen.verifiers.metamath_system import (
@@ -56,7 +56,7 @@ class MetamathTheorems:
         database: whose proofs were verified.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: MetamathDatabase) -> None:
         self._database = database
         types = [one for one in database.hypotheses.values() if one.floating]
         self._types = {one.variable: one for one in types}

@@ -10,11 +10,11 @@ from metamath_texts import DATABASES, SMALL
 from envgen.core.errors import PipelineError
 from envgen.core.seeding import rng
 from envgen.pipelines.proof.metamath_theorems import LEVELS, MetamathTheorem, MetamathTheorems
-from envgen.verifiers.metamath import Database
+from envgen.verifiers.metamath import MetamathDatabase
 from envgen.verifiers.metamath_system import MetamathSystem
 
 
-def assert_replays(drawn: MetamathTheorem, database: Database) -> None:
+def assert_replays(drawn: MetamathTheorem, database: MetamathDatabase) -> None:
     system = MetamathSystem(drawn.theory, drawn.statement)
     assert not system.follow(drawn.steps).open_goals
     assert system.check(system.text(drawn.steps)).accepted
@@ -27,7 +27,7 @@ def assert_replays(drawn: MetamathTheorem, database: Database) -> None:
 
 
 def test_candidates_have_so_many_steps_and_are_no_copies() -> None:
-    theorems = MetamathTheorems(Database.read(SMALL))
+    theorems = MetamathTheorems(MetamathDatabase.read(SMALL))
     assert theorems.candidates(1) == ["a1i", "a2i", "id", "al5"]
     assert theorems.candidates(2) == ["al5"]
     assert theorems.candidates(3) == []
@@ -37,7 +37,7 @@ def test_candidates_have_so_many_steps_and_are_no_copies() -> None:
 
 @pytest.mark.parametrize("label", ["a1i", "a2i", "mpd", "syl", "id", "id5", "al5"])
 def test_gold_steps_of_a_small_database_replay(label: str) -> None:
-    database = Database.read(SMALL)
+    database = MetamathDatabase.read(SMALL)
     theorems = MetamathTheorems(database)
     for distractors in (0, 3, 60):
         drawn = theorems.draw(label, rng(3, "metamath"), distractors)
@@ -46,7 +46,7 @@ def test_gold_steps_of_a_small_database_replay(label: str) -> None:
 
 
 def test_what_is_drawn_is_what_the_database_says() -> None:
-    drawn = MetamathTheorems(Database.read(SMALL)).draw("al5", rng(0, "metamath"), 0)
+    drawn = MetamathTheorems(MetamathDatabase.read(SMALL)).draw("al5", rng(0, "metamath"), 0)
     assert drawn.steps == ("syl with ps := ( ps -> ps )", "a1i", "id", "id5")
     assert list(drawn.theory.assertions) == ["a1i", "syl", "id", "id5"]
     assert drawn.theory.syntax == {"wi": "wff ( ph -> ps )", "wal": "wff A. x ph"}
@@ -56,7 +56,7 @@ def test_what_is_drawn_is_what_the_database_says() -> None:
 @pytest.mark.parametrize("label", ["ax-1", "wi", "nothing"])
 def test_only_theorems_are_drawn(label: str) -> None:
     with pytest.raises(PipelineError, match="no theorem"):
-        MetamathTheorems(Database.read(SMALL)).draw(label, rng(0, "metamath"))
+        MetamathTheorems(MetamathDatabase.read(SMALL)).draw(label, rng(0, "metamath"))
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_gold_steps_of_set_mm_replay() -> None:
         if os.environ.get("ENVGEN_REQUIRE_SERVICES") == "1":
             pytest.fail("set.mm is required: apt-get install metamath-databases", pytrace=False)
         pytest.skip("set.mm: apt-get install metamath-databases")
-    database = Database.read(DATABASES / "set.mm")
+    database = MetamathDatabase.read(DATABASES / "set.mm")
     theorems, draw = MetamathTheorems(database), rng(1, "metamath")
     for level in LEVELS:
         labels = theorems.candidates(level)
