@@ -13,12 +13,13 @@ from envgen.core.limits import Label, Name
 from envgen.core.types import Record
 from envgen.verifiers import deduction, equational
 from envgen.verifiers.equational import Algebra
+from envgen.verifiers.metamath_system import MetamathStatement, MetamathSystem, MetamathTheory
 from envgen.verifiers.proof_system import Known, ProofState, ProofSystem, WrongStepError
 from envgen.verifiers.proof_verdict import ProofTextError, ProofVerdict
 from envgen.verifiers.propositions import Sequent
 from envgen.verifiers.terms import Equation, read_equation
 
-SystemName = Literal["deduction", "equational"]
+SystemName = Literal["deduction", "equational", "metamath"]
 _NUMBERED = re.compile(r"([| ]*)(\d{1,5}\.)?(.*)", re.DOTALL)
 
 
@@ -42,11 +43,20 @@ class ProofTheory(Record):
     """Of an algebra: its axioms."""
 
 
+class MetamathGoal(Record):
+    """A statement of Metamath with what its proof may cite: each has its own."""
+
+    theory: MetamathTheory
+    statement: MetamathStatement
+
+
 class ProofStatement(Record):
     """What is to be proven."""
 
     hypotheses: tuple[Label, ...] = ()
     goal: Label
+    metamath: MetamathGoal | None = None
+    """Of Metamath: all of it."""
 
 
 def proof_system(theory: ProofTheory, statement: ProofStatement) -> ProofSystem:
@@ -61,6 +71,10 @@ def proof_system(theory: ProofTheory, statement: ProofStatement) -> ProofSystem:
                 name: Sequent.read(one.hypotheses, one.goal) for name, one in theory.lemmas.items()
             }
             return DeductionSystem(Sequent.read(statement.hypotheses, statement.goal), lemmas)
+        if theory.system == "metamath":
+            if statement.metamath is None:
+                raise DatasetError("the statement says nothing of Metamath")
+            return MetamathSystem(statement.metamath.theory, statement.metamath.statement)
         algebra = Algebra.read(theory.signature, theory.equations)
         return EquationalSystem(algebra, read_equation(statement.goal, algebra.signature))
     except ProofTextError as error:

@@ -14,11 +14,12 @@ class CheckProof(Command):
     """Judge a proof: accepted, or the first wrong step and why, with exit code 1.
 
     The file states what is proven ("given: P -> Q", "given: P", "goal: Q"), and then the steps, one a line:
-    "3. Q [implies-elim 1 2]". With "algebra: group" it is a chain of equal terms (docs/proofs.md).
+    "3. Q [implies-elim 1 2]". With "algebra: group" it is a chain of equal terms (docs/proofs.md). Of a
+    Metamath database, FILE.mm, every theorem is checked.
     """
 
     places = {"FILE": "file"}
-    examples = ("envgen check-proof proof.txt",)
+    examples = ("envgen check-proof proof.txt", "envgen check-proof set.mm")
     verb = "envgen.pipelines.proof.proof_file:check_proof"
 
     file: Path
@@ -36,7 +37,8 @@ class ProofCommand(Parallel, ProofConfig, Makes):
     """Make statements to prove, each with a proof that a checker accepts.
 
     Needs no model. Deduction: propositional logic, with lemmas to cite; equational: chains of equal terms in
-    an algebra. Truth tables and finite models confirm each statement.
+    an algebra; metamath: theorems of a database from what stands before them. Truth tables and finite models
+    confirm statements of the first two.
     """
 
     examples = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
 from pydantic import AfterValidator, Field
@@ -34,8 +35,10 @@ class ProofConfig(Record):
     problems: int = Field(default=60, ge=1, le=100_000)
     """How many."""
     system: Annotated[Label, AfterValidator(_systems)] = ",".join(DEFAULT)
-    """Proof systems: deduction, equational, or several with commas."""
+    """Proof systems: deduction, equational, metamath, or several with commas."""
     level: Annotated[Label, AfterValidator(_level)] = "1..8"
     """How long proofs are: a level or a range."""
+    database: Path | None = None
+    """Of Metamath, whose theorems to take: a .mm file. None: Debian's set.mm (metamath-databases)."""
     seed: Whole = 0
     """The same seed and options give the same statements."""

@@ -14,6 +14,8 @@ from envgen.pipelines.proof.config import ProofConfig
 from envgen.pipelines.proof.derive import derive
 from envgen.pipelines.proof.derive_chain import derive_chain
 from envgen.pipelines.proof.lemmas import classical_lemmas
+from envgen.pipelines.proof.metamath_problems import metamath_problem, open_theorems
+from envgen.pipelines.proof.metamath_theorems import MetamathTheorems
 from envgen.pipelines.proof.tasks import ProofProblem, task_of
 from envgen.pipelines.search.config import bounds
 
@@ -50,12 +52,13 @@ def generate_proofs(
 
 def _drafts(config: ProofConfig) -> Iterator[TaskDraft]:
     systems, levels = config.system.split(","), bounds(config.level)
+    theorems = open_theorems(config.database) if "metamath" in systems else None
     seen: set[str] = set()
     number = fruitless = 0
     while len(seen) < config.problems and fruitless < _GIVE_UP:
         system = systems[number % len(systems)]
         level = levels[(number // len(systems)) % len(levels)]
-        problem = draw(rng(config.seed, "proof", number), system, level)
+        problem = draw(rng(config.seed, "proof", number), system, level, theorems)
         number += 1
         key = renamed(problem)
         fruitless = fruitless + 1 if key in seen else 0
@@ -64,8 +67,17 @@ def _drafts(config: ProofConfig) -> Iterator[TaskDraft]:
             yield task_of(problem)
 
 
-def draw(draws: Random, system: str, level: int) -> ProofProblem:
-    """A statement of a system and a level, with its proof."""
+def draw(
+    draws: Random, system: str, level: int, theorems: MetamathTheorems | None = None
+) -> ProofProblem:
+    """A statement of a system and a level, with its proof.
+
+    Raises:
+        PipelineError: if ``theorems`` of Metamath, which the system then needs, are too few.
+    """
+    if system == "metamath":
+        assert theorems is not None
+        return metamath_problem(draws, level, theorems)
     if system == "equational":
         chain = derive_chain(draws, level)
         return ProofProblem(
@@ -82,6 +94,8 @@ def draw(draws: Random, system: str, level: int) -> ProofProblem:
 def renamed(problem: ProofProblem) -> str:
     """A statement with its atoms, or constants, named in the order in which they come."""
     names: dict[str, str] = {}
+    if problem.metamath is not None:
+        return problem.source
     pattern = r"\b[A-Z]\b" if problem.system == "deduction" else r"\b[abc]\b"
     text = "\n".join((problem.algebra, problem.goal, *sorted(problem.hypotheses, key=len)))
     return re.sub(pattern, lambda name: names.setdefault(name[0], f"#{len(names)}"), text)

@@ -10,7 +10,8 @@ from envgen.core.types import Record
 from envgen.pipelines.proof.derive_chain import ALGEBRAS
 from envgen.verifiers.deduction import check
 from envgen.verifiers.equational import check_chain
-from envgen.verifiers.proof_verdict import MAX_PROOF_CHARS, ProofVerdict
+from envgen.verifiers.metamath import MetamathDatabase
+from envgen.verifiers.proof_verdict import MAX_PROOF_CHARS, ProofTextError, ProofVerdict
 from envgen.verifiers.propositions import Sequent
 from envgen.verifiers.terms import read_equation
 
@@ -25,7 +26,7 @@ class ProofReport(Record):
     """The first wrong step; 0 if there is none."""
     reason: Text = ""
     system: Label
-    """deduction, or equational."""
+    """deduction, equational, or metamath."""
 
 
 def check_proof(file: str | Path) -> ProofReport:
@@ -33,7 +34,8 @@ def check_proof(file: str | Path) -> ProofReport:
 
     Its first lines are the statement: ``given: FORMULA`` for each hypothesis and ``goal: FORMULA``; or
     ``algebra: group`` (or lattice) and ``goal: TERM = TERM``. The steps follow, as
-    ``envgen.verifiers.deduction`` and ``equational`` describe them.
+    ``envgen.verifiers.deduction`` and ``equational`` describe them. Of a Metamath database (``.mm``) every
+    theorem is checked; a step is a theorem then.
 
     Raises:
         ConfigError: if the file can't be read or states nothing.
@@ -42,6 +44,8 @@ def check_proof(file: str | Path) -> ProofReport:
     path = Path(file)
     if not path.is_file():
         raise ConfigError(f"there is no file {str(file)!r}", "give a text file")
+    if path.suffix == ".mm":
+        return _check_database(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -69,6 +73,19 @@ def check_proof(file: str | Path) -> ProofReport:
     algebra = ALGEBRAS[head["algebra"][0]]
     goal = read_equation(head["goal"][0], algebra.signature)
     return _report(check_chain(steps, algebra, goal), "equational")
+
+
+def _check_database(path: Path) -> ProofReport:
+    """The verdict on all proofs of a Metamath database, in order."""
+    database, done = MetamathDatabase.read(path), [0]
+    try:
+        database.verify_all(lambda number: done.append(number))
+    except ProofTextError as error:
+        wrong = done[-1] + 1
+        return ProofReport(
+            accepted=False, steps=wrong - 1, line=wrong, reason=str(error), system="metamath"
+        )
+    return ProofReport(accepted=True, steps=done[-1], line=0, system="metamath")
 
 
 def _report(verdict: ProofVerdict, system: str) -> ProofReport:

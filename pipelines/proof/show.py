@@ -12,6 +12,8 @@ MAX_SHOWN = 6
 def readable(dataset: Dataset, task_id: str) -> dict[str, list[str]]:
     """Headings and lines: gold's proof, and near-proofs, which are refused at the step that is shown."""
     problem = ProofProblem.model_validate_json(dataset.task_files(task_id).solution)
+    if problem.system == "metamath":
+        return {"Steps": list(problem.steps), "Theorem": [problem.source]}
     refused = [one.text.split("\n")[one.step - 1] for one in planted_errors(problem)]
     more = [f"and {len(refused) - MAX_SHOWN} more"] if len(refused) > MAX_SHOWN else []
     return {

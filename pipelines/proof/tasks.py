@@ -25,7 +25,13 @@ from envgen.pipelines.proof.derive_chain import ALGEBRAS
 from envgen.pipelines.proof.lemmas import classical_lemmas
 from envgen.store.bundles import EnvironmentBundle, TaskBundle
 from envgen.verifiers.deduction import RULES
-from envgen.verifiers.proof_statement import LemmaText, ProofStatement, ProofTheory, SystemName
+from envgen.verifiers.proof_statement import (
+    LemmaText,
+    MetamathGoal,
+    ProofStatement,
+    ProofTheory,
+    SystemName,
+)
 from envgen.verifiers.proof_verdict import MAX_PROOF_CHARS
 
 LIMITS = Limits(turns=96, tokens=65_536)
@@ -55,6 +61,15 @@ numbers of arguments on the way to it (2.1: of the second argument the first); w
 so are variables that "with" leaves out. The goal's left side stands there as line 1; the chain ends with its
 right side.
 {_END}"""
+METAMATH_POLICY = f"""\
+Prove the statement of Metamath backward. A step is a label: of an assertion whose conclusion matches the
+first open goal, whose hypotheses are open then, or of a hypothesis of the statement that equals the goal.
+Variables that only stand in the assertion's hypotheses are given:
+ax-mp with ph := ( ps -> ps )
+Spaces stand between symbols. The text of a whole proof is labels in reverse Polish order, those of syntax
+and variables, too: apply writes them. search_lemma shows assertions as "hypotheses => conclusion"; what
+stands for variables that are "apart" may share no variable.
+{_END}"""
 
 
 class ProofProblem(Record):
@@ -68,6 +83,11 @@ class ProofProblem(Record):
     goal: Label
     proof: Text
     """As the checker reads it."""
+    steps: tuple[Text, ...] = ()
+    """Of Metamath: the same as backward steps."""
+    metamath: MetamathGoal | None = None
+    source: Label = ""
+    """Of Metamath: the database and its theorem."""
 
 
 def theory_of(problem: ProofProblem) -> ProofTheory:
@@ -86,6 +106,8 @@ def theory_of(problem: ProofProblem) -> ProofTheory:
             for one in classical_lemmas()
         }
         return ProofTheory(system="deduction", lemmas=lemmas)
+    if problem.system == "metamath":
+        return ProofTheory(system="metamath")
     if problem.algebra not in ALGEBRAS:
         raise PipelineError(f"unknown algebra {problem.algebra[:80]!r}")
     algebra = ALGEBRAS[problem.algebra]
@@ -98,11 +120,15 @@ def theory_of(problem: ProofProblem) -> ProofTheory:
 
 def statement_of(problem: ProofProblem) -> ProofStatement:
     """What a problem states."""
-    return ProofStatement(hypotheses=problem.hypotheses, goal=problem.goal)
+    return ProofStatement(
+        hypotheses=problem.hypotheses, goal=problem.goal, metamath=problem.metamath
+    )
 
 
 def steps_of(problem: ProofProblem) -> tuple[str, ...]:
     """The gold proof as steps to apply: lines without their numbers."""
+    if problem.system == "metamath":
+        return problem.steps
     lines = problem.proof.split("\n")
     if problem.system == "equational":  # the first term stands there at the start
         lines = [line.replace("= ", "", 1) for line in lines[1:]]
@@ -116,6 +142,8 @@ def environment_of(problem: ProofProblem) -> EnvironmentBundle:
         name, title = "proof-deduction", "Natural deduction"
         rules = "\n".join(f"{rule}: {pattern}" for rule, pattern in RULES.items())
         policy = DEDUCTION_POLICY.format(rules=rules)
+    elif problem.system == "metamath":
+        name, title, policy = "proof-metamath", "Statements of Metamath", METAMATH_POLICY
     else:
         name, title = f"proof-{problem.algebra}", f"Equations in a {problem.algebra}"
         equations = "\n".join(f"{name}: {one}" for name, one in theory.equations.items())
@@ -137,7 +165,11 @@ def task_of(problem: ProofProblem) -> TaskDraft:
     if problem.system == "equational":
         prompt = f"Show that in every {problem.algebra}:\n\n{problem.goal}"
     else:
-        prompt = f"Prove\n\n{problem.goal}\n\nfrom\n\n" + "\n".join(problem.hypotheses)
+        prompt = f"Prove\n\n{problem.goal}"
+        if problem.hypotheses:
+            prompt += "\n\nfrom\n\n" + "\n".join(problem.hypotheses)
+        if problem.metamath is not None and (pairs := problem.metamath.statement.disjoint):
+            prompt += "\n\nwhere these variables are apart: " + ", ".join(map(" ".join, pairs))
     calls = []
     for step in steps:
         arguments: dict[str, JsonValue] = {"steps": step}

@@ -18,7 +18,7 @@ from envgen.pipelines.stored import IMPORTED, failed, passed, stored
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.store.dataset import Dataset
 from envgen.verifiers.equational import Algebra
-from envgen.verifiers.proof_statement import ProofStatement, ProofTheory, proof_system
+from envgen.verifiers.proof_statement import MetamathGoal, ProofStatement, ProofTheory, proof_system
 from envgen.verifiers.proof_verdict import ProofTextError
 from envgen.verifiers.propositions import Sequent, read_proposition
 from envgen.verifiers.terms import read_equation
@@ -57,7 +57,8 @@ class ProofValidator(TaskValidator):
         if same.status is GateStatus.FAILED:
             return
         yield guarded("checked", lambda: checked(problem))
-        yield guarded("true", lambda: true(problem))
+        if problem.system != "metamath":  # no table or model decides set theory
+            yield guarded("true", lambda: true(problem))
         if problem.system == "deduction":
             yield guarded("needed", lambda: needed(problem))
         yield guarded("near_proofs", lambda: near_proofs(problem))
@@ -121,7 +122,7 @@ def near_proofs(problem: ProofProblem) -> GateResult:
         if verdict.line != one.step:
             found = f"at step {verdict.line}" if verdict.line else "nowhere"
             return failed("near_proofs", f"an error planted at step {one.step} was found {found}")
-    if not errors:
+    if not errors and problem.system != "metamath":
         return failed("near_proofs", "no error could be planted")
     tries = list(_shortcuts(problem, theory, statement))
     for what, other, text in tries:
@@ -136,6 +137,8 @@ def near_proofs(problem: ProofProblem) -> GateResult:
 
 def planted_errors(problem: ProofProblem) -> Iterator[PlantedError]:
     """Near-proofs of a problem, each with one error at a step that is known; always the same ones."""
+    if problem.system == "metamath":
+        return iter(())
     draws = rng(0, "planted", problem.goal)
     if problem.system == "deduction":
         return planted(draws, problem.proof, _sequent(problem))
@@ -149,6 +152,9 @@ def _shortcuts(
     proof, goal = problem.proof, problem.goal
     yield "an empty proof", statement, ""
     yield "a cut proof", statement, "\n".join(proof.split("\n")[:-1])
+    if problem.metamath is not None:
+        yield from _metamath_shortcuts(problem.metamath, statement, proof)
+        return
     if problem.system == "equational":
         left, right = (side.strip() for side in goal.split("="))
         for name in theory.equations:
@@ -168,6 +174,33 @@ def _shortcuts(
                 if read_proposition(one) != read_proposition(step.formula)
             )
             yield "a proof without a hypothesis", ProofStatement(hypotheses=fewer, goal=goal), proof
+
+
+def _metamath_shortcuts(
+    goal: MetamathGoal, statement: ProofStatement, proof: str
+) -> Iterator[tuple[str, ProofStatement, str]]:
+    """Proofs of something else, of too little, or of nothing but a citation."""
+    own, labels = goal.statement, proof.split()
+    for at in range(len(labels)):
+        yield "a proof with a step less", statement, " ".join(labels[:at] + labels[at + 1 :])
+    for label in own.hypotheses:
+        fewer = {name: text for name, text in own.hypotheses.items() if name != label}
+        yield "a proof without a hypothesis", _stating(goal, hypotheses=fewer), proof
+    symbols = own.conclusion.split()
+    types = {one.variable: one.typecode for one in goal.theory.variables}
+    for at, one in enumerate(symbols):
+        for other in sorted(
+            name for name in types if name != one and types[name] == types.get(one)
+        ):
+            text = " ".join((*symbols[:at], other, *symbols[at + 1 :]))
+            yield "a proof of something else", _stating(goal, conclusion=text), proof
+    for label in goal.theory.assertions:
+        yield "a citation", statement, label
+
+
+def _stating(goal: MetamathGoal, **changes: object) -> ProofStatement:
+    other = goal.model_copy(update={"statement": goal.statement.model_copy(update=changes)})
+    return ProofStatement(goal=other.statement.conclusion, metamath=other)
 
 
 def _sequent(problem: ProofProblem) -> Sequent:

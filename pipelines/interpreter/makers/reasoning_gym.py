@@ -27,7 +27,7 @@ Grid = list[list[int]]
 
 
 @dataclass(frozen=True)
-class Source:
+class GymSource:
     """A dataset of reasoning-gym that has one exact answer."""
 
     name: str
@@ -43,7 +43,7 @@ class Source:
     """The last step of the curriculum that is used: later ones are too long to print."""
 
 
-def _draw(source: Source, rng: Random, level: int) -> Params:
+def _draw(source: GymSource, rng: Random, level: int) -> Params:
     try:
         from reasoning_gym import factory
     except ImportError as error:
@@ -66,7 +66,7 @@ def _text(params: Params, name: str) -> str:
     return found
 
 
-def _read(source: Source, params: Params) -> re.Match[str]:
+def _read(source: GymSource, params: Params) -> re.Match[str]:
     parts = re.split(r"<<(.*?)>>", source.question, flags=re.DOTALL)
     form = "".join(f"({one})" if at % 2 else re.escape(one) for at, one in enumerate(parts))
     read = re.fullmatch(form, _text(params, "question").strip(), re.ASCII)
@@ -75,7 +75,7 @@ def _read(source: Source, params: Params) -> re.Match[str]:
     return read
 
 
-def _maker(source: Source) -> Maker:
+def _maker(source: GymSource) -> Maker:
     return Maker(
         name=f"rg_{source.name}",
         kind="reasoning-gym",
@@ -291,28 +291,28 @@ _EQUATION_TEXT = (
     "<<[\\da-z*+ -]{1,300}>> = <<[\\da-z*+ -]{1,300}>>"
 )
 _SOURCES = (
-    Source(
+    GymSource(
         "count_primes",
         "Count how many prime numbers there are between <<\\d{1,7}>> and <<\\d{1,7}>> (inclusive) ?",
         _primes,
         _number,
         lambda read: _PRIMES.format(int(read[2]), int(read[1])),
     ),
-    Source(
+    GymSource(
         "lcm",
         "Find the Least Common Multiple (LCM) of these numbers: <<[\\d, ]{1,200}>>",
         lambda read: integer(reduce(_lcm, _ints(read[1]))),
         _number,
         lambda read: f"import math\nprint(math.lcm(*{_ints(read[1])}))",
     ),
-    Source(
+    GymSource(
         "chain_sum",
         "State the final answer to the following arithmetic problem: <<\\d+(?: [+-] \\d+){1,40}>> =",
         lambda read: integer(sum(_ints(read[1].replace("- ", "-")))),
         _number,
         lambda read: f"print({read[1]})",
     ),
-    Source(
+    GymSource(
         "products",
         "Solve the following multiplication: <<\\d+(?: \\* \\d+){1,40}>>."
         " Give only the result as your final answer.",
@@ -320,28 +320,28 @@ _SOURCES = (
         _number,
         lambda read: f"print({read[1]})",
     ),
-    Source(
+    GymSource(
         "base_conversion",
         _BASE_TEXT,
         _converted,
         _word,
         lambda read: _BASE.format(read[2], _base(read[1]), _base(read[3])),
     ),
-    Source(
+    GymSource(
         "bitwise_arithmetic",
         _HEX_TEXT,
         _hexadecimal,
         _word,
         lambda read: f"print(hex({ast.unparse(ast.parse(read[1], mode='eval'))}))",
     ),
-    Source(
+    GymSource(
         "count_bits",
         "How many 1 bits are there in the binary representation of the number <<\\d{1,12}>>?",
         lambda read: integer(_bits(int(read[1]))),
         _number,
         lambda read: f"print(bin({int(read[1])}).count('1'))",
     ),
-    Source(
+    GymSource(
         "dice",
         _DICE_TEXT,
         _odds,
@@ -350,7 +350,7 @@ _SOURCES = (
             dice=[int(one) for one in re.findall(r"1d(\d+)", read[1])], least=int(read[2])
         ),
     ),
-    Source(
+    GymSource(
         "largest_island",
         "You are given the following <<\\d{1,2} x \\d{1,2}>> binary matrix grid:\n<<[01 \n]+>>"
         + _ISLAND_TEXT,
@@ -359,7 +359,7 @@ _SOURCES = (
         lambda read: _ISLANDS.format(_grid(read[2])),
         hardest=1,
     ),
-    Source(
+    GymSource(
         "game_of_life",
         _LIFE_TEXT,
         _lives,
@@ -367,7 +367,7 @@ _SOURCES = (
         lambda read: _LIFE.format(_grid(read[2]), int(read[1])),
         hardest=0,
     ),
-    Source(
+    GymSource(
         "simple_equations",
         _EQUATION_TEXT,
         _root,

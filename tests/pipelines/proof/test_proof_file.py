@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from metamath_texts import SMALL
 
 from envgen.core.errors import ConfigError
 from envgen.pipelines.proof.proof_file import check_proof
@@ -49,6 +50,17 @@ def _chain(tmp_path: Path, goal: str) -> Path:
     head = f"algebra: {theorem.algebra}\n{goal}{left}{theorem.goal.right}\n"
     file.write_text(head + theorem.proof)
     return file
+
+
+def test_every_theorem_of_a_metamath_database_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "small.mm"
+    file.write_text(SMALL)
+    report = check_proof(file)
+    assert (report.accepted, report.steps, report.system) == (True, 8, "metamath")
+    file.write_text(SMALL.replace("wps ax-1 ax-mp $.", "wps ax-1 $.", 1))
+    report = check_proof(file)
+    assert (report.accepted, report.line) == (False, 1)
+    assert "a1i" in report.reason
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from typing import Any
 
 import gymnasium
 import pytest
+from metamath_texts import SMALL
 
+from envgen.core.errors import ConfigError
 from envgen.core.seeding import rng
 from envgen.core.types import GateStatus
 from envgen.environments.hosts import open_dataset
@@ -181,6 +183,32 @@ def test_gates_refuse_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     # It finds errors in lines, but takes a proof that ends elsewhere.
     monkeypatch.setattr("envgen.verifiers.deduction.Scope.unfinished", lambda *_: "")
     assert "a cut proof was accepted" in near_proofs(TOLLENS).reason
+
+
+def test_theorems_of_metamath_are_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = tmp_path / "small.mm"
+    database.write_text(SMALL)
+    config = ProofConfig(system="metamath", problems=3, level="1", database=database)
+    assert generate_proofs(config, tmp_path / "mm", workers=1).tasks == 3
+    dataset = Dataset.open(tmp_path / "mm")
+    problem = ProofProblem.model_validate_json(dataset.task_files(dataset.own_task_ids[0]).solution)
+    assert problem.source not in problem.proof.split()
+    env = gymnasium.make("envgen/Proof-v0", dataset=dataset)
+    env.reset(options={"task_id": dataset.own_task_ids[0]})
+    assert step(env, "apply", steps=problem.source)["error"] == "wrong_step"
+    state: Any = None
+    for one in problem.steps:
+        state = step(env, "apply", steps=one)
+    assert state["open_goals"] == []
+    assert submit(env) == (1.0, True)
+    env.close()
+    assert near_proofs(problem).n > 20
+    monkeypatch.setattr(
+        "envgen.verifiers.metamath_system.MetamathSystem.check", lambda *_: ProofVerdict(9)
+    )
+    assert "was accepted" in near_proofs(problem).reason
+    with pytest.raises(ConfigError, match="no Metamath database"):
+        generate_proofs(config.model_copy(update={"database": tmp_path / "no.mm"}), tmp_path / "x")
 
 
 @pytest.mark.parametrize("field", ["goal", "policy", "theory", "answer"])
