@@ -29,6 +29,7 @@ NAMES = (
     "junit",
     "search_engines",
     "kernels",
+    "problems",
     "proof_checker",
 )
 FOLDER = Path(__file__).resolve().parent

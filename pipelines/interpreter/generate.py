@@ -44,12 +44,13 @@ def generate_interpreter(
     if Path(out).exists():
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
     return assemble(
-        config, out, list(_drafts(config)), name="interpreter", seed=config.seed,
+        config, out, list(drafts(config)), name="interpreter", seed=config.seed,
         most=config.problems, workers=workers, backend=backend, progress=progress,
     )  # fmt: skip
 
 
-def _drafts(config: InterpreterConfig) -> Iterator[TaskDraft]:
+def drafts(config: InterpreterConfig) -> Iterator[TaskDraft]:
+    """Problems of a config that differ in their words, not proven yet: a tenth more than it asks for."""
     makers, levels = makers_of(config.kind.split(",")), bounds(config.level)
     seen: set[str] = set()
     number = fruitless = 0

@@ -19,6 +19,8 @@ from envgen.pipelines.proof.metamath_theorems import MetamathTheorems
 from envgen.pipelines.proof.tasks import ProofProblem, task_of
 from envgen.pipelines.search.config import bounds
 
+_SPARE = 1.05
+"""Statements drawn for each one that is asked for: of some, no error can be planted."""
 _GIVE_UP = 200
 """Draws in a row that give nothing new, after which there is no more."""
 
@@ -55,7 +57,7 @@ def _drafts(config: ProofConfig) -> Iterator[TaskDraft]:
     theorems = open_theorems(config.database) if "metamath" in systems else None
     seen: set[str] = set()
     number = fruitless = 0
-    while len(seen) < config.problems and fruitless < _GIVE_UP:
+    while len(seen) < round(config.problems * _SPARE) + 1 and fruitless < _GIVE_UP:
         system = systems[number % len(systems)]
         level = levels[(number // len(systems)) % len(levels)]
         problem = draw(rng(config.seed, "proof", number), system, level, theorems)
