@@ -64,13 +64,13 @@ def test_grpo_in_one_page_learns(tmp_path: Path) -> None:
     output = run(
         "grpo_in_one_page.py",
         *("--data", taught.dataset, "--model", tmp_path / "student" / "last"),
-        *("--out", tmp_path / "page", "--steps", 28, "--groups", 4, "--held-out", 4),
+        *("--out", tmp_path / "page", "--steps", 48, "--groups", 4, "--held-out", 4),
         *("--group-size", 8, "--max-turns", 3, "--warmup", 1),
         *("--beta", 0.01, "--mini-batches", 2, "--max-tokens", 400),
     )
     rewards = [float(text) for text in re.findall(r"step \d+: reward (\S+)", output)]
-    assert len(rewards) == 28
-    assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1, str(rewards)
+    assert len(rewards) == 48
+    assert sum(rewards[-12:]) / 12 > sum(rewards[:12]) / 12 + 0.1, str(rewards)
     assert re.search(r"after: held-out pass@1 \d", output)
     assert (tmp_path / "page" / "model.safetensors").exists()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from envgen.pipelines.general.domains import page_file
 from envgen.pipelines.general.draft import Draft, DraftRequest
 from envgen.pipelines.general.words.frames import FRAMES
 from envgen.pipelines.general.words.prompt import parse, prompt
+from envgen.pipelines.general.words.wording import Template, Words
 
 ROOT = Path(__file__).parents[3]
 GREENHOUSE = ROOT / "examples/pages/greenhouse.toml"
@@ -194,3 +197,15 @@ def test_a_page_with_a_hundred_texts_is_read_quickly() -> None:
     tasks = tasks_from(text)
     assert time.process_time() - started < 2
     assert len(tasks.lexicon.phrases) >= 100
+
+
+def test_each_amount_of_an_order_is_read_back() -> None:
+    """A noun with a comma ended where its own comma came first: no draft of level 10 could be stated."""
+    page = tomllib.loads((ROOT / "pipelines/general/domains/orders.toml").read_text("utf-8"))
+    sentence = page["phrases"]["refund"]["texts"].rpartition("allow. ")[2]
+    words = Words(page["nouns"])
+    for fields in itertools.product(("paid", "euros"), ("whole", "fee")):
+        given = dict(zip(("money", "less"), fields, strict=True))
+        reading = Template(sentence).read(Template(sentence).render(given, {}, words), words)
+        assert reading is not None
+        assert reading.fields == given
