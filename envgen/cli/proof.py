@@ -43,7 +43,7 @@ class ProofCommand(Parallel, ProofConfig, Makes):
 
     examples = (
         "envgen generate proof --out proofs/",
-        "envgen generate proof --system equational --problems 500 --level 3..8 --out chains/",
+        "envgen generate proof --system equational --problems 500 --out chains/",
     )
     verb = "envgen.pipelines.proof.generate:generate_proofs"
 

@@ -39,6 +39,7 @@ PROOF = Family(
     packed=True,
     shipped="package:proofs",
     about="""\
-**Proofs.** Each statement has a proof that a small checker accepts; truth tables or finite models, which know
-no rules, agree that it is true. Near-proofs were refused at the very step at which an error was planted.""",
+**Proofs.** Each statement has a proof that a small checker accepts. Truth tables or finite models, which know
+no rules, agree that statements of logic and algebra are true, and near-proofs of them were refused at the very
+step at which an error was planted.""",
 )

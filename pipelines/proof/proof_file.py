@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from envgen.core.errors import ConfigError
@@ -29,7 +30,9 @@ class ProofReport(Record):
     """deduction, equational, or metamath."""
 
 
-def check_proof(file: str | Path) -> ProofReport:
+def check_proof(
+    file: str | Path, *, progress: Callable[[int, int, str], None] | None = None
+) -> ProofReport:
     """Judge the proof in a file.
 
     Its first lines are the statement: ``given: FORMULA`` for each hypothesis and ``goal: FORMULA``; or
@@ -45,7 +48,7 @@ def check_proof(file: str | Path) -> ProofReport:
     if not path.is_file():
         raise ConfigError(f"there is no file {str(file)!r}", "give a text file")
     if path.suffix == ".mm":
-        return _check_database(path)
+        return _check_database(path, progress or (lambda done, total, status: None))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -75,17 +78,19 @@ def check_proof(file: str | Path) -> ProofReport:
     return _report(check_chain(steps, algebra, goal), "equational")
 
 
-def _check_database(path: Path) -> ProofReport:
+def _check_database(path: Path, progress: Callable[[int, int, str], None]) -> ProofReport:
     """The verdict on all proofs of a Metamath database, in order."""
-    database, done = MetamathDatabase.read(path), [0]
-    try:
-        database.verify_all(lambda number: done.append(number))
-    except ProofTextError as error:
-        wrong = done[-1] + 1
-        return ProofReport(
-            accepted=False, steps=wrong - 1, line=wrong, reason=str(error), system="metamath"
-        )
-    return ProofReport(accepted=True, steps=done[-1], line=0, system="metamath")
+    database = MetamathDatabase.read(path)
+    theorems = [one.label for one in database.assertions.values() if one.kind == "theorem"]
+    for number, label in enumerate(theorems, start=1):
+        try:
+            database.verify(label)
+        except ProofTextError as error:
+            return ProofReport(
+                accepted=False, steps=number - 1, line=number, reason=str(error), system="metamath"
+            )
+        progress(number, len(theorems), label)
+    return ProofReport(accepted=True, steps=len(theorems), line=0, system="metamath")
 
 
 def _report(verdict: ProofVerdict, system: str) -> ProofReport:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -143,14 +142,14 @@ def test_others_are_answered_while_a_long_body_is_read(
         connection.close()
 
     sender = Thread(target=send)
-    began = time.monotonic()
     sender.start()
-    waits = []
+    others = 0
     while sender.is_alive():
-        asked_at = time.monotonic()
         assert asked(noise, "127.0.0.1")[0] == 200
-        waits.append(time.monotonic() - asked_at)
-    assert max(waits) < 0.5 * (time.monotonic() - began)
+        others += 1
+    assert (
+        others >= 5
+    )  # one waits for all of it, and perhaps one more, where the server reads in its loop
     assert answered[0]["error"]["code"] == code
 
 
