@@ -40,6 +40,7 @@ PROOF = Family(
     shipped="package:proofs",
     about="""\
 **Proofs.** Each statement has a proof that a small checker accepts. Truth tables or finite models, which know
-no rules, agree that statements of logic and algebra are true, and near-proofs of them were refused at the very
+no rules, agree that statements of logic and algebra are true, and near-proofs of them were \
+refused at the very
 step at which an error was planted.""",
 )
