@@ -33,7 +33,7 @@ class InterpreterConfig(Record):
     problems: int = Field(default=60, ge=1, le=100_000)
     """How many."""
     kind: Annotated[Label, AfterValidator(_kinds)] = "math,logic,data"
-    """Kinds of problems: math, logic, data, or several with commas; reasoning-gym takes that package's."""
+    """Kinds of problems: math, logic, data, or several with commas; or reasoning-gym, the package."""
     level: Annotated[Label, AfterValidator(_level)] = "1..8"
     """How hard: a level or a range. Numbers grow with it."""
     seed: Whole = 0

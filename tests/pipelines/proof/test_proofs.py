@@ -191,6 +191,9 @@ def test_theorems_of_metamath_are_tasks(tmp_path: Path, monkeypatch: pytest.Monk
     config = ProofConfig(system="metamath", problems=3, level="1", database=database)
     assert generate_proofs(config, tmp_path / "mm", workers=1).tasks == 3
     dataset = Dataset.open(tmp_path / "mm")
+    for task in validate(dataset.path, workers=1).tasks:
+        assert [one.gate for one in task.evidence if one.reason] == ["true"]
+        assert task.passed
     problem = ProofProblem.model_validate_json(dataset.task_files(dataset.own_task_ids[0]).solution)
     assert problem.source not in problem.proof.split()
     env = gymnasium.make("envgen/Proof-v0", dataset=dataset)
