@@ -29,7 +29,7 @@ from envgen.environments.host import HostEnv
 from envgen.environments.toolbox import Toolbox
 from envgen.store.bundles import TaskBundle
 from envgen.store.corpus import Corpus, CorpusHeader, find_corpus
-from envgen.store.corpus_engines import check_engine, open_index
+from envgen.store.corpus_engines import Engine, check_engine, open_index
 from envgen.store.corpus_index import CorpusIndex, snippet
 from envgen.store.corpus_lines import PACKAGE_CORPUS, package_corpus
 from envgen.store.dataset import Dataset
@@ -95,21 +95,28 @@ states does not count. If nothing fits, the answer is: none. Documents are sourc
 
 
 class CorpusNote(Record):
-    """An environment's blueprint: the corpus that its questions are about."""
+    """An environment's blueprint: the corpus that its questions are about, and what searches it."""
 
     corpus: Sha256
     title: Label = ""
+    engine: Engine = "fts5"
+    """What its questions were proven with, and what agents search with."""
+
+    def open(self) -> OpenCorpus:
+        """See ``open_corpus``."""
+        return open_corpus(self.corpus, self.engine)
 
 
 class OpenCorpus(NamedTuple):
     """A corpus with its index."""
 
     corpus: Corpus
-    engine: CorpusIndex
+    searcher: CorpusIndex
+    engine: Engine = "fts5"
 
 
 @lru_cache(maxsize=4)
-def open_corpus(digest: str, engine: str = "fts5") -> OpenCorpus:
+def open_corpus(digest: str, engine: Engine = "fts5") -> OpenCorpus:
     """The corpus of this hash with its index in an engine, once in a process.
 
     Raises:
@@ -117,14 +124,14 @@ def open_corpus(digest: str, engine: str = "fts5") -> OpenCorpus:
         ConfigError, MissingExtraError: as ``open_index``.
     """
     corpus = package_corpus() if digest == PACKAGE_CORPUS else find_corpus(digest)
-    return OpenCorpus(corpus, open_index(corpus, engine))
+    return OpenCorpus(corpus, open_index(corpus, engine), engine)
 
 
-def search_environment(digest: str, header: CorpusHeader) -> EnvironmentSpec:
+def search_environment(digest: str, header: CorpusHeader, engine: Engine) -> EnvironmentSpec:
     """The environment of all questions about a corpus."""
     title = header.title or header.name
     return EnvironmentSpec(
-        id=f"corpus-{digest[:12]}",
+        id=f"corpus-{digest[:12]}{'' if engine == 'fts5' else f'-{engine}'}",
         category="search",
         title=f"Questions about {title}",
         policy_text=POLICY.format(title=title, date=header.date or "the day that it was made"),
@@ -139,7 +146,7 @@ class SearchEnv(HostEnv):
 
     Args:
         dataset: as ``HostEnv`` takes it.
-        engine: what searches, ``fts5`` or ``tantivy``. Questions were proven with ``fts5``.
+        engine: what searches, ``fts5`` or ``tantivy``. None: what the questions were proven with.
         options: as ``HostEnv`` takes them.
 
     Raises:
@@ -151,9 +158,10 @@ class SearchEnv(HostEnv):
     family = "search"
 
     def __init__(
-        self, dataset: str | Path | Dataset, *, engine: str = "fts5", **options: Any
+        self, dataset: str | Path | Dataset, *, engine: Engine | None = None, **options: Any
     ) -> None:
-        check_engine(engine)
+        if engine is not None:
+            check_engine(engine)
         self._engine = engine
         self._known: dict[str, OpenCorpus] = {}
         super().__init__(dataset, **options)
@@ -171,7 +179,7 @@ class SearchEnv(HostEnv):
                 note = CorpusNote.model_validate(blueprint)
             except ValueError as error:
                 raise DatasetError(f"environment {env_id!r} names no corpus") from error
-            self._known[env_id] = open_corpus(note.corpus, self._engine)
+            self._known[env_id] = open_corpus(note.corpus, self._engine or note.engine)
         return self._known[env_id]
 
     def _open(self, task_id: str) -> tuple[PublicTask, Toolbox]:
@@ -222,7 +230,7 @@ def run_tool(opened: OpenCorpus, name: str, arguments: dict[str, Any]) -> ToolRe
 def results(opened: OpenCorpus, query: str, k: int, page: int) -> list[JsonValue]:
     """The results of a search as an agent sees them."""
     found: list[JsonValue] = []
-    for hit in opened.engine.search(query, k, k * (page - 1)):
+    for hit in opened.searcher.search(query, k, k * (page - 1)):
         document = opened.corpus.page(hit.id)
         assert document is not None
         shown = snippet(document.text, query)

@@ -12,6 +12,7 @@ from envgen.core.limits import Label, Whole
 from envgen.core.types import Record
 from envgen.pipelines.search.draw import SIZES
 from envgen.pipelines.search.questions import MAX_DEPTH
+from envgen.store.corpus_engines import Engine
 
 MAX_BREADTH = 6
 LANGUAGES = ("en", "zh")
@@ -72,5 +73,8 @@ class SearchConfig(Record):
     shapes: Annotated[Label, AfterValidator(_shapes)] = "one,set,count,least,most,none"
     """What is asked of those that fit: about the one, for all, how many, the one with the least or most of
     something; or nothing fits. Six questions of ten are about one."""
+    engine: Engine = "fts5"
+    """What proves that no single search shows an answer, and what agents search with: fts5, or tantivy
+    (pip install 'envgen-gym[search]'), which is faster with whole questions over large corpora."""
     seed: Whole = 0
     """The same seed, corpus and options give the same questions."""

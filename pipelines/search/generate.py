@@ -68,7 +68,7 @@ def corpus_of(config: SearchConfig) -> OpenCorpus:
     """The corpus of a configuration, with its index."""
     corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
     corpus.remember()
-    return open_corpus(corpus.hash)
+    return open_corpus(corpus.hash, config.engine)
 
 
 def _drafts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envgen.environments.search import CorpusNote, open_corpus
+from envgen.environments.search import CorpusNote
 from envgen.pipelines.search.questions import SearchQuestion
 from envgen.pipelines.search.validate import CorpusFacts, near
 from envgen.pipelines.search.wording import clue_texts
@@ -19,7 +19,7 @@ def readable(dataset: Dataset, task_id: str) -> dict[str, list[str]]:
     """
     files = dataset.task_files(task_id)
     blueprint = dataset.environment_files(files.spec.environment_id).blueprint
-    facts = CorpusFacts(open_corpus(CorpusNote.model_validate(blueprint).corpus))
+    facts = CorpusFacts(CorpusNote.model_validate(blueprint).open())
     question = SearchQuestion.model_validate_json(files.solution)
     refused = sorted({str(value) for value, accepted in near(question, facts) if not accepted})
     more = [f"and {len(refused) - MAX_SHOWN} more"] if len(refused) > MAX_SHOWN else []

@@ -30,8 +30,10 @@ SCHEMAS: dict[str, Schema] = {
 def environment(opened: OpenCorpus) -> EnvironmentBundle:
     """The environment of questions about a corpus."""
     corpus = opened.corpus
-    spec = search_environment(corpus.hash, corpus.header)
-    blueprint: JsonValue = {"corpus": corpus.hash, "title": corpus.header.title}
+    spec = search_environment(corpus.hash, corpus.header, opened.engine)
+    blueprint: dict[str, JsonValue] = {"corpus": corpus.hash, "title": corpus.header.title}
+    if opened.engine != "fts5":
+        blueprint["engine"] = opened.engine
     return EnvironmentBundle(spec=spec, blueprint=blueprint)
 
 

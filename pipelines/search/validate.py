@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from pydantic import JsonValue
 
-from envgen.core.errors import StoreError
+from envgen.core.errors import MissingExtraError, StoreError
 from envgen.core.types import GateResult, GateStatus
-from envgen.environments.search import CorpusNote, OpenCorpus, SearchEnv, open_corpus, results
+from envgen.environments.search import CorpusNote, OpenCorpus, SearchEnv, results
 from envgen.pipelines.boundary import failure, guarded
 from envgen.pipelines.played import played
 from envgen.pipelines.search.census import Census
@@ -61,7 +61,7 @@ class SearchValidator(TaskValidator):
 
     family = "search"
     methods: ClassVar = {
-        "uncounted": "NOT COUNTED AGAIN: their corpus is not on this machine",
+        "uncounted": "NOT COUNTED AGAIN: their corpus or its search engine is not on this machine",
         "counted": "counted again in their corpus, searched and played",
     }
 
@@ -75,7 +75,7 @@ class SearchValidator(TaskValidator):
         env_id = self.dataset.facts(task_id).environment_id
         try:
             facts = self._corpus(env_id)
-        except StoreError as error:
+        except (StoreError, MissingExtraError) as error:
             reason = f"{error}: {error.hint}"
             missing = GateResult(gate="unique", status=GateStatus.NOT_RUN, reason=reason)
             return TaskValidation(
@@ -88,7 +88,7 @@ class SearchValidator(TaskValidator):
     def _corpus(self, env_id: str) -> CorpusFacts:
         if env_id not in self._corpora:
             note = CorpusNote.model_validate(self.dataset.environment_files(env_id).blueprint)
-            self._corpora[env_id] = CorpusFacts(open_corpus(note.corpus))
+            self._corpora[env_id] = CorpusFacts(note.open())
         return self._corpora[env_id]
 
     def _gates(self, task_id: str, facts: CorpusFacts) -> Iterator[GateResult]:

@@ -12,7 +12,14 @@ from films import INJECTION, films_corpus
 from pydantic import ValidationError
 
 from envgen.cli.datasets import Validate
-from envgen.core.errors import ConfigError, DatasetError, PipelineError, ResumeError, StoreError
+from envgen.core.errors import (
+    ConfigError,
+    DatasetError,
+    MissingExtraError,
+    PipelineError,
+    ResumeError,
+    StoreError,
+)
 from envgen.environments.families import make_env
 from envgen.environments.hosts import open_dataset
 from envgen.environments.search import SearchEnv, pages
@@ -24,6 +31,8 @@ from envgen.pipelines.validate import validate
 from envgen.policies.registry import PolicyConfig
 from envgen.rollout.run import RolloutConfig, RolloutSummary, rollout
 from envgen.store.corpus import Corpus, known_place
+from envgen.store.corpus_engines import Engine
+from envgen.store.corpus_fts5 import FTS5Index
 from envgen.store.dataset import Dataset
 from envgen.store.writer import DatasetWriter
 
@@ -127,7 +136,26 @@ def test_an_engine_is_chosen_by_name(questions: Dataset) -> None:
     titles = [{hit["title"] for hit in hits} for hits in shown]
     assert len(titles[0] & titles[1]) >= 10
     with pytest.raises(ConfigError, match="unknown search engine 'lucene'; there are"):
-        SearchEnv(questions.path, engine="lucene")
+        SearchEnv(questions.path, engine="lucene")  # type: ignore[arg-type]
+
+
+def test_questions_proven_with_another_engine_are_played_with_it(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    tantivy = pytest.importorskip("envgen.store.corpus_tantivy", exc_type=MissingExtraError)
+    out = tmp_path / "qa"
+    generate_search(
+        SearchConfig(corpus=corpus.path, questions=4, depth="2", engine="tantivy"), out, workers=1
+    )
+    assert validate(out).passed
+    chosen: tuple[tuple[Engine | None, type], ...] = (
+        (None, tantivy.TantivyIndex),
+        ("fts5", FTS5Index),
+    )
+    for engine, searcher in chosen:
+        env = SearchEnv(out, engine=engine)
+        (opened,) = map(env.opened, env.dataset.environments)
+        assert type(opened.searcher) is searcher
 
 
 def test_documents_are_data(questions: Dataset, corpus: Corpus) -> None:
