@@ -20,7 +20,7 @@ from envgen.core.errors import SandboxError, WorkspaceError
 from envgen.core.limits import Line, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Message, PublicTask, Record, Sampling, ToolCall, Usage
-from envgen.pipelines.code.ask import block
+from envgen.policies.ask import block
 from envgen.policies.base import Policy
 from envgen.sandboxes.base import Mount
 from envgen.sandboxes.workspace import Workspace, build_workspace

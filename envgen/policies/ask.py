@@ -37,6 +37,7 @@ def ask(
     name: str,
     seed: int,
     sampling: Sampling,
+    family: str = "code",
     tries: int = 2,
 ) -> Asked[T]:
     """One answer in the form of ``form``: a call of the only tool, or JSON in the text.
@@ -48,14 +49,15 @@ def ask(
         name: what it is about, for the policy's records.
         seed: of the draw.
         sampling: how to draw.
+        family: of the tasks that it is asked for.
         tries: replies in all; after a malformed one the policy is told what was wrong.
 
     Raises:
         PolicyError: if the policy gives no reply at all.
     """
     tool = _tool(form)
-    key = "code-" + hashlib.sha256(f"{name}\0{seed}".encode()).hexdigest()[:16]
-    task = PublicTask(id=key, environment_id=key, family="code", prompt=prompt)
+    key = f"{family}-" + hashlib.sha256(f"{name}\0{seed}".encode()).hexdigest()[:16]
+    task = PublicTask(id=key, environment_id=key, family=family, prompt=prompt)
     messages = [Message(role="user", content=prompt)]
     usage, fault = Usage(), ""
     for _ in range(tries):
