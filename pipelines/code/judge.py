@@ -16,8 +16,8 @@ from envgen.core.code_types import Instance
 from envgen.core.limits import Count, Label, Line, Text, Whole
 from envgen.core.seeding import derive
 from envgen.core.types import Record, Sampling, Usage
-from envgen.policies.ask import Asked, ask, block
 from envgen.pipelines.code.leaks import leaks
+from envgen.policies.ask import Asked, ask, block
 from envgen.policies.base import Policy
 
 Fault = Literal[
