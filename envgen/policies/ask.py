@@ -55,7 +55,7 @@ def ask(
     Raises:
         PolicyError: if the policy gives no reply at all.
     """
-    tool = _tool(form)
+    tool = form_tool(form)
     key = f"{family}-" + hashlib.sha256(f"{name}\0{seed}".encode()).hexdigest()[:16]
     task = PublicTask(id=key, environment_id=key, family=family, prompt=prompt)
     messages = [Message(role="user", content=prompt)]
@@ -84,7 +84,8 @@ def block(name: str, text: str, most_chars: int) -> str:
     return f"<{name} {mark}>\n{text.strip()}\n</{name} {mark}>"
 
 
-def _tool(form: type[BaseModel]) -> Mapping[str, Any]:
+def form_tool(form: type[BaseModel]) -> Mapping[str, Any]:
+    """A form as a tool in OpenAI's form: named and described as it is, its fields the parameters."""
     schema = form.model_json_schema()
     function = {
         "name": _name(form),

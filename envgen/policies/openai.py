@@ -57,8 +57,7 @@ class OpenAIPolicy:
     ) -> PolicyReply:
         """One chat completion."""
         self._budget.check()
-        turn = assistant_turns(messages)
-        body = self._body(messages, tools, sampling, seed, turn)
+        body = request_body(self._config, messages, tools, sampling, seed)
         choice, usage = self._http.post(
             "chat/completions",
             body,
@@ -74,32 +73,32 @@ class OpenAIPolicy:
         self._budget.charge(counted)
         return PolicyReply(message, counted)
 
-    def _body(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        sampling: Sampling,
-        seed: int,
-        turn: int,
-    ) -> dict[str, Any]:
-        config = self._config
-        native = config.tool_mode != "text"
-        body: dict[str, Any] = {
-            "model": config.model,
-            "messages": wire_messages(
-                messages, None if native else tools, send_reasoning=config.send_reasoning
-            ),
-            **sampling_fields(sampling, config.max_tokens_field),
-        }
-        if config.send_seed:
-            base = sampling.seed if sampling.seed is not None else seed
-            body["seed"] = seeding.derive(base, turn) & 0x7FFFFFFF
-        if native and tools:
-            body["tools"] = list(tools)
-        if config.stream:
-            body["stream"] = True
-            body["stream_options"] = {"include_usage": True}
-        return {**body, **config.extra_body}
+
+def request_body(
+    config: OpenAIConfig,
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
+    sampling: Sampling,
+    seed: int,
+) -> dict[str, Any]:
+    """The body of a request for one chat completion."""
+    native = config.tool_mode != "text"
+    body: dict[str, Any] = {
+        "model": config.model,
+        "messages": wire_messages(
+            messages, None if native else tools, send_reasoning=config.send_reasoning
+        ),
+        **sampling_fields(sampling, config.max_tokens_field),
+    }
+    if config.send_seed:
+        base = sampling.seed if sampling.seed is not None else seed
+        body["seed"] = seeding.derive(base, assistant_turns(messages)) & 0x7FFFFFFF
+    if native and tools:
+        body["tools"] = list(tools)
+    if config.stream:
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+    return {**body, **config.extra_body}
 
 
 def api_key(config: OpenAIConfig) -> str | None:

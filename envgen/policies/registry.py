@@ -15,7 +15,7 @@ from envgen.policies.base import Policy
 from envgen.policies.budget import Budget, Price
 
 OFFLINE = ("random", "random-valid", "greedy", "bm25-reader")
-KINDS = (*OFFLINE, "dsa", "openai", "vllm", "sglang", "replay", "record", "scripted")
+KINDS = (*OFFLINE, "dsa", "openai", "batch", "vllm", "sglang", "replay", "record", "scripted")
 
 
 class PolicyConfig(Record):
@@ -23,7 +23,8 @@ class PolicyConfig(Record):
 
     spec: Line
     """random, random-valid, greedy, bm25-reader, gold, noisy-gold:P, hasty:P, replay:PATH,
-    record:PATH:POLICY, scripted:PATH, dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL or sglang:MODEL@URL."""
+    record:PATH:POLICY, scripted:PATH, dsa:FOLDER, openai:MODEL@URL, vllm:MODEL@URL, sglang:MODEL@URL or
+    batch:MODEL@DIR, which writes requests to files and waits for files of answers."""
     options: dict[Label, Json] = Field(default_factory=dict)
     """Settings of the model's client, such as api_key_env=NAME, tool_mode=text, max_new_tokens=512."""
 
@@ -43,6 +44,8 @@ def parse_policy(config: PolicyConfig | str, *, budget: Budget | None = None) ->
         return _offline(kind)
     if kind in ("openai", "vllm", "sglang"):
         return _model(kind, rest, config, budget)
+    if kind == "batch":
+        return _batch(rest, config, budget)
     if kind == "dsa":
         return _local(rest, config)
     if kind in ("replay", "scripted") and rest:
@@ -132,6 +135,21 @@ def _model(kind: str, rest: str, config: PolicyConfig, budget: Budget | None) ->
         return TokenPolicy(TokenConfig(engine=kind, **fields), budget=budget)
     except ValidationError as error:
         raise _refused(error, OpenAIConfig if kind == "openai" else TokenConfig) from error
+
+
+def _batch(rest: str, config: PolicyConfig, budget: Budget | None) -> Policy:
+    from envgen.policies.batch import REPLIES, BatchConfig, BatchPolicy
+    from envgen.policies.replay import RecordPolicy
+
+    model, _, folder = rest.partition("@")
+    if not (model and folder):
+        raise ConfigError(f"policy {config.spec!r} is missing a part", "write batch:MODEL@DIR")
+    fields: dict[str, Any] = {**config.options, "model": model}
+    try:
+        settings = BatchConfig(**fields)
+    except ValidationError as error:
+        raise _refused(error, BatchConfig) from error
+    return RecordPolicy(BatchPolicy(settings, Path(folder), budget=budget), Path(folder, REPLIES))
 
 
 def _refused(error: ValidationError, config: type[Record]) -> ConfigError:

@@ -1,7 +1,8 @@
 """Record what a policy replied and play it back without it: one JSON line per request.
 
 A line is keyed by a hash of everything that the reply depends on (messages, tools, sampling, seed), so a
-changed prompt or tool is a miss and never a wrong answer.
+changed prompt or tool is a miss and never a wrong answer. What is recorded is not asked for again, so a run
+that was stopped pays nothing twice.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Lock
@@ -20,7 +22,7 @@ from pydantic import ValidationError
 
 from envgen.core.canonical import content_hash, dumps
 from envgen.core.errors import ConfigError, PolicyError
-from envgen.core.limits import Label, Sha256, Text
+from envgen.core.limits import Label, Money, Sha256, Text
 from envgen.core.types import Message, PublicTask, Record, Sampling, Usage
 from envgen.policies.base import Policy, PolicyReply, SamplingMask, Tokens, Tool
 from envgen.policies.preflight import preflight
@@ -50,10 +52,18 @@ class RecordedLine(Record):
     message: Message
     usage: Usage
     tokens: Text | None = None
+    seconds: Money = 0.0
+    """That the reply took."""
 
 
 class RecordPolicy:
-    """Passes requests on to ``policy`` and appends each reply to a JSONL file."""
+    """Passes requests on to ``policy`` and appends each reply to a JSONL file.
+
+    A request that the file has is answered from there.
+
+    Raises:
+        ConfigError: if the file is no recording, or one of another policy.
+    """
 
     def __init__(self, policy: Policy, path: Path) -> None:
         self.name = policy.name
@@ -62,6 +72,16 @@ class RecordPolicy:
         self._path = path
         self._lock = Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._known: ReplayPolicy | None = None
+        if path.exists():
+            self._known = ReplayPolicy(path)
+            known = self._known.name, self._known.version
+            if known not in ((self.name, self.version), ("replay", "")):
+                raise ConfigError(
+                    f"{str(path)!r} is a recording of {' '.join(known)!r}, not of {self.name!r}",
+                    "record in another file",
+                )
+            _cut_last_line(path)
 
     def close(self) -> None:
         """Close what the inner policy holds open."""
@@ -82,18 +102,23 @@ class RecordPolicy:
         seed: int,
         task: PublicTask,
     ) -> PolicyReply:
-        """The inner policy's reply, after it is on disk."""
+        """The recorded reply, or the inner policy's after it is on disk."""
+        key = request_key(messages, tools, sampling, seed)
+        if self._known is not None and (known := self._known.find(key)) is not None:
+            return known
+        started = time.monotonic()
         reply = self._policy.respond(
             messages, tools, sampling, deadline=deadline, cancel=cancel, seed=seed, task=task
         )
         line = {
-            "key": request_key(messages, tools, sampling, seed),
+            "key": key,
             "policy": self.name,
             "version": self.version,
             "task": task.id,
             "message": reply.message.model_dump(mode="json"),
             "usage": reply.usage.model_dump(mode="json"),
             "tokens": _packed(reply.tokens) if reply.tokens else None,
+            "seconds": round(time.monotonic() - started, 3),
         }
         with self._lock, self._path.open("a", encoding="utf-8") as file:
             file.write(dumps(line) + "\n")
@@ -101,16 +126,33 @@ class RecordPolicy:
 
 
 class ReplayPolicy:
-    """Plays a recording back. A request that was not recorded is a PolicyError."""
+    """Plays recordings back. A request that was not recorded is a PolicyError.
+
+    Args:
+        path: a recording, or a folder of them: its ``.jsonl`` files, and ``replies.jsonl`` of batch folders
+            in it.
+
+    Raises:
+        ConfigError: if there is none, or one can't be read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.name = "replay"
         self.version = ""
         self._path = path
         self._lines: dict[str, RecordedLine] = {}
-        for line in _lines(path):
-            self._lines[line.key] = line
-            self.name, self.version = line.policy, line.version
+        for file in _recordings(path):
+            for line in _lines(file):
+                self._lines[line.key] = line
+                self.name, self.version = line.policy, line.version
+
+    def find(self, key: str) -> PolicyReply | None:
+        """The recorded reply to the request with this ``request_key``."""
+        line = self._lines.get(key)
+        if line is None:
+            return None
+        tokens = _unpacked(line.tokens) if line.tokens else None
+        return PolicyReply(line.message, line.usage, tokens)
 
     def respond(
         self,
@@ -124,15 +166,31 @@ class ReplayPolicy:
         task: PublicTask,
     ) -> PolicyReply:
         """The recorded reply to this very request."""
-        line = self._lines.get(request_key(messages, tools, sampling, seed))
-        if line is None:
+        reply = self.find(request_key(messages, tools, sampling, seed))
+        if reply is None:
             raise PolicyError(
                 f"{str(self._path)!r} holds no reply to this request of task {task.id!r}",
                 "record again: prompt, tools, sampling or seed differ from the recording",
             )
-        return PolicyReply(
-            line.message, line.usage, _unpacked(line.tokens) if line.tokens else None
-        )
+        return reply
+
+
+def _recordings(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.glob("*.jsonl")) + sorted(path.glob("*/replies.jsonl"))
+    if not found:
+        raise ConfigError(f"the folder {str(path)!r} holds no recording", "it has no .jsonl file")
+    return found
+
+
+def _cut_last_line(path: Path) -> None:
+    """Remove a last line that was not written whole, so that the next one begins anew."""
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    if end < len(content):
+        with path.open("r+b") as file:
+            file.truncate(end)
 
 
 def _lines(path: Path) -> list[RecordedLine]:

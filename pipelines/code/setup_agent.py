@@ -8,18 +8,18 @@ made by rules, so what uses it needs no model.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envgen.core.code_types import DEPENDENCIES, REPOSITORY, CodeLanguage, Recipe, Status
 from envgen.core.errors import SandboxError, WorkspaceError
 from envgen.core.limits import Line, Whole
-from envgen.core.seeding import derive
-from envgen.core.types import Message, PublicTask, Record, Sampling, ToolCall, Usage
+from envgen.core.types import Record, Sampling, Schema, Usage
+from envgen.policies.agent import AgentConfig, AgentTool, run_agent
 from envgen.policies.ask import block
 from envgen.policies.base import Policy
 from envgen.sandboxes.base import Mount
@@ -29,41 +29,26 @@ from envgen.sandboxes.workspace.workshop import Workshop, workshop
 from envgen.verifiers.code_run import Exam, RunStatus, run_tests
 from envgen.verifiers.runners import RUNNERS, runner
 
-BASH = {
-    "type": "function",
-    "function": {
-        "name": "bash",
-        "description": "Run a bash command line in the repository and see the end of what it says.",
-        "parameters": {
-            "type": "object",
-            "properties": {"command": {"type": "string"}},
-            "required": ["command"],
-            "additionalProperties": False,
-        },
-    },
+
+class HandIn(BaseModel):
+    """Hand in a recipe. It is built from scratch and its tests are run."""
+
+    model_config = ConfigDict(extra="ignore", title="hand_in")
+
+    runner: str
+    install: list[str]
+    build: list[str] = Field(default_factory=list)
+    variables: dict[str, str] = Field(default_factory=dict)
+    options: str = ""
+    version: str = ""
+
+
+_BASH: Schema = {
+    "type": "object",
+    "properties": {"command": {"type": "string"}},
+    "required": ["command"],
+    "additionalProperties": False,
 }
-_LINES = {"type": "array", "items": {"type": "string"}}
-HAND_IN = {
-    "type": "function",
-    "function": {
-        "name": "hand_in",
-        "description": "Hand in a recipe. It is built from scratch and its tests are run.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "runner": {"type": "string"},
-                "install": _LINES,
-                "build": _LINES,
-                "variables": {"type": "object", "additionalProperties": {"type": "string"}},
-                "options": {"type": "string"},
-                "version": {"type": "string"},
-            },
-            "required": ["runner", "install"],
-            "additionalProperties": False,
-        },
-    },
-}
-HAND_IN_FIELDS = ("runner", "install", "build", "variables", "options", "version")
 _PROMPT = """Find out how to build the repository in {repository} and run its tests.
 
 A recipe has these parts, all of bash command lines run in {repository}:
@@ -91,6 +76,13 @@ class SetupConfig(Record):
     """Of what a command says; the middle is left out."""
     sampling: Sampling = Sampling()
     seed: Whole = 0
+
+    def agent(self) -> AgentConfig:
+        """As the agent's loop takes it."""
+        return AgentConfig(
+            turns=self.turns, submissions=self.builds, output_chars=self.output_chars,
+            sampling=self.sampling, seed=self.seed,
+        )  # fmt: skip
 
 
 class BuildAccess(Record):
@@ -161,8 +153,16 @@ def set_up(
     )
     start = failed.model_copy(update={"install": (), "pins": ()}) if failed else blank
     with workshop(start, tree, **access.arguments()) as place:
-        agent = _Agent(tree, blank, policy, place, config, access)
-        return agent.run(_prompt(blank, failed, fault, config))
+        builder = _Builder(tree, blank, place, config, access)
+        prompt = _prompt(blank, failed, fault, config)
+        run = run_agent(
+            policy, prompt, [builder.bash], HandIn, builder.fault,
+            name=f"setup {prompt}", family="code", config=config.agent(),
+        )  # fmt: skip
+    return SetUp(
+        workspace=builder.workspace, passing=builder.passing, turns=run.turns,
+        builds=run.submissions, fault=run.fault, usage=run.usage,
+    )  # fmt: skip
 
 
 def _prompt(blank: Recipe, failed: Recipe | None, fault: str, config: SetupConfig) -> str:
@@ -193,99 +193,47 @@ def _runners(language: CodeLanguage) -> list[str]:
     return [name for name in RUNNERS if language in runner(name).languages]
 
 
-def _own(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What an agent may say of a recipe: neither its limits nor its layer."""
-    return {name: arguments[name] for name in HAND_IN_FIELDS if name in arguments}
+@dataclass
+class _Builder:
+    """Runs what an agent tries, and builds what it hands in."""
 
+    tree: Path
+    blank: Recipe
+    place: Workshop
+    config: SetupConfig
+    access: BuildAccess
+    workspace: Workspace | None = None
+    passing: int = 0
 
-class _Agent:
-    """One conversation."""
+    @property
+    def bash(self) -> AgentTool:
+        """The tool that tries a command where an install would run."""
+        what = "Run a bash command line in the repository and see the end of what it says."
+        return AgentTool("bash", what, _BASH, self._run)
 
-    def __init__(
-        self,
-        tree: Path,
-        blank: Recipe,
-        policy: Policy,
-        place: Workshop,
-        config: SetupConfig,
-        access: BuildAccess,
-    ) -> None:
-        self.tree, self.blank, self.policy, self.place = tree, blank, policy, place
-        self.config, self.access = config, access
-        self.result = SetUp(workspace=None)
-
-    def run(self, prompt: str) -> SetUp:
-        """Talk until a recipe is good, or the turns or the builds are used up."""
-        digest = hashlib.sha256(prompt.encode()).hexdigest()[:16]
-        task = PublicTask(
-            id=f"setup-{digest}", environment_id=f"setup-{digest}", family="code", prompt=prompt
-        )
-        messages = [Message(role="user", content=prompt)]
-        for turn in range(self.config.turns):
-            seed = derive(self.config.seed, "setup", digest)
-            reply = self.policy.respond(
-                messages, [BASH, HAND_IN], self.config.sampling, seed=seed, task=task
-            )
-            self._note(turns=turn + 1, usage=self.result.usage + reply.usage)
-            messages += self._answered(reply.message)
-            if self.result.workspace is not None or self.result.builds >= self.config.builds:
-                break
-        return self.result
-
-    def _note(self, **changes: Any) -> None:
-        self.result = self.result.model_copy(update=changes)
-
-    def _answered(self, message: Message) -> Sequence[Message]:
-        """The reply and the answers to its calls."""
-        calls = [call for call in message.tool_calls if call.arguments is not None]
-        kept = message.model_copy(update={"tool_calls": tuple(calls)})
-        if not calls:
-            return (kept, Message(role="user", content="Call bash or hand_in."))
-        return (kept, *(self._answer(call) for call in calls))
-
-    def _answer(self, call: ToolCall) -> Message:
-        arguments = call.arguments or {}
-        if call.name == "bash":
-            text = self._bash(str(arguments.get("command", "")))
-        elif call.name != "hand_in":
-            text = f"there is no tool {call.name!r}"
-        elif self.result.builds >= self.config.builds or self.result.workspace is not None:
-            text = "no further recipe is taken"
-        else:
-            text = self._hand_in(arguments)
-        return Message(role="tool", content=text, tool_call_id=call.id)
-
-    def _bash(self, command: str) -> str:
-        result = self.place.shell(command, self.config.command_s)
+    def _run(self, arguments: Mapping[str, Any]) -> str:
+        result = self.place.shell(str(arguments.get("command", "")), self.config.command_s)
         how = f"exit code {result.exit_code}"
         if result.timed_out:
             how = f"stopped after {result.wall_s:.0f} s"
-        output = (result.stdout + result.stderr).decode(errors="replace")
-        return f"{how}\n{self._cut(output)}"
+        return f"{how}\n{(result.stdout + result.stderr).decode(errors='replace')}"
 
-    def _cut(self, text: str) -> str:
-        most = self.config.output_chars
-        if len(text) <= most:
-            return text
-        return f"{text[: most // 2]}\n[... left out ...]\n{text[-most // 2 :]}"
-
-    def _hand_in(self, arguments: Mapping[str, Any]) -> str:
-        """Build the recipe, run its tests, and say what came of it."""
-        self._note(builds=self.result.builds + 1)
+    def fault(self, given: HandIn) -> str:
+        """Build a recipe and run its tests: what is wrong with it; empty: it is kept."""
         try:
             recipe = Recipe.model_validate(
-                {**self.blank.model_dump(exclude={"runner"}), **_own(arguments)}
+                {
+                    **self.blank.model_dump(exclude={"runner"}),
+                    **given.model_dump(exclude_unset=True),
+                }
             )
-            fault = self._try(recipe)
+            return self._try(recipe)
         except ValidationError as error:
-            fault = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         except (WorkspaceError, SandboxError) as error:
-            fault = str(error)
-        self._note(fault=fault)
-        return self._cut(f"not good: {fault}") if fault else "good"
+            return str(error)
 
     def _try(self, recipe: Recipe) -> str:
-        """What is wrong with a recipe; empty: it is kept."""
         if recipe.runner not in _runners(recipe.language):
             return f"no runner {recipe.runner!r} for {recipe.language}"
         workspace = build_workspace(recipe, self.tree, **self.access.arguments())
@@ -296,5 +244,5 @@ class _Agent:
         passing = sum(status is Status.PASS for status in statuses)
         if not passing:
             return f"none of {len(statuses)} tests passes"
-        self._note(workspace=workspace, passing=passing)
+        self.workspace, self.passing = workspace, passing
         return ""

@@ -95,7 +95,7 @@ def test_an_agent_that_only_talks_comes_to_nothing(tree: Path, tmp_path: Path) -
     assert found.workspace is None
     assert (found.turns, found.builds) == (3, 1)
     assert "runner" in found.fault
-    assert "Call bash or hand_in." in heard
+    assert "Call one of: bash, hand_in." in heard
     assert "there is no tool 'fly'" in heard
 
 
