@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import Field
 from envgen.cli.command import Command, Makes, Parallel
 from envgen.cli.console import require, say
 from envgen.cli.records import show_record, show_rows, write_json
-from envgen.core.limits import Label, Line
+from envgen.core.limits import Json, Label, Line
 from envgen.core.types import Id
 from envgen.pipelines.search.config import SearchConfig
 from envgen.store.corpus_engines import Engine
@@ -22,18 +23,60 @@ class SearchCommand(Parallel, SearchConfig, Makes):
     Needs no model. A question joins clues that only one entity fits, and none of them can be left out.
     """
 
+    names = {"--option NAME=VALUE": "options"}
     examples = (
         "envgen generate search --corpus corpus/ --out qa/",
         "envgen generate search --corpus corpus/ --questions 500 --depth 1..4 --out qa/",
+        "envgen generate search --writer openai:W@URL --answerers openai:A@URL,openai:B@URL#plain "
+        "--verifier openai:V@URL --questions 20 --max-cost 5 --out qa/",
     )
     verb = "envgen.pipelines.search.generate:generate_search"
 
+    writer: Line = ""
+    """The model that explores the corpus and writes questions, as --policy names one. With it, questions are
+    not drawn from facts: models write, answer and verify them."""
+    answerers: Line = ""
+    """Models that answer, several with commas between: MODEL#plain has no tools. A question that one of them
+    gets right is too easy."""
+    verifier: Line = ""
+    """The model that checks every answer in the documents, clue by clue."""
+    options: dict[Label, Json] = Field(default_factory=dict)
+    """Settings of all models' clients, such as api_key_env=NAME."""
+    passes: int = Field(default=3, ge=1, le=20)
+    """Times that each answer is verified."""
+    attempts: int = Field(default=3, ge=1, le=100)
+    """Questions begun for each one that is asked for."""
+    rewrites: int = Field(default=2, ge=0, le=10)
+    """Times that a question is made shorter and harder."""
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    """What all models together may cost; they need a price."""
+    concurrency: int = Field(default=8, ge=1, le=1_024)
+    """Questions worked on by models at the same time."""
+    preflight: bool = True
+    """Ask each model's server one small thing before the work begins."""
+
+    def call(self, more: Mapping[str, Any]) -> Any:
+        """Draw questions, or let models write them."""
+        if not (self.writer or self.answerers or self.verifier):
+            return super().call(more)
+        from envgen.pipelines.search.agents import WrittenConfig, generate_written
+
+        held = {name: getattr(self, name) for name in WrittenConfig.model_fields}
+        return generate_written(
+            WrittenConfig.model_validate(held), self.out,
+            max_cost_usd=self.max_cost_usd, concurrency=self.concurrency, check=self.preflight,
+            workers=self.workers, progress=more["progress"],
+        )  # fmt: skip
+
     def tell(self, summary: Any) -> None:
-        """Report when the corpus gave fewer questions than asked for."""
+        """Report when there are fewer questions than asked for."""
         super().tell(summary)
-        require(
-            summary.tasks, self.questions, "questions made", "the corpus gives no more of this form"
+        why = (
+            "models wrote no more that held"
+            if self.writer
+            else "the corpus gives no more of this form"
         )
+        require(summary.tasks, self.questions, "questions made", why)
 
 
 class ImportQuestions(Makes):

@@ -56,6 +56,11 @@ def _shapes(text: str) -> str:
     return text
 
 
+Depth = Annotated[Label, AfterValidator(_depth)]
+Breadth = Annotated[Label, AfterValidator(_breadth)]
+Languages = Annotated[Label, AfterValidator(_languages)]
+
+
 class SearchConfig(Record):
     """Which questions, over which corpus."""
 
@@ -64,11 +69,11 @@ class SearchConfig(Record):
     """A corpus of `envgen corpus build`: its file or folder. None: the one in the package."""
     questions: int = Field(default=60, ge=1, le=100_000)
     """How many."""
-    depth: Annotated[Label, AfterValidator(_depth)] = "1..3"
+    depth: Depth = "1..3"
     """Documents behind one another: a clue's value is replaced by clues that identify it."""
-    breadth: Annotated[Label, AfterValidator(_breadth)] = "2..4"
+    breadth: Breadth = "2..4"
     """Clues about what is asked for."""
-    language: Annotated[Label, AfterValidator(_languages)] = "en"
+    language: Languages = "en"
     """Languages of the questions: en, zh or en,zh."""
     shapes: Annotated[Label, AfterValidator(_shapes)] = "one,set,count,least,most,none"
     """What is asked of those that fit: about the one, for all, how many, the one with the least or most of

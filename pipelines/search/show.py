@@ -6,6 +6,7 @@ from envgen.environments.search import CorpusNote
 from envgen.pipelines.search.questions import SearchQuestion
 from envgen.pipelines.search.validate import CorpusFacts, near
 from envgen.pipelines.search.wording import clue_texts
+from envgen.pipelines.search.written import WrittenQuestion, is_written
 from envgen.store.dataset import Dataset
 
 MAX_SHOWN = 10
@@ -18,6 +19,8 @@ def readable(dataset: Dataset, task_id: str) -> dict[str, list[str]]:
         StoreError: if the corpus is not on this machine.
     """
     files = dataset.task_files(task_id)
+    if is_written(files.solution):
+        return _written(WrittenQuestion.model_validate_json(files.solution))
     blueprint = dataset.environment_files(files.spec.environment_id).blueprint
     facts = CorpusFacts(CorpusNote.model_validate(blueprint).open())
     question = SearchQuestion.model_validate_json(files.solution)
@@ -29,4 +32,15 @@ def readable(dataset: Dataset, task_id: str) -> dict[str, list[str]]:
             f"{name}  {facts.documents[name].title}" for name in question.evidence
         ],
         "Near answers, refused": [*refused[:MAX_SHOWN], *more] or ["there are none"],
+    }
+
+
+def _written(question: WrittenQuestion) -> dict[str, list[str]]:
+    return {
+        "Clues": [f"{one.text}  {one.document}: {one.quote}" for one in question.clues],
+        "Answer": [f"{question.source}: {question.source_quote}"],
+        "Other answers, each contradicted": [
+            f"{one.answer[:100]}  ({one.by}; {len(one.passes)} passes)"
+            for one in question.candidates[:MAX_SHOWN]
+        ],
     }

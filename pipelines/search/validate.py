@@ -19,8 +19,16 @@ from envgen.pipelines.search.draw import MAX_SHARE
 from envgen.pipelines.search.questions import TITLE, EntityQuery, FactTable, SearchQuestion
 from envgen.pipelines.search.tasks import answer_of, task_of
 from envgen.pipelines.search.wording import clue_texts
+from envgen.pipelines.search.written import (
+    WrittenQuestion,
+    agents_agree,
+    is_written,
+    quotes_stand,
+    written_task,
+)
 from envgen.pipelines.stored import IMPORTED, failed, passed, stored
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
+from envgen.store.bundles import TaskBundle
 from envgen.store.corpus import CorpusDocument
 from envgen.store.dataset import Dataset
 from envgen.verifiers.answers import ShortAnswer, accepts, fold
@@ -96,6 +104,9 @@ class SearchValidator(TaskValidator):
         if not files.solution:
             yield IMPORTED
             return
+        if is_written(files.solution):
+            yield from self._written_gates(task_id, facts.opened, files)
+            return
         question = SearchQuestion.model_validate_json(files.solution)
         same = stored(self.dataset, task_id, lambda: task_of(question, facts.table, facts.opened))
         yield same
@@ -108,6 +119,24 @@ class SearchValidator(TaskValidator):
         yield guarded("leak", lambda: leak(question, facts, files.spec.prompt))
         yield guarded("prior", lambda: prior(question, facts))
         yield guarded("single_search", lambda: single_search(question, facts, files.spec.prompt))
+        yield played(self._env, task_id)
+
+    def _written_gates(
+        self, task_id: str, opened: OpenCorpus, files: TaskBundle
+    ) -> Iterator[GateResult]:
+        """The gates of a question that a model wrote: no facts are there to count."""
+        question = WrittenQuestion.model_validate_json(files.solution)
+        yield (same := stored(self.dataset, task_id, lambda: written_task(question, opened)))
+        if same.status is GateStatus.FAILED:
+            return
+        yield guarded("quotes", lambda: quotes_stand(question, opened))
+        yield guarded("verified", lambda: agents_agree(question))
+        yield guarded("leak", lambda: written_leak(question, opened))
+        yield guarded("single_search", lambda: written_single_search(question, opened))
+        for gate in ("unique", "minimal"):
+            yield _not_applicable(
+                gate, "a model wrote it: agents verified it, no facts were counted"
+            )
         yield played(self._env, task_id)
 
 
@@ -184,10 +213,26 @@ def leak(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResul
         shown += [(f"the id {name}", name), (f"the address of {name}", document.url or "")]
         if name not in question.targets or question.ask != TITLE:
             shown.append((f"the title of {name}", document.title))
+    return _unsaid("leak", answer, shown)
+
+
+def written_leak(question: WrittenQuestion, opened: OpenCorpus) -> GateResult:
+    """The same of a question that a model wrote."""
+    shown = [("the question", question.question)]
+    for name in question.evidence:
+        document = opened.corpus.page(name)
+        assert document is not None
+        shown += [(f"the id {name}", name), (f"the address of {name}", document.url or "")]
+        if name != question.source:
+            shown.append((f"the title of {name}", document.title))
+    return _unsaid("leak", question.answer, shown)
+
+
+def _unsaid(gate: str, answer: ShortAnswer, shown: list[tuple[str, str]]) -> GateResult:
     for what, text in shown:
         if says(text, answer):
-            return failed("leak", f"the answer stands in {what}")
-    return passed("leak", len(shown))
+            return failed(gate, f"the answer stands in {what}")
+    return passed(gate, len(shown))
 
 
 def prior(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
@@ -211,10 +256,19 @@ def single_search(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> 
         reason = "asked where the answer is a name or value, and two documents or more lead to it"
         return _not_applicable("single_search", reason)
     answer = answer_of(question, facts.table, question.targets)
-    queries = [prompt, *clue_texts(question, facts.table)]
+    return _unseen([prompt, *clue_texts(question, facts.table)], answer, facts.opened)
+
+
+def written_single_search(question: WrittenQuestion, opened: OpenCorpus) -> GateResult:
+    """The same of a question that a model wrote."""
+    queries = [question.question, *(one.text for one in question.clues)]
+    return _unseen(queries, question.answer, opened)
+
+
+def _unseen(queries: list[str], answer: ShortAnswer, opened: OpenCorpus) -> GateResult:
     for query in queries:
         shown = []
-        for hit in results(facts.opened, query, TOP, 1):
+        for hit in results(opened, query, TOP, 1):
             assert isinstance(hit, dict)
             shown.append(f"{hit['title']}\n{hit['snippet']}")
         if says("\n".join(shown), answer):

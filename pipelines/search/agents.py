@@ -1,0 +1,384 @@
+"""Search questions written, answered and verified by models (DeepSeek-V3.2, section 3.2.3).
+
+A writer explores the corpus and hands in a question with quotes; it is made shorter and harder; answerers of
+different make answer it; a verifier with search checks the writer's answer and each other one, clue by clue,
+in several passes. A question is kept if ``written.verified`` says so and every gate holds. A question that an
+answerer got right is too easy: it is made harder, or dropped.
+
+All that models say is recorded beside the dataset, in ``OUT.calls``: a run that was stopped goes on, and pays
+nothing twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import ClassVar, NamedTuple
+
+from pydantic import Field
+
+from envgen.core.errors import ConfigError, PipelineError, PolicyError
+from envgen.core.limits import Json, Label, Line, Whole
+from envgen.core.seeding import rng
+from envgen.core.types import GateStatus, Record, Sampling, Usage
+from envgen.environments.search import OpenCorpus, open_corpus
+from envgen.pipelines.assemble import AssembleSummary, TaskDraft, assemble
+from envgen.pipelines.search.config import Breadth, Depth, Languages, bounds
+from envgen.pipelines.search.roles import (
+    ANSWERERS,
+    PLAIN,
+    Draft,
+    Library,
+    Role,
+    answer,
+    shorten,
+    verify,
+    write,
+)
+from envgen.pipelines.search.validate import written_leak, written_single_search
+from envgen.pipelines.search.written import (
+    Candidate,
+    Pass,
+    WrittenQuestion,
+    contradicted,
+    verified,
+    written_task,
+)
+from envgen.policies.base import BudgetExceededError, Policy
+from envgen.policies.budget import Budget
+from envgen.policies.preflight import preflight
+from envgen.policies.registry import PolicyConfig, parse_policy
+from envgen.policies.repeats import Repeats
+from envgen.policies.replay import RecordPolicy
+from envgen.sandboxes.zygote import WorkerBackend
+from envgen.store.corpus import Corpus
+from envgen.store.corpus_engines import Engine
+from envgen.store.corpus_lines import package_corpus
+from envgen.verifiers.answers import accepts, fold, read
+
+Progress = Callable[[int, int, str], None]
+PLAIN_MARK = "#plain"
+_TEMPERATURES = (0.3, 0.7, 1.0)
+_MIN_SEED_CHARS = 80
+"""A document that says less is no place to begin."""
+_VERIFIER = Role(sampling=Sampling(temperature=0.7), turns=30)
+_RECORDED = ("replay:", "record:", "batch:")
+
+
+class WrittenConfig(Record):
+    """Which questions, and who writes, answers and verifies them."""
+
+    family: ClassVar[str] = "search"
+    corpus: Path | None = None
+    questions: int = Field(default=60, ge=1, le=100_000)
+    depth: Depth = "2"
+    breadth: Breadth = "3"
+    language: Languages = "en"
+    engine: Engine = "fts5"
+    seed: Whole = 0
+    writer: Line = ""
+    answerers: Line = ""
+    verifier: Line = ""
+    options: dict[Label, Json] = Field(default_factory=dict)
+    passes: int = Field(default=3, ge=1, le=20)
+    attempts: int = Field(default=3, ge=1, le=100)
+    rewrites: int = Field(default=2, ge=0, le=10)
+
+
+class WrittenSummary(AssembleSummary):
+    """The outcome of a run, with what models cost."""
+
+    attempts: int
+    """Questions begun."""
+    dropped: dict[str, int]
+    """Questions by why they were dropped before the gates."""
+    conversations: int
+    usage: Usage
+    stopped: str = ""
+    """Why no more was written; empty: there were enough, or all attempts were used."""
+
+
+class _Outcome(NamedTuple):
+    question: WrittenQuestion | None
+    why: str = ""
+
+
+class _Agents(NamedTuple):
+    writer: Policy
+    answerers: tuple[tuple[Policy, Role], ...]
+    verifier: Policy
+
+
+def generate_written(
+    config: WrittenConfig,
+    out: str | Path,
+    *,
+    max_cost_usd: float | None = None,
+    concurrency: int = 8,
+    check: bool = True,
+    workers: int | None = None,
+    backend: WorkerBackend = "auto",
+    progress: Progress | None = None,
+) -> WrittenSummary:
+    """Generate a dataset of questions that models wrote, at ``out``.
+
+    Args:
+        config: what to ask, and who asks.
+        out: the dataset folder; it must not exist.
+        max_cost_usd: what all models together may cost.
+        concurrency: questions worked on at the same time.
+        check: send each model server one small request first.
+        workers: processes that prove; default: one per core.
+        backend: as other families have it.
+        progress: called as questions are written and proven.
+
+    Raises:
+        ConfigError: if ``out`` exists, or a role is missing.
+        PipelineError: if no question was kept; the hint tells why.
+        PolicyError: if a model fails again and again in the same way.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+    corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
+    corpus.remember()
+    opened = open_corpus(corpus.hash, config.engine)
+    agents = _agents(config, out, Budget(max_cost_usd), check)
+    work = _Work(config, Library(opened), agents, _seeds(corpus))
+    drafts = list(work.drafts(concurrency, progress))
+    if not drafts:
+        why = "; ".join(f"{reason} ({n})" for reason, n in work.dropped.most_common(6))
+        raise PipelineError("no question was kept", work.stopped or why)
+    summary = assemble(
+        config, out, drafts, name="search", seed=config.seed, most=config.questions,
+        workers=workers, backend=backend, progress=progress,
+    )  # fmt: skip
+    return WrittenSummary(
+        **summary.model_dump(), attempts=work.begun, dropped=dict(work.dropped.most_common()),
+        conversations=work.conversations, usage=work.usage, stopped=work.stopped,
+    )  # fmt: skip
+
+
+def _agents(config: WrittenConfig, out: Path, budget: Budget, check: bool) -> _Agents:
+    """The models of all roles, each recorded beside the dataset.
+
+    Raises:
+        ConfigError: if a role is missing, or a server can't be used.
+    """
+    calls = out.with_name(f"{out.name}.calls")
+    for name in ("writer", "answerers", "verifier"):
+        if not getattr(config, name):
+            raise ConfigError(f"--{name} is missing", f"write --{name} openai:MODEL@URL")
+
+    def make(spec: str, role: str, tools: bool) -> Policy:
+        policy = parse_policy(PolicyConfig(spec=spec, options=config.options), budget=budget)
+        if check:
+            preflight(policy, Sampling(), tools=tools)
+        if spec.startswith(_RECORDED):
+            return policy
+        return RecordPolicy(policy, calls / f"{role}.jsonl")
+
+    answerers = []
+    for number, spec in enumerate(config.answerers.split(",")):
+        plain = spec.endswith(PLAIN_MARK)
+        policy = make(spec.removesuffix(PLAIN_MARK), f"answerer-{number + 1}", not plain)
+        system = PLAIN if plain else ANSWERERS[number % len(ANSWERERS)]
+        sampling = Sampling(temperature=_TEMPERATURES[number % len(_TEMPERATURES)])
+        answerers.append(
+            (policy, Role(system=system, sampling=sampling, turns=20, tools=not plain))
+        )
+    writer, verifier = make(config.writer, "writer", True), make(config.verifier, "verifier", True)
+    return _Agents(writer, tuple(answerers), verifier)
+
+
+def _seeds(corpus: Corpus) -> list[str]:
+    """Documents to begin at: those that say something."""
+    found = [one.id for one in corpus.documents() if len(one.text) >= _MIN_SEED_CHARS]
+    if not found:
+        raise PipelineError(
+            "the corpus has no document to begin at", f"none has {_MIN_SEED_CHARS} characters"
+        )
+    return found
+
+
+class _Work:
+    """Questions at work, several at a time."""
+
+    def __init__(
+        self, config: WrittenConfig, library: Library, agents: _Agents, seeds: Sequence[str]
+    ) -> None:
+        self.config, self.library, self.agents, self.seeds = config, library, agents, seeds
+        self.dropped: Counter[str] = Counter()
+        self.usage, self.conversations, self.begun, self.stopped = Usage(), 0, 0, ""
+        self._lock = Lock()
+        self._repeats = Repeats(5)
+        self._fatal: PolicyError | None = None
+        self._over = False
+
+    def drafts(self, concurrency: int, progress: Progress | None) -> Iterator[TaskDraft]:
+        """Tasks of the questions that were kept, in the order of their numbers, until there are enough."""
+        wanted, kept, seen = self.config.questions, 0, set[str]()
+        for outcome in self._outcomes(concurrency):
+            self.begun += 1
+            question = outcome.question
+            if question is None or fold(question.question) in seen:
+                self.dropped[outcome.why or "asked twice"] += 1
+            else:
+                seen.add(fold(question.question))
+                kept += 1
+                yield written_task(question, self.library.opened)
+            if progress:
+                progress(kept, wanted, f"{self.begun} tried, {self.usage.cost_usd:.2f} USD")
+            if kept == wanted or self.stopped:
+                break
+        if self._fatal is not None and not kept:
+            raise self._fatal
+
+    def _outcomes(self, concurrency: int) -> Iterator[_Outcome]:
+        """What became of each question, in order; some later ones are at work meanwhile."""
+        numbers = iter(range(self.config.questions * self.config.attempts))
+        with ThreadPoolExecutor(concurrency) as pool:
+            waiting = deque(pool.submit(self._guarded, one) for one in islice(numbers, concurrency))
+            try:
+                while waiting:
+                    yield waiting.popleft().result()
+                    waiting += (pool.submit(self._guarded, one) for one in islice(numbers, 1))
+            finally:
+                self._over = True
+                for one in waiting:
+                    one.cancel()
+
+    def _guarded(self, number: int) -> _Outcome:
+        """One question. What breaks in it drops it alone, but for a model that keeps failing in one way."""
+        if self.stopped or self._over:
+            return _Outcome(None, "not begun")
+        try:
+            outcome = self._question(number)
+        except BudgetExceededError as error:
+            self.stopped = str(error)
+            return _Outcome(None, "the budget was spent")
+        except PolicyError as error:
+            if self._repeats.too_many(str(error)):
+                self._fatal, self.stopped = error, f"a model fails again and again: {error}"
+            return _Outcome(None, f"no reply: {str(error)[:200]}")
+        self._repeats.clear()
+        return outcome
+
+    def _question(self, number: int) -> _Outcome:
+        """Write a question, make it harder while it is too easy, and have it verified."""
+        config = self.config
+        draws = rng(config.seed, "written", number)
+        languages = config.language.split(",")
+        language = languages[number % len(languages)]
+        depth, breadth = (draws.choice(bounds(one)) for one in (config.depth, config.breadth))
+        run, draft = write(
+            self.agents.writer, self.library, draws.choice(self.seeds), Role(),
+            depth=depth, breadth=breadth, language=language, name=self._name(number, "write"),
+        )  # fmt: skip
+        self._count(run.usage)
+        if draft is None:
+            return _Outcome(None, f"the writer: {run.ended}")
+        why = ""
+        for turn in range(config.rewrites + 1):
+            if turn < config.rewrites:
+                name = self._name(number, "shorten", turn)
+                asked, shorter = shorten(
+                    self.agents.writer, self.library, draft, Role(), language=language, name=name
+                )
+                self._count(asked.usage)
+                if shorter is None and turn:
+                    break
+                draft = shorter or draft
+            question = self._blank(draft, language)
+            why = _shown_at_once(question, self.library.opened)
+            if not why:
+                others, why = self._answers(draft, number, turn)
+            if not why:
+                return self._verified(question, draft, others, number, turn)
+        return _Outcome(None, why)
+
+    def _blank(self, draft: Draft, language: str) -> WrittenQuestion:
+        return WrittenQuestion(
+            question=draft.question, language=language, answer=draft.answer, clues=draft.clues,
+            source=draft.source, source_quote=draft.source_quote,
+            writer=self.agents.writer.name, verifier=self.agents.verifier.name,
+        )  # fmt: skip
+
+    def _answers(self, draft: Draft, number: int, turn: int) -> tuple[dict[str, str], str]:
+        """Other answers than the writer's and who gave them; or why the question is not kept."""
+        others: dict[str, str] = {}
+        for place, (policy, role) in enumerate(self.agents.answerers):
+            name = self._name(number, "answer", turn, place)
+            run = answer(policy, self.library, draft.question, role, name=name)
+            self._count(run.usage)
+            given = run.answer.answer.strip() if run.answer else ""
+            if not given:
+                continue
+            if accepts(draft.answer, read(given)):
+                return {}, "too easy: an answerer gave the answer"
+            same = next((one for one in others if fold(one) == fold(given)), given)
+            others[same] = ", ".join(filter(None, (others.get(same), policy.name)))
+        return others, "" if others else "nobody gave another answer"
+
+    def _verified(
+        self,
+        question: WrittenQuestion,
+        draft: Draft,
+        others: dict[str, str],
+        number: int,
+        turn: int,
+    ) -> _Outcome:
+        """Have all answers verified, the writer's first; what can't be kept any more ends it."""
+        truth = self._passes(draft, str(draft.answer.values[0]), number, turn, 0)
+        found = question.model_copy(update={"truth": tuple(truth)})
+        why = verified(found)
+        if why != "nobody gave another answer":
+            return _Outcome(None, _without_names(why))
+        candidates = []
+        for place, (given, by) in enumerate(others.items(), 1):
+            passes = tuple(self._passes(draft, given, number, turn, place))
+            candidates.append(Candidate(answer=given[:2_000], by=by[:200], passes=passes))
+            if not contradicted(passes):
+                return _Outcome(None, "no clue is contradicted for another answer")
+        found = found.model_copy(update={"candidates": tuple(candidates)})
+        why = verified(found)
+        return _Outcome(None, _without_names(why)) if why else _Outcome(found)
+
+    def _passes(
+        self, draft: Draft, given: str, number: int, turn: int, place: int
+    ) -> Iterator[Pass]:
+        for one in range(self.config.passes):
+            name = self._name(number, "verify", turn, place, one)
+            run, votes = verify(
+                self.agents.verifier, self.library, draft, given, _VERIFIER, name=name
+            )
+            self._count(run.usage)
+            yield votes
+
+    def _name(self, *parts: int | str) -> str:
+        """Of a conversation: its draws follow from it."""
+        return "/".join(map(str, ("search", self.config.seed, *parts)))
+
+    def _count(self, usage: Usage) -> None:
+        with self._lock:
+            self.usage += usage
+            self.conversations += 1
+
+
+def _shown_at_once(question: WrittenQuestion, opened: OpenCorpus) -> str:
+    """Why the cheap gates refuse a question; empty: they don't."""
+    for gate in (written_leak, written_single_search):
+        found = gate(question, opened)
+        if found.status is not GateStatus.PASSED:
+            return f"{found.gate}: the answer is shown"
+    return ""
+
+
+def _without_names(why: str) -> str:
+    """A reason that can be counted: without numbers, answers and names."""
+    return re.sub(r"\d+|'.*'|of .* was", "", why)

@@ -1,0 +1,149 @@
+"""Models of a toy kind over the films corpus, behind a real server: they read what they are sent and reply.
+
+``brains(corpus)`` gives the honest writer, answerer and verifier; a test exchanges one of them. Each is a
+function of a request's body that returns a tool call, or words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from envgen.store.corpus import Corpus
+
+Call = tuple[str, dict[str, Any]]
+Brain = Callable[[dict[str, Any]], "Call | str"]
+GENRE = "its genre is {}"
+BORN = "its director was born in the year {}"
+
+
+def completion(said: Call | str, number: int) -> dict[str, Any]:
+    """A reply in OpenAI's form."""
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    if isinstance(said, str):
+        message["content"] = said
+    else:
+        function = {"name": said[0], "arguments": json.dumps(said[1])}
+        message["tool_calls"] = [{"id": f"c{number}", "type": "function", "function": function}]
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+
+
+def script(brains: dict[str, Brain]) -> Callable[[dict[str, Any]], Any]:
+    """What a ``ModelServer`` answers: the brain of the model that is asked."""
+
+    def reply(body: dict[str, Any]) -> Any:
+        said = brains[body["model"]](body)
+        return (
+            said if not isinstance(said, tuple | str) else completion(said, len(body["messages"]))
+        )
+
+    return reply
+
+
+class Films:
+    """The corpus as these models know it: of each attribute a value, and the sentence that says it."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.said: dict[tuple[str, str], tuple[str, str]] = {}
+        self.films: dict[str, str] = {}
+        self.people: dict[str, str] = {}
+        for one in corpus.documents():
+            (self.people if one.kind == "directors" else self.films)[one.title] = one.id
+            for fact in one.facts:
+                start = one.text.rfind(". ", 0, fact.start) + 1
+                sentence = one.text[start : one.text.find(".", fact.end)].strip()
+                self.said[one.id, fact.attribute.split(".")[-1]] = str(fact.value), sentence
+        self.alike = Counter(map(self._clues, self.films.values()))
+
+    def _clues(self, film: str) -> tuple[str, str]:
+        director = self.people[self.said[film, "director"][0]]
+        return self.said[film, "genre"][0], self.said[director, "birth_year"][0]
+
+    def question(self, seed: str) -> dict[str, Any] | None:
+        """A question about a film; None: two fit."""
+        title = next((title for title, name in self.films.items() if name == seed), "")
+        if not title or self.alike[self._clues(seed)] > 1:
+            return None
+        genre, year = self._clues(seed)
+        director = self.people[self.said[seed, "director"][0]]
+        return {
+            "question": "Which is the film of which all of this is true, as its documents say: "
+            f"{GENRE.format(genre)} and {BORN.format(year)}?",
+            "answer": title,
+            "answer_document": seed,
+            "answer_quote": title,
+            "clues": [
+                {
+                    "text": GENRE.format(genre),
+                    "document": seed,
+                    "quote": self.said[seed, "genre"][1],
+                },
+                {
+                    "text": BORN.format(year),
+                    "document": director,
+                    "quote": self.said[director, "birth_year"][1],
+                },
+            ],
+        }
+
+    def votes(self, prompt: str) -> list[dict[str, Any]]:
+        """Honest verdicts on an answer."""
+        genre = re.search(GENRE.format(r"(\w+)"), prompt)
+        year = re.search(BORN.format(r"(\d+)"), prompt)
+        assert genre is not None
+        assert year is not None
+        given = re.search(r"<answer \w+>\n(.*)\n", prompt)
+        assert given is not None
+        film = self.films.get(given[1])
+        if film is None:
+            return [{"clue": one, "verdict": "not_found"} for one in (1, 2)]
+        director = self.people[self.said[film, "director"][0]]
+        found = ((film, "genre", genre[1]), (director, "birth_year", year[1]))
+        votes = []
+        for number, (name, attribute, wanted) in enumerate(found, 1):
+            value, sentence = self.said[name, attribute]
+            verdict = "supported" if value == wanted else "contradicted"
+            votes.append({"clue": number, "verdict": verdict, "document": name, "quote": sentence})
+        return votes
+
+
+def brains(corpus: Corpus) -> dict[str, Brain]:
+    """The honest ones: models ``writer``, ``answerer`` and ``verifier``."""
+    films = Films(corpus)
+
+    def writer(body: dict[str, Any]) -> Call | str:
+        prompt = body["messages"][-1]["content"]
+        if "fewer words" in prompt:
+            question = prompt.split("\n")[1].replace(", as its documents say", "")
+            clues = re.findall(r"^(\d+)\. (.+)$", prompt, re.MULTILINE)
+            short = [{"number": int(number), "text": text} for number, text in clues]
+            return "shortened", {"question": question, "clues": short}
+        seed = re.search(r'{"id": "([^"]+)"', body["messages"][0]["content"])
+        assert seed is not None
+        if len(body["messages"]) == 1:
+            return "open", {"document": seed[1]}
+        question = films.question(seed[1])
+        return ("hand_in", question) if question else "Nothing can be asked about this document."
+
+    def answerer(body: dict[str, Any]) -> Call | str:
+        asked = next(m for m in body["messages"] if m["role"] == "user")["content"]
+        if not body.get("tools") or len(body["tools"]) == 1:
+            return "hand_in", {"answer": "Film number 0"}
+        if body["messages"][-1]["role"] == "user":
+            return "search", {"query": asked.split("\n")[0], "k": 5}
+        hits = json.loads(body["messages"][-1]["content"])
+        return "hand_in", {
+            "answer": next(h["title"] for h in hits if h["title"].startswith("Film"))
+        }
+
+    def verifier(body: dict[str, Any]) -> Call | str:
+        prompt = body["messages"][0]["content"]
+        if len(body["messages"]) == 1:
+            return "search", {"query": "birth year"}
+        return "hand_in", {"verdicts": films.votes(prompt)}
+
+    return {"writer": writer, "answerer": answerer, "verifier": verifier}
