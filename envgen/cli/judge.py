@@ -10,6 +10,7 @@ from pydantic import Field
 from envgen.cli.command import Command
 from envgen.cli.console import OnProgress, fail, remark, require
 from envgen.cli.records import show_record, show_records, write_json
+from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
 from envgen.pipelines.rubric.config import RubricConfig
 from envgen.policies.registry import PolicyConfig
@@ -72,7 +73,10 @@ class JudgeCommand(AsksJudge):
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """The run, the judge, and where the scores go."""
-        out = self.out or self.folder.with_name(f"{self.folder.resolve().name}.judged.jsonl")
+        folder = self.folder.resolve()
+        out = self.out or folder.with_name(f"{folder.name}.judged.jsonl")
+        if out.is_dir():
+            raise ConfigError(f"--out {str(out)!r} is a folder", "name a file")
         return {"run": self.folder, "judge": self.judge(), "out": out}
 
     def tell(self, summary: Any) -> None:

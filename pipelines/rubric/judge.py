@@ -31,6 +31,7 @@ from envgen.policies.repeats import Repeats
 TEMPLATE = "1"
 """Version of the prompt and of the rules; another one is another judge."""
 MOST_REPEATS = 5
+STRANGE = "the kept vote is about other items: delete the file of votes"
 _MOST_FAULT = 1_000
 _OUTER_MARKS = " \t\n\"'`*.…\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 
@@ -240,7 +241,8 @@ def _form(rubric: Rubric) -> type[Verdicts]:
 
 def _result(rubric: Rubric, answer: str, found: Sequence[tuple[StoredVote, bool]]) -> RubricScore:
     """The score of these votes; more than half of them must have been read."""
-    read = [vote for vote, _ in found if vote.verdicts is not None]
+    wanted = {item.id for item in rubric.items}
+    read = [vote for vote, _ in found if {one.id for one in vote.verdicts or ()} == wanted]
     paid = sum((vote.usage for vote, reused in found if not reused), Usage())
     counts = {
         "votes": len(read),
@@ -248,7 +250,7 @@ def _result(rubric: Rubric, answer: str, found: Sequence[tuple[StoredVote, bool]
         "reused": sum(reused for _, reused in found),
     }
     if 2 * len(read) <= len(found):
-        fault = next(vote.fault for vote, _ in found if vote.verdicts is None)
+        fault = next(vote.fault or STRANGE for vote, _ in found if vote not in read)
         return RubricScore(status="unjudged", score=None, fault=fault, usage=paid, **counts)
     by_id = [{one.id: one for one in vote.verdicts or ()} for vote in read]
     items = tuple(_item(item.id, answer, [one[item.id] for one in by_id]) for item in rubric.items)

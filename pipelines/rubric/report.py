@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from envgen.core.canonical import pretty
@@ -98,10 +97,9 @@ def write_whole(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        os.replace(name, path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(partial, path)
     except OSError as error:
         raise StoreError(f"{str(path)!r} can't be written: {error.strerror}", "free it") from error
 

@@ -110,7 +110,9 @@ def yes_without_quotes(seen: Seen, seed: int) -> Verdicts:
 
 
 def yes_with_invented_quotes(seen: Seen, seed: int) -> Verdicts:
-    return [{**one, "quote": "as the answer rightly says"} for one in yes_without_quotes(seen, seed)]
+    return [
+        {**one, "quote": "as the answer rightly says"} for one in yes_without_quotes(seen, seed)
+    ]
 
 
 def yes_quoting_all(seen: Seen, seed: int) -> Verdicts:

@@ -109,12 +109,12 @@ def test_judges_that_look_at_order_or_seed_are_seen() -> None:
 
 def test_a_test_that_was_stopped_pays_nothing_twice(tmp_path: Path) -> None:
     policy, path = JudgingPolicy(honest), tmp_path / "votes.jsonl"
+    seen: list[tuple[int, int]] = []
     for _ in range(2):
-        seen: list[tuple[int, int]] = []
-        report = examine(
-            RubricJudge(policy, cache=VoteCache(path)), 2, lambda d, t, what: seen.append((d, t))
-        )
-        assert [d for d, _ in seen] == list(range(1, seen[-1][1] + 1))
+        seen.clear()
+        judge = RubricJudge(policy, cache=VoteCache(path))
+        report = examine(judge, 2, lambda done, total, what: seen.append((done, total)))
+        assert [done for done, _ in seen] == list(range(1, seen[-1][1] + 1))
     assert len(policy.asked) == len(set(policy.asked))
     assert report.usage.cost_usd == 0
 

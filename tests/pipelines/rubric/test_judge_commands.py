@@ -183,6 +183,7 @@ def test_each_task_has_its_rubric(cli: Cli, run: Path, serve: Serve) -> None:
     assert server.generations == []
     Path("rubrics/spring.json").rename("rubrics/season.json")
     assert cli(*words).code == 0
+    assert "is a folder" in cli(*words, "--out", "rubrics").err
 
 
 def test_votes_at_no_temperature_are_refused(cli: Cli) -> None:

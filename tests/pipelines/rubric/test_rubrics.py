@@ -26,7 +26,15 @@ ITEMS = (item("a", 3), item("b", 2), item("c", 1), item("d", 2), item("p", 4, pi
 
 @pytest.mark.parametrize(
     ("met", "value"),
-    [("", 0.0), ("a", 3 / 8), ("abcd", 1.0), ("abcdp", 0.5), ("p", 0.0), ("ap", 0.0), ("adp", 1 / 8)],
+    [
+        ("", 0.0),
+        ("a", 3 / 8),
+        ("abcd", 1.0),
+        ("abcdp", 0.5),
+        ("p", 0.0),
+        ("ap", 0.0),
+        ("adp", 1 / 8),
+    ],
 )
 def test_pitfalls_count_against(met: str, value: float) -> None:
     assert Rubric.model_validate(rubric(*ITEMS)).value(set(met)) == pytest.approx(value)
