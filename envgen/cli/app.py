@@ -48,6 +48,8 @@ COMMANDS = {
     "filter": "rollouts:FilterCommand",
     "model init": "models:Init",
     "model info": "models:Info",
+    "judge": "judge:JudgeCommand",
+    "test-judge": "judge:JudgeTest",
     "train sft": "train:Sft",
     "train indexer": "train:IndexerCommand",
     "train grpo": "train:Grpo",
@@ -71,7 +73,9 @@ GROUPS = {
     "serve": "Serve models.",
     "images": "Language layers and built workspaces of code environments.",
 }
-RESUMED = ("generate", "import", "rollout", "train", "eval", "quickstart")
+RESUMED = (
+    "generate", "import", "rollout", "judge", "test-judge", "train", "eval", "quickstart",
+)  # fmt: skip
 """Commands that store what they have finished, and go on from there."""
 OS_HINTS = {
     errno.ENOSPC: "make room; what is finished is stored, the same command goes on from there",
