@@ -85,6 +85,13 @@ def pick(root: Path, budget_s: float) -> list[str]:
     return sorted(found)
 
 
+KEPT = (
+    "tests/environments/test_code.py::test_an_agent_that_mends_the_fault_is_paid",
+    "tests/pipelines/code/test_import_records.py::test_what_is_not_proven_is_compared_too",
+)
+"""Over the limit, and not slow all the same: of 24 mutants, these tests alone saw two."""
+
+
 def measure(root: Path, *results: str) -> None:
     """Add what took long to the list, and write the seconds of what is in it anew."""
     found = {}
@@ -101,6 +108,7 @@ def measure(root: Path, *results: str) -> None:
             )
     old = listed(root) if (root / LIST).is_file() else {}
     slow = old | {name: s for name, s in found.items() if s >= LIMIT_S or name in old}
+    slow = {name: s for name, s in slow.items() if name not in KEPT}
     head = "# Tests that are slow, with seconds; written by `python3 .ci/slow.py measure`.\n"
     lines = "".join(f"{slow[name]:.1f} {name}\n" for name in sorted(slow))
     (root / LIST).write_text(head + lines, "utf-8")

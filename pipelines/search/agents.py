@@ -45,7 +45,6 @@ from envgen.pipelines.search.written import (
     Candidate,
     Pass,
     WrittenQuestion,
-    contradicted,
     verified,
     written_task,
 )
@@ -219,6 +218,7 @@ class _Work:
         self._repeats = Repeats(5)
         self._fatal: PolicyError | None = None
         self._over = False
+        self._beside: ThreadPoolExecutor
 
     def drafts(self, concurrency: int, progress: Progress | None) -> Iterator[TaskDraft]:
         """Tasks of the questions that were kept, in the order of their numbers, until there are enough."""
@@ -242,7 +242,11 @@ class _Work:
     def _outcomes(self, concurrency: int) -> Iterator[_Outcome]:
         """What became of each question, in order; some later ones are at work meanwhile."""
         numbers = iter(range(self.config.questions * self.config.attempts))
-        with ThreadPoolExecutor(concurrency) as pool:
+        # Two pools: a question waits for its answerers and verifiers, who never wait for one another.
+        beside = ThreadPoolExecutor(
+            concurrency * max(self.config.passes, len(self.agents.answerers))
+        )
+        with ThreadPoolExecutor(concurrency) as pool, beside as self._beside:
             waiting = deque(pool.submit(self._guarded, one) for one in islice(numbers, concurrency))
             try:
                 while waiting:
@@ -311,18 +315,22 @@ class _Work:
 
     def _answers(self, draft: Draft, number: int, turn: int) -> tuple[dict[str, str], str]:
         """Other answers than the writer's and who gave them; or why the question is not kept."""
-        others: dict[str, str] = {}
-        for place, (policy, role) in enumerate(self.agents.answerers):
+
+        def ask(place: int) -> str:
+            policy, role = self.agents.answerers[place]
             name = self._name(number, "answer", turn, place)
             run = answer(policy, self.library, draft.question, role, name=name)
             self._count(run.usage)
-            given = run.answer.answer.strip() if run.answer else ""
-            if not given:
-                continue
-            if accepts(draft.answer, read(given)):
+            return run.answer.answer.strip() if run.answer else ""
+
+        others: dict[str, str] = {}
+        given = list(self._beside.map(ask, range(len(self.agents.answerers))))
+        for one, (policy, _) in zip(given, self.agents.answerers, strict=True):
+            if one and accepts(draft.answer, read(one)):
                 return {}, "too easy: an answerer gave the answer"
-            same = next((one for one in others if fold(one) == fold(given)), given)
-            others[same] = ", ".join(filter(None, (others.get(same), policy.name)))
+            if one:
+                same = next((other for other in others if fold(other) == fold(one)), one)
+                others[same] = ", ".join(filter(None, (others.get(same), policy.name)))
         return others, "" if others else "nobody gave another answer"
 
     def _verified(
@@ -333,32 +341,40 @@ class _Work:
         number: int,
         turn: int,
     ) -> _Outcome:
-        """Have all answers verified, the writer's first; what can't be kept any more ends it."""
-        truth = self._passes(draft, str(draft.answer.values[0]), number, turn, 0)
-        found = question.model_copy(update={"truth": tuple(truth)})
+        """Have all answers verified, the writer's first: what can't be kept then ends it."""
+        (truth,) = self._passes(draft, [str(draft.answer.values[0])], number, turn, 0)
+        found = question.model_copy(update={"truth": truth})
         why = verified(found)
         if why != "nobody gave another answer":
             return _Outcome(None, _without_names(why))
-        candidates = []
-        for place, (given, by) in enumerate(others.items(), 1):
-            passes = tuple(self._passes(draft, given, number, turn, place))
-            candidates.append(Candidate(answer=given[:2_000], by=by[:200], passes=passes))
-            if not contradicted(passes):
-                return _Outcome(None, "no clue is contradicted for another answer")
-        found = found.model_copy(update={"candidates": tuple(candidates)})
+        passes = self._passes(draft, list(others), number, turn, 1)
+        candidates = tuple(
+            Candidate(answer=given[:2_000], by=by[:200], passes=votes)
+            for (given, by), votes in zip(others.items(), passes, strict=True)
+        )
+        found = found.model_copy(update={"candidates": candidates})
         why = verified(found)
         return _Outcome(None, _without_names(why)) if why else _Outcome(found)
 
     def _passes(
-        self, draft: Draft, given: str, number: int, turn: int, place: int
-    ) -> Iterator[Pass]:
-        for one in range(self.config.passes):
-            name = self._name(number, "verify", turn, place, one)
+        self, draft: Draft, answers: Sequence[str], number: int, turn: int, first: int
+    ) -> list[tuple[Pass, ...]]:
+        """The passes over each answer, all at the same time."""
+
+        def one(place: int, which: int) -> Pass:
+            name = self._name(number, "verify", turn, first + place, which)
+            given = answers[place]
             run, votes = verify(
                 self.agents.verifier, self.library, draft, given, _VERIFIER, name=name
             )
             self._count(run.usage)
-            yield votes
+            return votes
+
+        asked = [
+            [self._beside.submit(one, place, which) for which in range(self.config.passes)]
+            for place in range(len(answers))
+        ]
+        return [tuple(future.result() for future in futures) for futures in asked]
 
     def _name(self, *parts: int | str) -> str:
         """Of a conversation: its draws follow from it."""
