@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -28,22 +28,26 @@ class CacheMissError(EnvgenError):
     """Raised when a cache that only replays does not hold what is asked for."""
 
 
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 class CachedSearch(Record):
     """A search with its answer."""
 
     engine: Name
     query: Text
     page: Count
-    day: Day
-    """When it was asked."""
-    hits: Annotated[tuple[WebHit, ...], Field(max_length=10_000)]
+    day: Day = Field(default_factory=_today)
+    """When it was asked, in UTC."""
+    hits: tuple[WebHit, ...]
 
 
 class CachedPage(Record):
     """A page, or why it can't be read."""
 
     asked: WebAddress
-    day: Day
+    day: Day = Field(default_factory=_today)
     """When it was fetched."""
     page: WebPage | None = None
     error: Text = ""
@@ -53,11 +57,6 @@ class CachedPage(Record):
 def web_id(url: str) -> str:
     """The id of a page, by its URL."""
     return f"w-{sha256(url)[:16]}"
-
-
-def today() -> str:
-    """The day, in UTC."""
-    return datetime.now(UTC).date().isoformat()
 
 
 class _Lines(Generic[R]):
@@ -159,10 +158,8 @@ class WebCache:
         kept = self._searches.get(dumps((engine, query, page)))
         if kept is None:
             self._may_fetch(f"of {engine} no answer to {query[:200]!r}, page {page}")
-            asked = CachedSearch(
-                engine=engine, query=query, page=page, day=today(), hits=tuple(ask())
-            )
-            kept = self._searches.put(asked)
+            found = CachedSearch(engine=engine, query=query, page=page, hits=tuple(ask()))
+            kept = self._searches.put(found)
             self._remember(kept)
         return list(kept.hits)
 

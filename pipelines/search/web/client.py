@@ -24,6 +24,7 @@ from envgen.policies.http import TransientError
 
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses of failures that may pass with time."""
+PUBLIC = "read pages of the public web"
 _SAFE = "%/:=&?~+!$,;'@()*[]|"
 _HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
 _GLOBAL6 = ipaddress.IPv6Network("2000::/3")
@@ -51,17 +52,8 @@ class HttpAnswer(NamedTuple):
         return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else None
 
 
-class Address(NamedTuple):
-    """A checked http(s) URL in the form that is sent."""
-
-    url: httpcore.URL
-    host: str
-    """As the Host header says it."""
-    scheme: str
-
-
-def parse_url(url: str) -> Address:
-    """The parts of an http(s) URL; names of other scripts are encoded, a user's name is left out.
+def parse_url(url: str) -> httpcore.URL:
+    """An http(s) URL as it is sent: in ASCII, without a user's name.
 
     Raises:
         PageError: if it is no such URL.
@@ -70,20 +62,13 @@ def parse_url(url: str) -> Address:
         parts = urlsplit(url.strip())
         port, host = parts.port, (parts.hostname or "")[:254]
         name = host if host.isascii() else host.encode("idna").decode()
-        target = quote(parts.path or "/", _SAFE) + (
-            f"?{quote(parts.query, _SAFE)}" if parts.query else ""
-        )
-    except ValueError:  # UnicodeError is one
-        name = target = ""
-        port = None
-    if not _HOST.fullmatch(name) or parts.scheme not in ("http", "https"):
-        raise PageError(f"{url[:200]!r} is not an http(s) address", "read pages of the public web")
-    shown = f"[{name}]" if ":" in name else name
-    return Address(
-        httpcore.URL(scheme=parts.scheme, host=name, port=port, target=target),
-        f"{shown}:{port}" if port else shown,
-        parts.scheme,
-    )
+        query = f"?{quote(parts.query, _SAFE)}" if parts.query else ""
+        target = quote(parts.path or "/", _SAFE) + query
+        if _HOST.fullmatch(name) and parts.scheme in ("http", "https"):
+            return httpcore.URL(scheme=parts.scheme, host=name, port=port, target=target)
+    except ValueError as error:  # UnicodeError is one
+        raise PageError(f"{url[:200]!r} is not an http(s) address: {error}", PUBLIC) from error
+    raise PageError(f"{url[:200]!r} is not an http(s) address", PUBLIC)
 
 
 def send(
@@ -109,27 +94,26 @@ def send(
 
     Raises:
         PageError: if the URL is none, or its host is in a private network.
-        TransientError: if there is no answer in time.
+        TransientError: if there is no answer in time, or none that can be unpacked.
     """
-    address = parse_url(url)
+    place = parse_url(url)
+    host = b"[%b]" % place.host if b":" in place.host else place.host
     sent: dict[bytes | str, bytes | str] = {
-        "Host": address.host,
+        "Host": host if place.port is None else b"%b:%d" % (host, place.port),
         "User-Agent": "envgen",
         "Accept-Encoding": "identity",
+        **headers,
     }
-    sent.update(headers.items())
     try:
         with (
-            _pool(address, deadline, public_only) as pool,
-            pool.stream(method, address.url, headers=sent, content=content) as response,
+            _pool(place, deadline, public_only) as pool,
+            pool.stream(method, place, headers=sent, content=content) as response,
         ):
             body = _read(response.iter_stream(), limit)
             found = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers}
-            body, flaw = _unpacked(body, found.get("content-encoding", ""), limit)
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
         raise TransientError(f"{type(error).__name__}: {error}") from error
-    if flaw:
-        raise TransientError(flaw)
+    body = _unpacked(body, found.get("content-encoding", "").strip().lower(), limit)
     return HttpAnswer(response.status, found, body[:limit], len(body) > limit)
 
 
@@ -158,16 +142,16 @@ def _read(chunks: Iterable[bytes], limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _unpacked(body: bytes, encoding: str, limit: int) -> tuple[bytes, str]:
-    """The body as it was before it was compressed, which some servers do unasked; and what is wrong."""
-    if encoding.strip().lower() in ("", "identity"):
-        return body, ""
-    if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
-        return b"", f"the answer is compressed as {encoding[:40]!r}"
+def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
+    """The body as it was before it was compressed, which some servers do unasked."""
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise TransientError(f"the answer is compressed as {encoding[:40]!r}")
     try:
-        return zlib.decompressobj(wbits=47).decompress(body, limit + 1), ""
+        return zlib.decompressobj(wbits=47).decompress(body, limit + 1)
     except zlib.error as error:
-        return b"", f"the answer can't be unpacked: {error}"
+        raise TransientError(f"the answer can't be unpacked: {error}") from error
 
 
 @lru_cache(maxsize=1)
@@ -175,12 +159,13 @@ def _certificates() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _pool(address: Address, deadline: float, public_only: bool) -> httpcore.ConnectionPool:
+def _pool(place: httpcore.URL, deadline: float, public_only: bool) -> httpcore.ConnectionPool:
     settings: dict[str, Any] = {"network_backend": _Backend(deadline, public_only)}
-    if address.scheme == "https":
+    scheme, host = place.scheme.decode(), place.host.decode()
+    if scheme == "https":
         settings["ssl_context"] = _certificates()
-    proxy = None if public_only else urllib.request.getproxies().get(address.scheme)
-    if proxy and not urllib.request.proxy_bypass(address.host):
+    proxy = None if public_only else urllib.request.getproxies().get(scheme)
+    if proxy and not urllib.request.proxy_bypass(host):
         return httpcore.HTTPProxy(proxy_url=proxy, **settings)
     return httpcore.ConnectionPool(**settings)
 
@@ -196,8 +181,7 @@ class _TimedStream(httpcore.NetworkStream):
     """A connection that ends at a deadline, however busy it is."""
 
     def __init__(self, inner: httpcore.NetworkStream, deadline: float) -> None:
-        self._inner = inner
-        self._deadline = deadline
+        self._inner, self._deadline = inner, deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._inner.read(max_bytes, _left(self._deadline))
@@ -226,8 +210,7 @@ class _Backend(httpcore.SyncBackend):
     """Connects to the addresses of a name, each checked before."""
 
     def __init__(self, deadline: float, public_only: bool) -> None:
-        self._deadline = deadline
-        self._public_only = public_only
+        self._deadline, self._public_only = deadline, public_only
 
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, *args: Any, **kwargs: Any
@@ -249,8 +232,5 @@ class _Backend(httpcore.SyncBackend):
             raise httpcore.ConnectError(f"{host!r} can't be resolved: {error}") from error
         addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
         if self._public_only and not all(map(is_public, addresses)):
-            raise PageError(
-                f"{host!r} is not read: it lies in a private network",
-                "read pages of the public web",
-            )
+            raise PageError(f"{host!r} is not read: it lies in a private network", PUBLIC)
         return addresses

@@ -13,16 +13,16 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, StringConstraints, ValidationError
 
 from envgen.core.environ import secret
 from envgen.core.errors import ConfigError, SearchEngineError
-from envgen.core.limits import Label, fault
+from envgen.core.limits import Label
 from envgen.core.registry import near_names
 from envgen.core.types import Record
 from envgen.pipelines.search.web.client import PASSING, HttpAnswer, PageError, parse_url, send
@@ -34,7 +34,6 @@ MAX_ANSWER_BYTES = 2 << 20
 ANSWER_SECONDS = 30.0
 MAX_WAIT_S = 60.0
 """A server that asks for a longer wait has spent its quota."""
-MAX_QUERY_CHARS = 2_000
 _MARKS = re.compile(r"</?(?:strong|b|em|i)>")
 WebAddress = Annotated[
     str, StringConstraints(pattern=r"^https?://[^\s\x00-\x1f\x7f]+$", max_length=4_096)
@@ -99,16 +98,12 @@ def open_engine(spec: str, *, max_retries: int = 4, backoff_s: float = 0.5) -> W
     base = (url or kind.url).rstrip("/")
     if not base:
         raise ConfigError(f"{name!r} needs the URL of a server", f"write it as {name}:http://HOST")
+    if "@" in base or "?" in base:
+        raise ConfigError(f"the URL of {name!r} holds a user's name or a query", "write it without")
     try:
         parse_url(base)
     except PageError as error:
-        raise ConfigError(
-            f"the URL of {name!r} is not an http(s) URL", f"write it as {name}@https://HOST"
-        ) from error
-    if "@" in base or "?" in base:
-        raise ConfigError(
-            f"the URL of {name!r} holds a user's name or a query", "write https://HOST/PATH alone"
-        )
+        raise ConfigError(f"{name!r}: {error}", f"write it as {name}@https://HOST") from error
     return HttpEngine(name, base, max_retries, backoff_s)
 
 
@@ -129,95 +124,96 @@ class HttpEngine:
             raise SearchEngineError(f"{self.name} got an empty query", "search for some words")
         if not 1 <= page <= kind.pages:
             return []
-        key = self._key(kind)
-        answer = self._answer(kind.request(query, page, key), key)
-        try:
-            found = kind.answer.model_validate_json(answer.body)
-        except ValidationError as error:
-            no_json = error.errors(include_url=False)[0]["type"] == "json_invalid"
-            raise self._error(
-                SearchEngineError,
-                "gave no JSON" if no_json else f"gave an answer of another form: {fault(error)}",
-                f"check that {self.base} is the API's address",
-                key,
-            ) from error
-        hits = list(_hits(found.rows()))
-        if not hits and (flaw := found.flaw()):
-            raise self._error(SearchEngineError, flaw, "wait, or enable other engines in it", key)
-        return hits
-
-    def _key(self, kind: _Kind) -> str:
         key = secret(kind.key_env, required=kind.key_env is not None) or ""
         if not re.fullmatch(r"[!-~]*", key):
             raise KeyRefusedError(
-                f"the value of {kind.key_env} holds characters that no key has", "set it again"
+                f"{kind.key_env} holds characters that no key has", "set it again"
             )
-        return key
+        body = self._ask(kind, kind.fields(query, page), key)
+        try:
+            found = _Found.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            no_json = first["type"] == "json_invalid"
+            what = (
+                "no JSON"
+                if no_json
+                else f"an answer of another form: {first['loc']}: {first['msg']}"
+            )
+            raise SearchEngineError(f"{self.name} gave {what}", self._elsewhere) from None
+        if found.rows is None and self.name != "brave":  # which leaves out what it did not find
+            raise SearchEngineError(f"{self.name} gave JSON without results", self._elsewhere)
+        hits = [hit for row in found.rows or () if (hit := row.hit(kind.marks)) is not None]
+        if not hits and found.unresponsive_engines:
+            raise SearchEngineError(
+                f"{self.name} found nothing: its engines fail, {found.unresponsive_engines!s:.200}",
+                "wait, or enable other engines in its settings.yml",
+            )
+        return list({hit.url: hit for hit in reversed(hits)}.values())[::-1]
 
-    def _answer(self, request: _Request, key: str) -> HttpAnswer:
-        """The engine's answer with status 200, at last."""
+    @property
+    def _elsewhere(self) -> str:
+        return f"check that {self.base} is the API's address"
+
+    def _ask(self, kind: _Kind, fields: dict[str, str | int], key: str) -> bytes:
+        """The body of the engine's answer with status 200, at last."""
+        url, content = self.base + kind.path, b""
+        headers = {
+            "Accept": "application/json",
+            **({kind.header: kind.scheme + key} if key else {}),
+        }
+        if kind.method == "GET":
+            url = f"{url}?{urlencode(fields)}"
+        else:
+            headers["Content-Type"] = "application/json"
+            content = json.dumps(fields).encode()
         for attempt in itertools.count():
-            answer, wait = None, None
+            deadline = time.monotonic() + ANSWER_SECONDS
+            wait, status = self.backoff_s * 2**attempt, None
             try:
-                deadline = time.monotonic() + ANSWER_SECONDS
                 answer = send(
-                    request.method,
-                    self.base + request.target,
-                    headers=request.headers,
-                    content=request.content,
-                    limit=MAX_ANSWER_BYTES,
-                    deadline=deadline,
-                    public_only=False,
-                )
+                    kind.method, url, headers=headers, content=content,
+                    limit=MAX_ANSWER_BYTES, deadline=deadline, public_only=False,
+                )  # fmt: skip
             except TransientError as error:
-                failure = f"does not answer: {error}"
+                said = f"does not answer: {error}"
             else:
-                if answer.status not in PASSING:
-                    return self._accepted(answer, key)
-                failure, wait = f"says HTTP {answer.status}{_words(answer)}", answer.retry_after_s
-            wait = self.backoff_s * 2**attempt if wait is None else wait
-            if attempt >= self.max_retries or wait > MAX_WAIT_S:
-                spent = answer is not None and answer.status == 429
-                raise self._error(
-                    QuotaSpentError if spent else SearchEngineError,
-                    f"{failure} ({attempt + 1} attempts)",
-                    "wait, search less often, or get a larger quota"
-                    if spent
-                    else f"check that {self.base} is up, or try again later",
-                    key,
-                )
-            logger.info("%s: %s; again in %.1f s", self.name, _without(key, failure), wait)
+                if answer.status == 200:
+                    return self._whole(answer)
+                status = answer.status
+                said = f"says HTTP {status}{_words(answer.body, key)}"
+                if answer.retry_after_s is not None:
+                    wait = answer.retry_after_s
+            passing = status is None or status in PASSING
+            if not passing or attempt >= self.max_retries or wait > MAX_WAIT_S:
+                raise self._refusal(status, f"{self.name} {said} ({attempt + 1} attempts)")
+            logger.info("%s %s; again in %.1f s", self.name, said, wait)
             time.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _accepted(self, answer: HttpAnswer, key: str) -> HttpAnswer:
-        status, said = answer.status, f"says HTTP {answer.status}{_words(answer)}"
-        if status == 200:
-            if answer.cut:
-                raise self._error(
-                    SearchEngineError,
-                    f"gave an answer of more than {MAX_ANSWER_BYTES >> 20} MiB",
-                    f"check that {self.base} is the API's address",
-                    key,
-                )
-            return answer
+    def _whole(self, answer: HttpAnswer) -> bytes:
+        if answer.cut:
+            size = f"more than {MAX_ANSWER_BYTES >> 20} MiB"
+            raise SearchEngineError(f"{self.name} gave an answer of {size}", self._elsewhere)
+        return answer.body
+
+    def _refusal(self, status: int | None, said: str) -> SearchEngineError:
         variable = _KINDS[self.name].key_env
         if status in (402, 432, 433) or (status == 400 and "credit" in said.lower()):
-            raise self._error(QuotaSpentError, said, "the account's quota is spent: top it up", key)
-        if status == 403 and variable is None:
+            return QuotaSpentError(said, "the account's quota is spent: top it up")
+        if status == 429:
+            return QuotaSpentError(said, "wait, search less often, or get a larger quota")
+        if status in (401, 403) and variable:
+            return KeyRefusedError(said, f"set {variable} to a valid key")
+        if status == 403:
             hint = "enable JSON in its settings.yml: search.formats: [html, json]"
-            raise self._error(SearchEngineError, said, hint, key)
-        if status in (401, 403) and variable is not None:
-            raise self._error(KeyRefusedError, said, f"set {variable} to a valid key", key)
-        hint = f"check that {self.base} is the API's address"
-        if status in (400, 422):
+        elif status in (400, 422):
             hint = "it refuses the query: word it in another way"
-        raise self._error(SearchEngineError, said, hint, key)
-
-    def _error(
-        self, error: type[SearchEngineError], said: str, hint: str, key: str
-    ) -> SearchEngineError:
-        return error(_without(key, f"{self.name} {said}"), hint)
+        elif status is None or status in PASSING:
+            hint = f"check that {self.base} is up, or try again later"
+        else:
+            hint = self._elsewhere
+        return SearchEngineError(said, hint)
 
 
 def cut_query(query: str, chars: int, words: int | None = None) -> str:
@@ -228,191 +224,85 @@ def cut_query(query: str, chars: int, words: int | None = None) -> str:
     return text[: chars + 1].rpartition(" ")[0] or text[:chars]
 
 
-def _without(key: str, text: str) -> str:
-    """A text without the key, which a server may quote."""
-    return text.replace(key, "[key]") if key else text
-
-
-def _words(answer: HttpAnswer) -> str:
-    """What a server says of its refusal, in a line; of a page of HTML nothing."""
-    text = " ".join(answer.body[:2_000].decode("utf-8", "replace").split())
+def _words(body: bytes, key: str) -> str:
+    """What a server says of its refusal, in a line without the key; of a page of HTML nothing."""
+    text = " ".join(body.decode("utf-8", "replace").split())
+    text = text.replace(key, "[key]") if key else text
     return f": {text[:200]}" if text and not text.startswith("<") else ""
 
 
-def _hits(rows: Iterable[WebHit | None]) -> Iterable[WebHit]:
-    """Hits that lead somewhere, each URL once."""
-    seen: set[str] = set()
-    for hit in rows:
-        if hit is not None and hit.url not in seen:
-            seen.add(hit.url)
-            yield hit
+def _line(text: str | None, limit: int, marks: bool) -> str:
+    text = html.unescape(_MARKS.sub("", text or "")) if marks else text or ""
+    return " ".join(text.replace("\0", " ").split())[:limit]
 
 
-def _hit(
-    title: str | None, url: str | None, snippet: str | None, date: str | None
-) -> WebHit | None:
-    """A hit whose texts are as long as a hit's may be; None if its URL is none of the web."""
-    try:
-        return WebHit(
-            title=_line(title, 400),
-            url=url or "",
-            snippet=_line(snippet, 2_000),
-            date=_line(date, 64),
-        )
-    except ValidationError:  # only the URL can be wrong here: javascript:, a path, or none
-        return None
+class _Row(BaseModel):
+    """A result, whatever the engine calls its parts; what is not named here is ignored."""
 
-
-def _line(text: str | None, limit: int) -> str:
-    return " ".join((text or "").replace("\0", " ").split())[:limit]
-
-
-class _Answer(BaseModel):
-    """A part of an engine's answer: what is not named here is ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class _SearxRow(_Answer):
     title: str | None = None
-    url: str | None = None
-    content: str | None = None
-    publishedDate: str | None = None
+    url: str | None = Field(None, validation_alias=AliasChoices("url", "link"))
+    snippet: str | None = Field(
+        None, validation_alias=AliasChoices("content", "snippet", "description")
+    )
+    date: str | None = Field(
+        None, validation_alias=AliasChoices("publishedDate", "published_date", "date", "age")
+    )
 
-
-class _Searx(_Answer):
-    results: list[_SearxRow]
-    unresponsive_engines: list[Any] = Field(default_factory=list)
-
-    def rows(self) -> Iterable[WebHit | None]:
-        """The hits."""
-        return (_hit(one.title, one.url, one.content, one.publishedDate) for one in self.results)
-
-    def flaw(self) -> str:
-        """Why there may be no hits, other than that nothing fits."""
-        if not self.unresponsive_engines:
-            return ""
-        return f"found nothing because its engines don't answer: {self.unresponsive_engines!r:.200}"
-
-
-class _SerperRow(_Answer):
-    title: str | None = None
-    link: str | None = None
-    snippet: str | None = None
-    date: str | None = None
-
-
-class _Serper(_Answer):
-    organic: list[_SerperRow]
-
-    def rows(self) -> Iterable[WebHit | None]:
-        """The hits."""
-        return (_hit(one.title, one.link, one.snippet, one.date) for one in self.organic)
-
-    def flaw(self) -> str:
-        """Nothing."""
-        return ""
-
-
-class _TavilyRow(_Answer):
-    title: str | None = None
-    url: str | None = None
-    content: str | None = None
-    published_date: str | None = None
-
-
-class _Tavily(_Answer):
-    results: list[_TavilyRow]
-
-    def rows(self) -> Iterable[WebHit | None]:
-        """The hits."""
-        return (_hit(one.title, one.url, one.content, one.published_date) for one in self.results)
-
-    def flaw(self) -> str:
-        """Nothing."""
-        return ""
-
-
-class _BraveRow(_Answer):
-    title: str | None = None
-    url: str | None = None
-    description: str | None = None
-    age: str | None = None
-
-
-class _BraveWeb(_Answer):
-    results: list[_BraveRow] = Field(default_factory=list)
-
-
-class _Brave(_Answer):
-    web: _BraveWeb | None = None
-    """Missing where nothing fits."""
-
-    def rows(self) -> Iterable[WebHit | None]:
-        """The hits, without the marks around words of the query."""
-        for one in self.web.results if self.web else ():
-            title, text = (
-                html.unescape(_MARKS.sub("", part or "")) for part in (one.title, one.description)
+    def hit(self, marks: bool) -> WebHit | None:
+        """The result as a hit; None if its URL is none of the web, such as ``javascript:``."""
+        title, snippet = _line(self.title, 400, marks), _line(self.snippet, 2_000, marks)
+        try:
+            return WebHit(
+                title=title, url=self.url or "", snippet=snippet, date=_line(self.date, 64, marks)
             )
-            yield _hit(title, one.url, text, one.age)
-
-    def flaw(self) -> str:
-        """Nothing."""
-        return ""
+        except ValidationError:  # all else is as long as it may be
+            return None
 
 
-class _Request(NamedTuple):
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    content: bytes = b""
+class _Found(BaseModel):
+    """An engine's answer."""
+
+    rows: list[_Row] | None = Field(
+        None, validation_alias=AliasChoices("results", "organic", AliasPath("web", "results"))
+    )
+    web: dict[str, Any] | None = None
+    unresponsive_engines: list[Any] = []
+    """SearXNG's: with some of these, nothing found does not mean that there is nothing."""
 
 
 class _Kind(NamedTuple):
     """How one engine is asked."""
 
     url: str
-    key_env: str | None
-    pages: int
-    chars: int
-    words: int | None
-    request: Callable[[str, int, str], _Request]
-    answer: type[_Searx | _Serper | _Tavily | _Brave]
-
-
-def _get(path: str, headers: Mapping[str, str], **query: str | int) -> _Request:
-    return _Request("GET", f"{path}?{urlencode(query)}", {"Accept": "application/json", **headers})
-
-
-def _post(path: str, headers: Mapping[str, str], **body: str | int) -> _Request:
-    content = json.dumps(body, ensure_ascii=False).encode()
-    return _Request("POST", path, {"Content-Type": "application/json", **headers}, content)
-
-
-def _ask_searxng(query: str, page: int, key: str) -> _Request:
-    return _get("/search", {}, q=query, format="json", pageno=page)
-
-
-def _ask_serper(query: str, page: int, key: str) -> _Request:
-    return _post("/search", {"X-API-KEY": key}, q=query, num=10, page=page)
-
-
-def _ask_tavily(query: str, page: int, key: str) -> _Request:
-    return _post("/search", {"Authorization": f"Bearer {key}"}, query=query, max_results=20)
-
-
-def _ask_brave(query: str, page: int, key: str) -> _Request:
-    headers = {"X-Subscription-Token": key}
-    return _get("/res/v1/web/search", headers, q=query, count=20, offset=page - 1)
+    method: str
+    path: str
+    fields: Callable[[str, int], dict[str, str | int]]
+    key_env: str | None = None
+    header: str = ""
+    scheme: str = ""
+    pages: int = 10
+    chars: int = 2_000
+    words: int | None = None
+    marks: bool = False
+    """Whether titles and snippets are HTML, in which words of the query are marked."""
 
 
 _KINDS = {
-    "searxng": _Kind("", None, 10, MAX_QUERY_CHARS, None, _ask_searxng, _Searx),
-    "serper": _Kind(
-        "https://google.serper.dev", "SERPER_API_KEY", 10, MAX_QUERY_CHARS, None, _ask_serper, _Serper
+    "searxng": _Kind(
+        "", "GET", "/search", lambda query, page: {"q": query, "format": "json", "pageno": page}
     ),
-    "tavily": _Kind("https://api.tavily.com", "TAVILY_API_KEY", 1, 400, None, _ask_tavily, _Tavily),
+    "serper": _Kind(
+        "https://google.serper.dev", "POST", "/search",
+        lambda query, page: {"q": query, "num": 10, "page": page}, "SERPER_API_KEY", "X-API-KEY",
+    ),
+    "tavily": _Kind(
+        "https://api.tavily.com", "POST", "/search",
+        lambda query, page: {"query": query, "max_results": 20},
+        "TAVILY_API_KEY", "Authorization", "Bearer ", pages=1, chars=400,
+    ),
     "brave": _Kind(
-        "https://api.search.brave.com", "BRAVE_API_KEY", 10, 400, 50, _ask_brave, _Brave
+        "https://api.search.brave.com", "GET", "/res/v1/web/search",
+        lambda query, page: {"q": query, "count": 20, "offset": page - 1},
+        "BRAVE_API_KEY", "X-Subscription-Token", chars=400, words=50, marks=True,
     ),
 }  # fmt: skip

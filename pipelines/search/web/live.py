@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from envgen.core.errors import ConfigError
-from envgen.pipelines.search.web.cache import CachedPage, WebCache, today, web_id
+from envgen.pipelines.search.web.cache import CachedPage, WebCache, web_id
 from envgen.pipelines.search.web.client import PageError
 from envgen.pipelines.search.web.engines import WebEngine, WebHit
 from envgen.pipelines.search.web.pages import PageDownError, WebPage, fetch_page
@@ -98,5 +98,5 @@ class LiveWeb:
         except PageDownError:
             raise
         except PageError as error:
-            return CachedPage(asked=url, day=today(), error=str(error), hint=error.hint)
-        return CachedPage(asked=url, day=today(), page=page)
+            return CachedPage(asked=url, error=str(error), hint=error.hint)
+        return CachedPage(asked=url, page=page)

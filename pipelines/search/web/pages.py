@@ -21,8 +21,6 @@ _PLAIN = ("text/plain", "text/markdown")
 _LANG = re.compile(
     r"<html\b[^>]{0,1000}?\blang\s*=\s*[\"']?([a-z]{2,3}(?:-[a-z0-9]{2,8}){0,3})\b", re.IGNORECASE
 )
-_SURE = 900
-"""Below this distance from a language's profile, a guess is believed."""
 
 
 class PageDownError(PageError):
@@ -37,7 +35,7 @@ class WebPage(Record):
     title: Label = ""
     text: Text
     language: Language | Literal[""] = ""
-    """A BCP 47 tag; empty if the page does not say and its text does not tell."""
+    """A BCP 47 tag; empty if the page does not say."""
 
 
 def fetch_page(url: str, *, allow_private: bool = False) -> WebPage:
@@ -106,7 +104,7 @@ def _page(url: str, answer: HttpAnswer) -> WebPage:
             raise PageError(str(error), _OTHER) from error
     if not read.text.strip():
         raise PageError(f"{name!r} holds no text", "it may need JavaScript: read another page")
-    first, dash, rest = (lang[1] if lang else _guess(read.text)).partition("-")
+    first, dash, rest = (lang[1] if lang else "").partition("-")
     return WebPage.model_validate(
         {
             "url": url[:4_096],
@@ -128,11 +126,3 @@ def _decoded(body: bytes, named: str, name: str) -> str:
     meta = CHARSET.search(body[:4_096])
     label = named or (meta[1].decode() if meta else detect_encoding(body) or "")
     return str(bytes_to_str(body, map_encoding_to_html5(label) or "utf-8", errors="replace"))
-
-
-def _guess(text: str) -> str:
-    """The language that a text seems to be in; empty if it is too short or too strange to tell."""
-    from resiliparse.parse.lang import detect_fast
-
-    language, distance = detect_fast(text[:20_000])
-    return str(language) if len(text) >= 200 and 0 < distance < _SURE else ""

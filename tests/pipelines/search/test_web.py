@@ -67,7 +67,7 @@ SHAPES = {
         {"title": "A", "url": A, "content": "of a", "score": 0.9, "published_date": "2024-05-01"},
         {"title": "B", "url": B, "content": ""}], "response_time": 1.1}, "search"),
     "brave": ({"web": {"results": [
-        {"title": "<strong>A</strong>", "url": A, "description": "<strong>of</strong> a", "age": "2024-05-01"},
+        {"title": "<b>A</b>", "url": A, "description": "<strong>of</strong> a", "age": "2024-05-01"},
         {"title": "B", "url": B, "description": ""}]}}, "res__v1__web__search"),
 }  # fmt: skip
 
@@ -93,27 +93,40 @@ def test_every_engine_is_asked_and_read_in_its_own_form(name: str) -> None:
     assert headers[header] == value
 
 
+ADDRESS = "API's address"
+HUGE = b" " * (3 << 20)
+PACKED = Page(gzip.compress(HUGE), headers={"Content-Encoding": "gzip"})
+BANNED = Page({"results": [], "unresponsive_engines": [["bing", "CAPTCHA"]]})
+NUMBER = Page({"organic": [{"title": 7, "link": A}]})
+POOR = Page({"message": "Not enough credits"}, 400)
+BUSY = Page({}, 429, {"Retry-After": "86400"})
+REFUSED = Page({"message": f"Bad key {KEY}"}, 403)
+Key, Quota, Other = KeyRefusedError, QuotaSpentError, SearchEngineError
+
+
 @pytest.mark.parametrize(
     ("name", "page", "error", "said", "hint", "requests"),
     [
-        ("serper", Page({"message": f"Bad key {KEY}"}, 403), KeyRefusedError, "serper says HTTP 403.*Bad key .key", "SERPER_API_KEY", 1),
-        ("brave", Page({}, 401), KeyRefusedError, "brave says HTTP 401", "BRAVE_API_KEY", 1),
-        ("serper", Page({"message": "Not enough credits"}, 400), QuotaSpentError, "Not enough credits", "quota", 1),
-        ("tavily", Page({"detail": "plan"}, 432), QuotaSpentError, "tavily says HTTP 432", "quota", 1),
-        ("tavily", Page({}, 433), QuotaSpentError, "HTTP 433", "quota", 1),
-        ("brave", Page({}, 429), QuotaSpentError, "HTTP 429.*3 attempts", "quota", 3),
-        ("brave", Page({}, 429, {"Retry-After": "86400"}), QuotaSpentError, "1 attempts", "quota", 1),
-        ("serper", Page(b"<html>down</html>", 503), SearchEngineError, r"HTTP 503 \(3 attempts", "is up", 3),
-        ("serper", Page({}, 422), SearchEngineError, "HTTP 422", "word it", 1),
-        ("searxng", Page(b"<html>", 403), SearchEngineError, "searxng says HTTP 403", r"search\.formats.*json", 1),
-        ("searxng", Page({"results": [], "unresponsive_engines": [["bing", "CAPTCHA"]]}), SearchEngineError, "CAPTCHA", "other engines", 1),
-        ("serper", Page(b"<html>hello"), SearchEngineError, "no JSON", "API's address", 1),
-        ("serper", Page({"organic": [{"title": 7, "link": A}]}), SearchEngineError, "organic.*0.title: Input should be a valid string", "API's address", 1),
-        ("serper", Page({"results": []}), SearchEngineError, "another form", "API's address", 1),
-        ("brave", Page({"web": [1]}), SearchEngineError, "another form", "API's address", 1),
-        ("serper", Page([1]), SearchEngineError, "another form", "API's address", 1),
-        ("serper", Page(b" " * (3 << 20)), SearchEngineError, "more than 2 MiB", "API's address", 1),
-        ("serper", Page(gzip.compress(b" " * (3 << 20)), 200, {"Content-Encoding": "gzip"}), SearchEngineError, "more than 2 MiB", "API's address", 1),
+        ("serper", REFUSED, Key, r"serper says HTTP 403.*Bad key \[key\]", "SERPER_API_KEY", 1),
+        ("brave", Page({}, 401), Key, "brave says HTTP 401", "BRAVE_API_KEY", 1),
+        ("serper", POOR, Quota, "Not enough credits", "quota", 1),
+        ("tavily", Page({"detail": "plan"}, 432), Quota, "tavily says HTTP 432", "quota", 1),
+        ("tavily", Page({}, 433), Quota, "HTTP 433", "quota", 1),
+        ("brave", Page({}, 402), Quota, "HTTP 402", "quota", 1),
+        ("brave", Page({}, 429), Quota, "HTTP 429.*3 attempts", "quota", 3),
+        ("brave", BUSY, Quota, "1 attempts", "quota", 1),
+        ("serper", Page(b"<html>down</html>", 503), Other, r"HTTP 503 \(3 attempts", "is up", 3),
+        ("serper", Page({}, 422), Other, "HTTP 422", "word it", 1),
+        ("serper", Page({}, 404), Other, "HTTP 404", ADDRESS, 1),
+        ("searxng", Page(b"<p>", 403), Other, "searxng says HTTP 403", r"search\.formats.*json", 1),
+        ("searxng", BANNED, Other, "CAPTCHA", "other engines", 1),
+        ("serper", Page(b"<html>hello"), Other, "no JSON", ADDRESS, 1),
+        ("serper", NUMBER, Other, r"organic.*0, .title.\): Input should be a valid string", ADDRESS, 1),
+        ("serper", Page({"message": "hi"}), Other, "without results", ADDRESS, 1),
+        ("brave", Page({"web": [1]}), Other, "another form", ADDRESS, 1),
+        ("serper", Page([1]), Other, "another form", ADDRESS, 1),
+        ("serper", Page(HUGE), Other, "more than 2 MiB", ADDRESS, 1),
+        ("serper", PACKED, Other, "more than 2 MiB", ADDRESS, 1),
     ],
 )  # fmt: skip
 def test_what_an_engine_can_not_do_is_told(
@@ -275,7 +288,7 @@ def test_pages_are_read_as_texts() -> None:
     assert read(gzip.compress(HERON.encode()), "", **{"Content-Encoding": "gzip"}).text == page.text
     text = "Der Graureiher br\u00fctet auf hohen B\u00e4umen am See und frisst Fische. " * 5
     plain = read(text.encode(), "text/plain")
-    assert (plain.text, plain.language, plain.title) == (text, "de", "")
+    assert (plain.text, plain.language, plain.title) == (text, "", "")
 
 
 @pytest.mark.parametrize(
