@@ -91,6 +91,10 @@ class _Lines(Generic[R]):
                 self._end += len(line)
                 yield record
 
+    def keys(self) -> list[str]:
+        """The keys so far, sorted."""
+        return sorted(self._places.copy())
+
     def get(self, key: str) -> R | None:
         """The record of a key."""
         place = self._places.get(key)
@@ -139,13 +143,12 @@ class WebCache:
             CachedSearch,
             lambda one: dumps((one.engine, one.query, one.page)),
         )
-        self._pages = _Lines(self.folder / "pages.jsonl", CachedPage, lambda one: one.asked)
+        self._pages = _Lines(self.folder / "pages.jsonl", CachedPage, lambda one: web_id(one.asked))
         self._found: dict[str, WebHit] = {}
-        self._read: dict[str, str] = {}
         for search in self._searches.load():
             self._remember(search)
-        for page in self._pages.load():
-            self._read.setdefault(web_id(page.asked), page.asked)
+        for _ in self._pages.load():
+            pass  # their places are noted, their texts stay on disk
 
     def hits(
         self, engine: str, query: str, page: int, ask: Callable[[], list[WebHit]]
@@ -169,11 +172,10 @@ class WebCache:
         Raises:
             CacheMissError: if it is not here and this cache only replays.
         """
-        kept = self._pages.get(url)
+        kept = self._pages.get(web_id(url))
         if kept is None:
             self._may_fetch(f"no page {url[:200]!r}")
             kept = self._pages.put(fetch())
-            self._read[web_id(url)] = url
         return kept
 
     def hit(self, page_id: str) -> WebHit | None:
@@ -182,10 +184,10 @@ class WebCache:
 
     def pages(self) -> Iterator[CachedPage]:
         """All pages that were fetched, by id."""
-        for _, url in sorted(self._read.copy().items()):
-            kept = self._pages.get(url)
-            if kept is not None:
-                yield kept
+        for key in self._pages.keys():
+            kept = self._pages.get(key)
+            assert kept is not None
+            yield kept
 
     def _remember(self, search: CachedSearch) -> None:
         for hit in search.hits:

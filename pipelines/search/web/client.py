@@ -83,14 +83,8 @@ def send(
 ) -> HttpAnswer:
     """Send one request, and follow no redirect.
 
-    Args:
-        method: GET or POST.
-        url: http(s) only.
-        headers: besides those that every request has.
-        content: of a POST.
-        limit: bytes of the body that are read.
-        deadline: ``time.monotonic()`` by which the whole answer must be there.
-        public_only: refuse addresses of private networks; such requests use no proxy.
+    At most ``limit`` bytes of the body are read, and all must be there by ``deadline``, a time of
+    ``time.monotonic()``. With ``public_only``, private networks are refused, and no proxy is used.
 
     Raises:
         PageError: if the URL is none, or its host is in a private network.
@@ -102,8 +96,8 @@ def send(
         "Host": host if place.port is None else b"%b:%d" % (host, place.port),
         "User-Agent": "envgen",
         "Accept-Encoding": "identity",
-        **headers,
     }
+    sent.update(headers.items())
     try:
         with (
             _pool(place, deadline, public_only) as pool,

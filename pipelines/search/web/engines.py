@@ -236,7 +236,7 @@ def _line(text: str | None, limit: int, marks: bool) -> str:
     return " ".join(text.replace("\0", " ").split())[:limit]
 
 
-class _Row(BaseModel):
+class _ResultRow(BaseModel):
     """A result, whatever the engine calls its parts; what is not named here is ignored."""
 
     title: str | None = None
@@ -262,7 +262,7 @@ class _Row(BaseModel):
 class _Found(BaseModel):
     """An engine's answer."""
 
-    rows: list[_Row] | None = Field(
+    rows: list[_ResultRow] | None = Field(
         None, validation_alias=AliasChoices("results", "organic", AliasPath("web", "results"))
     )
     web: dict[str, Any] | None = None

@@ -57,13 +57,9 @@ def fetch_page(url: str, *, allow_private: bool = False) -> WebPage:
     for _ in range(MAX_REDIRECTS + 1):
         try:
             answer = send(
-                "GET",
-                place,
-                headers=headers,
-                limit=MAX_HTML_BYTES,
-                deadline=deadline,
+                "GET", place, headers=headers, limit=MAX_HTML_BYTES, deadline=deadline,
                 public_only=not allow_private,
-            )
+            )  # fmt: skip
         except TransientError as error:
             raise PageDownError(f"{place[:200]!r} does not answer: {error}", _LATER) from error
         target = answer.headers.get("location", "")
@@ -105,14 +101,8 @@ def _page(url: str, answer: HttpAnswer) -> WebPage:
     if not read.text.strip():
         raise PageError(f"{name!r} holds no text", "it may need JavaScript: read another page")
     first, dash, rest = (lang[1] if lang else "").partition("-")
-    return WebPage.model_validate(
-        {
-            "url": url[:4_096],
-            "title": read.title[:2_000],
-            "text": read.text,
-            "language": f"{first.lower()}{dash}{rest}",
-        }
-    )
+    language = f"{first.lower()}{dash}{rest}"
+    return WebPage(url=url[:4_096], title=read.title[:2_000], text=read.text, language=language)
 
 
 def _decoded(body: bytes, named: str, name: str) -> str:
