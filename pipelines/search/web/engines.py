@@ -15,14 +15,14 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, StringConstraints, ValidationError
 
 from envgen.core.environ import secret
 from envgen.core.errors import ConfigError, SearchEngineError
-from envgen.core.limits import Label
+from envgen.core.limits import Json, Label, Object, Text
 from envgen.core.registry import near_names
 from envgen.core.types import Record
 from envgen.pipelines.search.web.client import PASSING, HttpAnswer, PageError, parse_url, send
@@ -239,12 +239,12 @@ def _line(text: str | None, limit: int, marks: bool) -> str:
 class _ResultRow(BaseModel):
     """A result, whatever the engine calls its parts; what is not named here is ignored."""
 
-    title: str | None = None
-    url: str | None = Field(None, validation_alias=AliasChoices("url", "link"))
-    snippet: str | None = Field(
+    title: Text | None = None
+    url: Text | None = Field(None, validation_alias=AliasChoices("url", "link"))
+    snippet: Text | None = Field(
         None, validation_alias=AliasChoices("content", "snippet", "description")
     )
-    date: str | None = Field(
+    date: Text | None = Field(
         None, validation_alias=AliasChoices("publishedDate", "published_date", "date", "age")
     )
 
@@ -265,8 +265,8 @@ class _Found(BaseModel):
     rows: list[_ResultRow] | None = Field(
         None, validation_alias=AliasChoices("results", "organic", AliasPath("web", "results"))
     )
-    web: dict[str, Any] | None = None
-    unresponsive_engines: list[Any] = []
+    web: Object | None = None
+    unresponsive_engines: list[Json] = []
     """SearXNG's: with some of these, nothing found does not mean that there is nothing."""
 
 
