@@ -20,6 +20,7 @@
     - ResumeError                    a run folder belongs to another config or dataset
     - CheckpointError                a model folder lacks something, or does not fit its config.json
   x PolicyError                      a model server failed for good
+  x SearchEngineError                a search engine of the web gave no answer that can be used
   x ContractError                    an implementation breaks its contract
   x MissingExtraError (also ImportError)  a package of one of envgen's extras is not installed
 
@@ -132,6 +133,10 @@ class PolicyError(EnvgenError):
     def status(self) -> int | None:
         """The HTTP status of a model server's refusal: the third argument, if there is one."""
         return int(self.args[2]) if len(self.args) > 2 else None
+
+
+class SearchEngineError(EnvgenError):
+    """Raised when a search engine of the web gives no answer, or none that can be used."""
 
 
 class ContractError(EnvgenError):

@@ -12,7 +12,7 @@ HTML = (".html", ".htm")
 MAX_HTML_BYTES = 1 << 23
 MAX_HTML_DEPTH = 2_000
 """Elements in one another: the time to read them grows with its square."""
-_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _NESTING = re.compile(
     r"<(/?)(?!(?:p|li|t[rhd]|d[td]|option|br|hr|img|input|meta|link)\b)[a-z]", re.I
 )
@@ -41,23 +41,38 @@ def read_html(path: Path) -> PageText:
         ConfigError: if it can't be read, is too large or too deep, or is in another encoding.
         MissingExtraError: without resiliparse.
     """
+    content = _bytes(path, MAX_HTML_BYTES)
+    named = CHARSET.search(content[:4_096])
+    text = _decoded(path, content, named[1].decode() if named else "UTF-8")
+    return html_text(text, str(path))
+
+
+def html_text(text: str, name: str) -> PageText:
+    """The main text of HTML.
+
+    Args:
+        text: the HTML.
+        name: of the file or page, for errors.
+
+    Raises:
+        ConfigError: if its elements lie too deep in one another.
+        MissingExtraError: without resiliparse.
+    """
     try:
         from resiliparse.extract.html2text import extract_plain_text
         from resiliparse.parse.html import HTMLTree
     except ImportError as error:
         raise MissingExtraError(
-            f"{str(path)!r} is HTML, which needs resiliparse", install_hint("search")
+            f"{name!r} is HTML, which needs resiliparse", install_hint("search")
         ) from error
-    content = _bytes(path, MAX_HTML_BYTES)
-    named = _CHARSET.search(content[:4_096])
-    text = _decoded(path, content, named[1].decode() if named else "UTF-8").replace("\0", "")
+    text = text.replace("\0", "")
     depth = deepest = 0
     for tag in _NESTING.finditer(text):
         depth = max(0, depth - 1) if tag[1] else depth + 1
         deepest = max(deepest, depth)
     if deepest > MAX_HTML_DEPTH:
         raise ConfigError(
-            f"{str(path)!r} has {deepest} elements in one another", f"{MAX_HTML_DEPTH} are read"
+            f"{name!r} has {deepest} elements in one another", f"{MAX_HTML_DEPTH} are read"
         )
     tree = HTMLTree.parse(text)
     main = extract_plain_text(tree, main_content=True, alt_texts=False)
