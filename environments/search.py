@@ -28,7 +28,7 @@ from envgen.environments.episodes import ToolResult
 from envgen.environments.host import HostEnv
 from envgen.environments.toolbox import Toolbox
 from envgen.store.bundles import TaskBundle
-from envgen.store.corpus import Corpus, CorpusHeader, find_corpus
+from envgen.store.corpus import Corpus, CorpusHeader, DocumentText, find_corpus
 from envgen.store.corpus_engines import Engine, check_engine, open_index
 from envgen.store.corpus_index import CorpusIndex, snippet
 from envgen.store.corpus_lines import PACKAGE_CORPUS, package_corpus
@@ -204,7 +204,13 @@ def run_tool(opened: OpenCorpus, name: str, arguments: dict[str, Any]) -> ToolRe
     if name == "search":
         k, page = arguments.get("k", 5), arguments.get("page", 1)
         return ToolResult(results(opened, arguments["query"], k, page))
-    document = opened.corpus.page(arguments["document"])
+    return read_document(opened.corpus.page(arguments["document"]), name, arguments)
+
+
+def read_document(
+    document: DocumentText | None, name: str, arguments: dict[str, Any]
+) -> ToolResult:
+    """What ``open`` and ``find`` return of a document; None: there is none of that id."""
     if document is None:
         return ToolResult(
             None, UNKNOWN_DOCUMENT, "no document has this id: take one that search returned"

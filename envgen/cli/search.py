@@ -48,6 +48,8 @@ class SearchCommand(Parallel, SearchConfig, Makes):
     """Questions begun for each one that is asked for."""
     rewrites: int = Field(default=2, ge=0, le=10)
     """Times that a question is made shorter and harder."""
+    allow_private: bool = False
+    """On the web, read pages of private networks, too."""
     max_cost_usd: float | None = Field(default=None, ge=0)
     """What all models together may cost; they need a price."""
     concurrency: int = Field(default=8, ge=1, le=1_024)

@@ -11,36 +11,46 @@ nothing twice.
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, get_args
 
 from pydantic import Field
 
+from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, PipelineError, PolicyError
 from envgen.core.limits import Json, Label, Line, Whole
 from envgen.core.seeding import rng
 from envgen.core.types import GateStatus, Record, Sampling, Usage
-from envgen.environments.search import OpenCorpus, open_corpus
-from envgen.pipelines.assemble import AssembleSummary, TaskDraft, assemble
-from envgen.pipelines.search.config import Breadth, Depth, Languages, bounds
+from envgen.environments.search import CorpusNote, OpenCorpus
+from envgen.pipelines.assemble import AssembleSummary, assemble
+from envgen.pipelines.search.config import Breadth, Depth, Languages, SearchEngine, bounds
 from envgen.pipelines.search.roles import (
     ANSWERERS,
     PLAIN,
+    CorpusLibrary,
     Draft,
     Library,
     Role,
+    WebLibrary,
     answer,
     shorten,
     verify,
     write,
 )
+from envgen.pipelines.search.sources import build_corpus
 from envgen.pipelines.search.validate import written_leak, written_single_search
+from envgen.pipelines.search.web.cache import WebCache
+from envgen.pipelines.search.web.engines import open_engine
+from envgen.pipelines.search.web.live import LiveWeb
 from envgen.pipelines.search.written import (
     Candidate,
     Pass,
@@ -78,7 +88,7 @@ class WrittenConfig(Record):
     depth: Depth = "2"
     breadth: Breadth = "3"
     language: Languages = "en"
-    engine: Engine = "fts5"
+    engine: SearchEngine = "fts5"
     seed: Whole = 0
     writer: Line = ""
     answerers: Line = ""
@@ -87,6 +97,7 @@ class WrittenConfig(Record):
     passes: int = Field(default=3, ge=1, le=20)
     attempts: int = Field(default=3, ge=1, le=100)
     rewrites: int = Field(default=2, ge=0, le=10)
+    allow_private: bool = False
 
 
 class WrittenSummary(AssembleSummary):
@@ -146,13 +157,16 @@ def generate_written(
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
     corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
     corpus.remember()
-    opened = open_corpus(corpus.hash, config.engine)
+    web = _web(config, out)
+    library: Library = WebLibrary(web) if web else CorpusLibrary(_opened(corpus, config.engine))
     agents = _agents(config, out, Budget(max_cost_usd), check)
-    work = _Work(config, Library(opened), agents, _seeds(corpus))
-    drafts = list(work.drafts(concurrency, progress))
-    if not drafts:
+    work = _Work(config, library, agents, _seeds(corpus, web))
+    questions = list(work.questions(concurrency, progress))
+    if not questions:
         why = "; ".join(f"{reason} ({n})" for reason, n in work.dropped.most_common(6))
         raise PipelineError("no question was kept", work.stopped or why)
+    opened = _opened(_read_pages(web, out) if web else corpus, "fts5" if web else config.engine)
+    drafts = [written_task(one, opened) for one in questions]
     summary = assemble(
         config, out, drafts, name="search", seed=config.seed, most=config.questions,
         workers=workers, backend=backend, progress=progress,
@@ -195,9 +209,43 @@ def _agents(config: WrittenConfig, out: Path, budget: Budget, check: bool) -> _A
     return _Agents(writer, tuple(answerers), verifier)
 
 
-def _seeds(corpus: Corpus) -> list[str]:
-    """Documents to begin at: those that say something."""
-    found = [one.id for one in corpus.documents() if len(one.text) >= _MIN_SEED_CHARS]
+def _opened(corpus: Corpus, engine: str) -> OpenCorpus:
+    return CorpusNote(corpus=corpus.hash, engine=engine).open()
+
+
+def _web(config: WrittenConfig, out: Path) -> LiveWeb | None:
+    """The web, if its engine is named, with what was asked before."""
+    if config.engine in get_args(Engine):
+        return None
+    return LiveWeb(
+        open_engine(config.engine), WebCache(out.with_name(f"{out.name}.web")), config.allow_private
+    )
+
+
+def _read_pages(web: LiveWeb, out: Path) -> Corpus:
+    """All pages that agents read, as the corpus that episodes play over."""
+    folder = out.with_name(f"{out.name}.web")
+    lines = folder / "documents.jsonl"
+    lines.write_text("".join(f"{dumps(one)}\n" for one in web.documents()), "utf-8")
+    shutil.rmtree(folder / "corpus", ignore_errors=True)
+    corpus = build_corpus(
+        [lines],
+        folder / "corpus",
+        name="web",
+        title="the web",
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+    )
+    corpus.remember()
+    return corpus
+
+
+def _seeds(corpus: Corpus, web: LiveWeb | None) -> list[str]:
+    """Documents to begin at, those that say something; on the web, what they are about."""
+    found = [
+        one.title if web else json.dumps({"id": one.id, "title": one.title}, ensure_ascii=False)
+        for one in corpus.documents()
+        if len(one.text) >= _MIN_SEED_CHARS
+    ]
     if not found:
         raise PipelineError(
             "the corpus has no document to begin at", f"none has {_MIN_SEED_CHARS} characters"
@@ -220,8 +268,8 @@ class _Work:
         self._over = False
         self._beside: ThreadPoolExecutor
 
-    def drafts(self, concurrency: int, progress: Progress | None) -> Iterator[TaskDraft]:
-        """Tasks of the questions that were kept, in the order of their numbers, until there are enough."""
+    def questions(self, concurrency: int, progress: Progress | None) -> Iterator[WrittenQuestion]:
+        """The questions that were kept, in the order of their numbers, until there are enough."""
         wanted, kept, seen = self.config.questions, 0, set[str]()
         for outcome in self._outcomes(concurrency):
             self.begun += 1
@@ -231,7 +279,7 @@ class _Work:
             else:
                 seen.add(fold(question.question))
                 kept += 1
-                yield written_task(question, self.library.opened)
+                yield question
             if progress:
                 progress(kept, wanted, f"{self.begun} tried, {self.usage.cost_usd:.2f} USD")
             if kept == wanted or self.stopped:
@@ -299,7 +347,7 @@ class _Work:
                     break
                 draft = shorter or draft
             question = self._blank(draft, language)
-            why = _shown_at_once(question, self.library.opened)
+            why = _shown_at_once(question, self.library)
             if not why:
                 others, why = self._answers(draft, number, turn)
             if not why:
@@ -386,10 +434,12 @@ class _Work:
             self.conversations += 1
 
 
-def _shown_at_once(question: WrittenQuestion, opened: OpenCorpus) -> str:
+def _shown_at_once(question: WrittenQuestion, library: Library) -> str:
     """Why the cheap gates refuse a question; empty: they don't."""
-    for gate in (written_leak, written_single_search):
-        found = gate(question, opened)
+    for found in (
+        written_leak(question, library.page),
+        written_single_search(question, library.top),
+    ):
         if found.status is not GateStatus.PASSED:
             return f"{found.gate}: the answer is shown"
     return ""

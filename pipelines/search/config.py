@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, get_args
 
 from pydantic import AfterValidator, Field
 
-from envgen.core.limits import Label, Whole
+from envgen.core.limits import Label, Line, Whole
 from envgen.core.types import Record
 from envgen.pipelines.search.draw import SIZES
 from envgen.pipelines.search.questions import MAX_DEPTH
@@ -16,6 +16,7 @@ from envgen.store.corpus_engines import Engine
 
 MAX_BREADTH = 6
 LANGUAGES = ("en", "zh")
+WEB_ENGINES = ("searxng", "serper", "tavily", "brave")
 
 
 def bounds(text: str) -> range:
@@ -61,6 +62,16 @@ Breadth = Annotated[Label, AfterValidator(_breadth)]
 Languages = Annotated[Label, AfterValidator(_languages)]
 
 
+def _engine(text: str) -> str:
+    if text in get_args(Engine) or text.partition(":")[0].partition("@")[0] in WEB_ENGINES:
+        return text
+    known = ", ".join((*get_args(Engine), *WEB_ENGINES))
+    raise ValueError(f"search engines are {known}, not {text[:40]!r}")
+
+
+SearchEngine = Annotated[Line, AfterValidator(_engine)]
+
+
 class SearchConfig(Record):
     """Which questions, over which corpus."""
 
@@ -78,8 +89,10 @@ class SearchConfig(Record):
     shapes: Annotated[Label, AfterValidator(_shapes)] = "one,set,count,least,most,none"
     """What is asked of those that fit: about the one, for all, how many, the one with the least or most of
     something; or nothing fits. Six questions of ten are about one."""
-    engine: Engine = "fts5"
+    engine: SearchEngine = "fts5"
     """What proves that no single search shows an answer, and what agents search with: fts5, or tantivy
-    (pip install 'envgen-gym[search]'), which is faster with whole questions over large corpora."""
+    (pip install 'envgen-gym[search]'), which is faster with whole questions over large corpora. With --writer
+    also the live web: searxng:URL, serper, tavily or brave; the corpus gives topics, pages that agents read
+    are kept, and episodes play over them."""
     seed: Whole = 0
     """The same seed, corpus and options give the same questions."""

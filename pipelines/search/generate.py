@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import cycle, product
 from pathlib import Path
+from typing import get_args
 
 from envgen.core.errors import ConfigError, PipelineError
 from envgen.core.seeding import rng
-from envgen.environments.search import OpenCorpus, open_corpus
+from envgen.environments.search import CorpusNote, OpenCorpus
 from envgen.pipelines.assemble import AssembleSummary, TaskDraft, assemble
 from envgen.pipelines.search.config import SearchConfig, bounds
 from envgen.pipelines.search.draw import SIZES, draw_question
@@ -17,6 +18,7 @@ from envgen.pipelines.search.questions import FactTable, SearchQuestion, Shape
 from envgen.pipelines.search.tasks import task_of
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.corpus import Corpus
+from envgen.store.corpus_engines import Engine
 from envgen.store.corpus_lines import package_corpus
 
 Progress = Callable[[int, int, str], None]
@@ -68,7 +70,12 @@ def corpus_of(config: SearchConfig) -> OpenCorpus:
     """The corpus of a configuration, with its index."""
     corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
     corpus.remember()
-    return open_corpus(corpus.hash, config.engine)
+    if config.engine not in get_args(Engine):
+        raise ConfigError(
+            f"questions are drawn from facts of a corpus, not of {config.engine!r}",
+            "name models that write them: --writer, --answerers, --verifier",
+        )
+    return CorpusNote(corpus=corpus.hash, engine=config.engine).open()
 
 
 def _drafts(

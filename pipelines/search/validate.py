@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import ClassVar
 
@@ -29,7 +29,7 @@ from envgen.pipelines.search.written import (
 from envgen.pipelines.stored import IMPORTED, failed, passed, stored
 from envgen.pipelines.validate import TaskValidation, TaskValidator, ValidateOptions
 from envgen.store.bundles import TaskBundle
-from envgen.store.corpus import CorpusDocument
+from envgen.store.corpus import CorpusDocument, DocumentText
 from envgen.store.dataset import Dataset
 from envgen.verifiers.answers import ShortAnswer, accepts, fold
 
@@ -131,8 +131,8 @@ class SearchValidator(TaskValidator):
             return
         yield guarded("quotes", lambda: quotes_stand(question, opened))
         yield guarded("verified", lambda: agents_agree(question))
-        yield guarded("leak", lambda: written_leak(question, opened))
-        yield guarded("single_search", lambda: written_single_search(question, opened))
+        yield guarded("leak", lambda: written_leak(question, opened.corpus.page))
+        yield guarded("single_search", lambda: written_single_search(question, top_of(opened)))
         for gate in ("unique", "minimal"):
             yield _not_applicable(
                 gate, "a model wrote it: agents verified it, no facts were counted"
@@ -216,11 +216,13 @@ def leak(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> GateResul
     return _unsaid("leak", answer, shown)
 
 
-def written_leak(question: WrittenQuestion, opened: OpenCorpus) -> GateResult:
+def written_leak(
+    question: WrittenQuestion, page: Callable[[str], DocumentText | None]
+) -> GateResult:
     """The same of a question that a model wrote."""
     shown = [("the question", question.question)]
     for name in question.evidence:
-        document = opened.corpus.page(name)
+        document = page(name)
         assert document is not None
         shown += [(f"the id {name}", name), (f"the address of {name}", document.url or "")]
         if name != question.source:
@@ -256,22 +258,30 @@ def single_search(question: SearchQuestion, facts: CorpusFacts, prompt: str) -> 
         reason = "asked where the answer is a name or value, and two documents or more lead to it"
         return _not_applicable("single_search", reason)
     answer = answer_of(question, facts.table, question.targets)
-    return _unseen([prompt, *clue_texts(question, facts.table)], answer, facts.opened)
+    return _unseen([prompt, *clue_texts(question, facts.table)], answer, top_of(facts.opened))
 
 
-def written_single_search(question: WrittenQuestion, opened: OpenCorpus) -> GateResult:
-    """The same of a question that a model wrote."""
-    queries = [question.question, *(one.text for one in question.clues)]
-    return _unseen(queries, question.answer, opened)
+def written_single_search(question: WrittenQuestion, top: Callable[[str], str]) -> GateResult:
+    """The same of a question that a model wrote; ``top`` gives what a search shows."""
+    return _unseen([question.question, *(one.text for one in question.clues)], question.answer, top)
 
 
-def _unseen(queries: list[str], answer: ShortAnswer, opened: OpenCorpus) -> GateResult:
-    for query in queries:
+def top_of(opened: OpenCorpus) -> Callable[[str], str]:
+    """Titles and snippets that a search of a corpus shows first."""
+
+    def top(query: str) -> str:
         shown = []
         for hit in results(opened, query, TOP, 1):
             assert isinstance(hit, dict)
             shown.append(f"{hit['title']}\n{hit['snippet']}")
-        if says("\n".join(shown), answer):
+        return "\n".join(shown)
+
+    return top
+
+
+def _unseen(queries: list[str], answer: ShortAnswer, top: Callable[[str], str]) -> GateResult:
+    for query in queries:
+        if says(top(query), answer):
             return failed("single_search", f"{query[:200]!r} shows it")
     return passed("single_search", len(queries))
 

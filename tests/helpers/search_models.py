@@ -15,19 +15,25 @@ from typing import Any
 from envgen.store.corpus import Corpus
 
 Call = tuple[str, dict[str, Any]]
-Brain = Callable[[dict[str, Any]], "Call | str"]
+Brain = Callable[[dict[str, Any]], "Call | list[Call] | str"]
 GENRE = "its genre is {}"
 BORN = "its director was born in the year {}"
 
 
-def completion(said: Call | str, number: int) -> dict[str, Any]:
+def completion(said: Call | list[Call] | str, number: int) -> dict[str, Any]:
     """A reply in OpenAI's form."""
     message: dict[str, Any] = {"role": "assistant", "content": ""}
     if isinstance(said, str):
         message["content"] = said
     else:
-        function = {"name": said[0], "arguments": json.dumps(said[1])}
-        message["tool_calls"] = [{"id": f"c{number}", "type": "function", "function": function}]
+        message["tool_calls"] = [
+            {
+                "id": f"c{number}_{place}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for place, (name, arguments) in enumerate(said if isinstance(said, list) else [said])
+        ]
     usage = {"prompt_tokens": 100, "completion_tokens": 10}
     return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
 
@@ -38,7 +44,9 @@ def script(brains: dict[str, Brain]) -> Callable[[dict[str, Any]], Any]:
     def reply(body: dict[str, Any]) -> Any:
         said = brains[body["model"]](body)
         return (
-            said if not isinstance(said, tuple | str) else completion(said, len(body["messages"]))
+            said
+            if not isinstance(said, tuple | list | str)
+            else completion(said, len(body["messages"]))
         )
 
     return reply
@@ -47,26 +55,27 @@ def script(brains: dict[str, Brain]) -> Callable[[dict[str, Any]], Any]:
 class Films:
     """The corpus as these models know it: of each attribute a value, and the sentence that says it."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, name: Callable[[str], str] = str) -> None:
         self.said: dict[tuple[str, str], tuple[str, str]] = {}
         self.films: dict[str, str] = {}
         self.people: dict[str, str] = {}
         for one in corpus.documents():
-            (self.people if one.kind == "directors" else self.films)[one.title] = one.id
+            known = name(one.id)
+            (self.people if one.kind == "directors" else self.films)[one.title] = known
             for fact in one.facts:
                 start = one.text.rfind(". ", 0, fact.start) + 1
                 sentence = one.text[start : one.text.find(".", fact.end)].strip()
-                self.said[one.id, fact.attribute.split(".")[-1]] = str(fact.value), sentence
+                self.said[known, fact.attribute.split(".")[-1]] = str(fact.value), sentence
         self.alike = Counter(map(self._clues, self.films.values()))
 
     def _clues(self, film: str) -> tuple[str, str]:
         director = self.people[self.said[film, "director"][0]]
         return self.said[film, "genre"][0], self.said[director, "birth_year"][0]
 
-    def question(self, seed: str) -> dict[str, Any] | None:
-        """A question about a film; None: two fit."""
-        title = next((title for title, name in self.films.items() if name == seed), "")
-        if not title or self.alike[self._clues(seed)] > 1:
+    def question(self, title: str) -> dict[str, Any] | None:
+        """A question about a film; None: it is none, or two fit."""
+        seed = self.films.get(title)
+        if seed is None or self.alike[self._clues(seed)] > 1:
             return None
         genre, year = self._clues(seed)
         director = self.people[self.said[seed, "director"][0]]
@@ -111,23 +120,26 @@ class Films:
         return votes
 
 
-def brains(corpus: Corpus) -> dict[str, Brain]:
-    """The honest ones: models ``writer``, ``answerer`` and ``verifier``."""
-    films = Films(corpus)
+def brains(corpus: Corpus, name: Callable[[str], str] = str) -> dict[str, Brain]:
+    """The honest ones: models ``writer``, ``answerer`` and ``verifier``; ``name`` gives ids."""
+    films = Films(corpus, name)
 
-    def writer(body: dict[str, Any]) -> Call | str:
+    def writer(body: dict[str, Any]) -> Call | list[Call] | str:
         prompt = body["messages"][-1]["content"]
         if "fewer words" in prompt:
             question = prompt.split("\n")[1].replace(", as its documents say", "")
             clues = re.findall(r"^(\d+)\. (.+)$", prompt, re.MULTILINE)
             short = [{"number": int(number), "text": text} for number, text in clues]
             return "shortened", {"question": question, "clues": short}
-        seed = re.search(r'{"id": "([^"]+)"', body["messages"][0]["content"])
+        seed = re.search(r"(Film number \d+|Director \d+)", body["messages"][0]["content"])
         assert seed is not None
-        if len(body["messages"]) == 1:
-            return "open", {"document": seed[1]}
         question = films.question(seed[1])
-        return ("hand_in", question) if question else "Nothing can be asked about this document."
+        if question is None:
+            return "Nothing can be asked about this document."
+        if len(body["messages"]) == 1:
+            director = films.said[films.films[seed[1]], "director"][0]
+            return [("search", {"query": one, "k": 20}) for one in (seed[1], director)]
+        return "hand_in", question
 
     def answerer(body: dict[str, Any]) -> Call | str:
         asked = next(m for m in body["messages"] if m["role"] == "user")["content"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
 
 class Page(NamedTuple):
@@ -22,6 +24,8 @@ class WebServer:
 
     def __init__(self, **pages: Page | list[Page]) -> None:
         self.pages = {f"/{path}": found for path, found in pages.items()}
+        self.search: Callable[[str], Page] | None = None
+        """What ``/search?q=`` answers, if it is set."""
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         owner = self
 
@@ -35,7 +39,10 @@ class WebServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 owner.seen.append((self.path, headers, body))
-                found = owner.pages.get(self.path.partition("?")[0], Page(status=404))
+                path, _, fields = self.path.partition("?")
+                found = owner.pages.get(path, Page(status=404))
+                if path == "/search" and owner.search is not None:
+                    found = owner.search(parse_qs(fields)["q"][0])
                 if isinstance(found, list):
                     found = found.pop(0) if len(found) > 1 else found[0]
                 content = found.body

@@ -189,6 +189,11 @@ class WebCache:
             assert kept is not None
             yield kept
 
+    def unread(self) -> Iterator[tuple[str, WebHit]]:
+        """Hits whose page nobody fetched, by id."""
+        read = set(self._pages.keys())
+        yield from sorted((key, hit) for key, hit in self._found.items() if key not in read)
+
     def _remember(self, search: CachedSearch) -> None:
         for hit in search.hits:
             self._found.setdefault(web_id(hit.url), hit)

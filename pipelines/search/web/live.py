@@ -70,22 +70,22 @@ class LiveWeb:
         return kept.page
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """All pages that were read, by id, as the lines that ``envgen corpus build`` takes."""
+        """What was seen, by id, as the lines that ``envgen corpus build`` takes.
+
+        Pages that were read; of the other hits, what the engine showed of them: who searches the corpus finds
+        them beside the pages, as agents did.
+        """
         for kept in self.cache.pages():
             page_id = web_id(kept.asked)
             hit = self.cache.hit(page_id)
             if kept.page is not None:
-                yield {
-                    "id": page_id,
-                    "class": "page",
-                    "title": kept.page.title or (hit.title if hit else "") or kept.asked,
-                    "text": kept.page.text,
-                    "language": kept.page.language or "und",
-                    "url": kept.page.url,
-                    "date": kept.day,
-                    "source": urlsplit(kept.page.url).hostname or "",
-                    "facts": [],
-                }
+                title = kept.page.title or (hit.title if hit else "") or kept.asked
+                language = kept.page.language or "und"
+                yield _line(page_id, title, kept.page.text, kept.page.url, kept.day, language)
+        for page_id, hit in self.cache.unread():
+            yield _line(
+                page_id, hit.title or hit.url, hit.snippet or hit.title, hit.url, hit.date, "und"
+            )
 
     def _engine_page(self, query: str, number: int) -> list[WebHit]:
         return self.cache.hits(
@@ -100,3 +100,12 @@ class LiveWeb:
         except PageError as error:
             return CachedPage(asked=url, error=str(error), hint=error.hint)
         return CachedPage(asked=url, page=page)
+
+
+def _line(
+    page_id: str, title: str, text: str, url: str, date: str, language: str
+) -> dict[str, Any]:
+    return {
+        "id": page_id, "class": "page", "title": title, "text": text or title, "language": language,
+        "url": url, "date": date, "source": urlsplit(url).hostname or "", "facts": [],
+    }  # fmt: skip

@@ -10,9 +10,12 @@ import pytest
 from films import films_corpus
 from model_server import ModelServer, Raw
 from search_models import Brain, brains, script
+from web_server import Page, WebServer
 
 from envgen.core.errors import ConfigError, PipelineError, PolicyError
+from envgen.environments.search import open_corpus
 from envgen.pipelines.search.agents import WrittenConfig, WrittenSummary, generate_written
+from envgen.pipelines.search.web.cache import web_id
 from envgen.pipelines.search.written import WrittenQuestion
 from envgen.pipelines.validate import validate
 from envgen.policies.registry import PolicyConfig
@@ -102,6 +105,40 @@ def test_recorded_calls_replay_without_a_server(corpus: Corpus, tmp_path: Path) 
     assert replayed.tasks == summary.tasks
     ids = [set(Dataset.open(tmp_path / name).tasks) for name in ("qa", "replayed")]
     assert ids[0] == ids[1]
+
+
+def test_over_the_live_web_what_was_seen_becomes_the_corpus(corpus: Corpus, tmp_path: Path) -> None:
+    opened = open_corpus(corpus.hash)
+    documents = {one.id: one for one in corpus.documents()}
+    with WebServer() as web:
+
+        def find(query: str) -> Page:
+            hits = [documents[hit.id] for hit in opened.searcher.search(query, 20)]
+            found = [
+                {"title": one.title, "url": f"{web.url}/{one.id}", "content": one.text}
+                for one in hits
+            ]
+            return Page({"query": query, "results": found})
+
+        for one in documents.values():
+            page = f"<html lang=en><title>{one.title}</title><body><p>{one.text}</p></body></html>"
+            web.pages[f"/{one.id}"] = Page(page.encode(), headers={"Content-Type": "text/html"})
+        web.search = find
+        honest = brains(corpus, lambda name: web_id(f"{web.url}/{name}"))
+        with ModelServer([script(honest)]) as server:
+            engine = f"searxng:{web.url}"
+            summary = generate(
+                corpus, tmp_path / "qa", server, engine=engine, allow_private=True, questions=2
+            )
+    assert summary.tasks == 2
+    assert validate(tmp_path / "qa").passed
+    run = RolloutConfig(
+        dataset=str(tmp_path / "qa"),
+        policy=PolicyConfig(spec="gold"),
+        n=1,
+        out=str(tmp_path / "run"),
+    )
+    assert rollout(run).passed == 2
 
 
 def _handed(brain: Brain, **changes: Any) -> Brain:
