@@ -27,8 +27,7 @@ class SearchCommand(Parallel, SearchConfig, Makes):
     examples = (
         "envgen generate search --corpus corpus/ --out qa/",
         "envgen generate search --corpus corpus/ --questions 500 --depth 1..4 --out qa/",
-        "envgen generate search --writer openai:W@URL --answerers openai:A@URL,openai:B@URL#plain "
-        "--verifier openai:V@URL --questions 20 --max-cost 5 --out qa/",
+        "envgen generate search --writer SPEC --answerers SPEC --verifier SPEC -o qa/",
     )
     verb = "envgen.pipelines.search.generate:generate_search"
 

@@ -61,6 +61,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "import code": {"file": "f", "clones": "c", "out": "o"},
     "import problems": {"file": "p.jsonl", "out": "o"},
     "import questions": {"file": "q.jsonl", "out": "o"},
+    "judge": {"folder": "r", "rubric": "r.json", "policy.spec": "gold"},
     "list": {"dataset": "ds"},
     "merge": {"datasets": ["a", "b"], "out": "o"},
     "model init": {"tokenizer": "ds", "out": "o", "preset": "tiny"},
@@ -71,6 +72,7 @@ REQUIRED: dict[str, dict[str, object]] = {
     "rollout": {"dataset": "ds", "out": "o", "policy.spec": "gold"},
     "serve policy": {"model": "m"},
     "show": {"dataset": "ds"},
+    "test-judge": {"policy.spec": "gold"},
     "train grpo": {"data": "ds", "model": "m", "out": "o"},
     "train indexer": {"data": "ds", "model": "m", "out": "o", "stage": "warmup"},
     "train sft": {"data": "ds", "model": "m", "out": "o", "teachers": ["gold"]},
@@ -80,6 +82,7 @@ REQUIRED: dict[str, dict[str, object]] = {
 }
 """What each command can't do without."""
 BESIDE: dict[str, dict[str, object]] = {
+    "votes": {"sampling.temperature": 0.5},
     "sharding": {"processes": 2},
     "objective.tis_cap": {"objective.old": "recomputed"},
     "model.rope.rope_type": {"model.rope.original_max_position_embeddings": 1024},
@@ -102,7 +105,7 @@ DECIDED = {
 """Settings that others decide, and how."""
 CANDIDATES: tuple[object, ...] = (
     "small", ["trip_planning"], True, False, 2, 3, 1, 8, 64, 1024, 0, 0.5, 0.25, 0.05, 2.5, "x1", "a/b",
-    "2024-01-02", "spec:x", "2..3", "zh", "count", "logic", "equational",
+    "2024-01-02", "spec:x", "2..3", "zh", "count", "logic", "equational", "tantivy",
     ["x1"], ["a/b"], [2], [0.5], ["/x1"], {"a": 1}, {"a": "b"}, {"a": 0.5}, {"A": "b"},
     {"a": {"length": 0.05}}, [{"source": "/a", "target": "/b"}], [{"id": "a", "text": "b"}],
 )  # fmt: skip
