@@ -292,3 +292,35 @@ def _rewritten(dataset: Dataset, path: Path, question: WrittenQuestion, corpus: 
         writer.add_environment(draft.environment)
         writer.add_task(draft.task)
         writer.finish()
+
+
+WRITTEN = Path(__file__).parents[2] / "data" / "written"
+OUTCOMES = json.loads((WRITTEN / "outcomes.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("seed", sorted(OUTCOMES))
+def test_recorded_models_give_what_they_gave(seed: str, corpus: Corpus, tmp_path: Path) -> None:
+    """Seeds were drawn beforehand; one fresh model a conversation saw its requests and nothing else."""
+    wanted, folder = OUTCOMES[seed], WRITTEN / seed
+    plain = "#plain" if wanted["corpus"] == "films" else ""
+    answerers = [f"replay:{folder}/answerer-{n}.jsonl" for n in (1, 2)]
+    if not plain:
+        answerers.append(f"replay:{folder}/answerer-3.jsonl#plain")
+    silent = tmp_path / "none.jsonl"
+    silent.touch()
+    verifier = folder / "verifier.jsonl"
+    config = WrittenConfig(
+        corpus=corpus.path if plain else None, seed=int(seed), questions=1, attempts=1, depth="2",
+        breadth="2..3", writer=f"replay:{folder}/writer.jsonl",
+        answerers=",".join(one + plain for one in answerers),
+        verifier=f"replay:{verifier if verifier.exists() else silent}",
+    )  # fmt: skip
+    if not wanted["kept"]:
+        with pytest.raises(PipelineError) as caught:
+            generate_written(config, tmp_path / "qa", workers=1)
+        assert wanted["why"] in str(caught.value.hint)
+        return
+    summary = generate_written(config, tmp_path / "qa", workers=1)
+    assert summary.tasks == 1
+    assert summary.usage.prompt_tokens + summary.usage.completion_tokens == wanted["tokens"]
+    assert validate(tmp_path / "qa").passed
