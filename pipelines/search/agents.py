@@ -59,7 +59,7 @@ from envgen.pipelines.search.written import (
     written_task,
 )
 from envgen.policies.base import BudgetExceededError, Policy
-from envgen.policies.budget import Budget
+from envgen.policies.budget import Budget, Price
 from envgen.policies.preflight import preflight
 from envgen.policies.registry import PolicyConfig, parse_policy
 from envgen.policies.repeats import Repeats
@@ -98,6 +98,28 @@ class WrittenConfig(Record):
     attempts: int = Field(default=3, ge=1, le=100)
     rewrites: int = Field(default=2, ge=0, le=10)
     allow_private: bool = False
+
+
+_TOKENS = {"write": 25_000, "shorten": 700, "answer": 15_000, "verify": 15_000}
+"""Prompt tokens of a conversation, about: measured over the package's corpus with recorded models."""
+_REPLY_SHARE = 0.08
+"""Completion tokens beside them."""
+
+
+def estimate(config: WrittenConfig, questions: int | None = None) -> Usage:
+    """About what so many questions need, if each attempt that is allowed is made and verified to its end."""
+    attempts = config.attempts * config.questions if questions is None else questions
+    answerers = len(config.answerers.split(","))
+    prompt = attempts * (
+        _TOKENS["write"]
+        + config.rewrites * _TOKENS["shorten"]
+        + (config.rewrites + 1) * answerers * _TOKENS["answer"]
+        + config.passes * (1 + answerers) * _TOKENS["verify"]
+    )
+    completion = round(prompt * _REPLY_SHARE)
+    price = config.options.get("price")
+    cost = Price.model_validate(price).cost(prompt, completion) if price else 0.0
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost, estimated=True)
 
 
 class WrittenSummary(AssembleSummary):
@@ -148,13 +170,19 @@ def generate_written(
         progress: called as questions are written and proven.
 
     Raises:
-        ConfigError: if ``out`` exists, or a role is missing.
+        ConfigError: if ``out`` exists, a role is missing, or one question may cost more than all.
         PipelineError: if no question was kept; the hint tells why.
         PolicyError: if a model fails again and again in the same way.
     """
     out = Path(out)
     if out.exists():
         raise ConfigError(f"{str(out)!r} exists", "choose another --out, or remove it")
+    one = estimate(config, 1).cost_usd
+    if max_cost_usd is not None and one > max_cost_usd:
+        raise ConfigError(
+            f"one question may cost {one:.2f} USD, and {max_cost_usd:g} USD are the most",
+            "raise --max-cost, or ask for fewer --passes, --rewrites and --answerers",
+        )
     corpus = package_corpus() if config.corpus is None else Corpus(config.corpus)
     corpus.remember()
     web = _web(config, out)

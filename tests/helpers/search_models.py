@@ -34,7 +34,7 @@ def completion(said: Call | list[Call] | str, number: int) -> dict[str, Any]:
             }
             for place, (name, arguments) in enumerate(said if isinstance(said, list) else [said])
         ]
-    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    usage = {"prompt_tokens": 20_000, "completion_tokens": 100}
     return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
 
 
