@@ -26,7 +26,7 @@ from typing import ClassVar, NamedTuple, get_args
 from pydantic import Field
 
 from envgen.core.canonical import dumps
-from envgen.core.errors import ConfigError, PipelineError, PolicyError
+from envgen.core.errors import ConfigError, PipelineError, PolicyError, SearchEngineError
 from envgen.core.limits import Json, Label, Line, Whole
 from envgen.core.seeding import rng
 from envgen.core.types import GateStatus, Record, Sampling, Usage
@@ -49,7 +49,7 @@ from envgen.pipelines.search.roles import (
 from envgen.pipelines.search.sources import build_corpus
 from envgen.pipelines.search.validate import written_leak, written_single_search
 from envgen.pipelines.search.web.cache import WebCache
-from envgen.pipelines.search.web.engines import open_engine
+from envgen.pipelines.search.web.engines import KeyRefusedError, QuotaSpentError, open_engine
 from envgen.pipelines.search.web.live import LiveWeb
 from envgen.pipelines.search.written import (
     Candidate,
@@ -172,7 +172,7 @@ def generate_written(
     Raises:
         ConfigError: if ``out`` exists, a role is missing, or one question may cost more than all.
         PipelineError: if no question was kept; the hint tells why.
-        PolicyError: if a model fails again and again in the same way.
+        PolicyError, SearchEngineError: if a model or engine fails again and again, and nothing was kept.
     """
     out = Path(out)
     if out.exists():
@@ -292,7 +292,7 @@ class _Work:
         self.usage, self.conversations, self.begun, self.stopped = Usage(), 0, 0, ""
         self._lock = Lock()
         self._repeats = Repeats(5)
-        self._fatal: PolicyError | None = None
+        self._fatal: PolicyError | SearchEngineError | None = None
         self._over = False
         self._beside: ThreadPoolExecutor
 
@@ -334,7 +334,7 @@ class _Work:
                     one.cancel()
 
     def _guarded(self, number: int) -> _Outcome:
-        """One question. What breaks in it drops it alone, but for a model that keeps failing in one way."""
+        """One question. What breaks in it drops it alone, but for a model or engine that keeps failing so."""
         if self.stopped or self._over:
             return _Outcome(None, "not begun")
         try:
@@ -342,9 +342,10 @@ class _Work:
         except BudgetExceededError as error:
             self.stopped = str(error)
             return _Outcome(None, "the budget was spent")
-        except PolicyError as error:
-            if self._repeats.too_many(str(error)):
-                self._fatal, self.stopped = error, f"a model fails again and again: {error}"
+        except (PolicyError, SearchEngineError) as error:
+            hopeless = isinstance(error, KeyRefusedError | QuotaSpentError)
+            if hopeless or self._repeats.too_many(str(error)):
+                self._fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
             return _Outcome(None, f"no reply: {str(error)[:200]}")
         self._repeats.clear()
         return outcome

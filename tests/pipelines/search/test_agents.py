@@ -12,7 +12,7 @@ from model_server import ModelServer, Raw
 from search_models import Brain, brains, script
 from web_server import Page, WebServer
 
-from envgen.core.errors import ConfigError, PipelineError, PolicyError
+from envgen.core.errors import ConfigError, PipelineError, PolicyError, SearchEngineError
 from envgen.environments.search import open_corpus
 from envgen.pipelines.search.agents import WrittenConfig, WrittenSummary, generate_written
 from envgen.pipelines.search.web.cache import web_id
@@ -142,6 +142,13 @@ def test_over_the_live_web_what_was_seen_becomes_the_corpus(corpus: Corpus, tmp_
         out=str(tmp_path / "run"),
     )
     assert rollout(run).passed == 2
+
+
+def test_an_engine_out_of_quota_ends_the_run(corpus: Corpus, tmp_path: Path) -> None:
+    with WebServer(search=Page({}, status=402)) as web, serve(corpus) as server:
+        with pytest.raises(SearchEngineError, match="402"):
+            generate(corpus, tmp_path / "qa", server, engine=f"searxng:{web.url}")
+        assert len(web.seen) <= 8  # one each of those that were at work
 
 
 def _handed(brain: Brain, **changes: Any) -> Brain:
