@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event, Lock
 from typing import Annotated, Any, Literal
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -145,11 +146,11 @@ class BatchFolder:
         self._new: list[_Request] = []
         self._last_new = self._looked = float("-inf")
         self._read: dict[Path, tuple[int, int]] = {}
+        self._known: set[Path] = set()
         try:
             for name in (REQUESTS, ANSWERS):
                 (folder / name).mkdir(parents=True, exist_ok=True)
-            for path in sorted((folder / REQUESTS).glob("*.jsonl")):
-                self._take_requests(path)
+            self._learn()
         except OSError as error:
             raise ConfigError(f"the batch folder {str(folder)!r} can't be used: {error}") from error
 
@@ -197,17 +198,32 @@ class BatchFolder:
     def _write(self) -> None:
         """Write the new requests as one file, whole from the moment on that it is there."""
         folder = self._folder / REQUESTS
-        number = max((int(p.stem) for p in folder.glob("*.jsonl") if p.stem.isdigit()), default=0)
-        path = folder / f"{number + 1:04}.jsonl"
         lines = "".join(one.model_dump_json() + "\n" for one in self._new)
-        unfinished = path.with_suffix(".part")
+        unfinished = folder / f".{uuid4().hex}"
         unfinished.write_text(lines, "utf-8")
-        unfinished.rename(path)
+        number = len(list(folder.glob("*.jsonl")))
+        while True:
+            number += 1
+            path = folder / f"{number:04}.jsonl"
+            try:
+                path.hardlink_to(unfinished)  # unlike a rename, never over another process's
+            except FileExistsError:
+                continue
+            break
+        unfinished.unlink()
+        self._known.add(path)
         logger.warning(
             "%d new requests in %s; answers are awaited in %s",
             len(self._new), path, self._folder / ANSWERS,
         )  # fmt: skip
         self._new = []
+
+    def _learn(self) -> None:
+        """Take in requests that are in the folder: of an earlier run, or of another process."""
+        for path in sorted((self._folder / REQUESTS).glob("*.jsonl")):
+            if path not in self._known:
+                self._known.add(path)
+                self._take_requests(path)
 
     def _take_requests(self, path: Path) -> None:
         for number, text in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -264,6 +280,8 @@ class BatchFolder:
             logger.warning("%s is no answer and left out: %s", place, error)
             return
         key = answer.custom_id
+        if key not in self._asked:
+            self._learn()
         if key not in self._asked:
             logger.warning("%s answers what nobody asked here, %.80r", place, key)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any
@@ -24,6 +24,16 @@ FAST = {"gather_s": 0.3}
 
 def batch(folder: Path, **options: JsonValue) -> Policy:
     return parse_policy(PolicyConfig(spec=f"batch:m@{folder}", options={**FAST, **options}))
+
+
+class Pool:
+    """Threads that ask; what still waits when a test is over is cancelled."""
+
+    def __init__(self) -> None:
+        self.threads, self.stop = ThreadPoolExecutor(8), Event()
+
+    def submit(self, policy: Policy, text: str) -> Future[PolicyReply]:
+        return self.threads.submit(ask, policy, text, self.stop)
 
 
 def ask(policy: Policy, text: str, cancel: Event | None = None) -> PolicyReply:
@@ -62,16 +72,18 @@ def wait_for(folder: Path, number: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(8) as threads:
-        yield threads
+def pool() -> Iterator[Pool]:
+    found = Pool()
+    yield found
+    found.stop.set()
+    found.threads.shutdown()
 
 
 def test_requests_stand_in_one_file_and_answers_come_in_any_order(
-    tmp_path: Path, pool: ThreadPoolExecutor
+    tmp_path: Path, pool: Pool
 ) -> None:
     policy = batch(tmp_path, price={"prompt": 1.0, "completion": 2.0})
-    waiting = [pool.submit(ask, policy, text) for text in "abc"]
+    waiting = [pool.submit(policy, text) for text in "abc"]
     found = wait_for(tmp_path, 3)
     assert [path.name for path in (tmp_path / "requests").iterdir()] == ["0001.jsonl"]
     assert {(one["method"], one["url"]) for one in found} == {("POST", "/v1/chat/completions")}
@@ -86,23 +98,21 @@ def test_requests_stand_in_one_file_and_answers_come_in_any_order(
     assert (replayed.name, ask(replayed, "b")) == ("batch:m", waiting[1].result())
 
 
-def test_a_half_answered_folder_goes_on_and_asks_nothing_twice(
-    tmp_path: Path, pool: ThreadPoolExecutor
-) -> None:
-    stop = Event()
+def test_a_half_answered_folder_goes_on_and_asks_nothing_twice(tmp_path: Path, pool: Pool) -> None:
     first = batch(tmp_path)
-    waiting = [pool.submit(ask, first, text, stop) for text in "ab"]
+    waiting = [pool.submit(first, text) for text in "ab"]
     found = wait_for(tmp_path, 2)
     out = tmp_path / "answers" / "out.jsonl"
     out.write_text(answer(next(one for one in found if asked(one) == "a"), "A") + "\n")
     assert waiting[0].result(30).message.content == "A"
-    stop.set()
+    pool.stop.set()
     with pytest.raises(CancelledPolicyError):
         waiting[1].result(30)
     with (tmp_path / "replies.jsonl").open("a") as file:
         file.write('{"key": "cut')
+    pool.stop.clear()
     again = batch(tmp_path)
-    waiting = [pool.submit(ask, again, text) for text in "abc"]
+    waiting = [pool.submit(again, text) for text in "abc"]
     found = wait_for(tmp_path, 3)
     assert sorted(map(asked, found)) == ["a", "b", "c"]
     with out.open("a") as file:
@@ -112,9 +122,10 @@ def test_a_half_answered_folder_goes_on_and_asks_nothing_twice(
 
 
 def test_wrong_double_and_foreign_answers_are_named_and_an_error_is_asked_again(
-    tmp_path: Path, pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, pool: Pool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    waiting = [pool.submit(ask, batch(tmp_path), text) for text in "ab"]
+    policy = batch(tmp_path)
+    waiting = [pool.submit(policy, text) for text in "ab"]
     found = sorted(wait_for(tmp_path, 2), key=asked)
     foreign = {"custom_id": "0" * 64}
     lines = [
@@ -131,15 +142,15 @@ def test_wrong_double_and_foreign_answers_are_named_and_an_error_is_asked_again(
         waiting[1].result(30)
     for said in ("line 1", "nobody asked", "second answer", "is an error"):
         assert said in caplog.text
-    again = pool.submit(ask, batch(tmp_path), "b")
+    again = pool.submit(batch(tmp_path), "b")
     found = wait_for(tmp_path, 3)
     assert asked(found[2]) == "b"
     (tmp_path / "answers" / "new.jsonl").write_text(answer(found[2], "B"))
     assert again.result(30).message.content == "B"
 
 
-def test_an_answer_is_read_once_it_is_whole(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    waiting = pool.submit(ask, batch(tmp_path), "a")
+def test_an_answer_is_read_once_it_is_whole(tmp_path: Path, pool: Pool) -> None:
+    waiting = pool.submit(batch(tmp_path), "a")
     (request,) = wait_for(tmp_path, 1)
     line = answer(request, "whole")
     out = tmp_path / "answers" / "out.jsonl"
@@ -148,13 +159,24 @@ def test_an_answer_is_read_once_it_is_whole(tmp_path: Path, pool: ThreadPoolExec
     assert waiting.result(30).message.content == "whole"
 
 
-def test_a_folder_is_one_models(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    stop = Event()
-    waiting = pool.submit(ask, batch(tmp_path), "a", stop)
+def test_a_folder_is_one_models(tmp_path: Path, pool: Pool) -> None:
+    waiting = pool.submit(batch(tmp_path), "a")
     wait_for(tmp_path, 1)
-    stop.set()
+    pool.stop.set()
     assert isinstance(waiting.exception(30), CancelledPolicyError)
     with pytest.raises(ConfigError, match="another model"):
         parse_policy(f"batch:other@{tmp_path}")
     with pytest.raises(ConfigError, match="missing a part"):
         parse_policy("batch:m")
+
+
+def test_two_processes_share_a_folder(
+    tmp_path: Path, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = [pool.submit(batch(tmp_path), text) for text in "abcd"]
+    found = wait_for(tmp_path, 4)
+    assert len(list((tmp_path / "requests").iterdir())) == 4
+    lines = "".join(answer(one, asked(one).upper()) + "\n" for one in found)
+    (tmp_path / "answers" / "out.jsonl").write_text(lines)
+    assert [one.result(30).message.content for one in waiting] == ["A", "B", "C", "D"]
+    assert "nobody asked" not in caplog.text
