@@ -312,17 +312,20 @@ def test_recorded_models_give_what_they_gave(seed: str, corpus: Corpus, tmp_path
     """Seeds were drawn beforehand; one fresh model a conversation saw its requests and nothing else."""
     wanted, folder = OUTCOMES[seed], WRITTEN / seed
     plain = "#plain" if wanted["corpus"] == "films" else ""
-    answerers = [f"replay:{folder}/answerer-{n}.jsonl" for n in (1, 2)]
-    if not plain:
-        answerers.append(f"replay:{folder}/answerer-3.jsonl#plain")
     silent = tmp_path / "none.jsonl"
     silent.touch()
-    verifier = folder / "verifier.jsonl"
+
+    def replay(role: str) -> str:
+        path = folder / f"{role}.jsonl"
+        return f"replay:{path if path.exists() else silent}"
+
+    answerers = [replay("answerer-1") + plain, replay("answerer-2") + plain]
+    if not plain:
+        answerers.append(f"{replay('answerer-3')}#plain")
     config = WrittenConfig(
         corpus=corpus.path if plain else None, seed=int(seed), questions=1, attempts=1, depth="2",
-        breadth="2..3", writer=f"replay:{folder}/writer.jsonl",
-        answerers=",".join(one + plain for one in answerers),
-        verifier=f"replay:{verifier if verifier.exists() else silent}",
+        breadth="2..3", writer=replay("writer"), answerers=",".join(answerers),
+        verifier=replay("verifier"),
     )  # fmt: skip
     if not wanted["kept"]:
         with pytest.raises(PipelineError) as caught:
