@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from envgen.cli.command import Command, Makes, Parallel
-from envgen.cli.console import require, say
+from envgen.cli.console import remark, require, say
 from envgen.cli.records import show_record, show_rows, write_json
 from envgen.core.limits import Json, Label, Line
 from envgen.core.types import Id
@@ -60,11 +60,15 @@ class SearchCommand(Parallel, SearchConfig, Makes):
         """Draw questions, or let models write them."""
         if not (self.writer or self.answerers or self.verifier):
             return super().call(more)
-        from envgen.pipelines.search.agents import WrittenConfig, generate_written
+        from envgen.pipelines.search.agents import WrittenConfig, estimate, generate_written
 
         held = {name: getattr(self, name) for name in WrittenConfig.model_fields}
+        config = WrittenConfig.model_validate(held)
+        need = estimate(config)
+        cost = f", {need.cost_usd:.2f} USD" if need.cost_usd else ""
+        remark(f"all attempts together need at most about {need.prompt_tokens:,} tokens{cost}")
         return generate_written(
-            WrittenConfig.model_validate(held), self.out,
+            config, self.out,
             max_cost_usd=self.max_cost_usd, concurrency=self.concurrency, check=self.preflight,
             workers=self.workers, progress=more["progress"],
         )  # fmt: skip

@@ -23,11 +23,11 @@ from pathlib import Path
 from threading import Lock
 from typing import ClassVar, NamedTuple, get_args
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from envgen.core.canonical import dumps
 from envgen.core.errors import ConfigError, PipelineError, PolicyError, SearchEngineError
-from envgen.core.limits import Json, Label, Line, Whole
+from envgen.core.limits import Json, Label, Line, Whole, fault
 from envgen.core.seeding import rng
 from envgen.core.types import GateStatus, Record, Sampling, Usage
 from envgen.environments.search import CorpusNote, OpenCorpus
@@ -107,7 +107,11 @@ _REPLY_SHARE = 0.08
 
 
 def estimate(config: WrittenConfig, questions: int | None = None) -> Usage:
-    """About what so many questions need, if each attempt that is allowed is made and verified to its end."""
+    """About what so many questions need, if each attempt that is allowed is made and verified to its end.
+
+    Raises:
+        ConfigError: if the option ``price`` is none.
+    """
     attempts = config.attempts * config.questions if questions is None else questions
     answerers = len(config.answerers.split(","))
     prompt = attempts * (
@@ -117,8 +121,11 @@ def estimate(config: WrittenConfig, questions: int | None = None) -> Usage:
         + config.passes * (1 + answerers) * _TOKENS["verify"]
     )
     completion = round(prompt * _REPLY_SHARE)
-    price = config.options.get("price")
-    cost = Price.model_validate(price).cost(prompt, completion) if price else 0.0
+    try:
+        price = Price.model_validate(config.options.get("price") or {})
+    except ValidationError as error:
+        raise ConfigError(f"policy option 'price': {fault(error)}") from None
+    cost = price.cost(prompt, completion)
     return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost, estimated=True)
 
 
