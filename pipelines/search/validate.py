@@ -71,6 +71,7 @@ class SearchValidator(TaskValidator):
     methods: ClassVar = {
         "uncounted": "NOT COUNTED AGAIN: their corpus or its search engine is not on this machine",
         "counted": "counted again in their corpus, searched and played",
+        "verified": "of models: their quotes looked up, verdicts weighed, searched and played",
     }
 
     def __init__(self, dataset: Dataset, options: ValidateOptions) -> None:
@@ -90,8 +91,12 @@ class SearchValidator(TaskValidator):
                 task_id=task_id, method="uncounted", passed=False, evidence=(missing,)
             )
         evidence = tuple(self._gates(task_id, facts))
-        holds = failure(evidence) is None
-        return TaskValidation(task_id=task_id, method="counted", passed=holds, evidence=evidence)
+        return TaskValidation(
+            task_id=task_id,
+            method="verified" if any(one.gate == "verified" for one in evidence) else "counted",
+            passed=failure(evidence) is None,
+            evidence=evidence,
+        )
 
     def _corpus(self, env_id: str) -> CorpusFacts:
         if env_id not in self._corpora:
