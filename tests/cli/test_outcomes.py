@@ -105,6 +105,10 @@ NOTHING: dict[str, Callable[[Cli, Place], CommandResult] | str] = {
     "check-proof": lambda cli, p: cli("check-proof", p.empty / "no.txt"),
     "corpus info": lambda cli, p: cli("corpus", "info", p.empty),
     "corpus search": lambda cli, p: cli("corpus", "search", p.empty, "x"),
+    "judge": lambda cli, p: cli(
+        "judge", p.empty, "--rubric", p.empty / "r.json", "--policy", p.dead, "--untested-judge"
+    ),
+    "test-judge": lambda cli, p: cli("test-judge", "--policy", p.dead),
     "page": "it raises where a level has no task",
     "images bootstrap": lambda cli, p: cli("images", "bootstrap", "python", "--for", ","),
     "images clean": "that nothing is left to remove is what was asked for",
