@@ -163,6 +163,9 @@ def unstated(question: SearchQuestion, facts: CorpusFacts) -> GateResult:
         return failed(
             "unstated", f"{len(found)} others may be meant by their texts, {sorted(found)[:3]}"
         )
+    for name in question.targets:
+        if twins := set(facts.census.twins(question.query, name)) - set(question.targets):
+            return failed("unstated", f"{sorted(twins)[0]} says nearly the same as {name}")
     return passed("unstated", len(facts.documents))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -12,8 +13,10 @@ from slow_count import slow_count
 
 from envgen.core.types import GateResult, GateStatus
 from envgen.environments.search import OpenCorpus
+from envgen.pipelines.search.census import NearDuplicates
 from envgen.pipelines.search.draw import draw_question
 from envgen.pipelines.search.questions import Clue, EntityQuery, SearchQuestion, Shape
+from envgen.pipelines.search.sources import build_corpus
 from envgen.pipelines.search.tasks import task_of
 from envgen.pipelines.search.validate import (
     CorpusFacts,
@@ -255,3 +258,47 @@ def test_a_question_is_worded_the_same_each_time_and_otherwise_by_another_seed(
         )
         texts.add(draft.task.spec.prompt)
     assert len(texts) > 2
+
+
+def test_no_question_is_about_what_a_near_duplicate_might_be_meant_by(tmp_path: Path) -> None:
+    """Every second film stands there twice, the second time without one of its facts."""
+    lines, copied = [], set()
+    for document in films_corpus(tmp_path / "films", films=120).documents():
+        row = document.model_dump(mode="json", by_alias=True, exclude_none=True)
+        lines.append(row)
+        number = int(document.id.split("-")[1])
+        if document.kind == "films" and number % 2:
+            left = [one for i, one in enumerate(row["facts"]) if i != number % len(row["facts"])]
+            lines.append(
+                {**row, "id": f"{document.id}-copy", "title": "Another title", "facts": left}
+            )
+            copied |= {document.id, f"{document.id}-copy"}
+    path = tmp_path / "films.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    corpus = build_corpus([path], tmp_path / "corpus")
+    facts = CorpusFacts(OpenCorpus(corpus, FTS5Index(corpus)))
+    found = drawn(facts, [(1, 2), (1, 3), (2, 2)] * 8, "one")
+    both = [one for one in found if set(one.targets) & copied]
+    assert both
+    for question in both:
+        refused = [gate(question, facts).status for gate in (unique, unstated)]
+        assert GateStatus.FAILED in refused
+    assert any(unstated(one, facts).status is GateStatus.PASSED for one in found)
+
+
+def test_near_duplicates_are_those_of_a_comparison_of_all_pairs() -> None:
+    draw = Random(3)
+    texts = [" ".join(draw.choices("abcdefgh", k=30)) for _ in range(40)]
+    for text in texts[:20]:
+        words = text.split()
+        words[draw.randrange(30)] = "x"
+        texts.append(" ".join(words))
+    runs = [{tuple(text.split()[i : i + 3]) for i in range(28)} for text in texts]
+    alike = NearDuplicates(texts)
+    for row, own in enumerate(runs):
+        wanted = [
+            one
+            for one, other in enumerate(runs)
+            if one != row and len(own & other) / len(own | other) >= 0.8
+        ]
+        assert alike.of(row) == wanted
