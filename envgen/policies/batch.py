@@ -151,7 +151,7 @@ class BatchFolder:
             for name in (REQUESTS, ANSWERS):
                 (folder / name).mkdir(parents=True, exist_ok=True)
             self._learn()
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the batch folder {str(folder)!r} can't be used: {error}") from error
 
     def ask(

@@ -29,7 +29,7 @@ from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Poli
 from envgen.policies.repeats import Repeats
 
 TEMPLATE = "1"
-"""Version of the prompt and of the rules; another one is another judge."""
+"""Version of the prompt and the rules; a different version is a different judge."""
 MOST_REPEATS = 5
 STRANGE = "the kept vote is about other items: delete the file of votes"
 _MOST_FAULT = 1_000
@@ -45,7 +45,7 @@ class JudgedItem(Record):
     votes: Count
     """How many said so, with words of the answer."""
     quote: Label = ""
-    """The words, of the first such vote."""
+    """The quote of the first such vote."""
     reason: Label = ""
     """Of the first vote."""
     note: Label = ""

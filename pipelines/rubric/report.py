@@ -45,7 +45,7 @@ class JudgeReport(Record):
     reasons: tuple[Label, ...]
     """Why not."""
     false_passes: float | None
-    """Share of the attacks that the judge read and gave half of the score or more."""
+    """Share of the attacks read by the judge that scored one half or more."""
     false_passes_high: float | None
     """Upper end of its 95 % interval (Wilson): so few attacks can't show less."""
     true_passes: float | None
@@ -57,7 +57,7 @@ class JudgeReport(Record):
     length_correlation: float | None
     """Of an answer's length with its score, over all answers that were read; Pearson's."""
     padding_gain: float | None
-    """What middling answers gain when they are said three times."""
+    """How much repeating a middling answer three times raises its score."""
     unjudged: float
     """Share of all answers that were asked about."""
     attacks: tuple[AttackFigures, ...]

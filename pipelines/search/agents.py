@@ -100,9 +100,9 @@ class WrittenConfig(Record):
     allow_private: bool = False
 
 
-_TOKENS = {"write": 25_000, "shorten": 700, "answer": 15_000, "verify": 15_000}
-"""Prompt tokens of a conversation, about: measured over the package's corpus with recorded models."""
-_REPLY_SHARE = 0.08
+_TOKENS = {"write": 45_000, "shorten": 500, "answer": 27_000, "verify": 50_000}
+"""Prompt tokens of the longest conversation of each role among the recordings in ``tests/data/written``."""
+_REPLY_SHARE = 0.05
 """Completion tokens beside them."""
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -79,7 +81,7 @@ class WrittenQuestion(Record):
     answer: ShortAnswer
     clues: tuple[WrittenClue, ...] = Field(min_length=MIN_CLUES, max_length=MAX_CLUES)
     source: DocumentId
-    """The document that says the answer."""
+    """The document that states the answer."""
     source_quote: Quote
     writer: Label
     verifier: Label
@@ -109,7 +111,7 @@ def is_written(solution: str) -> bool:
 
 
 def verified(question: WrittenQuestion) -> str:
-    """What speaks against keeping a question, by the stored verdicts; empty: nothing."""
+    """Why the stored verdicts do not let a question be kept; empty if they do."""
     size, passes = len(question.clues), len(question.truth)
     if not passes:
         return "nobody verified it"
@@ -201,10 +203,12 @@ def quotes_stand(question: WrittenQuestion, opened: OpenCorpus) -> GateResult:
     quotes.append((question.source, question.source_quote))
     passes = [*question.truth, *(one for c in question.candidates for one in c.passes)]
     quotes += [(v.document, v.quote) for votes in passes for v in votes if v.document and v.quote]
-    for name, quote in quotes:
+    for name, said in groupby(sorted(set(quotes)), key=itemgetter(0)):  # each document is read once
         document = opened.corpus.page(name)
-        if document is None or not stands(quote, document):
-            return failed("quotes", f"{name!r} does not say {quote[:100]!r}")
+        text = "" if document is None else _plain(f"{document.title}\n{document.text}")
+        for _, quote in said:
+            if (wanted := _plain(quote)) == "" or wanted not in text:
+                return failed("quotes", f"{name!r} does not say {quote[:100]!r}")
     return passed("quotes", len(quotes))
 
 

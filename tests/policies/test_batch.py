@@ -27,7 +27,7 @@ def batch(folder: Path, **options: JsonValue) -> Policy:
 
 
 class Pool:
-    """Threads that ask; what still waits when a test is over is cancelled."""
+    """Threads that ask; requests that still wait when a test ends are cancelled."""
 
     def __init__(self) -> None:
         self.threads, self.stop = ThreadPoolExecutor(8), Event()
@@ -168,6 +168,9 @@ def test_a_folder_is_one_models(tmp_path: Path, pool: Pool) -> None:
         parse_policy(f"batch:other@{tmp_path}")
     with pytest.raises(ConfigError, match="missing a part"):
         parse_policy("batch:m")
+    (tmp_path / "requests" / "0002.jsonl").write_bytes(b"\xff\xfe\n")
+    with pytest.raises(ConfigError, match="can't be used"):
+        batch(tmp_path)
 
 
 def test_two_processes_share_a_folder(
