@@ -23,6 +23,7 @@ from envgen.core.errors import (
     SandboxUnavailableError,
     ToolFaultError,
     ToolTimeoutError,
+    UnjudgedError,
     VerifierError,
 )
 from envgen.core.jsonvalues import clean_text
@@ -251,7 +252,8 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
 
         Raises:
             EnvError: if the environment broke; ``BrokenStepError`` if nobody foresaw how.
-            VerifierError: if the verifier broke.
+            VerifierError: if the verifier broke; ``UnjudgedError``: the answer to an open question waits for
+                its judge.
             ResetNeeded: if there is no running episode.
         """
         if self._public is None or self.stop is not None:
@@ -264,7 +266,8 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
             if self.stop is None and self._turns >= self._public.limits.turns:
                 self._finish(StopReason.TURN_LIMIT, None)
         except Exception as error:  # the boundary: whoever steps meets typed errors only
-            self.stop = StopReason.ERROR
+            if not isinstance(error, UnjudgedError):
+                self.stop = StopReason.ERROR
             try:
                 self._release()
             except SandboxError as also:  # it is gone already
@@ -410,6 +413,9 @@ class EpisodeEnv(gymnasium.Env[str, str], ABC):
         try:
             try:
                 return self._judge(answer, alone=False)
+            except UnjudgedError:
+                self.reached_verifier = True
+                raise
             except (VerifierError, SandboxError) as error:
                 logger.info("task %s: judged again, alone: %s", self.task.id, error)
             try:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from envgen.core.canonical import compact
-from envgen.core.errors import ToolFaultError, VerifierError
+from envgen.core.errors import ToolFaultError, UnjudgedError, VerifierError
 from envgen.core.families import find_family
 from envgen.core.types import PublicTask, Schema, Score, ToolSpec
 from envgen.environments.episodes import Catalogue, EpisodeEnv, ToolResult
@@ -78,6 +78,8 @@ class HostEnv(EpisodeEnv):
         assert self.files is not None
         try:
             return self.judge(self.files, answer)
+        except UnjudgedError:
+            raise
         except (
             Exception
         ) as error:  # the boundary: if gold is judged, it is the answer that breaks it

@@ -25,7 +25,7 @@ from envgen.core.types import (
     ToolSpec,
 )
 from envgen.environments.episodes import ToolResult
-from envgen.environments.host import HostEnv
+from envgen.environments.host import HostEnv, submitted_text
 from envgen.environments.toolbox import Toolbox
 from envgen.store.bundles import TaskBundle
 from envgen.store.corpus import Corpus, CorpusHeader, DocumentText, find_corpus
@@ -34,6 +34,7 @@ from envgen.store.corpus_index import CorpusIndex, snippet
 from envgen.store.corpus_lines import PACKAGE_CORPUS, package_corpus
 from envgen.store.dataset import Dataset
 from envgen.verifiers.answers import ShortAnswer, accepts, read
+from envgen.verifiers.rubrics.rubric import Rate, Rubric, is_rubric, rated
 
 MAX_RESULTS = 20
 MAX_PAGE = 10
@@ -147,6 +148,8 @@ class SearchEnv(HostEnv):
     Args:
         dataset: as ``HostEnv`` takes it.
         engine: what searches, ``fts5`` or ``tantivy``. None: what the questions were proven with.
+        judge: scores answers to open questions, such as ``RubricJudge.rate``. None: the step that submits
+            one raises ``UnjudgedError``.
         options: as ``HostEnv`` takes them.
 
     Raises:
@@ -158,11 +161,16 @@ class SearchEnv(HostEnv):
     family = "search"
 
     def __init__(
-        self, dataset: str | Path | Dataset, *, engine: Engine | None = None, **options: Any
+        self,
+        dataset: str | Path | Dataset,
+        *,
+        engine: Engine | None = None,
+        judge: Rate | None = None,
+        **options: Any,
     ) -> None:
         if engine is not None:
             check_engine(engine)
-        self._engine = engine
+        self._engine, self._rate = engine, judge
         self._known: dict[str, OpenCorpus] = {}
         super().__init__(dataset, **options)
 
@@ -194,7 +202,11 @@ class SearchEnv(HostEnv):
         return run_tool(self.opened(self.files.spec.environment_id), name, arguments)
 
     def judge(self, files: TaskBundle, answer: str) -> Score:
-        """1 for the answer in one of its forms."""
+        """1 for the answer in one of its forms; of an open question what the judge says."""
+        if is_rubric(files.verifier):
+            return rated(
+                Rubric.model_validate_json(files.verifier), submitted_text(answer), self._rate
+            )
         passed = accepts(ShortAnswer.model_validate_json(files.verifier), read(answer))
         return Score(value=float(passed), passed=passed)
 

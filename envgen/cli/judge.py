@@ -12,11 +12,11 @@ from envgen.cli.console import OnProgress, fail, remark, require
 from envgen.cli.records import show_record, show_records, write_json
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Label
-from envgen.pipelines.rubric.config import RubricConfig
 from envgen.policies.registry import PolicyConfig
+from envgen.verifiers.rubrics.config import RubricConfig
 
 if TYPE_CHECKING:
-    from envgen.pipelines.rubric.judge import RubricJudge
+    from envgen.verifiers.rubrics.judge import RubricJudge
 
 
 class AsksJudge(RubricConfig, Command):
@@ -30,20 +30,14 @@ class AsksJudge(RubricConfig, Command):
     preflight: bool = True
     """Ask the policy's server one small thing before the work begins."""
 
-    def judge(self) -> RubricJudge:
-        """The judge, with the votes that this user has paid for."""
-        from envgen.pipelines.rubric.cache import VoteCache
-        from envgen.pipelines.rubric.judge import RubricJudge
-        from envgen.pipelines.rubric.report import votes_path
-        from envgen.policies.budget import Budget
-        from envgen.policies.preflight import preflight
-        from envgen.policies.registry import parse_policy
+    def judge(self, untested: bool) -> RubricJudge:
+        """The judge, with the votes that this user has paid for; ``untested``: whether it needs no test."""
+        from envgen.verifiers.rubrics.config import RubricJudgeConfig
+        from envgen.verifiers.rubrics.episodes import open_judge
 
-        policy = parse_policy(self.policy, budget=Budget(self.max_cost_usd))
-        if self.preflight:
-            preflight(policy, self.sampling)
-        judge = RubricJudge(policy, self.config())
-        return RubricJudge(policy, judge.config, VoteCache(votes_path(judge)))
+        names = RubricJudgeConfig.model_fields.keys() - {"untested"}
+        held = {name: getattr(self, name) for name in names}
+        return open_judge(RubricJudgeConfig(**held, untested=untested), check=self.preflight)
 
 
 class JudgeCommand(AsksJudge):
@@ -57,14 +51,14 @@ class JudgeCommand(AsksJudge):
     names = {"--rubric PATH": "rubric", "-o --out FILE": "out"}
     examples = (
         "envgen judge runs/x --rubric r.json --policy openai:MODEL@URL",
-        "envgen judge runs/x --rubric rubrics/ --policy openai:MODEL@URL -o x.jsonl",
+        "envgen judge runs/x --rubric ds/ --policy openai:MODEL@URL -o x.jsonl",
     )
     verb = "envgen.pipelines.rubric.judge_run:judge_run"
 
     folder: Path
     """A run folder that `envgen rollout` wrote."""
     rubric: Path
-    """A rubric as JSON, or a folder of them, TASK.json for each task."""
+    """A rubric as JSON, a folder of them, TASK.json for each task, or the dataset with the open questions."""
     out: Path | None = None
     """Where the scores go, a line for each episode. None: RUN.judged.jsonl."""
     untested_judge: bool = False
@@ -77,7 +71,7 @@ class JudgeCommand(AsksJudge):
         out = self.out or folder.with_name(f"{folder.name}.judged.jsonl")
         if out.is_dir():
             raise ConfigError(f"--out {str(out)!r} is a folder", "name a file")
-        return {"run": self.folder, "judge": self.judge(), "out": out}
+        return {"run": self.folder, "judge": self.judge(self.untested_judge), "out": out}
 
     def tell(self, summary: Any) -> None:
         """Show the mean and what was not judged."""
@@ -107,7 +101,7 @@ class JudgeTest(AsksJudge):
 
     def inputs(self, update: OnProgress) -> dict[str, Any]:
         """The judge."""
-        return {"judge": self.judge()}
+        return {"judge": self.judge(untested=True)}
 
     def tell(self, summary: Any) -> None:
         """Show the figures; fail if the judge may not reward."""

@@ -52,6 +52,8 @@ class Rollout(BringsCorpus, RolloutConfig, Command):
         if summary.ended != "complete":
             why = "the budget is spent" if summary.ended == "cost" else "interrupted"
             remark(f"stopped: {why}; the same command goes on from here")
+        if summary.unjudged:
+            remark(f"{summary.unjudged} answers to open questions wait for a judge: envgen judge")
         again = RETRY if summary.errors else ""
         require(summary.samples - summary.errors, summary.wanted, "episodes played", again)
         if summary.new:

@@ -11,9 +11,10 @@ from pydantic import Field
 from envgen.cli.command import Command, Makes, Parallel
 from envgen.cli.console import remark, require, say
 from envgen.cli.records import show_record, show_rows, write_json
+from envgen.core.errors import ConfigError
 from envgen.core.limits import Json, Label, Line
 from envgen.core.types import Id
-from envgen.pipelines.search.config import SearchConfig
+from envgen.pipelines.search.config import Kind, SearchConfig
 from envgen.store.corpus_engines import Engine
 
 
@@ -28,6 +29,7 @@ class SearchCommand(Parallel, SearchConfig, Makes):
         "envgen generate search --corpus corpus/ --out qa/",
         "envgen generate search --corpus corpus/ --questions 500 --depth 1..4 --out qa/",
         "envgen generate search --writer SPEC --answerers SPEC --verifier SPEC -o qa/",
+        "envgen generate search --kind open --writer SPEC ... -o reports/",
     )
     verb = "envgen.pipelines.search.generate:generate_search"
 
@@ -39,6 +41,8 @@ class SearchCommand(Parallel, SearchConfig, Makes):
     gets right is too easy."""
     verifier: Line = ""
     """The model that checks every answer in the documents, clue by clue."""
+    kind: Kind = "exact"
+    """exact: one short answer. open: a report, which the verifier as a judge scores by a rubric."""
     options: dict[Label, Json] = Field(default_factory=dict)
     """Settings of all models' clients, such as api_key_env=NAME."""
     passes: int = Field(default=3, ge=1, le=20)
@@ -58,9 +62,15 @@ class SearchCommand(Parallel, SearchConfig, Makes):
 
     def call(self, more: Mapping[str, Any]) -> Any:
         """Draw questions, or let models write them."""
+        if self.kind == "open" and not self.writer:
+            raise ConfigError(
+                "models write open questions and judge their answers",
+                "name them: --writer SPEC --answerers SPEC,SPEC#plain --verifier SPEC",
+            )
         if not (self.writer or self.answerers or self.verifier):
             return super().call(more)
-        from envgen.pipelines.search.agents import WrittenConfig, estimate, generate_written
+        from envgen.pipelines.search.agents import estimate, generate_written
+        from envgen.pipelines.search.config import WrittenConfig
 
         held = {name: getattr(self, name) for name in WrittenConfig.model_fields}
         config = WrittenConfig.model_validate(held)

@@ -120,6 +120,7 @@ class Grpo(TrainGRPOConfig, Trains):
     names = {
         "--model FOLDER": "model",
         "--groups": "sampling.groups",
+        "--judge POLICY": "judge.policy.spec",
         "--group-size": "sampling.group_size",
     }
     examples = (
@@ -127,6 +128,7 @@ class Grpo(TrainGRPOConfig, Trains):
         "envgen train grpo ds/ --model m/ --groups 32 --steps 200 --out g",
         "envgen train grpo ds/ --model m/ -c objective.kl_coef=0.01 -o g",
         "envgen train grpo ds/ --model m/ -c tasks.kind=band -c eval.every=10 -o g",
+        "envgen train grpo qa/ --model m/ --judge openai:MODEL@URL -o g",
         "envgen train grpo --settings | less",
     )
     verb = "envgen.train.grpo_run:train_grpo"

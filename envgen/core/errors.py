@@ -9,6 +9,7 @@
   x WorkspaceError                   a repository can't be taken, built, opened or patched
     - MissingToolError               this machine lacks a program, an interpreter or a language layer
   x VerifierError                    the verifier itself is broken
+    - UnjudgedError                  an open answer that no judge has scored
     - ReportError                    a test run left no JUnit XML, or none that can be read
   x EnvError                         the environment itself is broken
     - ToolFaultError                 a tool raised what its spec does not document
@@ -76,6 +77,10 @@ class MissingToolError(WorkspaceError):
 
 class VerifierError(EnvgenError):
     """Raised when a verifier crashes, hangs or breaks its contract."""
+
+
+class UnjudgedError(VerifierError):
+    """Raised for the answer to an open question where there is no judge, or it can't tell: it is no 0."""
 
 
 class ReportError(VerifierError):

@@ -11,7 +11,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from envgen.core.errors import BrokenStepError, EnvError, EnvgenError, SandboxError, VerifierError
+from envgen.core.errors import (
+    BrokenStepError,
+    EnvError,
+    EnvgenError,
+    SandboxError,
+    UnjudgedError,
+    VerifierError,
+)
 from envgen.core.types import (
     Message,
     Sampling,
@@ -145,7 +152,7 @@ def run_episode(
         CancelledPolicyError: when ``cancel`` was set; this episode is dropped.
     """
     settings = _Settings(sampling or Sampling(), context, cancel, style, max_turns)
-    usage, broken = Usage(), 0
+    usage, broken, judged = Usage(), 0, None
     for attempt in range(RETRIES + 1):
         progress = _Progress(time.time(), time.monotonic(), usage=usage)
         try:
@@ -153,10 +160,14 @@ def run_episode(
             return _result(env, policy, task_id, sample, seed, style, progress, stop, score, None)
         except (BudgetExceededError, CancelledPolicyError):
             raise
+        except UnjudgedError as error:
+            failure: Exception = error
+            judged = env.stop
+            break
         except (EnvError, VerifierError, SandboxError) as error:
             broken += isinstance(error, BrokenStepError)
             usage = progress.usage  # what failed attempts cost is paid too
-            failure: Exception = error
+            failure = error
             logger.info("task %s sample %d, attempt %d: %s", task_id, sample, attempt + 1, error)
         except Exception as error:  # the rollout boundary: one spoiled episode, the batch goes on
             failure = error
@@ -167,7 +178,7 @@ def run_episode(
         stop = StopReason.SANDBOX_DIED
         env.faults.append(str(failure)[:2_000])
         return _result(env, policy, task_id, sample, seed, style, progress, stop, DIED, None)
-    stop = StopReason.ERROR
+    stop = judged or StopReason.ERROR
     recorded = TrajectoryError(kind=type(failure).__name__, text=str(failure)[:2_000])
     return _result(env, policy, task_id, sample, seed, style, progress, stop, None, recorded)
 

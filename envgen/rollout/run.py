@@ -36,7 +36,7 @@ from envgen.rollout.pass_at_k import databases_of
 from envgen.rollout.work import Chunk, Work, lost
 from envgen.store.dataset import Dataset
 from envgen.store.run_folder import RUN_FILE
-from envgen.store.runs import RunStore
+from envgen.store.runs import UNJUDGED, RunStore
 
 logger = logging.getLogger(__name__)
 
@@ -164,6 +164,8 @@ class RolloutSummary(Record):
     """Of the new ones, those that an error spoiled."""
     passed: int
     errors: int
+    unjudged: int = 0
+    """Answers to open questions, which only a judge can score: `envgen judge`."""
     mean_calls: float
     reached_verifier: float
     """Share of the episodes whose answer the verifier judged."""
@@ -295,7 +297,7 @@ class _RolloutRun:
         self._replies = self._replies_of_ended = self._most_replies = 0
         counts = store.counts().values()
         self._passed = sum(count.c for count in counts)
-        self._errors = sum(count.errors for count in counts)
+        self._errors = sum(count.errors for count in counts) - store.unjudged()
         self._cost = _spent(store)
         self._budget = budget
         self._repeats = Repeats(config.max_errors)
@@ -419,7 +421,7 @@ class _RolloutRun:
         self._tool_faults.update(fault[:500] for fault in trajectory.faults)
         if result.misfit is not None:
             self._misfits[result.misfit] += 1
-        if trajectory.error is not None:
+        if trajectory.error is not None and trajectory.error.kind != UNJUDGED:
             self._errors += 1
             self._spoiled += 1
             self._faults[f"{trajectory.error.kind}: {trajectory.error.text}"[:500]] += 1
@@ -475,6 +477,7 @@ class _RolloutRun:
     def _summary(self, policy: str) -> RolloutSummary:
         counts, calls = self._store.counts(), self._store.totals()["num_calls"]
         samples = sum(count.n + count.errors for count in counts.values())
+        unjudged = self._store.unjudged()
         stops, reached = self._store.endings()
         return RolloutSummary(
             policy=policy,
@@ -484,7 +487,8 @@ class _RolloutRun:
             new=self._new,
             spoiled=self._spoiled,
             passed=sum(count.c for count in counts.values()),
-            errors=sum(count.errors for count in counts.values()),
+            errors=sum(count.errors for count in counts.values()) - unjudged,
+            unjudged=unjudged,
             mean_calls=calls / samples if samples else 0.0,
             reached_verifier=reached / samples if samples else 0.0,
             stops=stops,

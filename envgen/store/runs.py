@@ -33,7 +33,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from envgen.core.canonical import content_hash, dumps
-from envgen.core.errors import ConfigError, StoreError, install_hint
+from envgen.core.errors import ConfigError, StoreError, UnjudgedError, install_hint
 from envgen.core.types import FileRef, Trajectory
 from envgen.store.folders import told_of
 from envgen.store.run_folder import RUN_FILE, identify, load, lock_folder
@@ -49,6 +49,10 @@ _MAX_INTEGER = (1 << 31) - 1
 
 Tokens = Mapping[int, Arrays]
 """Turn number -> array name -> array."""
+
+
+UNJUDGED = UnjudgedError.__name__
+"""The kind of error of an episode that waits for a judge."""
 
 
 class TaskCounts(NamedTuple):
@@ -236,10 +240,20 @@ class RunStore:
         """
         return read_tokens(self.folder, reference)
 
+    def unjudged(self) -> int:
+        """How many episodes only a judge can score."""
+        query = select(func.count()).where(self._mine(), trajectories.c.error == UNJUDGED)
+        with self._reading() as connection:
+            return int(connection.execute(query).scalar_one())
+
     def discard_errors(self) -> int:
-        """Forget errored episodes, so that a resumed run tries them again; returns how many."""
+        """Forget errored episodes, so that a resumed run tries them again; returns how many.
+
+        Those that wait for a judge are kept.
+        """
         self._writing().flush()
-        query = delete(trajectories).where(self._mine(), trajectories.c.error.is_not(None))
+        # Of a row without an error, `error != UNJUDGED` is unknown, and it is kept.
+        query = delete(trajectories).where(self._mine(), trajectories.c.error != UNJUDGED)
         try:
             with self._engine.begin() as connection:
                 count = connection.execute(query).rowcount

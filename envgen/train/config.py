@@ -15,6 +15,7 @@ from envgen.core.types import Record, Style
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.train.rewards import RewardConfig
 from envgen.train.tasks import TaskSamplerConfig
+from envgen.verifiers.rubrics.config import RubricJudgeConfig
 
 if TYPE_CHECKING:
     from envgen.model.attention import IndexLoss
@@ -291,6 +292,8 @@ class TrainGRPOConfig(ParallelConfig):
     sampling: SamplingConfig = SamplingConfig()
     tasks: TaskSamplerConfig = TaskSamplerConfig()
     rewards: RewardConfig = RewardConfig()
+    judge: RubricJudgeConfig | None = None
+    """Who scores answers to open questions; it must have passed `envgen test-judge`."""
     objective: GRPOConfig = GRPOConfig()
     update: UpdateConfig = UpdateConfig()
     optimizer: OptimizerConfig = OptimizerConfig(

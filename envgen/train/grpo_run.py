@@ -144,7 +144,9 @@ class _GRPORun:
                 "raise sampling.groups, or lower processes",
             )
         name = Path(config.model).name
-        self.sampler = Sampler(self.model, encoding, self.dataset, config.sampling, name)
+        self.sampler = Sampler(
+            self.model, encoding, self.dataset, config.sampling, name, config.judge
+        )
         self.judges = held_out(config.eval, self.dataset, chosen, self.sampler, config.seed)
         self._first_rewards: list[RewardTable] = []
 

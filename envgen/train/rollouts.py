@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -29,6 +29,9 @@ from envgen.train.lockstep import LockstepEngine
 from envgen.train.rows import Row, rollout_rows
 from envgen.train.sharding import is_sharded, state_of, whole
 from envgen.train.teachers import Modes
+from envgen.verifiers.rubrics.config import RubricJudgeConfig
+from envgen.verifiers.rubrics.episodes import judged, open_judge
+from envgen.verifiers.rubrics.rubric import Rubric
 
 if TYPE_CHECKING:
     from envgen.core.types import Trajectory
@@ -76,6 +79,10 @@ class Sampler:
         dataset: what is played.
         config: how.
         name: of the model's folder, for the record.
+        judge: who scores answers to open questions.
+
+    Raises:
+        ConfigError: if the judge has not passed its test, or can't be used.
     """
 
     def __init__(
@@ -85,7 +92,10 @@ class Sampler:
         dataset: Dataset,
         config: SamplingConfig,
         name: str = "trained",
+        judge: RubricJudgeConfig | None = None,
     ) -> None:
+        self._judge = None if judge is None else open_judge(judge)
+        self._judges = 1 if judge is None else judge.concurrency
         longest = model.config.max_position_embeddings
         cache_tokens = config.cache_tokens or config.max_batch * min(longest, 1_024)
         self._model = model
@@ -148,7 +158,9 @@ class Sampler:
         results = self._lockstep.play(
             episodes, lambda one: self._play(self._dataset, one, self.config.temperature)
         )
-        return collect(episodes, results)
+        scored = self._scored(self._dataset, results)
+        pairs = zip(results, scored, strict=True)
+        return collect(episodes, [replace(one, trajectory=two) for one, two in pairs])
 
     def play(
         self, dataset: Dataset, task_ids: Sequence[str], seeds: Sequence[int], temperature: float
@@ -166,7 +178,16 @@ class Sampler:
             for i, (task_id, seed) in enumerate(zip(task_ids, seeds, strict=True))
         ]
         results = self._lockstep.play(episodes, lambda one: self._play(dataset, one, temperature))
-        return [one.trajectory for one in results]
+        return self._scored(dataset, results)
+
+    def _scored(self, dataset: Dataset, results: Sequence[EpisodeResult]) -> list[Trajectory]:
+        """The episodes, those of open questions with their judge's scores."""
+
+        def rubric_of(task_id: str) -> Rubric:
+            return Rubric.model_validate_json(dataset.task_files(task_id).verifier)
+
+        played = [one.trajectory for one in results]
+        return judged(played, rubric_of, self._judge, self._judges)
 
     def _play(self, dataset: Dataset, episode: Episode, temperature: float) -> EpisodeResult:
         config, family = self.config, dataset.facts(episode.task_id).family

@@ -153,7 +153,7 @@ def set_up(
     )
     start = failed.model_copy(update={"install": (), "pins": ()}) if failed else blank
     with workshop(start, tree, **access.arguments()) as place:
-        builder = _Builder(tree, blank, place, config, access)
+        builder = _SetupTools(tree, blank, place, config, access)
         prompt = _prompt(blank, failed, fault, config)
         run = run_agent(
             policy, prompt, [builder.bash], HandIn, builder.fault,
@@ -194,7 +194,7 @@ def _runners(language: CodeLanguage) -> list[str]:
 
 
 @dataclass
-class _Builder:
+class _SetupTools:
     """Runs what an agent tries, and builds what it hands in."""
 
     tree: Path

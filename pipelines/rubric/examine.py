@@ -8,8 +8,8 @@ from statistics import correlation, fmean
 
 from envgen.core.types import Usage
 from envgen.pipelines.rubric.attacks import RubricCase, attacks, cases
-from envgen.pipelines.rubric.judge import TEMPLATE, RubricJudge, RubricScore
-from envgen.pipelines.rubric.report import (
+from envgen.verifiers.rubrics.judge import TEMPLATE, RubricJudge, RubricScore
+from envgen.verifiers.rubrics.report import (
     LEAST_TRUE_PASSES,
     MOST_FALSE_PASSES,
     MOST_UNJUDGED,
@@ -17,9 +17,8 @@ from envgen.pipelines.rubric.report import (
     JudgeReport,
     store_report,
 )
-from envgen.pipelines.rubric.rubric import Rubric
+from envgen.verifiers.rubrics.rubric import PASS, Rubric
 
-PASS = 0.5
 Asked = tuple[Rubric, str]
 
 

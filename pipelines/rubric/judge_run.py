@@ -10,14 +10,12 @@ from typing import Literal
 from envgen.core.errors import ConfigError
 from envgen.core.limits import Count, Id, Label, Sha256, Text
 from envgen.core.surrogates import to_json
-from envgen.core.types import Record, StopReason, Trajectory, Usage
-from envgen.pipelines.rubric.judge import TEMPLATE, JudgedItem, RubricJudge, RubricScore
-from envgen.pipelines.rubric.report import require_tested, write_whole
-from envgen.pipelines.rubric.rubric import RubricSet
+from envgen.core.types import Record, Trajectory, Usage
+from envgen.pipelines.rubric.rubrics import RubricSet
 from envgen.store.runs import RunStore
-
-ANSWER = "answer_text"
-"""The argument of the submit tool that takes the answer."""
+from envgen.verifiers.rubrics.episodes import final_answer, waits
+from envgen.verifiers.rubrics.judge import TEMPLATE, JudgedItem, RubricJudge, RubricScore
+from envgen.verifiers.rubrics.report import write_whole
 
 
 class JudgedEpisode(Record):
@@ -73,21 +71,19 @@ def judge_run(
 
     Args:
         run: a run folder.
-        rubric: a rubric, or a folder of them named by task.
+        rubric: a rubric, a folder of them named by task, or a dataset with open questions.
         judge: who judges.
         out: where the lines go.
         concurrency: answers judged at the same time.
-        untested_judge: take a judge that passed no test.
+        untested_judge: whether the judge has passed no test; the lines say so.
         db_url: of the run's database; None: the one in its folder.
         progress: told how far it is: (done, total, what).
 
     Raises:
-        ConfigError: if the judge was not tested, or a task has no rubric.
+        ConfigError: if a task has no rubric.
         StoreError: if the run can't be read or the lines can't be written.
         PolicyError: if the policy fails again and again, or its budget is spent.
     """
-    if not untested_judge:
-        require_tested(judge)
     rubrics = RubricSet.load(rubric)
     with RunStore.read(run, db_url=db_url) as store:
         rubrics.require(name for name, _ in store.done())
@@ -105,19 +101,9 @@ def judge_run(
     return _summary(out, all_scores, untested_judge)
 
 
-def final_answer(episode: Trajectory) -> str:
-    """What an episode answers: what was submitted, else the last text of the assistant."""
-    spoken = [message for message in episode.messages if message.role == "assistant"]
-    if spoken and episode.stop is StopReason.SUBMITTED:
-        for call in spoken[-1].tool_calls:
-            if ANSWER in (call.arguments or {}):
-                return str((call.arguments or {})[ANSWER])
-    return next((message.content for message in reversed(spoken) if message.content.strip()), "")
-
-
 def _outcome(episode: Trajectory) -> tuple[str, str]:
     """An episode's answer, and why it can't be judged."""
-    if episode.error is not None:
+    if episode.error is not None and not waits(episode):
         return "", f"the episode ended with an error: {episode.error.kind}"
     return final_answer(episode), ""
 

@@ -12,63 +12,49 @@ nothing twice.
 from __future__ import annotations
 
 import json
-import re
 import shutil
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
-from threading import Lock
-from typing import ClassVar, NamedTuple, get_args
+from typing import get_args
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from envgen.core.canonical import dumps
-from envgen.core.errors import ConfigError, PipelineError, PolicyError, SearchEngineError
-from envgen.core.limits import Json, Label, Line, Whole, fault
-from envgen.core.seeding import rng
-from envgen.core.types import GateStatus, Record, Sampling, Usage
+from envgen.core.errors import ConfigError, PipelineError
+from envgen.core.limits import fault
+from envgen.core.types import Sampling, Usage
 from envgen.environments.search import CorpusNote, OpenCorpus
 from envgen.pipelines.assemble import AssembleSummary, assemble
-from envgen.pipelines.search.config import Breadth, Depth, Languages, SearchEngine, bounds
+from envgen.pipelines.search.config import WrittenConfig
+from envgen.pipelines.search.open_questions import OpenQuestion, open_task
+from envgen.pipelines.search.open_work import OpenWork
 from envgen.pipelines.search.roles import (
     ANSWERERS,
     PLAIN,
     CorpusLibrary,
-    Draft,
     Library,
     Role,
     WebLibrary,
-    answer,
-    shorten,
-    verify,
-    write,
 )
 from envgen.pipelines.search.sources import build_corpus
-from envgen.pipelines.search.validate import written_leak, written_single_search
 from envgen.pipelines.search.web.cache import WebCache
-from envgen.pipelines.search.web.engines import KeyRefusedError, QuotaSpentError, open_engine
+from envgen.pipelines.search.web.engines import open_engine
 from envgen.pipelines.search.web.live import LiveWeb
+from envgen.pipelines.search.work import Agents
 from envgen.pipelines.search.written import (
-    Candidate,
-    Pass,
-    WrittenQuestion,
-    verified,
     written_task,
 )
-from envgen.policies.base import BudgetExceededError, Policy
+from envgen.pipelines.search.written_work import WrittenWork
+from envgen.policies.base import Policy
 from envgen.policies.budget import Budget, Price
 from envgen.policies.preflight import preflight
 from envgen.policies.registry import PolicyConfig, parse_policy
-from envgen.policies.repeats import Repeats
 from envgen.policies.replay import RecordPolicy
 from envgen.sandboxes.zygote import WorkerBackend
 from envgen.store.corpus import Corpus
 from envgen.store.corpus_engines import Engine
 from envgen.store.corpus_lines import package_corpus
-from envgen.verifiers.answers import accepts, fold, read
 
 Progress = Callable[[int, int, str], None]
 PLAIN_MARK = "#plain"
@@ -79,29 +65,10 @@ _VERIFIER = Role(sampling=Sampling(temperature=0.7), turns=30)
 _RECORDED = ("replay:", "record:", "batch:")
 
 
-class WrittenConfig(Record):
-    """Which questions, and who writes, answers and verifies them."""
-
-    family: ClassVar[str] = "search"
-    corpus: Path | None = None
-    questions: int = Field(default=60, ge=1, le=100_000)
-    depth: Depth = "2"
-    breadth: Breadth = "3"
-    language: Languages = "en"
-    engine: SearchEngine = "fts5"
-    seed: Whole = 0
-    writer: Line = ""
-    answerers: Line = ""
-    verifier: Line = ""
-    options: dict[Label, Json] = Field(default_factory=dict)
-    passes: int = Field(default=3, ge=1, le=20)
-    attempts: int = Field(default=3, ge=1, le=100)
-    rewrites: int = Field(default=2, ge=0, le=10)
-    allow_private: bool = False
-
-
-_TOKENS = {"write": 45_000, "shorten": 500, "answer": 27_000, "verify": 50_000}
+_TOKENS = {"write": 45_000, "shorten": 500, "answer": 27_000, "verify": 50_000, "judge": 3_000}
 """Prompt tokens of the longest conversation of each role among the recordings in ``tests/data/written``."""
+_ATTACKS = 7
+"""On each open question, judged once."""
 _REPLY_SHARE = 0.05
 """Completion tokens beside them."""
 
@@ -113,13 +80,13 @@ def estimate(config: WrittenConfig, questions: int | None = None) -> Usage:
         ConfigError: if the option ``price`` is none.
     """
     attempts = config.attempts * config.questions if questions is None else questions
-    answerers = len(config.answerers.split(","))
-    prompt = attempts * (
-        _TOKENS["write"]
-        + config.rewrites * _TOKENS["shorten"]
-        + (config.rewrites + 1) * answerers * _TOKENS["answer"]
-        + config.passes * (1 + answerers) * _TOKENS["verify"]
-    )
+    answerers, passes, tokens = len(config.answerers.split(",")), config.passes, _TOKENS
+    rest = (config.rewrites + 1) * answerers * tokens["answer"]
+    rest += config.rewrites * tokens["shorten"] + passes * (1 + answerers) * tokens["verify"]
+    if config.kind == "open":
+        judged = passes * (1 + answerers) + _ATTACKS
+        rest = answerers * tokens["answer"] + passes * tokens["verify"] + judged * tokens["judge"]
+    prompt = attempts * (tokens["write"] + rest)
     completion = round(prompt * _REPLY_SHARE)
     try:
         price = Price.model_validate(config.options.get("price") or {})
@@ -140,17 +107,6 @@ class WrittenSummary(AssembleSummary):
     usage: Usage
     stopped: str = ""
     """Why no more was written; empty: there were enough, or all attempts were used."""
-
-
-class _Outcome(NamedTuple):
-    question: WrittenQuestion | None
-    why: str = ""
-
-
-class _Agents(NamedTuple):
-    writer: Policy
-    answerers: tuple[tuple[Policy, Role], ...]
-    verifier: Policy
 
 
 def generate_written(
@@ -195,13 +151,18 @@ def generate_written(
     web = _web(config, out)
     library: Library = WebLibrary(web) if web else CorpusLibrary(_opened(corpus, config.engine))
     agents = _agents(config, out, Budget(max_cost_usd), check)
-    work = _Work(config, library, agents, _seeds(corpus, web))
+    work = (OpenWork if config.kind == "open" else WrittenWork)(
+        config, library, agents, _seeds(corpus, web)
+    )
     questions = list(work.questions(concurrency, progress))
     if not questions:
         why = "; ".join(f"{reason} ({n})" for reason, n in work.dropped.most_common(6))
         raise PipelineError("no question was kept", work.stopped or why)
     opened = _opened(_read_pages(web, out) if web else corpus, "fts5" if web else config.engine)
-    drafts = [written_task(one, opened) for one in questions]
+    drafts = [
+        open_task(one, opened) if isinstance(one, OpenQuestion) else written_task(one, opened)
+        for one in questions
+    ]
     summary = assemble(
         config, out, drafts, name="search", seed=config.seed, most=config.questions,
         workers=workers, backend=backend, progress=progress,
@@ -212,7 +173,7 @@ def generate_written(
     )  # fmt: skip
 
 
-def _agents(config: WrittenConfig, out: Path, budget: Budget, check: bool) -> _Agents:
+def _agents(config: WrittenConfig, out: Path, budget: Budget, check: bool) -> Agents:
     """The models of all roles, each recorded beside the dataset.
 
     Raises:
@@ -241,7 +202,7 @@ def _agents(config: WrittenConfig, out: Path, budget: Budget, check: bool) -> _A
             (policy, Role(system=system, sampling=sampling, turns=20, tools=not plain))
         )
     writer, verifier = make(config.writer, "writer", True), make(config.verifier, "verifier", True)
-    return _Agents(writer, tuple(answerers), verifier)
+    return Agents(writer, tuple(answerers), verifier)
 
 
 def _opened(corpus: Corpus, engine: str) -> OpenCorpus:
@@ -286,201 +247,3 @@ def _seeds(corpus: Corpus, web: LiveWeb | None) -> list[str]:
             "the corpus has no document to begin at", f"none has {_MIN_SEED_CHARS} characters"
         )
     return found
-
-
-class _Work:
-    """Questions at work, several at a time."""
-
-    def __init__(
-        self, config: WrittenConfig, library: Library, agents: _Agents, seeds: Sequence[str]
-    ) -> None:
-        self.config, self.library, self.agents, self.seeds = config, library, agents, seeds
-        self.dropped: Counter[str] = Counter()
-        self.usage, self.conversations, self.begun, self.stopped = Usage(), 0, 0, ""
-        self._lock = Lock()
-        self._repeats = Repeats(5)
-        self._fatal: PolicyError | SearchEngineError | None = None
-        self._over = False
-        self._beside: ThreadPoolExecutor
-
-    def questions(self, concurrency: int, progress: Progress | None) -> Iterator[WrittenQuestion]:
-        """The questions that were kept, in the order of their numbers, until there are enough."""
-        wanted, kept, seen = self.config.questions, 0, set[str]()
-        for outcome in self._outcomes(concurrency):
-            self.begun += 1
-            question = outcome.question
-            if question is None or fold(question.question) in seen:
-                self.dropped[outcome.why or "asked twice"] += 1
-            else:
-                seen.add(fold(question.question))
-                kept += 1
-                yield question
-            if progress:
-                progress(kept, wanted, f"{self.begun} tried, {self.usage.cost_usd:.2f} USD")
-            if kept == wanted or self.stopped:
-                break
-        if self._fatal is not None and not kept:
-            raise self._fatal
-
-    def _outcomes(self, concurrency: int) -> Iterator[_Outcome]:
-        """What became of each question, in order; some later ones are at work meanwhile."""
-        numbers = iter(range(self.config.questions * self.config.attempts))
-        # Two pools: a question waits for its answerers and verifiers, who never wait for one another.
-        beside = ThreadPoolExecutor(
-            concurrency * max(self.config.passes, len(self.agents.answerers))
-        )
-        with ThreadPoolExecutor(concurrency) as pool, beside as self._beside:
-            waiting = deque(pool.submit(self._guarded, one) for one in islice(numbers, concurrency))
-            try:
-                while waiting:
-                    yield waiting.popleft().result()
-                    waiting += (pool.submit(self._guarded, one) for one in islice(numbers, 1))
-            finally:
-                self._over = True
-                for one in waiting:
-                    one.cancel()
-
-    def _guarded(self, number: int) -> _Outcome:
-        """One question. What breaks in it drops it alone, but for a model or engine that keeps failing so."""
-        if self.stopped or self._over:
-            return _Outcome(None, "not begun")
-        try:
-            outcome = self._question(number)
-        except BudgetExceededError as error:
-            self.stopped = str(error)
-            return _Outcome(None, "the budget was spent")
-        except (PolicyError, SearchEngineError) as error:
-            hopeless = isinstance(error, KeyRefusedError | QuotaSpentError)
-            if hopeless or self._repeats.too_many(str(error)):
-                self._fatal, self.stopped = error, f"stopped, since this will not pass: {error}"
-            return _Outcome(None, f"no reply: {str(error)[:200]}")
-        self._repeats.clear()
-        return outcome
-
-    def _question(self, number: int) -> _Outcome:
-        """Write a question, make it harder while it is too easy, and have it verified."""
-        config = self.config
-        draws = rng(config.seed, "written", number)
-        languages = config.language.split(",")
-        language = languages[number % len(languages)]
-        depth, breadth = (draws.choice(bounds(one)) for one in (config.depth, config.breadth))
-        run, draft = write(
-            self.agents.writer, self.library, draws.choice(self.seeds), Role(),
-            depth=depth, breadth=breadth, language=language, name=self._name(number, "write"),
-        )  # fmt: skip
-        self._count(run.usage)
-        if draft is None:
-            return _Outcome(None, f"the writer: {run.ended}")
-        why = ""
-        for turn in range(config.rewrites + 1):
-            if turn < config.rewrites:
-                name = self._name(number, "shorten", turn)
-                asked, shorter = shorten(
-                    self.agents.writer, self.library, draft, Role(), language=language, name=name
-                )
-                self._count(asked.usage)
-                if shorter is None and turn:
-                    break
-                draft = shorter or draft
-            question = self._blank(draft, language)
-            why = _shown_at_once(question, self.library)
-            if not why:
-                others, why = self._answers(draft, number, turn)
-            if not why:
-                return self._verified(question, draft, others, number, turn)
-        return _Outcome(None, why)
-
-    def _blank(self, draft: Draft, language: str) -> WrittenQuestion:
-        return WrittenQuestion(
-            question=draft.question, language=language, answer=draft.answer, clues=draft.clues,
-            source=draft.source, source_quote=draft.source_quote,
-            writer=self.agents.writer.name, verifier=self.agents.verifier.name,
-        )  # fmt: skip
-
-    def _answers(self, draft: Draft, number: int, turn: int) -> tuple[dict[str, str], str]:
-        """Other answers than the writer's and who gave them; or why the question is not kept."""
-
-        def ask(place: int) -> str:
-            policy, role = self.agents.answerers[place]
-            name = self._name(number, "answer", turn, place)
-            run = answer(policy, self.library, draft.question, role, name=name)
-            self._count(run.usage)
-            return run.answer.answer.strip() if run.answer else ""
-
-        others: dict[str, str] = {}
-        given = list(self._beside.map(ask, range(len(self.agents.answerers))))
-        for one, (policy, _) in zip(given, self.agents.answerers, strict=True):
-            if one and accepts(draft.answer, read(one)):
-                return {}, "too easy: an answerer gave the answer"
-            if one:
-                same = next((other for other in others if fold(other) == fold(one)), one)
-                others[same] = ", ".join(filter(None, (others.get(same), policy.name)))
-        return others, "" if others else "nobody gave another answer"
-
-    def _verified(
-        self,
-        question: WrittenQuestion,
-        draft: Draft,
-        others: dict[str, str],
-        number: int,
-        turn: int,
-    ) -> _Outcome:
-        """Have all answers verified, the writer's first: what can't be kept then ends it."""
-        (truth,) = self._passes(draft, [str(draft.answer.values[0])], number, turn, 0)
-        found = question.model_copy(update={"truth": truth})
-        why = verified(found)
-        if why != "nobody gave another answer":
-            return _Outcome(None, _without_names(why))
-        passes = self._passes(draft, list(others), number, turn, 1)
-        candidates = tuple(
-            Candidate(answer=given[:2_000], by=by[:200], passes=votes)
-            for (given, by), votes in zip(others.items(), passes, strict=True)
-        )
-        found = found.model_copy(update={"candidates": candidates})
-        why = verified(found)
-        return _Outcome(None, _without_names(why)) if why else _Outcome(found)
-
-    def _passes(
-        self, draft: Draft, answers: Sequence[str], number: int, turn: int, first: int
-    ) -> list[tuple[Pass, ...]]:
-        """The passes over each answer, all at the same time."""
-
-        def one(place: int, which: int) -> Pass:
-            name = self._name(number, "verify", turn, first + place, which)
-            given = answers[place]
-            run, votes = verify(
-                self.agents.verifier, self.library, draft, given, _VERIFIER, name=name
-            )
-            self._count(run.usage)
-            return votes
-
-        asked = [
-            [self._beside.submit(one, place, which) for which in range(self.config.passes)]
-            for place in range(len(answers))
-        ]
-        return [tuple(future.result() for future in futures) for futures in asked]
-
-    def _name(self, *parts: int | str) -> str:
-        """Of a conversation: its draws follow from it."""
-        return "/".join(map(str, ("search", self.config.seed, *parts)))
-
-    def _count(self, usage: Usage) -> None:
-        with self._lock:
-            self.usage += usage
-            self.conversations += 1
-
-
-def _shown_at_once(question: WrittenQuestion, library: Library) -> str:
-    """Why the cheap gates refuse a question; empty: they don't."""
-    for found in (
-        written_leak(question, library.page),
-        written_single_search(question, library.top),
-    ):
-        if found.status is not GateStatus.PASSED:
-            return f"{found.gate}: the answer is shown"
-    return ""
-
-
-def _without_names(why: str) -> str:
-    """A reason that can be counted: without numbers, answers and names."""
-    return re.sub(r"\d+|'.*'|of .* was", "", why)

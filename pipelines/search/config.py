@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, ClassVar, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from envgen.core.limits import Label, Line, Whole
+from envgen.core.limits import Json, Label, Line, Whole
 from envgen.core.types import Record
 from envgen.pipelines.search.draw import SIZES
 from envgen.pipelines.search.questions import MAX_DEPTH
@@ -96,3 +96,29 @@ class SearchConfig(Record):
     are kept, and episodes play over them."""
     seed: Whole = 0
     """The same seed, corpus and options give the same questions."""
+
+
+Kind = Literal["exact", "open"]
+"""One short answer, or a report that a judge scores by a rubric."""
+
+
+class WrittenConfig(Record):
+    """Which questions, and who writes, answers and verifies them."""
+
+    family: ClassVar[str] = "search"
+    corpus: Path | None = None
+    questions: int = Field(default=60, ge=1, le=100_000)
+    depth: Depth = "2"
+    breadth: Breadth = "3"
+    language: Languages = "en"
+    engine: SearchEngine = "fts5"
+    seed: Whole = 0
+    writer: Line = ""
+    answerers: Line = ""
+    verifier: Line = ""
+    options: dict[Label, Json] = Field(default_factory=dict)
+    passes: int = Field(default=3, ge=1, le=20)
+    attempts: int = Field(default=3, ge=1, le=100)
+    rewrites: int = Field(default=2, ge=0, le=10)
+    allow_private: bool = False
+    kind: Kind = "exact"

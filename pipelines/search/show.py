@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from envgen.environments.search import CorpusNote
+from envgen.pipelines.search.open_questions import OpenQuestion, is_open, score_of
 from envgen.pipelines.search.questions import SearchQuestion
 from envgen.pipelines.search.validate import CorpusFacts, near
 from envgen.pipelines.search.wording import clue_texts
@@ -19,6 +20,8 @@ def readable(dataset: Dataset, task_id: str) -> dict[str, list[str]]:
         StoreError: if the corpus is not on this machine.
     """
     files = dataset.task_files(task_id)
+    if is_open(files.solution):
+        return _open(OpenQuestion.model_validate_json(files.solution))
     if is_written(files.solution):
         return _written(WrittenQuestion.model_validate_json(files.solution))
     blueprint = dataset.environment_files(files.spec.environment_id).blueprint
@@ -32,6 +35,22 @@ def readable(dataset: Dataset, task_id: str) -> dict[str, list[str]]:
             f"{name}  {facts.documents[name].title}" for name in question.evidence
         ],
         "Near answers, refused": [*refused[:MAX_SHOWN], *more] or ["there are none"],
+    }
+
+
+def _open(question: OpenQuestion) -> dict[str, list[str]]:
+    scores = [(one, score_of(question, one).score) for one in question.answers]
+    return {
+        "Rubric": [
+            f"{'pitfall ' if one.item.pitfall else ''}{one.item.weight:g}  {one.item.text}  "
+            + (f"{one.document}: {one.quote}" if one.is_fact else f"({one.item.dimension})")
+            for one in question.items
+        ],
+        "The writer's answer": [question.reference],
+        "Answers and their scores": [
+            f"{'-' if score is None else f'{score:.2f}'}  {one.kind}: {one.by}"
+            for one, score in scores
+        ],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 from pydantic import JsonValue
@@ -16,6 +16,15 @@ from envgen.pipelines.boundary import failure, guarded
 from envgen.pipelines.played import played
 from envgen.pipelines.search.census import Census
 from envgen.pipelines.search.draw import MAX_SHARE
+from envgen.pipelines.search.open_questions import (
+    OpenQuestion,
+    is_open,
+    judged_right,
+    open_quotes,
+    open_task,
+    stored_rate,
+    untold,
+)
 from envgen.pipelines.search.questions import TITLE, EntityQuery, FactTable, SearchQuestion
 from envgen.pipelines.search.tasks import answer_of, task_of
 from envgen.pipelines.search.wording import clue_texts
@@ -71,6 +80,7 @@ class SearchValidator(TaskValidator):
     methods: ClassVar = {
         "uncounted": "NOT COUNTED AGAIN: their corpus or its search engine is not on this machine",
         "counted": "counted again in their corpus, searched and played",
+        "judged": "open: their quotes looked up, a judge's verdicts weighed again, gold played by them",
         "verified": "of models: their quotes looked up, verdicts weighed, searched and played",
     }
 
@@ -93,7 +103,9 @@ class SearchValidator(TaskValidator):
         evidence = tuple(self._gates(task_id, facts))
         return TaskValidation(
             task_id=task_id,
-            method="verified" if any(one.gate == "verified" for one in evidence) else "counted",
+            method=next(
+                (m for m in ("verified", "judged") if m in {g.gate for g in evidence}), "counted"
+            ),
             passed=failure(evidence) is None,
             evidence=evidence,
         )
@@ -108,6 +120,9 @@ class SearchValidator(TaskValidator):
         files = self.dataset.task_files(task_id)
         if not files.solution:
             yield IMPORTED
+            return
+        if is_open(files.solution):
+            yield from self._open_gates(task_id, facts.opened, files)
             return
         if is_written(files.solution):
             yield from self._written_gates(task_id, facts.opened, files)
@@ -125,6 +140,22 @@ class SearchValidator(TaskValidator):
         yield guarded("prior", lambda: prior(question, facts))
         yield guarded("single_search", lambda: single_search(question, facts, files.spec.prompt))
         yield played(self._env, task_id)
+
+    def _open_gates(
+        self, task_id: str, opened: OpenCorpus, files: TaskBundle
+    ) -> Iterator[GateResult]:
+        """The gates of an open question: what a judge said is weighed again, and gold is played by it."""
+        question = OpenQuestion.model_validate_json(files.solution)
+        yield (same := stored(self.dataset, task_id, lambda: open_task(question, opened)))
+        if same.status is GateStatus.FAILED:
+            return
+        yield guarded("quotes", lambda: open_quotes(question, opened))
+        yield guarded("judged", lambda: judged_right(question))
+        yield guarded("leak", lambda: untold(question))
+        for gate in ("unique", "single_search"):
+            yield _not_applicable(gate, "the answer is a report: a judge scores it by a rubric")
+        env = SearchEnv(self.dataset, judge=partial(stored_rate, question))
+        yield played(env, task_id)
 
     def _written_gates(
         self, task_id: str, opened: OpenCorpus, files: TaskBundle

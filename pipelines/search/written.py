@@ -56,7 +56,7 @@ Pass = Annotated[tuple[Vote, ...], Field(min_length=1, max_length=MAX_CLUES)]
 """One vote for each clue."""
 
 
-class Candidate(Record):
+class OtherAnswer(Record):
     """An answer that somebody gave, and what a verifier found of it."""
 
     answer: Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -87,7 +87,7 @@ class WrittenQuestion(Record):
     verifier: Label
     truth: tuple[Pass, ...] = Field(default=(), max_length=20)
     """What was found of the writer's answer."""
-    candidates: tuple[Candidate, ...] = Field(default=(), max_length=50)
+    candidates: tuple[OtherAnswer, ...] = Field(default=(), max_length=50)
     """Other answers."""
 
     @property
@@ -161,7 +161,10 @@ def written_task(question: WrittenQuestion, opened: OpenCorpus) -> TaskDraft:
         PipelineError: if a document of its evidence is not in the corpus.
     """
     bundle = environment(opened)
-    calls = [_reading(question, opened, name) for name in question.evidence]
+    quotes = {one.document: one.quote for one in reversed(question.clues)}
+    calls = [
+        reading(opened, name, quotes.get(name, question.source_quote)) for name in question.evidence
+    ]
     spec = TaskSpec(
         id=f"w-{content_hash(question)[:16]}",
         environment_id=bundle.spec.id,
@@ -180,13 +183,16 @@ def written_task(question: WrittenQuestion, opened: OpenCorpus) -> TaskDraft:
     return TaskDraft(bundle, task, group=question.source)
 
 
-def _reading(question: WrittenQuestion, opened: OpenCorpus, name: str) -> CallRecord:
-    """The call that opens a document where its first quote begins."""
+def reading(opened: OpenCorpus, name: str, quote: str) -> CallRecord:
+    """The call that opens a document where a quote begins.
+
+    Raises:
+        PipelineError: if it is not in the corpus.
+    """
     document = opened.corpus.page(name)
     if document is None:
         raise PipelineError(f"the corpus has no document {name!r}")
-    quotes = [one.quote for one in question.clues if one.document == name]
-    words = [re.escape(word) for word in (quotes or [question.source_quote])[0].split()]
+    words = [re.escape(word) for word in quote.split()]
     found = re.search(r"\s+".join(words), document.text, re.IGNORECASE)
     start = found.start() if found else 0
     number = next(i for i, (_, end) in enumerate(pages(document.text), 1) if start < max(1, end))
@@ -203,6 +209,11 @@ def quotes_stand(question: WrittenQuestion, opened: OpenCorpus) -> GateResult:
     quotes.append((question.source, question.source_quote))
     passes = [*question.truth, *(one for c in question.candidates for one in c.passes)]
     quotes += [(v.document, v.quote) for votes in passes for v in votes if v.document and v.quote]
+    return found_quotes(quotes, opened)
+
+
+def found_quotes(quotes: Sequence[tuple[str, str]], opened: OpenCorpus) -> GateResult:
+    """Whether each quote stands in its document, (document, quote)."""
     for name, said in groupby(sorted(set(quotes)), key=itemgetter(0)):  # each document is read once
         document = opened.corpus.page(name)
         text = "" if document is None else _plain(f"{document.title}\n{document.text}")

@@ -83,6 +83,7 @@ REQUIRED: dict[str, dict[str, object]] = {
 """What each command can't do without."""
 BESIDE: dict[str, dict[str, object]] = {
     "votes": {"sampling.temperature": 0.5},
+    "judge.votes": {"judge.sampling.temperature": 0.5},
     "sharding": {"processes": 2},
     "objective.tis_cap": {"objective.old": "recomputed"},
     "model.rope.rope_type": {"model.rope.original_max_position_embeddings": 1024},
@@ -174,7 +175,12 @@ def test_a_file_and_the_line_reach_every_field(
         if (name, path) in DECIDED:
             continue
         for value in values_of(setting):
-            beside = {**needed, **BESIDE.get(path, {})}
+            table = (
+                {"judge.policy.spec": "gold"}
+                if f"{name} {path}".startswith("train grpo judge.")
+                else {}
+            )
+            beside = {**needed, **table, **BESIDE.get(path, {})}
             others = {one: held for one, held in beside.items() if one != path}
             lined = resolved(name, [*as_file(others), *as_words(path, value)])
             filed = resolved(name, as_file({**others, path: value}))

@@ -159,3 +159,97 @@ def brains(corpus: Corpus, name: Callable[[str], str] = str) -> dict[str, Brain]
         return "hand_in", {"verdicts": films.votes(prompt)}
 
     return {"writer": writer, "answerer": answerer, "verifier": verifier}
+
+
+def open_brains(corpus: Corpus) -> dict[str, Brain]:
+    """The honest ones for open questions: a report on a film and its director, and a judge who reads it."""
+    films = Films(corpus)
+
+    def report(title: str) -> dict[str, Any] | None:
+        seed = films.films.get(title)
+        if seed is None:
+            return None
+        director = films.people[films.said[seed, "director"][0]]
+        facts = [
+            (name, films.said[seed, name])
+            for name in ("genre", "year", "director")
+            if (seed, name) in films.said
+        ]
+        known = [(seed, *one) for one in facts] + [
+            (director, "birth_year", films.said[director, "birth_year"])
+        ]
+        items = [
+            {
+                "text": f"says that its {name} is {value}",
+                "weight": 2,
+                "document": doc,
+                "quote": quote,
+            }
+            for doc, name, (value, quote) in known
+        ]
+        items += [
+            {"text": "says where it was shot, which nobody knows", "pitfall": True},
+            {"text": "is no longer than a page", "dimension": "concision", "weight": 0.5},
+            {"text": "names the film", "dimension": "coverage", "weight": 0.5},
+        ]
+        answer = f"{title} is the film in question. " + " ".join(
+            f"Of it we read: the {name} is {value}." for _, name, (value, _) in known
+        )
+        return {
+            "question": f"Give an account of the film that came out of this: {seed.upper()} and who made it.",
+            "items": items, "answer": answer + " That is all that the documents hold about it.",
+        }  # fmt: skip
+
+    def writer(body: dict[str, Any]) -> Call | list[Call] | str:
+        prompt = body["messages"][0]["content"]
+        seed = re.search(r"(Film number \d+|Director \d+)", prompt)
+        assert seed is not None
+        made = report(seed[1])
+        return ("hand_in", made) if made else "Nothing can be asked about this document."
+
+    def answerer(body: dict[str, Any]) -> Call | str:
+        if not body.get("tools") or len(body["tools"]) == 1:
+            return "hand_in", {"answer": "I believe that it was a drama of long ago."}
+        return "hand_in", {"answer": "It is a film. Of it we read: the genre is unknown to me."}
+
+    def verifier(body: dict[str, Any]) -> Call | str:
+        prompt = next(m for m in body["messages"] if m["role"] == "user")["content"]
+        if "<items" in prompt:
+            return "verdicts", {"verdicts": judged(prompt)}
+        facts = re.search(r"<facts \w+>\n(.*?)\n</facts", prompt, re.DOTALL)
+        assert facts is not None
+        seed = re.search(r"this: (\S+)", prompt)
+        assert seed is not None
+        votes = []
+        for number, line in enumerate(facts[1].splitlines(), 1):
+            found = re.search(r"its (\w+) is (.+)$", line)
+            assert found is not None
+            name = seed[1].lower()
+            if found[1] == "birth_year":
+                name = films.people[films.said[name, "director"][0]]
+            value, quote = films.said[name, found[1]]
+            verdict = "supported" if value == found[2] else "contradicted"
+            votes.append({"clue": number, "verdict": verdict, "document": name, "quote": quote})
+        return "hand_in", {"verdicts": votes}
+
+    def judged(prompt: str) -> list[dict[str, Any]]:
+        parts = {
+            name: re.search(rf"<{name} (\w+)>\n(.*?)\n</{name} \1>", prompt, re.DOTALL)
+            for name in ("items", "answer")
+        }
+        assert parts["items"] is not None
+        assert parts["answer"] is not None
+        answer, verdicts = parts["answer"][2], []
+        for line in parts["items"][2].splitlines():
+            item = json.loads(line)
+            wanted = re.search(r"its (\w+) is (.+)$", item["text"])
+            quote = f"the {wanted[1]} is {wanted[2]}." if wanted else ""
+            if item["kind"] in ("concision", "coverage") and "Of it we read" in answer:
+                quote = "Of it we read"
+            met = bool(quote) and quote in answer
+            verdicts.append(
+                {"id": item["id"], "met": met, "quote": quote if met else "", "reason": "it"}
+            )
+        return verdicts
+
+    return {"writer": writer, "answerer": answerer, "verifier": verifier}

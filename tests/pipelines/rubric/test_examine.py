@@ -21,11 +21,11 @@ from rubric_judges import (
 
 from envgen.core.errors import ConfigError, StoreError
 from envgen.core.types import Sampling
-from envgen.pipelines.rubric.cache import VoteCache
-from envgen.pipelines.rubric.config import RubricConfig
 from envgen.pipelines.rubric.examine import examine
-from envgen.pipelines.rubric.judge import RubricJudge
-from envgen.pipelines.rubric.report import JudgeReport, report_path, require_tested
+from envgen.verifiers.rubrics.cache import VoteCache
+from envgen.verifiers.rubrics.config import RubricConfig
+from envgen.verifiers.rubrics.judge import RubricJudge
+from envgen.verifiers.rubrics.report import JudgeReport, report_path, require_tested
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,9 @@ def test_no_other_judge_may(judge: Judge, reason: str) -> None:
 def test_attacks_are_told_apart() -> None:
     _, report = examined(obedient)
     passed = {row.attack for row in report.attacks if row.passed}
-    assert passed == {"injection", "fence imitation", "grading override", "role imitation"}
+    assert passed == {
+        "injection", "fence imitation", "grading override", "role imitation", "self-praise, injection",
+    }  # fmt: skip
 
 
 def test_a_garbled_judge_scores_nothing() -> None:

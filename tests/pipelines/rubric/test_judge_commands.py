@@ -16,8 +16,8 @@ from store_samples import trajectory
 from envgen.cli.console import out, talk
 from envgen.core.types import Message, StopReason, Trajectory, TrajectoryError
 from envgen.pipelines.rubric.attacks import cases
-from envgen.pipelines.rubric.judge_run import final_answer
 from envgen.store.runs import RunStore
+from envgen.verifiers.rubrics.episodes import final_answer
 
 CASE = cases()[1]
 Serve = Callable[[Judge], tuple[ModelServer, tuple[str, ...]]]

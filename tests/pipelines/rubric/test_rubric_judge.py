@@ -23,12 +23,12 @@ from rubric_judges import (
 from envgen.core.errors import PolicyError
 from envgen.core.types import Message, Sampling, ToolCall, Usage
 from envgen.pipelines.rubric.attacks import cases
-from envgen.pipelines.rubric.cache import VoteCache
-from envgen.pipelines.rubric.config import RubricConfig
-from envgen.pipelines.rubric.judge import RubricJudge, prompt, stands_in
-from envgen.pipelines.rubric.openers import OPENERS, says_nothing
 from envgen.policies.base import BudgetExceededError
 from envgen.policies.scripted import ScriptedPolicy
+from envgen.verifiers.rubrics.cache import VoteCache
+from envgen.verifiers.rubrics.config import RubricConfig
+from envgen.verifiers.rubrics.judge import RubricJudge, prompt, stands_in
+from envgen.verifiers.rubrics.openers import OPENERS, says_nothing
 
 CASE = cases()[1]
 HOT = Sampling(temperature=1.0)

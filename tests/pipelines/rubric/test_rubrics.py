@@ -10,7 +10,8 @@ import pytest
 
 from envgen.core.errors import ConfigError
 from envgen.pipelines.rubric.attacks import attacks, cases
-from envgen.pipelines.rubric.rubric import Rubric, RubricSet, load_rubric
+from envgen.pipelines.rubric.rubrics import RubricSet, load_rubric
+from envgen.verifiers.rubrics.rubric import Rubric
 
 
 def item(name: str, weight: float = 1.0, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from web_server import Page, WebServer
 
 from envgen.core.errors import ConfigError, PipelineError, PolicyError, SearchEngineError
 from envgen.environments.search import open_corpus
-from envgen.pipelines.search.agents import WrittenConfig, WrittenSummary, generate_written
+from envgen.pipelines.search.agents import WrittenSummary, generate_written
+from envgen.pipelines.search.config import WrittenConfig
 from envgen.pipelines.search.web.cache import web_id
 from envgen.pipelines.search.written import WrittenQuestion
 from envgen.pipelines.validate import validate

@@ -16,17 +16,17 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from envgen.core.errors import PolicyError
+from envgen.core.errors import PolicyError, UnjudgedError
 from envgen.core.limits import Count, Id, Label, Text
 from envgen.core.seeding import derive
-from envgen.core.types import Record, Usage
-from envgen.pipelines.rubric.cache import ItemVote, StoredVote, VoteCache
-from envgen.pipelines.rubric.config import RubricConfig
-from envgen.pipelines.rubric.openers import says_nothing
-from envgen.pipelines.rubric.rubric import Rubric
+from envgen.core.types import Record, Score, Usage
 from envgen.policies.ask import Asked, ask, block
 from envgen.policies.base import BudgetExceededError, CancelledPolicyError, Policy
 from envgen.policies.repeats import Repeats
+from envgen.verifiers.rubrics.cache import ItemVote, StoredVote, VoteCache
+from envgen.verifiers.rubrics.config import RubricConfig
+from envgen.verifiers.rubrics.openers import says_nothing
+from envgen.verifiers.rubrics.rubric import PASS, Rubric
 
 TEMPLATE = "1"
 """Version of the prompt and the rules; a different version is a different judge."""
@@ -126,8 +126,18 @@ class RubricJudge:
             BudgetExceededError: if the policy's budget is spent.
             PolicyError: if the policy fails again and again in the same way.
         """
+        return self.asked(rubric, answer)[0]
+
+    def asked(
+        self, rubric: Rubric, answer: str
+    ) -> tuple[RubricScore, tuple[tuple[ItemVote, ...], ...]]:
+        """The same, with the votes that could be read: ``tally`` gives the score again.
+
+        Raises:
+            BudgetExceededError, PolicyError: as ``score`` does.
+        """
         if says_nothing(answer):
-            return RubricScore(status="empty", score=0.0)
+            return RubricScore(status="empty", score=0.0), ()
         try:
             found = [self._vote(rubric, answer, i) for i in range(self.config.votes)]
         except (BudgetExceededError, CancelledPolicyError):
@@ -139,9 +149,19 @@ class RubricJudge:
                     "look at the server; the same command goes on, what was said is kept",
                 ) from error
             fault = f"no reply: {error}"[:_MOST_FAULT]
-            return RubricScore(status="unjudged", score=None, fault=fault)
+            return RubricScore(status="unjudged", score=None, fault=fault), ()
         self._repeats.clear()
-        return _result(rubric, answer, found)
+        read = tuple(vote.verdicts for vote, _ in found if vote.verdicts)
+        return _result(rubric, answer, found), read
+
+    def rate(self, rubric: Rubric, answer: str) -> Score:
+        """The same as a ``Score``, for ``SearchEnv(judge=...)``.
+
+        Raises:
+            UnjudgedError: if the judge gave no reply that can be read.
+            BudgetExceededError, PolicyError: as ``score`` does.
+        """
+        return as_score(rubric, self.score(rubric, answer))
 
     def scores(
         self, asked: Sequence[tuple[Rubric, str]], concurrency: int = 8
@@ -181,6 +201,20 @@ class RubricJudge:
             return StoredVote(key=key, verdicts=verdicts, fault=fault, usage=asked.usage)
 
         return asking
+
+
+def as_score(rubric: Rubric, found: RubricScore) -> Score:
+    """What an environment or trainer takes.
+
+    Raises:
+        UnjudgedError: if the answer is unjudged.
+    """
+    if found.score is None:
+        raise UnjudgedError(f"unjudged: {found.fault}")
+    met = {one.id for one in found.items if one.met}
+    lost = [one.id for one in rubric.items if (one.id in met) == one.pitfall]
+    reasons = [f"not met, or a pitfall: {', '.join(lost)}"] if lost else []
+    return Score(value=found.score, passed=found.score >= PASS, reasons=tuple(reasons))
 
 
 def prompt(rubric: Rubric, answer: str, max_chars: int) -> str:
@@ -252,10 +286,21 @@ def _result(rubric: Rubric, answer: str, found: Sequence[tuple[StoredVote, bool]
     if 2 * len(read) <= len(found):
         fault = next(vote.fault or STRANGE for vote, _ in found if vote not in read)
         return RubricScore(status="unjudged", score=None, fault=fault, usage=paid, **counts)
-    by_id = [{one.id: one for one in vote.verdicts or ()} for vote in read]
+    scored = tally(rubric, answer, [vote.verdicts or () for vote in read])
+    return scored.model_copy(update={"usage": paid, **counts})
+
+
+def tally(rubric: Rubric, answer: str, votes: Sequence[Sequence[ItemVote]]) -> RubricScore:
+    """The score of votes that were read; unjudged if there are none, or one is about other items."""
+    if says_nothing(answer):
+        return RubricScore(status="empty", score=0.0)
+    wanted = {item.id for item in rubric.items}
+    by_id = [{one.id: one for one in vote} for vote in votes]
+    if not votes or any(one.keys() != wanted for one in by_id):
+        return RubricScore(status="unjudged", score=None, fault=STRANGE)
     items = tuple(_item(item.id, answer, [one[item.id] for one in by_id]) for item in rubric.items)
     value = rubric.value({one.id for one in items if one.met})
-    return RubricScore(status="judged", score=value, items=items, usage=paid, **counts)
+    return RubricScore(status="judged", score=value, items=items, votes=len(votes))
 
 
 def _item(name: str, answer: str, votes: Sequence[ItemVote]) -> JudgedItem:

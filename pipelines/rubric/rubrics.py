@@ -1,65 +1,25 @@
-"""Rubrics: what a good answer to a question holds, item by item, and what counts against it."""
+"""Rubrics in files: one for all tasks of a run, or one for each."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from envgen.core.errors import ConfigError
-from envgen.core.limits import AtMost, Id, fault
-from envgen.core.types import Record
+from envgen.core.limits import fault
+from envgen.store.dataset import Dataset
+from envgen.store.manifest import MANIFEST
+from envgen.verifiers.rubrics.rubric import Rubric, is_rubric
 
-Dimension = Literal["correctness", "citation", "coverage", "concision", "instruction"]
 FORM = (
     'write {"question": str, "items": [{"id", "dimension", "text", "weight", "pitfall"}]}, 5 to 20 '
     "items"
 )
 """The hint of every error about a rubric."""
 _MAX_BYTES = 1 << 20
-
-
-class RubricItem(Record):
-    """One thing that an answer does or does not do."""
-
-    id: Id
-    dimension: Dimension
-    text: Annotated[str, Field(min_length=1), AtMost(4_096)]
-    """What the answer does: "says that ..."."""
-    weight: float = Field(gt=0, le=1_000, allow_inf_nan=False)
-    pitfall: bool = False
-    """Whether it counts against the answer."""
-
-
-class Rubric(Record):
-    """A question, and the items by which an answer to it is judged."""
-
-    question: Annotated[str, Field(min_length=1), AtMost(1 << 16)]
-    items: Annotated[tuple[RubricItem, ...], Field(min_length=5, max_length=20)]
-
-    @model_validator(mode="after")
-    def _told_apart(self) -> Self:
-        ids = [item.id for item in self.items]
-        if twice := sorted({one for one in ids if ids.count(one) > 1}):
-            raise ValueError(f"two items have the id {twice[0]!r}; give each its own")
-        if all(item.pitfall for item in self.items):
-            raise ValueError("all items are pitfalls; at least one must be worth something")
-        return self
-
-    def value(self, met: Collection[str]) -> float:
-        """The share of the weight that is met, less that of the pitfalls; 0 to 1.
-
-        Args:
-            met: ids of the items that the answer meets.
-        """
-        whole = sum(item.weight for item in self.items if not item.pitfall)
-        sums = (
-            -item.weight if item.pitfall else item.weight for item in self.items if item.id in met
-        )
-        return min(1.0, max(0.0, sum(sums) / whole))
 
 
 class RubricSet:
@@ -70,17 +30,39 @@ class RubricSet:
 
     @classmethod
     def load(cls, path: Path) -> RubricSet:
-        """Read a rubric's file, or a folder of files ``TASK.json``.
+        """Read a rubric's file, a folder of files ``TASK.json``, or those of a dataset's open questions.
 
         Raises:
             ConfigError: if there is none, or one is malformed.
+            DatasetError: if the dataset can't be read.
         """
+        if (path / MANIFEST).is_file():
+            return cls.of_dataset(Dataset.open(path, unproven=True))
         if not path.is_dir():
             return cls(load_rubric(path), {})
         files = sorted(path.glob("*.json"))
         if not files:
             raise ConfigError(f"no rubrics in {str(path)!r}", "name its files by task: TASK.json")
         return cls(None, {file.stem: load_rubric(file) for file in files})
+
+    @classmethod
+    def of_dataset(cls, dataset: Dataset) -> RubricSet:
+        """The rubrics of a dataset's open questions.
+
+        Raises:
+            ConfigError: if it has none.
+        """
+        texts = {name: dataset.task_files(name).verifier for name in dataset.tasks}
+        named = {
+            name: Rubric.model_validate_json(text)
+            for name, text in texts.items()
+            if is_rubric(text)
+        }
+        if not named:
+            raise ConfigError(
+                f"{str(dataset.path)!r} has no open questions", "generate search --kind open"
+            )
+        return cls(None, named)
 
     def require(self, task_ids: Iterable[str]) -> None:
         """Refuse tasks that have no rubric, before anything is paid for.

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from envgen.core.limits import Whole
 from envgen.core.types import Record, Sampling
+from envgen.policies.registry import PolicyConfig
 
 
 class RubricConfig(Record):
@@ -30,3 +31,16 @@ class RubricConfig(Record):
                 f"{self.votes} votes at temperature 0 are all the same: set a temperature, or one vote"
             )
         return self
+
+
+class RubricJudgeConfig(RubricConfig):
+    """Who judges, and how."""
+
+    policy: PolicyConfig
+    """The model that judges answers to open questions, as --policy names one."""
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    """What the judge may cost."""
+    concurrency: int = Field(default=8, ge=1, le=256)
+    """Answers judged at the same time."""
+    untested: bool = False
+    """Take a judge that has passed no test."""

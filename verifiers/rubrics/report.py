@@ -10,9 +10,9 @@ from envgen.core.errors import ConfigError, StoreError
 from envgen.core.limits import Count, Label, Sha256
 from envgen.core.surrogates import from_json
 from envgen.core.types import Record, Usage
-from envgen.pipelines.rubric.config import RubricConfig
-from envgen.pipelines.rubric.judge import RubricJudge
 from envgen.store.trust import cache_folder
+from envgen.verifiers.rubrics.config import RubricConfig
+from envgen.verifiers.rubrics.judge import RubricJudge
 
 MOST_FALSE_PASSES = 0.01
 LEAST_TRUE_PASSES = 0.8
